@@ -1,0 +1,3 @@
+//! todo
+pub struct Assembler;
+pub struct LaneSpan;

@@ -1,0 +1,180 @@
+//! Exit codes: a reason's number together with whose list it is from, and the names of both.
+
+pub mod tables;
+
+use tables as t;
+
+/// Whose list of exit reasons a number is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum CodeList {
+    /// Intel VMX basic exit reasons (`kvm_exit.isa` 1).
+    Vmx,
+    /// AMD SVM exit codes (`kvm_exit.isa` 2).
+    Svm,
+    /// arm64 `kvm_exit.ret` other than TRAP.
+    Arm64Exit,
+    /// arm64 exception class (`kvm_exit.esr_ec`).
+    Arm64Ec,
+    /// s390 interception code.
+    S390,
+    /// powerpc Book 3S interrupt vector (`trap`, and `exit_nr` of kvm_pr).
+    PpcTrap,
+    /// powerpc Book E exit number.
+    PpcBooke,
+    /// riscv scause.
+    Riscv,
+    /// loongarch exception code.
+    Loongarch,
+    /// KVM's own `KVM_EXIT_*`: used where the back end never fires `kvm_exit`.
+    KvmExit,
+    /// A name that no table knows, from a text trace.
+    Text,
+}
+
+/// Why a virtual CPU left its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExitCode {
+    /// Whose number it is.
+    pub list: CodeList,
+    /// The number, with flags removed as the kernel's own text does.
+    pub number: u64,
+}
+
+impl ExitCode {
+    /// The code `number` of `list`.
+    pub const fn new(list: CodeList, number: u64) -> ExitCode {
+        ExitCode { list, number }
+    }
+
+    /// The kernel's name for the reason; a number, as the kernel prints it, where it has none.
+    pub fn name(self) -> String {
+        let table = match self.list {
+            CodeList::Vmx => t::VMX,
+            CodeList::Svm => t::SVM,
+            CodeList::Arm64Exit => t::ARM64_EXIT,
+            CodeList::Arm64Ec => t::ARM64_EC,
+            CodeList::S390 => t::S390_ICPT,
+            CodeList::PpcTrap => t::PPC_TRAP,
+            CodeList::PpcBooke => t::PPC_BOOKE,
+            CodeList::Riscv => t::RISCV,
+            CodeList::Loongarch => t::LOONGARCH,
+            CodeList::KvmExit => t::KVM_EXIT,
+            CodeList::Text => &[],
+        };
+        match lookup(table, self.number) {
+            Some(name) if self.list == CodeList::KvmExit => format!("KVM_EXIT_{name}"),
+            Some(name) => name.to_string(),
+            None => format!("{:#x}", self.number),
+        }
+    }
+
+    /// The code of `list` that has this name, for traces that are text.
+    pub fn from_name(list: CodeList, name: &str) -> Option<ExitCode> {
+        let (table, name) = match list {
+            CodeList::Vmx => (t::VMX, name),
+            CodeList::Svm => (t::SVM, name),
+            CodeList::Arm64Exit => (t::ARM64_EXIT, name),
+            CodeList::Arm64Ec => (t::ARM64_EC, name),
+            CodeList::S390 => (t::S390_ICPT, name),
+            CodeList::PpcTrap => (t::PPC_TRAP, name),
+            CodeList::PpcBooke => (t::PPC_BOOKE, name),
+            CodeList::Riscv => (t::RISCV, name),
+            CodeList::Loongarch => (t::LOONGARCH, name),
+            CodeList::KvmExit => (t::KVM_EXIT, name.strip_prefix("KVM_EXIT_").unwrap_or(name)),
+            CodeList::Text => return None,
+        };
+        let number = match table.iter().find(|row| row.1 == name) {
+            Some(row) => row.0,
+            None => u64::from_str_radix(name.strip_prefix("0x")?, 16).ok()?,
+        };
+        Some(ExitCode { list, number })
+    }
+
+    /// Whether the virtual CPU left because it had nothing to do: HLT, WFI, s390 wait state, idle.
+    /// powerpc's H_CEDE leaves no code of its own; the event says `ceded`.
+    pub const fn is_idle(self) -> bool {
+        matches!(
+            (self.list, self.number),
+            (CodeList::Vmx, 12)
+                | (CodeList::Svm, 0x78)
+                | (CodeList::Arm64Ec, 0x01)
+                | (CodeList::S390, 0x1c)
+                | (CodeList::Loongarch, 64)
+                | (CodeList::KvmExit, 5)
+        )
+    }
+}
+
+/// The name of `number` in a table sorted by number.
+pub fn lookup(table: &'static [(u64, &'static str)], number: u64) -> Option<&'static str> {
+    table.binary_search_by_key(&number, |row| row.0).ok().map(|at| table[at].1)
+}
+
+/// The decode key of an intercepted s390 instruction, as `icpt_insn_decoder` of `sie.h` makes it.
+pub const fn s390_instruction_key(instruction: u64) -> u64 {
+    let first = instruction >> 56;
+    let second = (instruction >> 48) & 0xff;
+    match first {
+        0x01 | 0xb2 | 0xb9 | 0xe3 | 0xe5 => first << 8 | second,
+        0xaa | 0xc8 => first << 8 | (second & 0xf),
+        0xeb => first << 8 | ((instruction >> 16) & 0xff),
+        _ => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sorted_so_that_binary_search_finds_every_row() {
+        for table in [
+            t::VMX,
+            t::SVM,
+            t::ARM64_EXIT,
+            t::ARM64_EC,
+            t::S390_ICPT,
+            t::S390_INSN,
+            t::S390_SIGP,
+            t::S390_DIAG,
+            t::S390_PROG,
+            t::PPC_TRAP,
+            t::PPC_BOOKE,
+            t::PPC_HCALL,
+            t::RISCV,
+            t::LOONGARCH,
+            t::KVM_EXIT,
+            t::KVM_HYPERCALL,
+        ] {
+            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
+    }
+
+    #[test]
+    fn names_are_the_kernels_own_and_read_back() {
+        let cases = [
+            (CodeList::Vmx, 48, "EPT_VIOLATION"),
+            (CodeList::Svm, 0x7b, "io"),
+            (CodeList::Svm, 0x400, "npf"),
+            (CodeList::Svm, 70, "UD excp"),
+            (CodeList::Arm64Ec, 0x24, "DABT_LOW"),
+            (CodeList::Arm64Exit, 0, "IRQ"),
+            (CodeList::PpcTrap, 0xc00, "SYSCALL"),
+            (CodeList::PpcTrap, 0xe80, "0xe80"),
+            (CodeList::S390, 0x1c, "Wait state"),
+            (CodeList::KvmExit, 6, "KVM_EXIT_MMIO"),
+        ];
+        for (list, number, name) in cases {
+            assert_eq!(ExitCode::new(list, number).name(), name);
+            assert_eq!(ExitCode::from_name(list, name), Some(ExitCode::new(list, number)));
+        }
+    }
+
+    #[test]
+    fn s390_instructions_are_keyed_as_the_kernel_keys_them() {
+        assert_eq!(s390_instruction_key(0xb27d_0000_0000_0000), 0xb27d);
+        assert_eq!(s390_instruction_key(0xae01_0000_0000_0000), 0xae);
+        assert_eq!(s390_instruction_key(0xeb00_0000_0025_0000), 0xeb25);
+    }
+}

@@ -1,0 +1,235 @@
+//! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
+
+use crate::ExitCode;
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use rustc_hash::FxHashMap;
+
+/// Index of a tracepoint's name in [`EventNames`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameId(pub u16);
+
+/// One thing that a hypervisor said: a moment, who recorded it, what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, on the trace's one clock.
+    pub at: Moment,
+    /// The thread that recorded it.
+    pub tid: Tid,
+    /// The process of that thread, if the trace says.
+    pub vm: VmId,
+    /// The virtual CPU that the event is about, if the event says.
+    pub vcpu: VcpuId,
+    /// The physical CPU that recorded it.
+    pub cpu: PcpuId,
+    /// The tracepoint's name.
+    pub name: NameId,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What an event says, as far as the accounting of exits cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The virtual CPU left its guest. `idle`: it says that it had nothing to do (powerpc `ceded`).
+    Exit {
+        /// Why.
+        code: ExitCode,
+        /// Whether the event itself says that the vCPU is idle.
+        idle: bool,
+    },
+    /// The virtual CPU enters its guest.
+    Enter,
+    /// `kvm_userspace_exit`: `KVM_RUN` returns. `reason` is of `KVM_EXIT_*`.
+    UserspaceExit {
+        /// `KVM_EXIT_*`.
+        reason: u32,
+        /// Zero or a negative errno.
+        errno: i32,
+    },
+    /// `kvm_fpu`: guest FPU state is loaded (start of `KVM_RUN`) or put back (its end).
+    Fpu {
+        /// Whether it is the load.
+        load: bool,
+    },
+    /// `sys_enter_ioctl` with `KVM_RUN`.
+    RunEnter,
+    /// `sys_exit_ioctl`.
+    IoctlExit,
+    /// What the current exit is about.
+    Detail(Detail),
+    /// An interrupt of this vector is injected at the next entry.
+    Inject {
+        /// The vector.
+        vector: u32,
+    },
+    /// `kvm_vcpu_wakeup`: a halt ended after `ns` nanoseconds.
+    HaltEnd {
+        /// How long it lasted, polling included.
+        ns: u64,
+        /// Whether it slept (else polling was enough).
+        waited: bool,
+    },
+    /// arm64 `kvm_wfx_arm64`: the WFx was a WFE (a yield) or a WFI (idle).
+    Wfx {
+        /// Whether it was a WFE.
+        wfe: bool,
+    },
+    /// Only says which virtual CPU runs on this thread.
+    VcpuHint,
+    /// powerpc `kvmppc_run_core`: the threads of a vcore enter (or have left) together.
+    RunCore {
+        /// False for Enter, true for Exit.
+        exit: bool,
+        /// Runnable threads in the vcore.
+        runnable: u32,
+    },
+    /// `sched_switch`.
+    Switch {
+        /// Who stops running.
+        prev: Tid,
+        /// Whether it stops because it sleeps (else it was preempted and is runnable).
+        sleeps: bool,
+        /// Who runs now.
+        next: Tid,
+    },
+    /// `sched_wakeup`: the thread is runnable.
+    Wakeup {
+        /// Who.
+        tid: Tid,
+    },
+    /// The recorder lost `count` records before this moment, on this CPU unless the CPU is unknown.
+    Lost {
+        /// How many; zero if it does not say.
+        count: u64,
+    },
+    /// An event that the accounting has no use for.
+    Other,
+}
+
+/// What an exit was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Kind of thing.
+    pub kind: DetailKind,
+    /// Whether the guest wrote.
+    pub write: bool,
+    /// Access size in bytes, zero where that has no meaning.
+    pub size: u16,
+    /// Port, guest-physical address, MSR, hypercall number, CPUID leaf, …
+    pub key: u64,
+    /// Value read or written, CPUID index, fault error code, …
+    pub value: u64,
+}
+
+/// Kinds of details, weakest first: a later kind replaces an earlier one on the same exit, because a port
+/// access that faulted on the way is about the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum DetailKind {
+    /// Page fault in the second stage of translation; key is the error code or fault status, value the address.
+    PageFault,
+    /// Local APIC register.
+    Apic,
+    /// Control register.
+    ControlRegister,
+    /// arm64 system register, key is the kernel's encoding Op0..Op2.
+    SystemRegister,
+    /// s390 intercepted instruction, by decode key.
+    Instruction,
+    /// s390 program interruption code.
+    Program,
+    /// s390 SIGP order.
+    Sigp,
+    /// CPUID leaf; value is the index.
+    Cpuid,
+    /// Guest-physical address outside memory.
+    Mmio,
+    /// I/O port.
+    Port,
+    /// Model-specific register.
+    Msr,
+    /// KVM hypercall (`KVM_HC_*`).
+    Hypercall,
+    /// Hyper-V hypercall code.
+    HypervHypercall,
+    /// Xen hypercall number.
+    XenHypercall,
+    /// powerpc hypercall.
+    PpcHcall,
+    /// arm64 HVC or SMC function (r0).
+    Hvc,
+    /// s390 diagnose code.
+    Diag,
+}
+
+impl DetailKind {
+    /// All kinds that are calls from the guest to the hypervisor.
+    pub const fn is_hypercall(self) -> bool {
+        matches!(
+            self,
+            DetailKind::Hypercall
+                | DetailKind::HypervHypercall
+                | DetailKind::XenHypercall
+                | DetailKind::PpcHcall
+                | DetailKind::Hvc
+                | DetailKind::Diag
+        )
+    }
+}
+
+/// The names of a trace's tracepoints, `system:event`, each once.
+#[derive(Clone, Debug, Default)]
+pub struct EventNames {
+    names: Vec<String>,
+    index: FxHashMap<String, u16>,
+}
+
+impl EventNames {
+    /// The id of `name`; the last id is shared by all names past 65,535.
+    pub fn intern(&mut self, name: &str) -> NameId {
+        if let Some(&id) = self.index.get(name) {
+            return NameId(id);
+        }
+        if self.names.len() >= usize::from(u16::MAX) {
+            return NameId(u16::MAX - 1);
+        }
+        let id = self.names.len() as u16;
+        self.names.push(name.to_string());
+        self.index.insert(name.to_string(), id);
+        NameId(id)
+    }
+
+    /// The name of `id`.
+    pub fn get(&self, id: NameId) -> &str {
+        self.names.get(usize::from(id.0)).map_or("?", String::as_str)
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// What a trace says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct TraceInfo {
+    /// The format: `perf.data`, `perf.data (pipe)`, `trace.dat v7`, `ftrace text`, …
+    pub format: String,
+    /// Machine architecture as `uname -m` says it, empty if unknown.
+    pub arch: String,
+    /// Host name, empty if unknown.
+    pub hostname: String,
+    /// Kernel release, empty if unknown.
+    pub release: String,
+    /// The clock's name, empty if unknown.
+    pub clock: String,
+    /// Command names of threads.
+    pub comms: FxHashMap<u32, String>,
+    /// Names of the tracepoints that the trace holds or may hold.
+    pub names: EventNames,
+}

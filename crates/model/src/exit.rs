@@ -1,0 +1,98 @@
+//! The exit row: one exit, when, how long, who, why, where to and about what.
+
+use crate::{Detail, ExitCode};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+
+/// Whose exit it is. A trace that does not name the vCPU still names the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Who {
+    /// The VM (process), or unknown.
+    pub vm: VmId,
+    /// The vCPU's number, or unknown.
+    pub vcpu: VcpuId,
+    /// The thread; zero where the vCPU is named by the event and recorded by another's thread (powerpc).
+    pub tid: Tid,
+}
+
+/// Where the vCPU left to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Door {
+    /// Handled in the kernel.
+    Kernel,
+    /// Went on to user space, with this `KVM_EXIT_*` reason.
+    Userspace(u32),
+}
+
+/// One exit. Its parts are disjoint: `kernel + user + idle + waiting` is the whole time from exit to entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// When the vCPU left its guest.
+    pub at: Moment,
+    /// Whose exit.
+    pub who: Who,
+    /// Where it happened.
+    pub cpu: PcpuId,
+    /// Why.
+    pub code: ExitCode,
+    /// Where to.
+    pub door: Door,
+    /// About what.
+    pub detail: Option<Detail>,
+    /// Interrupt vector injected at the entry that ended it.
+    pub injected: Option<u32>,
+    /// Time in the guest that this exit ended.
+    pub guest: Nanos,
+    /// Time handled by the kernel.
+    pub kernel: Nanos,
+    /// Time from the return to user space to the next `KVM_RUN`.
+    pub user: Nanos,
+    /// Time halted: the vCPU had nothing to do. Never a cost.
+    pub idle: Nanos,
+    /// Time runnable but not running, from scheduler events.
+    pub waiting: Nanos,
+    /// Whether both ends were seen; if not, the times mean nothing and only the count stands.
+    pub timed: bool,
+    /// Whether the exit is of the idle kind.
+    pub is_idle: bool,
+    /// Events folded into this row.
+    pub events: u32,
+}
+
+impl Exit {
+    /// From exit to entry, everything included: what `perf kvm stat` calls the exit's time on x86, s390 and powerpc.
+    pub fn total(&self) -> Nanos {
+        Nanos(self.kernel.0 + self.user.0 + self.idle.0 + self.waiting.0)
+    }
+
+    /// What the exit cost: the time handled by the kernel and by user space.
+    pub fn cost(&self) -> Nanos {
+        Nanos(self.kernel.0 + self.user.0)
+    }
+}
+
+/// A column of the exit table: name, unit, prose.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Name in JSON, CSV and SQL.
+    pub name: &'static str,
+    /// Unit, empty if none.
+    pub unit: &'static str,
+    /// What it is.
+    pub prose: &'static str,
+}
+
+/// Every column of the exit table.
+pub const COLUMNS: &[Column] = &[
+    Column { name: "at_ns", unit: "ns", prose: "When the vCPU left its guest, on the trace's clock." },
+    Column { name: "vm", unit: "", prose: "The VM's process id; absent if the trace does not say." },
+    Column { name: "vcpu", unit: "", prose: "The vCPU's number; absent if nothing in the trace says." },
+    Column { name: "tid", unit: "", prose: "The vCPU's thread; absent where another thread records for it (powerpc)." },
+    Column { name: "cpu", unit: "", prose: "The physical CPU." },
+    Column { name: "reason", unit: "", prose: "The exit reason, in the kernel's spelling." },
+    Column { name: "door", unit: "", prose: "`kernel`, or the KVM_EXIT_* reason with which it went on to user space." },
+    Column { name: "total_ns", unit: "ns", prose: "From exit to entry, everything included." },
+    Column { name: "kernel_ns", unit: "ns", prose: "Handled by the kernel." },
+    Column { name: "user_ns", unit: "ns", prose: "In user space." },
+    Column { name: "idle_ns", unit: "ns", prose: "Halted; never a cost." },
+    Column { name: "waiting_ns", unit: "ns", prose: "Runnable but not running, from scheduler events." },
+];

@@ -1,0 +1,134 @@
+//! The ledger: everything that was seen and not used, by name, with a severity.
+
+/// How loudly a line has to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Ordinary: such events belong to no exit.
+    Info,
+    /// Worth knowing, the figures stand.
+    Notice,
+    /// Something was lost: counts are too low by about this much.
+    Loss,
+    /// The file is damaged here.
+    Error,
+}
+
+macro_rules! lines {
+    ($($name:ident $severity:ident $id:literal $prose:literal)*) => {
+        /// What can be seen and not used.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Line { $(#[doc = $prose] $name),* }
+
+        impl Line {
+            /// Every line, in the order in which they are shown.
+            pub const ALL: &'static [Line] = &[$(Line::$name),*];
+
+            /// The name in JSON and in docs/losses.md.
+            pub const fn id(self) -> &'static str {
+                match self { $(Line::$name => $id),* }
+            }
+
+            /// How loudly it has to be said.
+            pub const fn severity(self) -> Severity {
+                match self { $(Line::$name => Severity::$severity),* }
+            }
+
+            /// One sentence for a person.
+            pub const fn prose(self) -> &'static str {
+                match self { $(Line::$name => $prose),* }
+            }
+        }
+    };
+}
+
+lines! {
+    OutsideExit Info "outside_exit" "KVM events that belong to no exit: interrupt lines, timers, other threads."
+    Scheduler Info "scheduler" "Scheduler events that fall outside every open exit."
+    OtherTracepoint Info "other_tracepoint" "Events of tracepoints that exit accounting does not use."
+    NotTracepoint Info "not_a_tracepoint" "Samples of hardware or software events, not of tracepoints."
+    EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
+    UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
+    ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
+    BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
+    OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
+    UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
+    UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
+    LostRecords Loss "lost_records" "Records that the recorder itself says it lost."
+    SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
+    BadRecord Error "bad_record" "Records too short or inconsistent to be read; skipped."
+    BadText Error "bad_text" "Lines of a text trace that could not be understood."
+    TruncatedBytes Error "truncated_bytes" "Bytes at the end of the file that do not make a whole record, or bytes that the header promises and the file lacks."
+    BadCompression Error "bad_compression" "Compressed blocks that could not be unpacked; what they held is gone."
+}
+
+/// Counts of what was seen and not used, and where each was first met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    counts: [u64; Line::ALL.len()],
+    first: [Option<u64>; Line::ALL.len()],
+    /// Events that were read, used or not.
+    pub events: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger { counts: [0; Line::ALL.len()], first: [None; Line::ALL.len()], events: 0 }
+    }
+}
+
+impl Ledger {
+    /// Counts one.
+    pub fn count(&mut self, line: Line) {
+        self.add(line, 1);
+    }
+
+    /// Counts `n`.
+    pub fn add(&mut self, line: Line, n: u64) {
+        let cell = &mut self.counts[line as usize];
+        *cell = cell.saturating_add(n);
+    }
+
+    /// Counts one thing met at byte `offset` of the file (line number for text).
+    pub fn count_at(&mut self, line: Line, offset: u64) {
+        self.count(line);
+        let first = &mut self.first[line as usize];
+        *first = Some(first.map_or(offset, |known| known.min(offset)));
+    }
+
+    /// How many of `line` there were.
+    pub fn get(&self, line: Line) -> u64 {
+        self.counts[line as usize]
+    }
+
+    /// Where the first of `line` was met: byte offset, or line number for text.
+    pub fn first(&self, line: Line) -> Option<u64> {
+        self.first[line as usize]
+    }
+
+    /// Adds what another ledger counted.
+    pub fn merge(&mut self, other: &Ledger) {
+        self.events += other.events;
+        for &line in Line::ALL {
+            self.add(line, other.get(line));
+            if let Some(offset) = other.first(line) {
+                let first = &mut self.first[line as usize];
+                *first = Some(first.map_or(offset, |known| known.min(offset)));
+            }
+        }
+    }
+
+    /// The lines that are not zero, in order.
+    pub fn lines(&self) -> impl Iterator<Item = (Line, u64)> + '_ {
+        Line::ALL.iter().map(|&line| (line, self.get(line))).filter(|row| row.1 > 0)
+    }
+
+    /// Events that went into no exit row: with the rows' own events they make up all events read.
+    pub fn events_outside_rows(&self) -> u64 {
+        self.get(Line::OutsideExit)
+            + self.get(Line::Scheduler)
+            + self.get(Line::OtherTracepoint)
+            + self.get(Line::EntryWithoutExit)
+            + self.get(Line::BeforeRecording)
+    }
+}

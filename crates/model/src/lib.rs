@@ -1,0 +1,21 @@
+//! Events in, exit rows out, and a ledger of everything seen and not used.
+//!
+//! ```text
+//! Event{kvm_exit vcpu 0 io} ─┐
+//! Event{kvm_pio 0x3f8 out}  ─┼─► Assembler ─► Exit{reason io, port 0x3f8, 12 us, went to user space}
+//! Event{kvm_entry vcpu 0}   ─┘        └─────► Ledger{outside any exit: 0, ...}
+//! ```
+//!
+//! Does not know: files, vendors' byte layouts, Arrow.
+
+mod assemble;
+pub mod codes;
+mod event;
+mod exit;
+mod ledger;
+
+pub use assemble::{Assembler, LaneSpan};
+pub use codes::{CodeList, ExitCode};
+pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, TraceInfo};
+pub use exit::{COLUMNS, Column, Door, Exit, Who};
+pub use ledger::{Ledger, Line, Severity};

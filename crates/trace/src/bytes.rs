@@ -1,0 +1,52 @@
+//! Numbers out of byte slices in either byte order. Every read is bounds-checked; `None` is "too short".
+
+/// Byte order of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+impl Order {
+    /// The u16 at `at`.
+    #[inline]
+    pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let raw = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if self == Order::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
+    }
+
+    /// The u32 at `at`.
+    #[inline]
+    pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
+    }
+
+    /// The u64 at `at`.
+    #[inline]
+    pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
+        let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        Some(if self == Order::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
+    }
+
+    /// The unsigned number of 1, 2, 4 or 8 bytes at `at`; other sizes are `None`.
+    #[inline]
+    pub fn unsigned(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+        match size {
+            1 => bytes.get(at).map(|&byte| u64::from(byte)),
+            2 => self.u16(bytes, at).map(u64::from),
+            4 => self.u32(bytes, at).map(u64::from),
+            8 => self.u64(bytes, at),
+            _ => None,
+        }
+    }
+}
+
+/// The text up to the first NUL starting at `at`, and the offset after that NUL.
+pub fn c_string(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
+    let rest = bytes.get(at..)?;
+    let end = rest.iter().position(|&byte| byte == 0)?;
+    Some((std::str::from_utf8(&rest[..end]).ok()?, at + end + 1))
+}

@@ -1,0 +1,184 @@
+//! A trace's bytes, wherever they come from: a file, standard input, or either of them compressed.
+//!
+//! Everything becomes a file that can be read at any offset. Compressed inputs and pipes are unpacked into an unnamed
+//! temporary file first, so that memory stays bounded whatever comes.
+
+use crate::TraceError;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The most that a compressed input or a pipe may unpack to, in bytes (64 GiB).
+pub const MAX_UNPACKED: u64 = 64 << 30;
+
+/// A trace's bytes.
+#[derive(Debug)]
+pub struct Input {
+    file: File,
+    len: u64,
+    name: String,
+    cut: Option<String>,
+}
+
+impl Input {
+    /// Opens `path` (`-` is standard input), and unpacks it if its first bytes are those of gzip, zstd or xz.
+    pub fn open(path: &Path) -> Result<Input, TraceError> {
+        if path.as_os_str() == "-" {
+            return Input::spool(io::stdin().lock(), "standard input".to_string());
+        }
+        let name = path.display().to_string();
+        let io_error = |source| TraceError::Io { name: name.clone(), source };
+        let mut file = File::open(path).map_err(io_error)?;
+        let meta = file.metadata().map_err(io_error)?;
+        if meta.is_dir() {
+            return Err(TraceError::Directory { name });
+        }
+        let mut magic = [0u8; 6];
+        if !meta.is_file() {
+            return Input::spool(file, name);
+        }
+        let got = read_full(&mut file, &mut magic).map_err(io_error)?;
+        file.seek(SeekFrom::Start(0)).map_err(io_error)?;
+        if packing(&magic[..got]).is_some() {
+            return Input::spool(file, name);
+        }
+        Ok(Input { file, len: meta.len(), name, cut: None })
+    }
+
+    /// The bytes `bytes` as an input, for tests and for traces made in memory.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Input, TraceError> {
+        Input::spool(bytes, name.to_string())
+    }
+
+    /// How the input is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Length in bytes, unpacked.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// If unpacking stopped before the end of a damaged compressed stream: why.
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    /// Reads at `offset` until `buffer` is full or the input ends; returns how many bytes were read.
+    pub fn read_up_to(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TraceError> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(got) => done += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(TraceError::Io { name: self.name.clone(), source }),
+            }
+        }
+        Ok(done)
+    }
+
+    /// The bytes from `offset`, at most `len` and at most what the file has: never more memory than the file is long.
+    pub fn read_vec(&self, offset: u64, len: u64) -> Result<Vec<u8>, TraceError> {
+        let there = self.len.saturating_sub(offset).min(len);
+        let mut buffer = vec![0; there as usize];
+        let got = self.read_up_to(offset, &mut buffer)?;
+        buffer.truncate(got);
+        Ok(buffer)
+    }
+
+    fn spool(mut from: impl Read, name: String) -> Result<Input, TraceError> {
+        let io_error = |source| TraceError::Io { name: name.clone(), source };
+        let mut magic = [0u8; 6];
+        let got = read_full(&mut from, &mut magic).map_err(io_error)?;
+        let whole = io::Cursor::new(magic[..got].to_vec()).chain(from);
+        let mut to = tempfile::tempfile().map_err(io_error)?;
+        let (len, cut) = match packing(&magic[..got]) {
+            None => (copy_bounded(whole, &mut to, &name)?, None),
+            Some(packing) => {
+                let mut unpacked: Box<dyn Read> = match packing {
+                    Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+                    Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io_error)?),
+                    Packing::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(whole)),
+                };
+                unpack(&mut unpacked, &mut to, &name)?
+            }
+        };
+        Ok(Input { file: to, len, name, cut })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Packing {
+    Gzip,
+    Zstd,
+    Xz,
+}
+
+fn packing(magic: &[u8]) -> Option<Packing> {
+    match magic {
+        [0x1f, 0x8b, ..] => Some(Packing::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some(Packing::Xz),
+        _ => None,
+    }
+}
+
+fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match from.read(&mut buffer[done..]) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn copy_bounded(from: impl Read, to: &mut File, name: &str) -> Result<u64, TraceError> {
+    let io_error = |source| TraceError::Io { name: name.to_string(), source };
+    let len = io::copy(&mut from.take(MAX_UNPACKED + 1), to).map_err(io_error)?;
+    if len > MAX_UNPACKED {
+        return Err(too_large(name));
+    }
+    Ok(len)
+}
+
+fn too_large(name: &str) -> TraceError {
+    TraceError::Unpack {
+        name: name.to_string(),
+        problem: format!("it is more than {} GiB unpacked", MAX_UNPACKED >> 30),
+    }
+}
+
+/// Unpacks what can be unpacked. A damaged stream gives what came before the damage, and why it stopped.
+fn unpack(from: &mut dyn Read, to: &mut File, name: &str) -> Result<(u64, Option<String>), TraceError> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut len = 0u64;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok((len, None)),
+            Ok(got) => {
+                len += got as u64;
+                if len > MAX_UNPACKED {
+                    return Err(too_large(name));
+                }
+                to.write_all(&buffer[..got]).map_err(|source| TraceError::Io { name: name.to_string(), source })?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if len == 0 => {
+                return Err(TraceError::Unpack { name: name.to_string(), problem: error.to_string() });
+            }
+            Err(error) => return Ok((len, Some(error.to_string()))),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What every reader is: a source of events. And the choice of reader by a file's first bytes.
+
+use crate::input::Input;
+use crate::{perf, text, tracedat};
+use exitscope_model::{Event, Ledger, TraceInfo};
+use std::path::Path;
+
+/// Events that one call to [`Source::read`] aims to append. A call may append more (a whole sorted round), bounded
+/// by [`crate::merge::MAX_HELD`].
+pub(crate) const BATCH: usize = 16 * 1024;
+
+/// A trace as a stream of events in time order.
+pub trait Source: Send {
+    /// What the trace says of itself. Thread names and tracepoint names may still grow while it is read.
+    fn info(&self) -> &TraceInfo;
+
+    /// Appends some events and returns whether more may come. Losses and oddities go to the ledger.
+    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError>;
+
+    /// Bytes of the file handled so far, and in all: for a progress bar.
+    fn progress(&self) -> (u64, u64);
+}
+
+/// Why a trace cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The operating system refused.
+    #[error("cannot read {name}")]
+    Io {
+        /// The file.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is a directory.
+    #[error("{name} is a directory; name the trace file in it (perf's directory format: its `data` file)")]
+    Directory {
+        /// The path.
+        name: String,
+    },
+    /// Nothing in it.
+    #[error("{name} is empty: nothing was recorded, or the recorder was killed before it wrote")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// No reader knows these bytes.
+    #[error(
+        "{name} is not a trace that exitscope reads: its first bytes are {first}; perf.data, trace.dat, ftrace text, `perf script` and `trace-cmd report` text are"
+    )]
+    Unknown {
+        /// The file.
+        name: String,
+        /// The first bytes, as text or hexadecimal.
+        first: String,
+    },
+    /// A structure that everything else depends on is damaged.
+    #[error("{name}: {structure} at byte {offset} {problem}")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// What was being read.
+        structure: &'static str,
+        /// Where it begins.
+        offset: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The compressed stream around the trace is damaged at its beginning, or would unpack to more than allowed.
+    #[error("{name}: cannot unpack: {problem}")]
+    Unpack {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Opens the trace at `path`; `-` is standard input.
+pub fn open(path: &Path) -> Result<Box<dyn Source>, TraceError> {
+    open_input(Input::open(path)?)
+}
+
+/// Opens a trace that is already an [`Input`].
+pub fn open_input(input: Input) -> Result<Box<dyn Source>, TraceError> {
+    let mut head = [0u8; 4096];
+    let got = input.read_up_to(0, &mut head)?;
+    let head = &head[..got];
+    if head.is_empty() {
+        return Err(TraceError::Empty { name: input.name().to_string() });
+    }
+    if perf::looks_like(head) {
+        return perf::open(input);
+    }
+    if tracedat::looks_like(head) {
+        return tracedat::open(input);
+    }
+    if text::looks_like(head) {
+        return text::open(input);
+    }
+    Err(TraceError::Unknown { name: input.name().to_string(), first: describe(head) })
+}
+
+fn describe(head: &[u8]) -> String {
+    let head = &head[..head.len().min(16)];
+    match std::str::from_utf8(head) {
+        Ok(text) if text.chars().all(|c| !c.is_control()) => format!("{text:?}"),
+        _ => head.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
+    }
+}

@@ -1,0 +1,279 @@
+//! One tracepoint payload in, one event kind out. Fields are found by name in the format that the trace carries.
+
+use super::{Field, Format};
+use crate::bytes::Order;
+use exitscope_model::codes::s390_instruction_key;
+use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Kind, NameId};
+use exitscope_units::{Tid, VcpuId};
+
+/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
+const KVM_RUN: u64 = 0xae80;
+
+/// What a payload said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What happened.
+    pub kind: Kind,
+    /// To which vCPU, if the event says.
+    pub vcpu: VcpuId,
+    /// The thread that recorded it (`common_pid`).
+    pub tid: Tid,
+}
+
+/// Reads payloads of one tracepoint.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// The tracepoint's name.
+    pub name: NameId,
+    meaning: Meaning,
+    /// `common_pid`.
+    pid: At,
+    /// The vCPU, if the event names it.
+    vcpu: At,
+    /// Up to five fields, in the order that the meaning asks for.
+    fields: [At; 5],
+    /// Bytes that a payload must have.
+    needs: usize,
+}
+
+/// Where a field is; size 0 means that this format has no such field.
+#[derive(Clone, Copy, Debug, Default)]
+struct At {
+    offset: u32,
+    size: u8,
+}
+
+/// What to make of a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    ExitX86,
+    ExitArm64,
+    ExitOf(CodeList),
+    ExitCeded,
+    Enter,
+    Userspace,
+    Fpu,
+    Ioctl,
+    IoctlExit,
+    Mmio,
+    Pio,
+    Written(DetailKind),
+    Plain(DetailKind),
+    S390Instruction,
+    Inject,
+    HaltEnd,
+    Wfx,
+    VcpuHint,
+    RunCore,
+    Switch,
+    Wakeup,
+    Other,
+}
+
+impl Decoder {
+    /// A decoder for `system:name` with this layout.
+    pub fn new(system: &str, format: &Format, names: &mut EventNames) -> Decoder {
+        let (meaning, wanted) = meaning(system, format);
+        let find = |alternatives: &str| {
+            alternatives.split('|').find_map(|name| format.field(name)).map_or(At::default(), At::of)
+        };
+        let mut fields = [At::default(); 5];
+        for (at, wanted) in fields.iter_mut().zip(wanted) {
+            *at = find(wanted);
+        }
+        let vcpu = match meaning {
+            Meaning::Other => At::default(),
+            _ if system == "kvm" && format.name.starts_with("kvm_s390") => find("id"),
+            _ => find("vcpu_id"),
+        };
+        let pid = find("common_pid");
+        let needs =
+            fields.iter().chain([&pid, &vcpu]).map(|at| at.offset as usize + usize::from(at.size)).max().unwrap_or(0);
+        Decoder { name: names.intern(&format!("{system}:{}", format.name)), meaning, pid, vcpu, fields, needs }
+    }
+
+    /// What `payload` says; `None` if it is too short for its format.
+    #[inline]
+    pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
+        if payload.len() < self.needs {
+            return None;
+        }
+        let get = |at: At| order.unsigned(payload, at.offset as usize, usize::from(at.size)).unwrap_or(0);
+        let field = |n: usize| get(self.fields[n]);
+        let kind = match self.meaning {
+            Meaning::Other => Kind::Other,
+            Meaning::ExitX86 => Kind::Exit {
+                code: match field(1) {
+                    2 => ExitCode::new(CodeList::Svm, field(0)),
+                    _ => ExitCode::new(CodeList::Vmx, field(0) & 0xffff),
+                },
+                idle: false,
+            },
+            Meaning::ExitArm64 => Kind::Exit {
+                code: match field(0) & 0x7fff_ffff {
+                    2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
+                    ret => ExitCode::new(CodeList::Arm64Exit, ret),
+                },
+                idle: false,
+            },
+            Meaning::ExitOf(CodeList::Riscv) => {
+                // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
+                let raw = field(0);
+                let number = match self.fields[0].size {
+                    4 => (raw & 0x7fff_ffff) | (raw >> 31) << 63,
+                    _ => raw,
+                };
+                Kind::Exit { code: ExitCode::new(CodeList::Riscv, number), idle: false }
+            }
+            Meaning::ExitOf(list) => Kind::Exit { code: ExitCode::new(list, field(0)), idle: false },
+            Meaning::ExitCeded => Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, field(0)), idle: field(1) != 0 },
+            Meaning::Enter => Kind::Enter,
+            Meaning::Userspace => Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 },
+            Meaning::Fpu => Kind::Fpu { load: field(0) != 0 },
+            Meaning::Ioctl if field(0) == KVM_RUN => Kind::RunEnter,
+            Meaning::Ioctl => Kind::Other,
+            Meaning::IoctlExit => Kind::IoctlExit,
+            // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
+            Meaning::Mmio => Kind::Detail(Detail {
+                kind: DetailKind::Mmio,
+                write: field(0) == 2,
+                size: field(1) as u16,
+                key: field(2),
+                value: field(3),
+            }),
+            Meaning::Pio => Kind::Detail(Detail {
+                kind: DetailKind::Port,
+                write: field(0) != 0,
+                size: field(1) as u16,
+                key: field(2),
+                value: field(3),
+            }),
+            Meaning::Written(kind) => {
+                Kind::Detail(Detail { kind, write: field(0) != 0, size: 0, key: field(1), value: field(2) })
+            }
+            Meaning::Plain(kind) => {
+                Kind::Detail(Detail { kind, write: false, size: 0, key: field(0), value: field(1) })
+            }
+            Meaning::S390Instruction => Kind::Detail(Detail {
+                kind: DetailKind::Instruction,
+                write: false,
+                size: 0,
+                key: s390_instruction_key(field(0)),
+                value: field(0),
+            }),
+            Meaning::Inject => Kind::Inject { vector: field(0) as u32 },
+            Meaning::HaltEnd => Kind::HaltEnd { ns: field(0), waited: field(1) != 0 },
+            Meaning::Wfx => Kind::Wfx { wfe: field(0) != 0 },
+            Meaning::VcpuHint => Kind::VcpuHint,
+            Meaning::RunCore => Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 },
+            Meaning::Switch => {
+                // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
+                let state = field(1) & 0xff;
+                Kind::Switch { prev: Tid(field(0) as u32), sleeps: state != 0, next: Tid(field(2) as u32) }
+            }
+            Meaning::Wakeup => Kind::Wakeup { tid: Tid(field(0) as u32) },
+        };
+        let vcpu = match self.vcpu.size {
+            0 => VcpuId::UNKNOWN,
+            _ => VcpuId(get(self.vcpu) as u32),
+        };
+        Some(Decoded { kind, vcpu, tid: Tid(get(self.pid) as u32) })
+    }
+}
+
+impl At {
+    fn of(field: &Field) -> At {
+        match (u32::try_from(field.offset), field.size) {
+            (Ok(offset), 1 | 2 | 4 | 8) if offset < 1 << 16 => At { offset, size: field.size as u8 },
+            _ => At::default(),
+        }
+    }
+}
+
+/// What a tracepoint means, and the fields to read; `|` separates names that kernels have used over time.
+fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) {
+    use DetailKind as D;
+    use Meaning as M;
+    let has = |name: &str| format.field(name).is_some();
+    match (system, format.name.as_str()) {
+        ("kvm", "kvm_exit") if has("esr_ec") => (M::ExitArm64, &["ret|idx|exit_reason", "esr_ec"]),
+        ("kvm", "kvm_exit") if has("scause") => (M::ExitOf(CodeList::Riscv), &["scause"]),
+        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa"]),
+        ("kvm", "kvm_exit") if has("reason") => (M::ExitOf(CodeList::Loongarch), &["reason"]),
+        ("kvm", "kvm_exit_idle" | "kvm_exit_cache" | "kvm_exit_cpucfg" | "kvm_exit_csr") => {
+            (M::ExitOf(CodeList::Loongarch), &["reason"])
+        }
+        ("kvm_booke", "kvm_exit") => (M::ExitOf(CodeList::PpcBooke), &["exit_nr"]),
+        ("kvm_pr" | "kvm", "kvm_exit") if has("exit_nr") => (M::ExitOf(CodeList::PpcTrap), &["exit_nr"]),
+        ("kvm_hv", "kvm_guest_exit") => (M::ExitCeded, &["trap", "ceded"]),
+        ("kvm", "kvm_s390_sie_exit") => (M::ExitOf(CodeList::S390), &["icptcode"]),
+        ("kvm", "kvm_entry" | "kvm_enter" | "kvm_reenter" | "kvm_s390_sie_enter") => (M::Enter, &[]),
+        ("kvm_hv", "kvm_guest_enter") | ("kvm_pr", "kvm_book3s_reenter") => (M::Enter, &[]),
+        ("kvm", "kvm_userspace_exit") => (M::Userspace, &["reason", "errno"]),
+        ("kvm", "kvm_fpu") => (M::Fpu, &["load"]),
+        ("syscalls", "sys_enter_ioctl") => (M::Ioctl, &["cmd"]),
+        ("syscalls", "sys_exit_ioctl") => (M::IoctlExit, &[]),
+        ("kvm", "kvm_mmio") => (M::Mmio, &["type", "len", "gpa", "val"]),
+        ("kvm", "kvm_iocsr") => (M::Mmio, &["type", "len", "gpa", "val"]),
+        ("kvm", "kvm_fast_mmio") => (M::Plain(D::Mmio), &["gpa"]),
+        ("kvm", "kvm_pio") => (M::Pio, &["rw", "size", "port", "val"]),
+        ("kvm", "kvm_msr") => (M::Written(D::Msr), &["write", "ecx", "data"]),
+        ("kvm", "kvm_cr") => (M::Written(D::ControlRegister), &["rw", "cr", "val"]),
+        ("kvm", "kvm_apic") => (M::Written(D::Apic), &["rw", "reg", "val"]),
+        ("kvm", "kvm_sys_access") => (M::Plain(D::SystemRegister), &["vcpu_pc"]),
+        ("kvm", "kvm_handle_sys_reg") => (M::Plain(D::SystemRegister), &["hsr"]),
+        ("kvm", "kvm_cpuid") => (M::Plain(D::Cpuid), &["function", "index"]),
+        ("kvm", "kvm_hypercall") => (M::Plain(D::Hypercall), &["nr", "a0"]),
+        ("kvm", "kvm_hv_hypercall") => (M::Plain(D::HypervHypercall), &["code"]),
+        ("kvm", "kvm_xen_hypercall") => (M::Plain(D::XenHypercall), &["nr", "a0"]),
+        ("kvm", "kvm_hvc_arm64") => (M::Plain(D::Hvc), &["r0", "imm"]),
+        ("kvm_hv", "kvm_hcall_enter") => (M::Plain(D::PpcHcall), &["req", "gpr4"]),
+        ("kvm", "kvm_page_fault") => (M::Plain(D::PageFault), &["error_code", "fault_address"]),
+        ("kvm", "kvm_guest_fault") => (M::Plain(D::PageFault), &["hsr", "ipa"]),
+        ("kvm_hv", "kvm_page_fault_enter") => (M::Plain(D::PageFault), &["dsisr", "ea"]),
+        ("kvm", "kvm_s390_intercept_instruction") => (M::S390Instruction, &["instruction"]),
+        ("kvm", "kvm_s390_intercept_prog") => (M::Plain(D::Program), &["code"]),
+        ("kvm", "kvm_s390_handle_sigp" | "kvm_s390_handle_sigp_pei") => {
+            (M::Plain(D::Sigp), &["order_code", "cpu_addr"])
+        }
+        ("kvm", "kvm_s390_handle_diag") => (M::Plain(D::Diag), &["code"]),
+        ("kvm", "kvm_inj_virq") => (M::Inject, &["vector|irq"]),
+        ("kvm", "kvm_vcpu_wakeup") => (M::HaltEnd, &["ns", "waited"]),
+        ("kvm", "kvm_wfx_arm64") => (M::Wfx, &["is_wfe"]),
+        // Recorded by the vCPU's own thread, and it names the vCPU.
+        ("kvm", "kvm_halt_poll_ns") | ("kvm_hv", "kvmppc_run_vcpu_enter" | "kvmppc_run_vcpu_exit") => {
+            (M::VcpuHint, &[])
+        }
+        ("kvm_hv", "kvmppc_run_core") => (M::RunCore, &["where", "n_runnable"]),
+        ("sched", "sched_switch") => (M::Switch, &["prev_pid", "prev_state", "next_pid"]),
+        ("sched", "sched_wakeup" | "sched_wakeup_new") => (M::Wakeup, &["pid"]),
+        _ => (M::Other, &[]),
+    }
+}
+
+/// All decoders of a trace, by the id in `common_type`.
+#[derive(Clone, Debug, Default)]
+pub struct Decoders {
+    by_id: Vec<Option<Box<Decoder>>>,
+}
+
+impl Decoders {
+    /// Adds the decoder of one format text. Ids are 16 bits wide in every record, so larger ones are left out.
+    pub fn add(&mut self, system: &str, text: &str, names: &mut EventNames) {
+        let Some(format) = Format::parse(text) else { return };
+        let id = format.id as usize;
+        if id > usize::from(u16::MAX) {
+            return;
+        }
+        if self.by_id.len() <= id {
+            self.by_id.resize(id + 1, None);
+        }
+        self.by_id[id] = Some(Box::new(Decoder::new(system, &format, names)));
+    }
+
+    /// The decoder for records whose `common_type` is `id`.
+    #[inline]
+    pub fn get(&self, id: u16) -> Option<&Decoder> {
+        self.by_id.get(usize::from(id))?.as_deref()
+    }
+}

@@ -1,0 +1,9 @@
+//! What tracefs says of its events, shared by perf.data and trace.dat: `format` texts, and what KVM's tracepoints mean.
+
+mod decode;
+mod format;
+mod sections;
+
+pub use decode::{Decoded, Decoder, Decoders};
+pub use format::{Field, Format};
+pub use sections::{Sections, Torn, parse_cmdlines};

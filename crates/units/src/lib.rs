@@ -1,0 +1,105 @@
+//! Newtypes for moments, spans of time and the numbers of things. Imports nothing and knows nothing.
+//!
+//! ```
+//! use exitscope_units::{Moment, Nanos};
+//! let exit = Moment::from_nanos(1_000);
+//! let entry = Moment::from_nanos(3_500);
+//! assert_eq!(entry.since(exit), Some(Nanos(2_500)));
+//! assert_eq!(exit.since(entry), None); // a clock that went back is seen, not wrapped
+//! ```
+#![no_std]
+
+use core::fmt;
+
+/// A point in time on a trace's one clock, in nanoseconds since that clock's zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The latest moment that can be written down.
+    pub const MAX: Moment = Moment(u64::MAX);
+
+    /// A moment `nanos` nanoseconds after the clock's zero.
+    pub const fn from_nanos(nanos: u64) -> Moment {
+        Moment(nanos)
+    }
+
+    /// Nanoseconds since the clock's zero.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`, or `None` if `earlier` is the later one.
+    pub const fn since(self, earlier: Moment) -> Option<Nanos> {
+        match self.0.checked_sub(earlier.0) {
+            Some(nanos) => Some(Nanos(nanos)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    /// Seconds with nine digits, as `trace-cmd report -t` writes them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// The sum, or the largest length if it does not fit.
+    pub const fn plus(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// Three significant digits and the unit that suits: `831ns`, `12.4us`, `3.05ms`, `1.27s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..=999 => return write!(f, "{}ns", self.0),
+            1_000..=999_999 => (1_000, "us"),
+            1_000_000..=999_999_999 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let whole = self.0 / unit;
+        let rest = self.0 % unit;
+        match whole {
+            0..=9 => write!(f, "{whole}.{:02}{name}", rest * 100 / unit),
+            10..=99 => write!(f, "{whole}.{}{name}", rest * 10 / unit),
+            _ => write!(f, "{whole}{name}"),
+        }
+    }
+}
+
+/// A thread of the host, as the kernel numbers it (`pid` in tracepoints).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub u32);
+
+/// A virtual machine: the process (thread group) that runs it. Zero means that the trace does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VmId(pub u32);
+
+impl VmId {
+    /// The trace does not say whose VM it is.
+    pub const UNKNOWN: VmId = VmId(0);
+}
+
+/// A virtual CPU's number within its VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VcpuId(pub u32);
+
+impl VcpuId {
+    /// The trace does not say which virtual CPU it is.
+    pub const UNKNOWN: VcpuId = VcpuId(u32::MAX);
+}
+
+/// A physical CPU of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PcpuId(pub u32);
