@@ -51,6 +51,7 @@ lines! {
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
+    Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
@@ -130,5 +131,6 @@ impl Ledger {
             + self.get(Line::OtherTracepoint)
             + self.get(Line::EntryWithoutExit)
             + self.get(Line::BeforeRecording)
+            + self.get(Line::Overlapping)
     }
 }
