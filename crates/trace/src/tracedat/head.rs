@@ -274,7 +274,12 @@ impl Reader<'_> {
             let flags = self.input.read_vec(buffer.offset, 16)?;
             let packed = self.order.u16(&flags, 2).is_some_and(|flags| flags & 1 != 0);
             let packing = if packed { packing } else { Packing::None };
-            self.add_regions(&buffer.cpus, buffer.page_size, packing, buffer.offset)?;
+            let mut cpus = buffer.cpus;
+            if packed {
+                // The recorder leaves the count of chunks, four bytes, out of the size.
+                cpus.iter_mut().filter(|data| data.size > 0).for_each(|data| data.size = data.size.saturating_add(4));
+            }
+            self.add_regions(&cpus, buffer.page_size, packing, buffer.offset)?;
         }
         Ok(())
     }
