@@ -68,7 +68,7 @@ pub fn read<S: Sink>(
     }
     let trace = reading.trace;
     if let Some(span) = trace.span {
-        let host = (trace.info.hostname.clone(), trace.info.clock.clone());
+        let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
         earlier.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
     }
     Ok((trace, sink))
@@ -140,7 +140,7 @@ fn read_once(
                 name,
                 format: info.format.clone(),
                 arch: info.arch.clone(),
-                hostname: info.hostname.clone(),
+                hostname: named_host(&info).to_string(),
                 release: info.release.clone(),
                 clock: info.clock.clone(),
                 first_ns: first.as_nanos(),
@@ -188,6 +188,11 @@ fn vcpus_by_name(info: &TraceInfo) -> impl Iterator<Item = (Tid, VcpuId)> + '_ {
     })
 }
 
+/// The host's name; the kernel calls a host `(none)` before it has one.
+fn named_host(info: &TraceInfo) -> &str {
+    info.hostname.strip_prefix("(none)").unwrap_or(&info.hostname)
+}
+
 fn progress_bar(len: u64, name: &str) -> Option<ProgressBar> {
     if len < SHOW_PROGRESS || !std::io::stderr().is_terminal() {
         return None;
@@ -200,7 +205,7 @@ impl Earlier {
     /// Earlier traces of the same host on the same clock.
     fn of_host(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
         let same = |trace: &&EarlierTrace| {
-            !info.hostname.is_empty() && trace.host.0 == info.hostname && trace.host.1 == info.clock
+            !named_host(info).is_empty() && trace.host.0 == named_host(info) && trace.host.1 == info.clock
         };
         self.traces.iter().filter(same).collect()
     }

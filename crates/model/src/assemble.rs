@@ -42,6 +42,8 @@ pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
     last_on_cpu: Vec<(u32, u32)>,
+    /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
+    hardware: bool,
     /// powerpc: lanes are (VM, vCPU) pairs.
     lanes_by_vcpu: bool,
     /// powerpc: which lane's vCPU each thread runs, where an event said so.
@@ -94,6 +96,7 @@ impl Default for Assembler {
             lanes: Vec::new(),
             index: FxHashMap::default(),
             last_on_cpu: vec![(u32::MAX, u32::MAX); CPU_CACHE],
+            hardware: false,
             lanes_by_vcpu: false,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
@@ -109,6 +112,13 @@ impl Assembler {
             ledger.count(Line::OutOfOrder);
         } else {
             self.latest = event.at;
+        }
+        if !self.hardware && matches!(event.kind, Kind::Exit { .. } | Kind::Enter) {
+            self.hardware = true;
+            for lane in &mut self.lanes {
+                lane.hardware = true;
+                lane.let_go(ledger);
+            }
         }
         match event.kind {
             Kind::Other => {
@@ -295,7 +305,7 @@ impl Assembler {
             return None;
         }
         self.index.insert(key, self.lanes.len() as u32);
-        self.lanes.push(Lane::new(who));
+        self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
         self.last_on_cpu.fill((u32::MAX, u32::MAX));
         Some(())
     }
@@ -429,7 +439,6 @@ impl Lane {
 
     fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
-        self.hardware_seen(rows, ledger);
         if let Some(mut exit) = self.open.take() {
             exit.timed = false;
             ledger.count(Line::ExitWithoutEntry);
@@ -446,7 +455,6 @@ impl Lane {
 
     fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
-        self.hardware_seen(rows, ledger);
         self.heard(event.at);
         match self.open.take() {
             Some(mut exit) => {
@@ -459,16 +467,6 @@ impl Lane {
         self.since = event.at;
         self.state = State::Guest;
         self.run = Run::Running;
-    }
-
-    /// The lane does fire kvm_exit and kvm_entry: a row made without them was the tail of an exit before the recording.
-    fn hardware_seen(&mut self, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
-        if self.hardware {
-            return;
-        }
-        self.hardware = true;
-        self.settle_closed(rows);
-        self.let_go(ledger);
     }
 
     /// Rows in hand were the tail of an exit before the recording.

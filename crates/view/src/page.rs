@@ -3,7 +3,10 @@
 use crate::compare::Comparison;
 use crate::names::{percent, thousands};
 use crate::report::{DetailRow, Figures, Report, TimelineRows};
-use exitscope_units::Nanos;
+use exitscope_units::{Moment, Nanos};
+
+/// Bars of a sparkline at most.
+const MAX_BARS: usize = 72;
 
 /// Rows that one kind of detail shows.
 const DETAIL_ROWS: usize = 8;
@@ -116,11 +119,7 @@ fn head(report: &Report) -> Section {
         thousands(not_understood),
     )));
     for line in coverage.lines.iter().filter(damaged) {
-        let first = line.first_at.map_or(String::new(), |at| {
-            if line.id == "bad_text" { format!(" (first at line {at})") } else { format!(" (first at byte {at})") }
-        });
-        let text = format!("{}: {}{first}", thousands(line.count), line.text);
-        sentences.push(Sentence { text, warning: true });
+        sentences.push(Sentence { text: counted(line), warning: true });
     }
     if coverage.exits == 0 {
         let text = match coverage.events {
@@ -134,18 +133,28 @@ fn head(report: &Report) -> Section {
         sentences.push(Sentence { text: "No exit is left by the selection.".to_string(), warning: true });
     }
     let notices = coverage.lines.iter().filter(|line| line.severity == "notice");
-    let notes = notices.map(|line| format!("{}: {}", thousands(line.count), line.text)).collect();
+    let notes = notices.map(counted).collect();
     Section { title: "Coverage".into(), sentences, table: None, notes }
+}
+
+/// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.
+fn counted(line: &crate::CoverageLine) -> String {
+    let first = match (line.first_at, line.id) {
+        (None, _) => String::new(),
+        (Some(at), "bad_text") => format!(" (first at line {at})"),
+        (Some(at), _) => format!(" (first at byte {at})"),
+    };
+    format!("{}: {}{first}", line.text.trim_end_matches('.'), thousands(line.count))
 }
 
 fn vcpus(report: &Report) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
-        column("wall", false, 0),
+        column("wall time", false, 0),
         column("in guest", false, 0),
-        column("exits: kernel", false, 0),
-        column("exits: user space", false, 0),
+        column("in kernel", false, 0),
+        column("in user space", false, 0),
         column("idle", false, 0),
         column("not running", false, 0),
         column("unknown", false, 0),
@@ -202,7 +211,11 @@ const FIGURES: &[Column] = &[
 
 fn figures(figures: &Figures) -> Vec<String> {
     let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
-    let sum = |nanos| if figures.timed == 0 { "-".to_string() } else { Nanos(nanos).to_string() };
+    let sum = |nanos| match (figures.timed, nanos) {
+        (0, _) => "-".to_string(),
+        (_, 0) => "0".to_string(),
+        (_, nanos) => Nanos(nanos).to_string(),
+    };
     let share = |share: f64| match (share * 1000.0).round() {
         0.0 if share > 0.0 => "<0.1%".to_string(),
         0.0 => "0%".to_string(),
@@ -299,18 +312,19 @@ fn slowest(report: &Report) -> Option<Section> {
         column("vCPU", true, 1),
         column("CPU", false, 3),
     ];
+    let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
     let rows: Vec<Vec<String>> = report
         .slowest
         .iter()
         .map(|row| {
             vec![
                 row.at().to_string(),
-                Nanos(row.kernel_ns + row.user_ns).to_string(),
-                Nanos(row.waiting_ns).to_string(),
+                sum(row.kernel_ns + row.user_ns),
+                sum(row.waiting_ns),
                 row.reason.clone(),
                 row.detail.clone().unwrap_or_default(),
                 row.door.clone(),
-                Nanos(row.user_ns).to_string(),
+                sum(row.user_ns),
                 row.who.vm_label(),
                 row.who.vcpu_label(),
                 row.cpu.to_string(),
@@ -325,18 +339,24 @@ fn slowest(report: &Report) -> Option<Section> {
 }
 
 fn over_time(timeline: &TimelineRows) -> Section {
-    let line = |name: &str, values: &[u64], text: &dyn Fn(u64) -> String| {
-        let most = values.iter().copied().max().unwrap_or(0);
-        plain(format!("{name:<6}{}  at most {}", spark(values), text(most)))
-    };
+    let squeeze = timeline.counts.len().div_ceil(MAX_BARS).max(1);
+    let width = timeline.width_ns * squeeze as u64;
+    let bars = |values: &[u64]| -> Vec<u64> { values.chunks(squeeze).map(|part| part.iter().sum()).collect() };
+    let (counts, cost) = (bars(&timeline.counts), bars(&timeline.cost_ns));
+    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    let sentences = vec![
+        format!("exits {}", spark(&counts)),
+        format!("cost  {}", spark(&cost)),
+        format!(
+            "at most {} exits and {} of cost a bar ({} of one CPU)",
+            thousands(most(&counts)),
+            Nanos(most(&cost)),
+            percent(most(&cost), width)
+        ),
+    ];
     Section {
-        title: format!("Over time, {} a bar", Nanos(timeline.width_ns)),
-        sentences: vec![
-            line("exits", &timeline.counts, &|most| format!("{} a bar", thousands(most))),
-            line("cost", &timeline.cost_ns, &|most| {
-                format!("{} a bar ({} of one CPU)", Nanos(most), percent(most, timeline.width_ns))
-            }),
-        ],
+        title: format!("Over time, from {} s on, {} a bar", Moment::from_nanos(timeline.first_ns), Nanos(width)),
+        sentences: sentences.into_iter().map(plain).collect(),
         ..Section::default()
     }
 }
@@ -368,8 +388,7 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
     head.sentences.push(side("after ", &comparison.after));
     for (name, side) in [("before", &comparison.before), ("after", &comparison.after)] {
         for line in side.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")) {
-            let text = format!("{name}: {}: {}", thousands(line.count), line.text);
-            head.sentences.push(Sentence { text, warning: true });
+            head.sentences.push(Sentence { text: format!("{name}: {}", counted(line)), warning: true });
         }
     }
     let columns = vec![

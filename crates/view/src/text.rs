@@ -78,7 +78,10 @@ fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<()>
 
 /// The table without the columns of rank `hidden_rank` and above.
 fn grid(table: &Table, hidden_rank: u8) -> Grid {
-    let shown: Vec<usize> = (0..table.columns.len()).filter(|&at| table.columns[at].rank < hidden_rank).collect();
+    let empty =
+        |at: usize| table.rows.iter().all(|row| matches!(row.get(at).map(String::as_str), None | Some("" | "-")));
+    let shown: Vec<usize> =
+        (0..table.columns.len()).filter(|&at| table.columns[at].rank < hidden_rank && !empty(at)).collect();
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING);
     grid.set_header(shown.iter().map(|&at| table.columns[at].title));

@@ -50,6 +50,27 @@ const PORTS: &[(u64, u64, &str)] = &[
 const PAGES: &[(u64, &str)] =
     &[(0xa0, "VGA"), (0xfec00, "IOAPIC"), (0xfed00, "HPET"), (0xfed40, "TPM"), (0xfee00, "local APIC")];
 
+/// Functions of Arm's PSCI and SMC calling convention (DEN0022, DEN0028), 32-bit numbers; the 64-bit ones have bit 30.
+const SMCCC: &[(u64, &str)] = &[
+    (0x8000_0000, "SMCCC_VERSION"),
+    (0x8000_0001, "SMCCC_ARCH_FEATURES"),
+    (0x8000_0050, "SMCCC_TRNG_VERSION"),
+    (0x8000_0053, "SMCCC_TRNG_RND"),
+    (0x8400_0000, "PSCI_VERSION"),
+    (0x8400_0001, "PSCI_CPU_SUSPEND"),
+    (0x8400_0002, "PSCI_CPU_OFF"),
+    (0x8400_0003, "PSCI_CPU_ON"),
+    (0x8400_0004, "PSCI_AFFINITY_INFO"),
+    (0x8400_0006, "PSCI_MIGRATE_INFO_TYPE"),
+    (0x8400_0008, "PSCI_SYSTEM_OFF"),
+    (0x8400_0009, "PSCI_SYSTEM_RESET"),
+    (0x8400_000a, "PSCI_FEATURES"),
+    (0x8500_0020, "PV_TIME_FEATURES"),
+    (0x8500_0021, "PV_TIME_ST"),
+    (0x8600_0000, "KVM_FEATURES"),
+    (0x8600_0001, "KVM_PTP"),
+];
+
 /// What `key` of `kind` is called, where it has a name.
 pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
     match kind {
@@ -58,6 +79,7 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Msr => lookup(t::MSR, key),
         DetailKind::Hypercall => lookup(t::KVM_HYPERCALL, key),
         DetailKind::PpcHcall => lookup(t::PPC_HCALL, key),
+        DetailKind::Hvc => lookup(SMCCC, key & !(1 << 30)),
         DetailKind::Diag => lookup(t::S390_DIAG, key),
         DetailKind::Sigp => lookup(t::S390_SIGP, key),
         DetailKind::Instruction => lookup(t::S390_INSN, key),
@@ -79,6 +101,7 @@ mod tests {
             (DetailKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
             (DetailKind::Msr, 0x4000_0070, Some("HV_X64_MSR_EOI")),
             (DetailKind::Hypercall, 10, Some("SEND_IPI")),
+            (DetailKind::Hvc, 0xc400_0003, Some("PSCI_CPU_ON")),
             (DetailKind::Cpuid, 1, None),
         ];
         for (kind, key, name) in cases {
