@@ -17,7 +17,7 @@ use crate::source::BATCH;
 use crate::{Input, Source, TraceError};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
-use layout::{Columns, Layout, LineKind};
+use layout::{Columns, Layout, LineKind, NO_TASK};
 use lines::{Lines, NextLine};
 use rustc_hash::FxHashMap;
 use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
@@ -227,7 +227,11 @@ fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
 fn usual_system(name: &str) -> Option<&'static str> {
     let systems = [
         ("kvmppc_", "kvm_hv"),
+        ("kvm_hcall_", "kvm_hv"),
+        ("kvm_page_fault_", "kvm_hv"),
         ("kvm_", "kvm"),
+        ("vcpu_", "kvm"),
+        ("vgic_", "kvm"),
         ("sched_", "sched"),
         ("sys_enter_", "syscalls"),
         ("sys_exit_", "syscalls"),
@@ -242,7 +246,8 @@ fn usual_system(name: &str) -> Option<&'static str> {
 fn note_comm(columns: &Columns, info: &mut TraceInfo) {
     let &Columns { comm, tid, .. } = columns;
     // ftrace prints dots for names that it forgot.
-    if info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) || comm == b"<...>" || comm.len() > MAX_COMM {
+    let nameless = tid == NO_TASK || comm == b"<...>" || comm.len() > MAX_COMM;
+    if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {
         return;
     }
     if info.comms.len() < MAX_COMMS || info.comms.contains_key(&tid) {

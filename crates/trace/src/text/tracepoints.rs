@@ -389,7 +389,7 @@ fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    match scan.rest {
+    match scan.rest.trim_ascii_end() {
         b"load" => unnamed(Kind::Fpu { load: true }),
         b"unload" => unnamed(Kind::Fpu { load: false }),
         _ => None,
@@ -696,3 +696,6 @@ fn plugin_pid(text: &[u8]) -> Option<u32> {
     let (before, pid) = ends_with_number(split_last(text, " [")?.0)?;
     before.ends_with(b":").then_some(pid)
 }
+
+#[cfg(test)]
+mod tests;
