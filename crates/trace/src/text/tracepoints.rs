@@ -671,10 +671,7 @@ fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
             (plugin_pid(prev)?, state, plugin_pid(next)?)
         }
     };
-    let sleeps = match state.first()? {
-        b'R' => false,
-        _ => true,
-    };
+    let sleeps = *state.first()? != b'R';
     unnamed(Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
 }
 
