@@ -377,9 +377,9 @@ fn assert_text_says_the_same(binary: &Path, text: &Path) {
     for ((bytes, name), (printed, printed_name)) in binary.into_iter().zip(text) {
         assert_eq!((bytes.at, bytes.cpu, &name), (printed.at, printed.cpu, &printed_name));
         let kind = match (bytes.kind, printed.kind) {
-            // The reason is not printed when there is an errno.
-            (Kind::UserspaceExit { errno, .. }, Kind::UserspaceExit { .. }) if errno < 0 => {
-                Kind::UserspaceExit { reason: 0, errno }
+            // libtraceevent takes every errno for a positive number, and prints the reason left over from before.
+            (Kind::UserspaceExit { errno, reason }, Kind::UserspaceExit { .. }) if errno < 0 => {
+                Kind::UserspaceExit { reason, errno: 0 }
             }
             // trace-cmd loses the letter of `wfi`.
             (Kind::Wfx { .. }, Kind::Other) => Kind::Other,
@@ -478,11 +478,13 @@ fn other_texts_are_not_claimed() {
 #[test]
 fn counters_for_times_are_refused_with_a_reason() {
     let raw = ENTRY.replace("   87.534187", "287416359212");
-    let error = try_text(format!("# tracer: nop\n{raw}").as_bytes()).err().unwrap().to_string();
-    assert!(error.contains("byte 14") && error.contains("counter"), "{error}");
-    // Once times were seen, such a line is only damaged.
-    let said = text(&format!("{ENTRY}{raw}{ENTRY}"));
-    assert_eq!((said.events.len(), said.losses()), (2, vec![(Line::BadText, 1, Some(2))]));
+    for lines in [1, 1000] {
+        let error = try_text(format!("# tracer: nop\n{}", raw.repeat(lines)).as_bytes()).err().unwrap().to_string();
+        assert!(error.contains("byte 14") && error.contains("counter"), "{error}");
+    }
+    // Where others have times, such a line is only damaged.
+    let said = text(&format!("{raw}{ENTRY}{raw}{ENTRY}"));
+    assert_eq!((said.events.len(), said.losses()), (2, vec![(Line::BadText, 2, Some(1))]));
 }
 
 #[test]

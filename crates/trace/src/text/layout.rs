@@ -184,7 +184,9 @@ fn ftrace_columns(line: &[u8], bracket: usize) -> Option<LineKind<'_>> {
     let cpu = bracketed_cpu(&mut scan)?;
     let mut tgid = 0;
     if let Some(inside) = left.strip_suffix(b")") {
-        let open = inside.iter().rposition(|&byte| byte == b'(')?;
+        // Looked for nearby only, or a line full of brackets would cost the square of its length.
+        let width = inside.iter().rev().take(12).position(|&byte| byte == b'(')?;
+        let open = inside.len() - width - 1;
         let number = inside[open + 1..].trim_ascii();
         // Dashes stand for a process that the kernel does not remember.
         if !number.iter().all(|&byte| byte == b'-') {

@@ -376,6 +376,8 @@ fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `reason KVM_EXIT_IO (2)`; `reason restart (4)` and `reason error (14)` are an errno, and the reason is not told.
+/// libtraceevent (perf, trace-cmd) takes every errno for a positive number: there the reason is told, and the errno is
+/// not.
 fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("reason ")?;
     let name = scan.until(" (")?;
