@@ -19,6 +19,9 @@ const MAX_NAME: usize = 256;
 /// Width of the thread's name as ftrace and trace-cmd print it, in bytes.
 const COMM_WIDTH: usize = 16;
 
+/// A thread that the line does not name.
+pub(super) const NO_TASK: u32 = u32::MAX;
+
 /// Which program printed the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
@@ -35,7 +38,7 @@ pub(super) enum Layout {
 pub(super) struct Columns<'a> {
     /// The thread's name.
     pub comm: &'a [u8],
-    /// The thread.
+    /// The thread; [`NO_TASK`] if it has exited.
     pub tid: u32,
     /// Its process; 0 if the line does not say.
     pub tgid: u32,
@@ -113,7 +116,10 @@ impl Layout {
                 _ => continue,
             };
             events += 1;
-            seen = seen.or(Some(layout));
+            seen = match seen {
+                Some(Layout::Ftrace) | None => Some(layout),
+                known => known,
+            };
         }
         match seen {
             // Prose that quotes a line of a trace is no trace.
@@ -137,7 +143,7 @@ impl Columns<'_> {
     /// trace-cmd pads names so that the fields are aligned; the kernel does not.
     fn fields_are_aligned(&self, line: &[u8]) -> bool {
         let before_fields = &line[..line.len() - self.fields.len()];
-        before_fields.ends_with(b":  ")
+        before_fields.ends_with(b"  ")
     }
 }
 
@@ -178,7 +184,9 @@ fn ftrace_columns(line: &[u8], bracket: usize) -> Option<LineKind<'_>> {
     let cpu = bracketed_cpu(&mut scan)?;
     let mut tgid = 0;
     if let Some(inside) = left.strip_suffix(b")") {
-        let open = inside.iter().rposition(|&byte| byte == b'(')?;
+        // Looked for nearby only, or a line full of brackets would cost the square of its length.
+        let width = inside.iter().rev().take(12).position(|&byte| byte == b'(')?;
+        let open = inside.len() - width - 1;
         let number = inside[open + 1..].trim_ascii();
         // Dashes stand for a process that the kernel does not remember.
         if !number.iter().all(|&byte| byte == b'-') {
@@ -215,7 +223,7 @@ fn ftrace_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|byte| matches!(byte, b':' | b' ' | b'(' | b'<'))?;
     let (name, rest) = text.split_at(end);
     match rest[0] {
-        b':' => Some((name, rest[1..].trim_ascii())),
+        b':' => Some((name, rest[1..].trim_ascii_start())),
         b'(' if name.starts_with(b"sys_") => Some((&text[..=end], &rest[1..])),
         b' ' if name.starts_with(b"sys_") && rest.starts_with(b" -> ") => Some((&text[..end + 3], &rest[4..])),
         b' ' if rest.starts_with(b" <-") => Some((b"function", text)),
@@ -276,10 +284,13 @@ fn perf_columns_without_cpu(line: &[u8]) -> Option<LineKind<'_>> {
 /// `left` is what is before the CPU and the time, `scan` what is after.
 #[inline]
 fn perf_columns<'a>(left: &'a [u8], cpu: u32, stamp: Stamp, mut scan: Scan<'a>) -> Option<LineKind<'a>> {
-    let (mut left, tid) = ends_with_number(left.trim_ascii_end())?;
+    let (mut left, tid) = ends_with_task(left.trim_ascii_end())?;
     let mut tgid = 0;
-    if let Some((before, process)) = left.strip_suffix(b"/").and_then(ends_with_number) {
+    if let Some((before, process)) = left.strip_suffix(b"/").and_then(ends_with_task) {
         (left, tgid) = (before, process);
+    }
+    if tgid == NO_TASK {
+        tgid = 0;
     }
     let comm = left.strip_suffix(b" ")?.trim_ascii();
     let Stamp::Time(at) = stamp else { return Some(LineKind::RawClock) };
@@ -289,7 +300,8 @@ fn perf_columns<'a>(left: &'a [u8], cpu: u32, stamp: Stamp, mut scan: Scan<'a>) 
         scan.spaces();
         name = scan.word();
     }
-    let fields = scan.rest.trim_ascii();
+    scan.spaces();
+    let fields = scan.rest;
     if let Some(record) = name.strip_prefix(b"PERF_RECORD_") {
         let lost = record.strip_prefix(b"LOST").and_then(|_| {
             let mut scan = Scan::new(fields);
@@ -300,6 +312,15 @@ fn perf_columns<'a>(left: &'a [u8], cpu: u32, stamp: Stamp, mut scan: Scan<'a>) 
     }
     let Some(name) = name.strip_suffix(b":") else { return Some(LineKind::Bad) };
     Some(event(Columns { comm, tid, tgid, cpu, at, name, fields }))
+}
+
+/// The task at the end of `text`, and what is before it. perf prints -1 for a task that has already exited.
+#[inline]
+fn ends_with_task(text: &[u8]) -> Option<(&[u8], u32)> {
+    match text.strip_suffix(b"-1") {
+        Some(before) if matches!(before.last(), Some(b' ' | b'/')) => Some((before, NO_TASK)),
+        _ => ends_with_number(text),
+    }
 }
 
 /// Names and thread names that no kernel makes are signs of damage.

@@ -17,7 +17,7 @@ use crate::source::BATCH;
 use crate::{Input, Source, TraceError};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
-use layout::{Columns, Layout, LineKind};
+use layout::{Columns, Layout, LineKind, NO_TASK};
 use lines::{Lines, NextLine};
 use rustc_hash::FxHashMap;
 use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
@@ -30,6 +30,9 @@ const MAX_COMMS: usize = 1 << 18;
 
 /// Longer thread names are none, in bytes. The kernel's own limit is 15.
 const MAX_COMM: usize = 64;
+
+/// So many lines with a counter's value for a time, and no event yet, are no accident.
+const ENOUGH_COUNTERS: u64 = 64;
 
 /// Different event names that are told apart, at most.
 const MAX_NAMES: usize = u16::MAX as usize;
@@ -53,6 +56,8 @@ pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
         lost: Vec::new(),
         latest: Moment::default(),
         events: 0,
+        counters: 0,
+        first_counter: None,
     }))
 }
 
@@ -69,6 +74,9 @@ struct Text {
     latest: Moment,
     /// Events read so far.
     events: u64,
+    /// Lines before the first event that have a counter's value for a time, and where the first of them begins.
+    counters: u64,
+    first_counter: Option<u64>,
 }
 
 /// What an event name means.
@@ -115,7 +123,10 @@ impl Text {
                 ledger.count_at(Line::BadText, number);
                 return Ok(true);
             }
-            NextLine::End => return Ok(false),
+            NextLine::End => {
+                self.check_clock(self.events == 0)?;
+                return Ok(false);
+            }
         };
         let columns = match self.layout.read(line) {
             LineKind::Event(columns) => columns,
@@ -131,14 +142,11 @@ impl Text {
                 return Ok(true);
             }
             LineKind::RawClock if self.events == 0 => {
-                return Err(TraceError::Damaged {
-                    name: self.lines.input.name().to_string(),
-                    structure: "line",
-                    offset,
-                    problem: "has a counter's value for a time (trace clock x86-tsc, counter or uptime), and nothing \
-                              says how fast it counts; record with the clock mono, boot or local"
-                        .to_string(),
-                });
+                self.counters += 1;
+                self.first_counter.get_or_insert(offset);
+                ledger.count_at(Line::BadText, number);
+                self.check_clock(self.counters >= ENOUGH_COUNTERS)?;
+                return Ok(true);
             }
             LineKind::RawClock | LineKind::Bad => {
                 ledger.count_at(Line::BadText, number);
@@ -177,6 +185,21 @@ impl Text {
         ledger.events += 1;
         events.push(Event { at, tid: Tid(tid), vm: VmId(tgid), vcpu, cpu: PcpuId(cpu), name, kind });
         Ok(true)
+    }
+
+    /// A trace whose times are all a counter's values cannot be used; one such line may be damage.
+    fn check_clock(&self, unusable: bool) -> Result<(), TraceError> {
+        match self.first_counter {
+            Some(offset) if unusable => Err(TraceError::Damaged {
+                name: self.lines.input.name().to_string(),
+                structure: "line",
+                offset,
+                problem: "has a counter's value for a time (trace clock x86-tsc, counter or uptime), and nothing says \
+                          how fast it counts; record with the clock mono, boot or local"
+                    .to_string(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Reports the losses met so far, as of the moment `at`.
@@ -227,7 +250,11 @@ fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
 fn usual_system(name: &str) -> Option<&'static str> {
     let systems = [
         ("kvmppc_", "kvm_hv"),
+        ("kvm_hcall_", "kvm_hv"),
+        ("kvm_page_fault_", "kvm_hv"),
         ("kvm_", "kvm"),
+        ("vcpu_", "kvm"),
+        ("vgic_", "kvm"),
         ("sched_", "sched"),
         ("sys_enter_", "syscalls"),
         ("sys_exit_", "syscalls"),
@@ -242,7 +269,8 @@ fn usual_system(name: &str) -> Option<&'static str> {
 fn note_comm(columns: &Columns, info: &mut TraceInfo) {
     let &Columns { comm, tid, .. } = columns;
     // ftrace prints dots for names that it forgot.
-    if info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) || comm == b"<...>" || comm.len() > MAX_COMM {
+    let nameless = tid == NO_TASK || comm == b"<...>" || comm.len() > MAX_COMM;
+    if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {
         return;
     }
     if info.comms.len() < MAX_COMMS || info.comms.contains_key(&tid) {

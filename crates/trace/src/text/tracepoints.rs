@@ -376,6 +376,8 @@ fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `reason KVM_EXIT_IO (2)`; `reason restart (4)` and `reason error (14)` are an errno, and the reason is not told.
+/// libtraceevent (perf, trace-cmd) takes every errno for a positive number: there the reason is told, and the errno is
+/// not.
 fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("reason ")?;
     let name = scan.until(" (")?;
@@ -389,7 +391,7 @@ fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    match scan.rest {
+    match scan.rest.trim_ascii_end() {
         b"load" => unnamed(Kind::Fpu { load: true }),
         b"unload" => unnamed(Kind::Fpu { load: false }),
         _ => None,
@@ -671,10 +673,7 @@ fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
             (plugin_pid(prev)?, state, plugin_pid(next)?)
         }
     };
-    let sleeps = match state.first()? {
-        b'R' => false,
-        _ => true,
-    };
+    let sleeps = *state.first()? != b'R';
     unnamed(Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
 }
 
@@ -696,3 +695,6 @@ fn plugin_pid(text: &[u8]) -> Option<u32> {
     let (before, pid) = ends_with_number(split_last(text, " [")?.0)?;
     before.ends_with(b":").then_some(pid)
 }
+
+#[cfg(test)]
+mod tests;
