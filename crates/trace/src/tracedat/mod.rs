@@ -133,39 +133,37 @@ impl TraceDat {
             ledger.add(Line::LostRecords, missed.map_or(0, |count| count.max(1)));
         }
         let Some(payload) = stream.payload() else { return };
-        let mut event = Event {
-            at: moment,
-            tid: Tid(0),
-            vm: VmId::UNKNOWN,
-            vcpu: VcpuId::UNKNOWN,
-            cpu,
-            name: NAMELESS,
-            kind: Kind::Other,
-        };
-        let decoder = self.order.u16(payload, 0).and_then(|id| self.decoders.get(id));
-        match decoder.map(|decoder| (decoder.name, decoder.decode(payload, self.order))) {
-            Some((name, Some(decoded))) => {
-                event.name = name;
-                event.tid = decoded.tid;
-                event.vcpu = decoded.vcpu;
-                event.kind = decoded.kind;
-            }
-            Some((name, None)) => {
-                event.name = name;
-                ledger.count_at(Line::BadRecord, stream.offset());
-            }
-            None => {
-                // The common fields have been in the same places since 2.6.31.
-                event.tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
-                ledger.count_at(Line::UnknownFormat, stream.offset());
-            }
-        }
-        if event.vcpu == VcpuId::UNKNOWN && !self.vcpus.is_empty() {
-            event.vcpu = self.vcpus.get(&event.tid.0).map_or(VcpuId::UNKNOWN, |&vcpu| VcpuId(vcpu));
-        }
-        events.push(event);
         ledger.events += 1;
         self.latest = moment;
+        let vm = VmId::UNKNOWN;
+        let id = self.order.u16(payload, 0).unwrap_or(0);
+        let Some(decoder) = self.decoders.get(id) else {
+            ledger.count_at(Line::UnknownFormat, stream.offset());
+            // The common fields have been in the same places since 2.6.31.
+            let tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
+            let vcpu = self.vcpu(tid);
+            events.push(Event { at: moment, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Other });
+            return;
+        };
+        let name = decoder.name;
+        let Some(decoded) = decoder.decode(payload, self.order) else {
+            ledger.count_at(Line::BadRecord, stream.offset());
+            let (tid, vcpu) = (Tid(0), VcpuId::UNKNOWN);
+            events.push(Event { at: moment, tid, vm, vcpu, cpu, name, kind: Kind::Other });
+            return;
+        };
+        let tid = decoded.tid;
+        let vcpu = if decoded.vcpu == VcpuId::UNKNOWN { self.vcpu(tid) } else { decoded.vcpu };
+        events.push(Event { at: moment, tid, vm, vcpu, cpu, name, kind: decoded.kind });
+    }
+
+    /// The virtual CPU that a thread runs, as the recorder found it.
+    #[inline]
+    fn vcpu(&self, tid: Tid) -> VcpuId {
+        if self.vcpus.is_empty() {
+            return VcpuId::UNKNOWN;
+        }
+        self.vcpus.get(&tid.0).map_or(VcpuId::UNKNOWN, |&vcpu| VcpuId(vcpu))
     }
 
     fn start(&mut self, early: Ledger, ledger: &mut Ledger) -> Result<(), TraceError> {
