@@ -329,7 +329,7 @@ impl Reader<'_> {
         let head = self.input.read_vec(at, 16)?;
         let Some(size) = self.order.u64(&head, 8) else {
             return Ok(Err(format!(
-                "lie beyond the end of the file, which has {} bytes: it was cut, or its recorder did not finish",
+                "lie beyond the end of the file, which has {} bytes: the file was cut, or its recorder did not finish",
                 self.input.len()
             )));
         };
@@ -339,7 +339,10 @@ impl Reader<'_> {
         let packed = self.order.u16(&head, 2).is_some_and(|flags| flags & 1 != 0);
         let data = self.input.read_vec(at + 16, size.min(MAX_SECTION))?;
         if (data.len() as u64) < size {
-            return Ok(Err(format!("should have {size} bytes and have {}", data.len())));
+            return Ok(Err(format!(
+                "should have {size} bytes and have {}: the file was cut, or its recorder did not finish",
+                data.len()
+            )));
         }
         if !packed {
             return Ok(Ok(data));
@@ -432,7 +435,7 @@ impl Reader<'_> {
             }
         }
         if let (true, Some(lowest)) = (self.regions.is_empty(), lowest) {
-            let problem = format!("lie beyond the end of the file, which has {len} bytes: it was cut");
+            let problem = format!("lie beyond the end of the file, which has {len} bytes: the file was cut");
             return Err(self.damaged("ring pages", lowest.offset, problem));
         }
         let held: u64 = self.regions.iter().map(|region| region.page_size as u64).sum();

@@ -102,7 +102,7 @@ impl Stream {
     pub fn put_block(&mut self, block: Block, ledger: &mut Ledger) {
         if let Some((line, count)) = block.bad {
             ledger.count_at(line, block.offset);
-            ledger.add(line, count - 1);
+            ledger.add(line, count.saturating_sub(1));
             self.hole = true;
         }
         self.block = block;
@@ -119,8 +119,11 @@ impl Stream {
     #[inline]
     pub fn step(&mut self, ledger: &mut Ledger) -> Step {
         loop {
-            if self.at >= self.end && !self.next_page(ledger) {
-                return Step::Block;
+            if self.at >= self.end {
+                match self.next_page(ledger) {
+                    true => continue,
+                    false => return Step::Block,
+                }
             }
             if let Some(payload) = self.record(ledger) {
                 self.payload = Some(payload);
