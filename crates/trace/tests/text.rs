@@ -4,7 +4,7 @@
 //! print of traces in `corpus/`; each fixture's name begins with its trace's.
 
 use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Ledger, Line, TraceInfo};
-use exitscope_trace::{Input, TraceError, open, open_input};
+use exitscope_trace::{Input, Options, TraceError, open, open_input};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn read(path: &Path) -> Said {
 }
 
 fn try_text(text: &[u8]) -> Result<Said, TraceError> {
-    drain(open_input(Input::from_bytes("text", text)?)?)
+    drain(open_input(Input::from_bytes("text", text)?, Options::default())?)
 }
 
 fn text(text: &str) -> Said {
@@ -396,7 +396,7 @@ fn assert_text_says_the_same(binary: &Path, text: &Path) {
 }
 
 #[test]
-#[ignore = "needs the readers of perf.data and trace.dat"]
+
 fn text_and_bytes_of_one_trace_say_the_same() {
     for (binary, text) in [
         ("x86-svm/t2.data.gz", "t2.perf-script-ns.txt.gz"),

@@ -35,6 +35,8 @@ pub struct Context {
     /// Which attr an event id belongs to; not needed where all attrs are alike.
     pub attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
+    /// Whether events that exit accounting has no use for are only counted.
+    pub only_used: bool,
 }
 
 /// A header that was read.
@@ -54,8 +56,8 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 impl Context {
-    fn new(order: Order) -> Context {
-        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default() }
+    fn new(order: Order, only_used: bool) -> Context {
+        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default(), only_used }
     }
 
     /// Adds an attr and the ids that name it.
@@ -88,7 +90,7 @@ impl Context {
 }
 
 /// Reads the header of `input`.
-pub fn read(input: &Input, ledger: &mut Ledger) -> Result<Head, TraceError> {
+pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head, TraceError> {
     let bytes = input.read_vec(0, FILE_HEADER)?;
     let order = if bytes.starts_with(MAGIC_BIG) { Order::Big } else { Order::Little };
     let damaged = |offset, problem: String| TraceError::Damaged {
@@ -98,7 +100,7 @@ pub fn read(input: &Input, ledger: &mut Ledger) -> Result<Head, TraceError> {
         problem,
     };
     let u64_at = |at: usize| order.u64(&bytes, at).ok_or_else(|| damaged(at as u64, "is cut off".to_string()));
-    let mut context = Context::new(order);
+    let mut context = Context::new(order, only_used);
     let mut info = TraceInfo { clock: "perf".to_string(), ..TraceInfo::default() };
     let size = u64_at(8)?;
     if size == PIPE_HEADER {

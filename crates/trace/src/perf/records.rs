@@ -3,6 +3,7 @@
 use super::attr::Attr;
 use super::head::Context;
 use crate::bytes::c_string;
+use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -105,46 +106,41 @@ impl Block {
     #[inline]
     fn sample(&mut self, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let order = context.order;
-        let number = |at: Option<usize>| at.and_then(|at| order.u32(body, at));
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest),
         };
         let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
+        let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
+        let decoder = raw.and_then(|raw| context.decoders.get(order.u16(raw, 0)?));
+        if context.only_used && decoder.is_some_and(Decoder::is_unused) {
+            return self.ledger.skip(at);
+        }
+        self.ledger.events += 1;
+        let number = |at: Option<usize>| at.and_then(|at| order.u32(body, at));
         let mut event = Event {
             at,
             tid: Tid(number(attr.tid.map(|at| at + 4)).unwrap_or(0)),
             vm: VmId(number(attr.tid).unwrap_or(0)),
             vcpu: VcpuId::UNKNOWN,
             cpu: PcpuId(number(attr.cpu).unwrap_or(u32::MAX)),
-            name: NameId(u16::MAX),
+            name: decoder.map_or(NameId(u16::MAX), |decoder| decoder.name),
             kind: Kind::Other,
         };
-        self.ledger.events += 1;
-        if !attr.tracepoint {
-            self.ledger.count(Line::NotTracepoint);
-            return self.push(event);
-        }
-        let Some(raw) = attr.raw(body, order) else {
-            self.ledger.count_at(Line::BadRecord, here);
-            return self.push(event);
-        };
-        let decoder = order.u16(raw, 0).and_then(|id| context.decoders.get(id));
-        match decoder {
-            None => self.ledger.count_at(Line::UnknownFormat, here),
-            Some(decoder) => {
-                event.name = decoder.name;
-                match decoder.decode(raw, order) {
-                    None => self.ledger.count_at(Line::BadRecord, here),
-                    Some(decoded) => {
-                        event.kind = decoded.kind;
-                        event.vcpu = decoded.vcpu;
-                        if attr.tid.is_none() {
-                            event.tid = decoded.tid;
-                        }
+        match (raw, decoder) {
+            _ if !attr.tracepoint => self.ledger.count(Line::NotTracepoint),
+            (None, _) => self.ledger.count_at(Line::BadRecord, here),
+            (Some(_), None) => self.ledger.count_at(Line::UnknownFormat, here),
+            (Some(raw), Some(decoder)) => match decoder.decode(raw, order) {
+                None => self.ledger.count_at(Line::BadRecord, here),
+                Some(decoded) => {
+                    event.kind = decoded.kind;
+                    event.vcpu = decoded.vcpu;
+                    if attr.tid.is_none() {
+                        event.tid = decoded.tid;
                     }
                 }
-            }
+            },
         }
         self.push(event);
     }
