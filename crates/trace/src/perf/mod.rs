@@ -98,7 +98,10 @@ impl Source for PerfData {
             };
             match next.transpose()? {
                 Some(block) => self.take(block, ledger),
-                None => self.until = Moment::MAX,
+                None => {
+                    self.until = Moment::MAX;
+                    self.done = self.total;
+                }
             }
         }
     }
@@ -131,7 +134,7 @@ impl PerfData {
                 }
             }
         }
-        self.merge.push(&mut block.events, &block.runs);
+        block.events = self.merge.push(std::mem::take(&mut block.events), &block.runs);
         if let Some(median) = self.merge.overfull() {
             self.until = self.until.max(median);
         }
