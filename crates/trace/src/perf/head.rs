@@ -67,10 +67,11 @@ impl Context {
         self.attr_of.extend(ids.map(|id| (id, at)));
     }
 
-    /// The attr of all samples, if they are all alike.
+    /// The attr of all samples, if all that can have any are alike.
     pub fn only(&self) -> Option<&Attr> {
-        let first = self.attrs.first()?;
-        self.attrs.iter().all(|attr| attr == first).then_some(first)
+        let mut sampling = self.attrs.iter().filter(|attr| !attr.dummy);
+        let first = sampling.next()?;
+        sampling.all(|attr| attr == first).then_some(first)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.

@@ -2,7 +2,7 @@
 
 use super::attr::Attr;
 use super::head::Context;
-use crate::bytes::c_string;
+use crate::bytes::{Order, c_string};
 use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -74,7 +74,15 @@ impl Block {
     /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
     /// here; they are counted as unknown.
     pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) {
-        let order = context.order;
+        // The order as a constant makes every read of a number one instruction.
+        match context.order {
+            Order::Little => self.decode_in(Order::Little, records, offset, context),
+            Order::Big => self.decode_in(Order::Big, records, offset, context),
+        }
+    }
+
+    #[inline(always)]
+    fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only();
         let mut at = 0;
         while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
@@ -82,7 +90,7 @@ impl Block {
             let here = offset + at as u64;
             match kind {
                 SAMPLE => match only.or_else(|| attr_of(body, context)) {
-                    Some(attr) => self.sample(attr, body, here, context),
+                    Some(attr) => self.sample(order, attr, body, here, context),
                     None => self.unreadable(here, Line::BadRecord),
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
@@ -103,9 +111,8 @@ impl Block {
         }
     }
 
-    #[inline]
-    fn sample(&mut self, attr: &Attr, body: &[u8], here: u64, context: &Context) {
-        let order = context.order;
+    #[inline(always)]
+    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest),

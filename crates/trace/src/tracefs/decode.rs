@@ -49,7 +49,7 @@ struct At {
 
 impl At {
     /// The field's value; zero if there is no such field.
-    #[inline]
+    #[inline(always)]
     fn get(self, payload: &[u8], order: Order) -> u64 {
         let at = self.offset as usize;
         match payload.get(at..at + 8) {
@@ -116,7 +116,7 @@ impl Decoder {
     }
 
     /// What `payload` says; `None` if it is too short for its format.
-    #[inline]
+    #[inline(always)]
     pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
         if payload.len() < self.needs {
             return None;
