@@ -151,10 +151,10 @@ fn vcpus(report: &Report) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
-        column("wall time", false, 0),
-        column("in guest", false, 0),
-        column("in kernel", false, 0),
-        column("in user space", false, 0),
+        column("wall", false, 0),
+        column("guest", false, 0),
+        column("kernel", false, 0),
+        column("user space", false, 0),
         column("idle", false, 0),
         column("not running", false, 0),
         column("unknown", false, 0),
@@ -180,7 +180,7 @@ fn vcpus(report: &Report) -> Section {
         ]
     });
     Section {
-        title: "Wall time of each vCPU".into(),
+        title: "Where the wall time of each vCPU went".into(),
         table: Some(Table { columns, rows: rows.collect() }),
         ..Section::default()
     }
