@@ -1,1 +1,33 @@
-//! analysis
+//! Exit rows in, facts out.
+//!
+//! ```text
+//! Exit rows ─► Facts.absorb ─┐
+//! Exit rows ─► Facts.absorb ─┴─► merge ─► tables, shares, percentiles ─► view
+//! ```
+//!
+//! A fact starts empty, absorbs rows and merges with its like. All inner numbers are integers, so that a result does
+//! not depend on the order or the number of pieces.
+//!
+//! Does not know: formats, drawing.
+
+mod cell;
+mod diff;
+mod division;
+mod facts;
+mod group;
+mod histogram;
+mod select;
+mod slowest;
+mod threshold;
+mod timeline;
+
+pub use cell::Cell;
+pub use diff::{Change, Diff, DiffRow, Interval, Measure, Verdict};
+pub use division::Division;
+pub use facts::{DetailKey, Facts, Wanted};
+pub use group::{Dim, Group, MAX_KEYS, Part};
+pub use histogram::Histogram;
+pub use select::{Selection, When};
+pub use slowest::Slowest;
+pub use threshold::{Breach, Threshold, ThresholdError};
+pub use timeline::{Bucket, Timeline};

@@ -1,1 +1,53 @@
-fn main() {}
+//! The command: flags in, a page out.
+//!
+//! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
+
+mod cli;
+mod diff;
+mod docs;
+mod events;
+mod read;
+mod report;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("exitscope: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How a command ended.
+enum Outcome {
+    Fine,
+    /// A threshold was passed.
+    Findings,
+}
+
+fn run(cli: Cli) -> anyhow::Result<Outcome> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let outcome = match cli.command {
+        Command::Report(args) => report::run(&args, &mut out)?,
+        Command::Events(args) => events::run(&args, &mut out)?,
+        Command::Diff(args) => diff::run(&args, &mut out)?,
+        Command::Completions { shell } => docs::completions(shell, &mut out)?,
+        Command::Man { directory } => docs::man(directory.as_deref(), &mut out)?,
+        Command::Docs { what } => docs::print(what, &mut out)?,
+    };
+    out.flush()?;
+    Ok(outcome)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -42,7 +42,12 @@ pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
     last_on_cpu: Vec<(u32, u32)>,
+    /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
+    hardware: bool,
+    /// powerpc: lanes are (VM, vCPU) pairs.
     lanes_by_vcpu: bool,
+    /// powerpc: which lane's vCPU each thread runs, where an event said so.
+    lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
 }
 
@@ -91,7 +96,9 @@ impl Default for Assembler {
             lanes: Vec::new(),
             index: FxHashMap::default(),
             last_on_cpu: vec![(u32::MAX, u32::MAX); CPU_CACHE],
+            hardware: false,
             lanes_by_vcpu: false,
+            lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
         }
     }
@@ -105,6 +112,13 @@ impl Assembler {
             ledger.count(Line::OutOfOrder);
         } else {
             self.latest = event.at;
+        }
+        if !self.hardware && matches!(event.kind, Kind::Exit { .. } | Kind::Enter) {
+            self.hardware = true;
+            for lane in &mut self.lanes {
+                lane.hardware = true;
+                lane.let_go(ledger);
+            }
         }
         match event.kind {
             Kind::Other => {
@@ -126,11 +140,16 @@ impl Assembler {
                 None => ledger.count(Line::Scheduler),
             },
             Kind::Lost { .. } => self.lose(event, rows, ledger),
-            Kind::Exit { code, idle } => match self.lane(event) {
-                Some(lane) => lane.exit(event, code, idle, rows, ledger),
-                None => ledger.count(Line::OutsideExit),
-            },
-            Kind::Enter => match self.find_vcpu(event) {
+            Kind::Exit { code, idle } => {
+                if code.list == CodeList::PpcTrap && event.vcpu != VcpuId::UNKNOWN && !self.lanes_by_vcpu {
+                    self.go_by_vcpu(ledger);
+                }
+                match self.lane(event) {
+                    Some(lane) => lane.exit(event, code, idle, rows, ledger),
+                    None => ledger.count(Line::OutsideExit),
+                }
+            }
+            Kind::Enter => match self.lane(event) {
                 Some(lane) => lane.enter(event, rows, ledger),
                 None => ledger.count(Line::EntryWithoutExit),
             },
@@ -146,7 +165,7 @@ impl Assembler {
                 Some(lane) => lane.note(ledger),
                 None => ledger.count(Line::OutsideExit),
             },
-            Kind::Detail(detail) => match self.lane_for_detail(event) {
+            Kind::Detail(detail) => match self.lane(event) {
                 Some(lane) => lane.detail(event.at, detail, rows, ledger),
                 None => ledger.count(Line::OutsideExit),
             },
@@ -178,15 +197,22 @@ impl Assembler {
                 }
                 None => ledger.count(Line::OutsideExit),
             },
-            Kind::VcpuHint => match self.find(event) {
-                Some(lane) => {
-                    if lane.who.vcpu == VcpuId::UNKNOWN {
-                        lane.who.vcpu = event.vcpu;
-                    }
-                    lane.note(ledger);
+            Kind::VcpuHint => {
+                if self.lanes_by_vcpu
+                    && let Some(&at) = self.index.get(&vcpu_key(event.vm, event.vcpu))
+                {
+                    self.lane_of_thread.insert(event.tid, at);
                 }
-                None => ledger.count(Line::OutsideExit),
-            },
+                match self.find(event) {
+                    Some(lane) => {
+                        if lane.who.vcpu == VcpuId::UNKNOWN {
+                            lane.who.vcpu = event.vcpu;
+                        }
+                        lane.note(ledger);
+                    }
+                    None => ledger.count(Line::OutsideExit),
+                }
+            }
             Kind::RunCore { .. } => ledger.count(Line::OutsideExit),
         }
     }
@@ -211,6 +237,7 @@ impl Assembler {
         }
         self.lanes.clear();
         self.index.clear();
+        self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, u32::MAX));
         spans
     }
@@ -225,9 +252,16 @@ impl Assembler {
         Some(&mut self.lanes[at as usize])
     }
 
-    /// The lane of the event's own thread, if that thread is a lane.
+    /// The lane that the event is on, if there is one: that of its own thread, or on powerpc that of its vCPU.
     #[inline]
     fn find(&mut self, event: &Event) -> Option<&mut Lane> {
+        if self.lanes_by_vcpu {
+            let at = match event.vcpu {
+                VcpuId::UNKNOWN => self.lane_of_thread.get(&event.tid),
+                vcpu => self.index.get(&vcpu_key(event.vm, vcpu)),
+            };
+            return self.lanes.get_mut(*at? as usize);
+        }
         let cpu = event.cpu.0 as usize % CPU_CACHE;
         let (tid, at) = self.last_on_cpu[cpu];
         if tid == event.tid.0 {
@@ -238,24 +272,15 @@ impl Assembler {
         self.lanes.get_mut(at as usize)
     }
 
-    /// The lane of an exit or of a return to user space, made if it is new. On powerpc the vcore's runner records
-    /// for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so there the event's own vCPU is the lane.
+    /// The lane of an event that only a vCPU's lane can have, made if it is new.
     #[inline]
     fn lane(&mut self, event: &Event) -> Option<&mut Lane> {
-        if let Kind::Exit { code: ExitCode { list: CodeList::PpcTrap, .. }, .. } = event.kind
-            && event.vcpu != VcpuId::UNKNOWN
-        {
-            self.lanes_by_vcpu = true;
-            let key = vcpu_key(event.vm, event.vcpu);
-            if !self.index.contains_key(&key) {
-                self.add(key, Who { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) })?;
-            }
-            return self.by_key(key);
-        }
         if self.find(event).is_none() {
-            let who = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
-            self.add(thread_key(event.tid), who)?;
-            self.last_on_cpu.fill((u32::MAX, u32::MAX));
+            match (self.lanes_by_vcpu, event.vcpu) {
+                (false, vcpu) => self.add(thread_key(event.tid), Who { vm: event.vm, vcpu, tid: event.tid })?,
+                (true, VcpuId::UNKNOWN) => return None,
+                (true, vcpu) => self.add(vcpu_key(event.vm, vcpu), Who { vm: event.vm, vcpu, tid: Tid(0) })?,
+            }
         }
         let lane = self.find(event)?;
         if event.vcpu != VcpuId::UNKNOWN {
@@ -264,21 +289,14 @@ impl Assembler {
         Some(lane)
     }
 
-    /// The lane of an event that may name its vCPU, if there is one.
-    #[inline]
-    fn find_vcpu(&mut self, event: &Event) -> Option<&mut Lane> {
-        if self.lanes_by_vcpu && event.vcpu != VcpuId::UNKNOWN {
-            let at = self.index.get(&vcpu_key(event.vm, event.vcpu)).copied()?;
-            return self.lanes.get_mut(at as usize);
-        }
-        self.find(event)
-    }
-
-    /// The lane that a detail belongs to; it may be the first that is heard of a vCPU whose back end has no kvm_exit.
-    fn lane_for_detail(&mut self, event: &Event) -> Option<&mut Lane> {
-        match self.lanes_by_vcpu {
-            true => self.find_vcpu(event),
-            false => self.lane(event),
+    /// On powerpc the vcore's runner records for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so from the first
+    /// such exit on vCPUs are the lanes. What entries and returns of before made lanes of threads is let go.
+    fn go_by_vcpu(&mut self, ledger: &mut Ledger) {
+        self.lanes_by_vcpu = true;
+        self.index.clear();
+        for lane in &mut self.lanes {
+            lane.span = None;
+            lane.let_go(ledger);
         }
     }
 
@@ -287,7 +305,8 @@ impl Assembler {
             return None;
         }
         self.index.insert(key, self.lanes.len() as u32);
-        self.lanes.push(Lane::new(who));
+        self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
+        self.last_on_cpu.fill((u32::MAX, u32::MAX));
         Some(())
     }
 
@@ -420,7 +439,6 @@ impl Lane {
 
     fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
-        self.hardware_seen(rows, ledger);
         if let Some(mut exit) = self.open.take() {
             exit.timed = false;
             ledger.count(Line::ExitWithoutEntry);
@@ -437,7 +455,6 @@ impl Lane {
 
     fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
-        self.hardware_seen(rows, ledger);
         self.heard(event.at);
         match self.open.take() {
             Some(mut exit) => {
@@ -452,17 +469,9 @@ impl Lane {
         self.run = Run::Running;
     }
 
-    /// The lane does fire kvm_exit and kvm_entry: a row made without them was the tail of an exit before the recording.
-    fn hardware_seen(&mut self, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
-        if self.hardware {
-            return;
-        }
-        self.hardware = true;
-        self.settle_closed(rows);
-        if let Some(held) = self.held.take() {
-            ledger.add(Line::BeforeRecording, u64::from(held.events));
-        }
-        if let Some(exit) = self.open.take() {
+    /// Rows in hand were the tail of an exit before the recording.
+    fn let_go(&mut self, ledger: &mut Ledger) {
+        for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));
         }
     }

@@ -1,7 +1,9 @@
 //! Exit codes: a reason's number together with whose list it is from, and the names of both.
 
+mod places;
 pub mod tables;
 
+pub use places::{REGION_BITS, detail_name};
 use tables as t;
 
 /// Whose list of exit reasons a number is from.
@@ -146,6 +148,7 @@ mod tests {
             t::LOONGARCH,
             t::KVM_EXIT,
             t::KVM_HYPERCALL,
+            t::MSR,
         ] {
             assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }

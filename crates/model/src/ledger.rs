@@ -51,8 +51,10 @@ lines! {
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
+    Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
+    UnfinishedFile Loss "unfinished_file" "The recorder was stopped before it finished the file; event formats and names may be missing from it."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     LostRecords Loss "lost_records" "Records that the recorder itself says it lost."
     SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
@@ -91,7 +93,12 @@ impl Ledger {
 
     /// Counts one thing met at byte `offset` of the file (line number for text).
     pub fn count_at(&mut self, line: Line, offset: u64) {
-        self.count(line);
+        self.add_at(line, 1, offset);
+    }
+
+    /// Counts `n`, the first met at byte `offset` of the file (line number for text).
+    pub fn add_at(&mut self, line: Line, n: u64, offset: u64) {
+        self.add(line, n);
         let first = &mut self.first[line as usize];
         *first = Some(first.map_or(offset, |known| known.min(offset)));
     }
@@ -130,5 +137,6 @@ impl Ledger {
             + self.get(Line::OtherTracepoint)
             + self.get(Line::EntryWithoutExit)
             + self.get(Line::BeforeRecording)
+            + self.get(Line::Overlapping)
     }
 }

@@ -51,6 +51,12 @@ impl Input {
         Input::spool(bytes, name.to_string())
     }
 
+    /// The same bytes once more, for a second reading.
+    pub fn try_clone(&self) -> Result<Input, TraceError> {
+        let file = self.file.try_clone().map_err(|source| TraceError::Io { name: self.name.clone(), source })?;
+        Ok(Input { file, len: self.len, name: self.name.clone(), cut: self.cut.clone() })
+    }
+
     /// How the input is called in messages.
     pub fn name(&self) -> &str {
         &self.name

@@ -67,6 +67,24 @@ pub enum TraceError {
         /// What is wrong with it.
         problem: String,
     },
+    /// It is whole, but of a kind that is not read.
+    #[error("{name} cannot be accounted for: {what}")]
+    Unsupported {
+        /// The file.
+        name: String,
+        /// What is in the way.
+        what: String,
+    },
+    /// Its time stamps are ticks of unknown length.
+    #[error(
+        "{name}: its clock {clock} counts ticks, and the trace does not say how many make a second; the rate in Hz is needed"
+    )]
+    Clock {
+        /// The file.
+        name: String,
+        /// The clock's name.
+        clock: String,
+    },
     /// The compressed stream around the trace is damaged at its beginning, or would unpack to more than allowed.
     #[error("{name}: cannot unpack: {problem}")]
     Unpack {

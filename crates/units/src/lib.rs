@@ -24,6 +24,11 @@ impl Moment {
         Moment(nanos)
     }
 
+    /// A moment as traces print it: seconds with decimals, `12.345678`. `None` if it is not that or does not fit.
+    pub fn parse(text: &str) -> Option<Moment> {
+        parse_decimal(text.trim(), 1_000_000_000).map(Moment)
+    }
+
     /// Nanoseconds since the clock's zero.
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -53,6 +58,16 @@ impl Nanos {
     /// No time.
     pub const ZERO: Nanos = Nanos(0);
 
+    /// A length as people write it: `831ns`, `12.5us`, `3ms`, `1.5s`. `None` without a unit, for a negative length and
+    /// for one that does not fit.
+    pub fn parse(text: &str) -> Option<Nanos> {
+        let text = text.trim();
+        let (number, unit) = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)]
+            .into_iter()
+            .find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), unit)))?;
+        parse_decimal(number, unit).map(Nanos)
+    }
+
     /// The sum, or the largest length if it does not fit.
     pub const fn plus(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
@@ -76,6 +91,22 @@ impl fmt::Display for Nanos {
             _ => write!(f, "{whole}{name}"),
         }
     }
+}
+
+/// A decimal number times `unit`, digits beyond the unit's precision cut.
+fn parse_decimal(text: &str, unit: u64) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || (whole.is_empty() && part.is_empty()) {
+        return None;
+    }
+    let mut value = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.checked_mul(unit)? };
+    let mut weight = unit;
+    for digit in part.bytes() {
+        weight /= 10;
+        value = value.checked_add(u64::from(digit - b'0') * weight)?;
+    }
+    Some(value)
 }
 
 /// A thread of the host, as the kernel numbers it (`pid` in tracepoints).
@@ -103,3 +134,23 @@ impl VcpuId {
 /// A physical CPU of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PcpuId(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_moments_are_read_as_they_are_written() {
+        let lengths =
+            [("831ns", 831), ("12.5us", 12_500), (".5ms", 500_000), ("2 s", 2_000_000_000), ("1.0004us", 1_000)];
+        for (text, nanos) in lengths {
+            assert_eq!(Nanos::parse(text), Some(Nanos(nanos)), "{text}");
+        }
+        for text in ["", "5", "-5us", "us", ".us", "1e3us", "99999999999999s", "1.2.3s"] {
+            assert_eq!(Nanos::parse(text), None, "{text}");
+        }
+        assert_eq!(Moment::parse("30.163347420"), Some(Moment::from_nanos(30_163_347_420)));
+        assert_eq!(Moment::parse("30"), Some(Moment::from_nanos(30_000_000_000)));
+        assert_eq!(Moment::parse("30s"), None);
+    }
+}

@@ -1,10 +1,292 @@
-//! Placeholder.
+//! Traces as text: ftrace's `trace` and `trace_pipe`, `trace-cmd report`, `perf script`.
+//!
+//! ```text
+//! lines ─► layout: thread, CPU, time, name, fields ─► tracepoints: fields of one print fmt ─► one event
+//! "  qemu-229 [001] d..1. 87.534187: kvm_exit: vcpu 0 reason npf rip 0xfff0 …"  ─►  Exit npf of vCPU 0 at 87.534187 s
+//! ```
+//!
+//! Text is what a program printed of a trace; what it left out is gone. ftrace rounds times to microseconds,
+//! trace-cmd's plugin leaves out the vCPU of `kvm_exit`, and only some layouts name the process.
+
+mod layout;
+mod lines;
+mod scan;
+mod tracepoints;
+
+use crate::source::BATCH;
 use crate::{Input, Source, TraceError};
+use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use layout::{Columns, Layout, LineKind, NO_TASK};
+use lines::{Lines, NextLine};
+use rustc_hash::FxHashMap;
+use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
+
+/// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
+const LINES_AT_ONCE: u64 = 16 * BATCH as u64;
+
+/// Threads whose names are kept, at most.
+const MAX_COMMS: usize = 1 << 18;
+
+/// Longer thread names are none, in bytes. The kernel's own limit is 15.
+const MAX_COMM: usize = 64;
+
+/// So many lines with a counter's value for a time, and no event yet, are no accident.
+const ENOUGH_COUNTERS: u64 = 64;
+
+/// Different event names that are told apart, at most.
+const MAX_NAMES: usize = u16::MAX as usize;
+
 /// Whether the first bytes are of this format.
-pub fn looks_like(_head: &[u8]) -> bool {
-    false
+pub fn looks_like(head: &[u8]) -> bool {
+    // The caller gives 4 KiB; fewer bytes are the whole file.
+    Layout::of(head, head.len() < 4096).is_some()
 }
+
 /// Opens it.
 pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
-    Err(TraceError::Empty { name: input.name().to_string() })
+    let head = input.read_vec(0, 4096)?;
+    let layout = Layout::of(&head, input.len() <= head.len() as u64).unwrap_or(Layout::Ftrace);
+    Ok(Box::new(Text {
+        info: TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() },
+        layout,
+        lines: Lines::new(input),
+        known: FxHashMap::default(),
+        reasons: Reasons::new(),
+        lost: Vec::new(),
+        latest: Moment::default(),
+        events: 0,
+        counters: 0,
+        first_counter: None,
+    }))
+}
+
+/// A text trace being read.
+struct Text {
+    info: TraceInfo,
+    layout: Layout,
+    lines: Lines,
+    /// Event names met so far, as printed.
+    known: FxHashMap<Box<[u8]>, Known>,
+    reasons: Reasons,
+    /// Losses met since the last event: they happened before the next one.
+    lost: Vec<(u32, u64)>,
+    latest: Moment,
+    /// Events read so far.
+    events: u64,
+    /// Lines before the first event that have a counter's value for a time, and where the first of them begins.
+    counters: u64,
+    first_counter: Option<u64>,
+}
+
+/// What an event name means.
+#[derive(Clone, Copy)]
+enum Known {
+    /// A tracepoint, and how to read its fields if accounting uses them.
+    Tracepoint(NameId, Option<ReadFields>),
+    /// A hardware or software event of perf.
+    Sample,
+}
+
+impl Source for Text {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let enough = events.len() + BATCH;
+        let last = self.lines.number + LINES_AT_ONCE;
+        while events.len() < enough && self.lines.number < last {
+            if !self.read_line(events, ledger)? {
+                self.release_losses(self.latest, events, ledger);
+                if self.lines.input.cut().is_some() {
+                    ledger.count_at(Line::BadCompression, self.lines.number);
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.lines.done(), self.lines.input.len())
+    }
+}
+
+impl Text {
+    /// Reads one line; false at the end.
+    fn read_line(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let (offset, number) = (self.lines.done(), self.lines.number + 1);
+        let line = match self.lines.next_line()? {
+            NextLine::Line(line) => line,
+            NextLine::TooLong => {
+                ledger.count_at(Line::BadText, number);
+                return Ok(true);
+            }
+            NextLine::End => {
+                self.check_clock(self.events == 0)?;
+                return Ok(false);
+            }
+        };
+        let columns = match self.layout.read(line) {
+            LineKind::Event(columns) => columns,
+            LineKind::Silent => {
+                note_header(line, &mut self.info);
+                return Ok(true);
+            }
+            LineKind::Lost { cpu, count } => {
+                self.lost.push((cpu, count));
+                if self.lost.len() >= BATCH {
+                    self.release_losses(self.latest, events, ledger);
+                }
+                return Ok(true);
+            }
+            LineKind::RawClock if self.events == 0 => {
+                self.counters += 1;
+                self.first_counter.get_or_insert(offset);
+                ledger.count_at(Line::BadText, number);
+                self.check_clock(self.counters >= ENOUGH_COUNTERS)?;
+                return Ok(true);
+            }
+            LineKind::RawClock | LineKind::Bad => {
+                ledger.count_at(Line::BadText, number);
+                return Ok(true);
+            }
+        };
+        let known = match self.known.get(columns.name) {
+            Some(&known) => known,
+            None => {
+                let known = meaning(self.layout, columns.name, &mut self.info);
+                if self.known.len() < MAX_NAMES {
+                    self.known.insert(columns.name.into(), known);
+                }
+                known
+            }
+        };
+        let Known::Tracepoint(name, read) = known else {
+            ledger.count(Line::NotTracepoint);
+            return Ok(true);
+        };
+        let said = match read {
+            None => Some((Kind::Other, VcpuId::UNKNOWN)),
+            Some(read) => read_fields(read, columns.fields, &mut self.reasons),
+        };
+        let (kind, vcpu) = said.unwrap_or_else(|| {
+            ledger.count_at(Line::UnknownFormat, number);
+            (Kind::Other, VcpuId::UNKNOWN)
+        });
+        note_comm(&columns, &mut self.info);
+        let Columns { tid, tgid, cpu, at, .. } = columns;
+        if !self.lost.is_empty() {
+            self.release_losses(at, events, ledger);
+        }
+        self.latest = at;
+        self.events += 1;
+        ledger.events += 1;
+        events.push(Event { at, tid: Tid(tid), vm: VmId(tgid), vcpu, cpu: PcpuId(cpu), name, kind });
+        Ok(true)
+    }
+
+    /// A trace whose times are all a counter's values cannot be used; one such line may be damage.
+    fn check_clock(&self, unusable: bool) -> Result<(), TraceError> {
+        match self.first_counter {
+            Some(offset) if unusable => Err(TraceError::Damaged {
+                name: self.lines.input.name().to_string(),
+                structure: "line",
+                offset,
+                problem: "has a counter's value for a time (trace clock x86-tsc, counter or uptime), and nothing says \
+                          how fast it counts; record with the clock mono, boot or local"
+                    .to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports the losses met so far, as of the moment `at`.
+    fn release_losses(&mut self, at: Moment, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        for (cpu, count) in self.lost.drain(..) {
+            ledger.add(Line::LostRecords, count.max(1));
+            events.push(Event {
+                at,
+                tid: Tid::default(),
+                vm: VmId::UNKNOWN,
+                vcpu: VcpuId::UNKNOWN,
+                cpu: PcpuId(cpu),
+                name: NameId::default(),
+                kind: Kind::Lost { count },
+            });
+        }
+    }
+}
+
+/// What an event name means that was not met before.
+fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
+    let printed = String::from_utf8_lossy(printed);
+    let (system, name) = match layout {
+        Layout::PerfScript => match printed.split_once(':') {
+            // `cycles:ppp` and the like: the letters are perf's modifiers.
+            Some((system, name)) if !name.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte)) => {
+                (Some(system), name.to_string())
+            }
+            _ => return Known::Sample,
+        },
+        // ftrace prints system calls without their tracepoint's name.
+        Layout::Ftrace | Layout::TraceCmd => match printed.strip_prefix("sys_") {
+            Some(call) if call.ends_with('(') => (None, format!("sys_enter_{}", call.trim_end_matches('('))),
+            Some(call) if call.ends_with(" ->") => (None, format!("sys_exit_{}", call.trim_end_matches(" ->"))),
+            _ => (None, printed.into_owned()),
+        },
+    };
+    let row = TRACEPOINTS.iter().find(|row| row.1 == name && system.is_none_or(|system| row.0 == system));
+    let system = system.or(row.map(|row| row.0)).or(usual_system(&name));
+    let full = match system {
+        Some(system) => format!("{system}:{name}"),
+        None => name,
+    };
+    Known::Tracepoint(info.names.intern(&full), row.map(|row| row.2))
+}
+
+/// The system that tracepoints with such a name are usually of, for programs that do not print it.
+fn usual_system(name: &str) -> Option<&'static str> {
+    let systems = [
+        ("kvmppc_", "kvm_hv"),
+        ("kvm_hcall_", "kvm_hv"),
+        ("kvm_page_fault_", "kvm_hv"),
+        ("kvm_", "kvm"),
+        ("vcpu_", "kvm"),
+        ("vgic_", "kvm"),
+        ("sched_", "sched"),
+        ("sys_enter_", "syscalls"),
+        ("sys_exit_", "syscalls"),
+        ("function", "ftrace"),
+        ("kernel_stack", "ftrace"),
+    ];
+    systems.iter().find(|system| name.starts_with(system.0)).map(|system| system.1)
+}
+
+/// Keeps a thread's name.
+#[inline]
+fn note_comm(columns: &Columns, info: &mut TraceInfo) {
+    let &Columns { comm, tid, .. } = columns;
+    // ftrace prints dots for names that it forgot.
+    let nameless = tid == NO_TASK || comm == b"<...>" || comm.len() > MAX_COMM;
+    if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {
+        return;
+    }
+    if info.comms.len() < MAX_COMMS || info.comms.contains_key(&tid) {
+        info.comms.insert(tid, String::from_utf8_lossy(comm).into_owned());
+    }
+}
+
+/// Keeps what `perf script --header` says of the machine.
+fn note_header(line: &[u8], info: &mut TraceInfo) {
+    let Some(header) = line.strip_prefix(b"# ") else { return };
+    let Some(colon) = header.windows(3).position(|window| window == b" : ") else { return };
+    let value = || String::from_utf8_lossy(header[colon + 3..].trim_ascii()).into_owned();
+    match header[..colon].trim_ascii_end() {
+        b"hostname" => info.hostname = value(),
+        b"os release" => info.release = value(),
+        b"arch" => info.arch = value(),
+        _ => {}
+    }
 }

@@ -1,10 +1,261 @@
-//! Placeholder.
+//! trace.dat, the file of trace-cmd, versions 6 and 7: CPU by CPU the pages of the kernel's ring buffer.
+//!
+//! ```text
+//! head ─► cpu 0: block ─► pages ─► records ─┐
+//!         cpu 1: block ─► pages ─► records ─┼─► earliest first ─► tracefs/ decodes the payload ─► Event
+//!         instance "foo", cpu 0: …         ─┘
+//! ```
+
+mod blocks;
+mod clock;
+mod head;
+mod options;
+mod stream;
+mod unpack;
+
+use crate::bytes::Order;
+use crate::source::BATCH;
+use crate::tracefs::Decoders;
 use crate::{Input, Source, TraceError};
+use blocks::Blocks;
+use clock::Clock;
+use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use head::Head;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use stream::{Step, Stream};
+use unpack::{Packing, Unpacker};
+
 /// Whether the first bytes are of this format.
-pub fn looks_like(_head: &[u8]) -> bool {
-    false
+pub fn looks_like(head: &[u8]) -> bool {
+    head.starts_with(b"\x17\x08\x44tracing")
 }
+
 /// Opens it.
 pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
-    Err(TraceError::Empty { name: input.name().to_string() })
+    open_with(input, None)
+}
+
+/// Opens it with the rate of its clock: `clock_hz` ticks per second, whatever the trace says of its clock. Without
+/// it, a trace whose clock counts ticks of unknown length is an error.
+pub fn open_with(input: Input, clock_hz: Option<u64>) -> Result<Box<dyn Source>, TraceError> {
+    Ok(Box::new(TraceDat::new(input, clock_hz)?))
+}
+
+/// The name of what has none: losses, and events without a format.
+const NAMELESS: NameId = NameId(u16::MAX);
+
+/// Threads whose VM is remembered, at most.
+const MAX_THREADS: usize = 1 << 18;
+
+struct TraceDat {
+    info: TraceInfo,
+    supply: Supply,
+    decode: Decode,
+    streams: Vec<Stream>,
+    /// The streams that have a record, by that record's moment.
+    heads: BinaryHeap<Reverse<(Moment, usize)>>,
+    /// Records that the kernel dropped, per CPU.
+    dropped: Vec<(u32, u64)>,
+    /// What was damaged before the ring pages; told with the first events.
+    early: Option<Ledger>,
+    latest: Moment,
+}
+
+impl TraceDat {
+    fn new(input: Input, clock_hz: Option<u64>) -> Result<TraceDat, TraceError> {
+        let head = Head::read(&input, clock_hz)?;
+        let packing = head.regions.iter().map(|region| region.packing).find(|&packing| packing != Packing::None);
+        let all = head.regions.len();
+        let streams: Vec<Stream> = (head.regions.iter())
+            .map(|&region| {
+                let blocks = Blocks::new(region, all);
+                Stream::new(region.data.cpu, blocks, region.page_size, head.order, head.long)
+            })
+            .collect();
+        let pages: u64 = head.regions.iter().map(|region| region.data.size).sum();
+        Ok(TraceDat {
+            info: head.info,
+            supply: Supply {
+                done: input.len().saturating_sub(pages),
+                input,
+                order: head.order,
+                unpacker: Unpacker::new(packing.unwrap_or(Packing::None)),
+                packed: Vec::new(),
+            },
+            decode: Decode {
+                order: head.order,
+                decoders: head.decoders,
+                clock: head.clock,
+                vcpus: head.vcpus,
+                vms: FxHashMap::default(),
+            },
+            heads: BinaryHeap::with_capacity(streams.len()),
+            streams,
+            dropped: head.dropped,
+            early: Some(head.ledger),
+            latest: Moment::default(),
+        })
+    }
+
+    fn start(&mut self, early: Ledger, ledger: &mut Ledger) -> Result<(), TraceError> {
+        ledger.merge(&early);
+        for (at, stream) in self.streams.iter_mut().enumerate() {
+            if let Some(moment) = self.decode.advance(stream, &mut self.supply, ledger)? {
+                self.heads.push(Reverse((moment, at)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for TraceDat {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        if let Some(early) = self.early.take() {
+            self.start(early, ledger)?;
+        }
+        let full = events.len() + BATCH;
+        while let Some(Reverse((mut moment, at))) = self.heads.pop() {
+            let rival = self.heads.peek().map(|head| head.0);
+            let stream = &mut self.streams[at];
+            loop {
+                self.decode.emit(stream, moment, events, ledger);
+                self.latest = moment;
+                let Some(next) = self.decode.advance(stream, &mut self.supply, ledger)? else { break };
+                moment = next;
+                if events.len() >= full || rival.is_some_and(|rival| rival < (next, at)) {
+                    self.heads.push(Reverse((next, at)));
+                    break;
+                }
+            }
+            if events.len() >= full {
+                return Ok(true);
+            }
+        }
+        // Of these only the number is known, not the moment.
+        for (cpu, count) in std::mem::take(&mut self.dropped) {
+            events.push(lost(self.latest, PcpuId(cpu), count));
+            ledger.add(Line::LostRecords, count);
+        }
+        Ok(false)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let all = self.supply.input.len();
+        (self.supply.done.min(all), all)
+    }
+}
+
+/// Where blocks come from.
+struct Supply {
+    input: Input,
+    order: Order,
+    unpacker: Unpacker,
+    packed: Vec<u8>,
+    done: u64,
+}
+
+impl Supply {
+    /// Puts the next block into the memory of the one that is done; false if there is none.
+    #[cold]
+    fn refill(&mut self, stream: &mut Stream, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let old = stream.take_block();
+        let block = stream.blocks.next(&self.input, self.order, &mut self.unpacker, &mut self.packed, old)?;
+        let Some(block) = block else { return Ok(false) };
+        self.done += block.taken;
+        stream.put_block(block, ledger);
+        Ok(true)
+    }
+}
+
+/// How to read records.
+struct Decode {
+    order: Order,
+    decoders: Decoders,
+    clock: Clock,
+    /// The virtual CPU that each thread runs, where the recorder knew.
+    vcpus: FxHashMap<u32, u32>,
+    /// The VM of each thread of which an event said it.
+    vms: FxHashMap<u32, VmId>,
+}
+
+impl Decode {
+    /// Takes a stream to its next record and returns that one's moment; none at the stream's end.
+    #[inline]
+    fn advance(
+        &self,
+        stream: &mut Stream,
+        supply: &mut Supply,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Moment>, TraceError> {
+        let ticks = loop {
+            match stream.step(ledger) {
+                Step::Record(ticks) => break Some(ticks),
+                Step::Block if supply.refill(stream, ledger)? => {}
+                Step::Block => break stream.last(),
+            }
+        };
+        Ok(ticks.map(|ticks| self.clock.moment(ticks, stream.cpu)))
+    }
+
+    /// Appends the record that a stream stands on, and what was lost before it.
+    #[inline]
+    fn emit(&mut self, stream: &mut Stream, at: Moment, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        let cpu = PcpuId(stream.cpu);
+        if stream.hole || stream.missed.is_some() {
+            let missed = stream.missed.take();
+            stream.hole = false;
+            events.push(lost(at, cpu, missed.unwrap_or(0)));
+            ledger.add(Line::LostRecords, missed.map_or(0, |count| count.max(1)));
+        }
+        let Some(payload) = stream.payload() else { return };
+        ledger.events += 1;
+        let id = self.order.u16(payload, 0).unwrap_or(0);
+        let Some(decoder) = self.decoders.get(id) else {
+            ledger.count_at(Line::UnknownFormat, stream.offset());
+            // The common fields have been in the same places since 2.6.31.
+            let tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
+            let (vm, vcpu) = self.who(tid);
+            events.push(Event { at, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Other });
+            return;
+        };
+        let name = decoder.name;
+        let Some(decoded) = decoder.decode(payload, self.order) else {
+            ledger.count_at(Line::BadRecord, stream.offset());
+            let (tid, vm, vcpu) = (Tid(0), VmId::UNKNOWN, VcpuId::UNKNOWN);
+            events.push(Event { at, tid, vm, vcpu, cpu, name, kind: Kind::Other });
+            return;
+        };
+        let tid = decoded.tid;
+        if let Some(vm) = decoder.vm(payload, self.order)
+            && self.vms.len() < MAX_THREADS
+        {
+            self.vms.insert(tid.0, vm);
+        }
+        let (vm, vcpu) = self.who(tid);
+        let vcpu = if decoded.vcpu == VcpuId::UNKNOWN { vcpu } else { decoded.vcpu };
+        events.push(Event { at, tid, vm, vcpu, cpu, name, kind: decoded.kind });
+    }
+
+    /// Whose a thread is, as far as the trace said.
+    #[inline]
+    fn who(&self, tid: Tid) -> (VmId, VcpuId) {
+        if self.vms.is_empty() && self.vcpus.is_empty() {
+            return (VmId::UNKNOWN, VcpuId::UNKNOWN);
+        }
+        let vm = self.vms.get(&tid.0).copied().unwrap_or(VmId::UNKNOWN);
+        (vm, self.vcpus.get(&tid.0).map_or(VcpuId::UNKNOWN, |&vcpu| VcpuId(vcpu)))
+    }
+}
+
+/// Records are missing before this moment.
+fn lost(at: Moment, cpu: PcpuId, count: u64) -> Event {
+    let (tid, vm, vcpu) = (Tid(0), VmId::UNKNOWN, VcpuId::UNKNOWN);
+    Event { at, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Lost { count } }
 }

@@ -4,7 +4,7 @@ use super::{Field, Format};
 use crate::bytes::Order;
 use exitscope_model::codes::s390_instruction_key;
 use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Kind, NameId};
-use exitscope_units::{Tid, VcpuId};
+use exitscope_units::{Tid, VcpuId, VmId};
 
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
 const KVM_RUN: u64 = 0xae80;
@@ -30,6 +30,8 @@ pub struct Decoder {
     pid: At,
     /// The vCPU, if the event names it.
     vcpu: At,
+    /// The process of the thread that recorded it, if the event names that (powerpc's virtual cores).
+    tgid: At,
     /// Up to five fields, in the order that the meaning asks for.
     fields: [At; 5],
     /// Bytes that a payload must have.
@@ -87,9 +89,10 @@ impl Decoder {
             _ => find("vcpu_id"),
         };
         let pid = find("common_pid");
+        let tgid = if system == "kvm_hv" { find("tgid") } else { At::default() };
         let needs =
             fields.iter().chain([&pid, &vcpu]).map(|at| at.offset as usize + usize::from(at.size)).max().unwrap_or(0);
-        Decoder { name: names.intern(&format!("{system}:{}", format.name)), meaning, pid, vcpu, fields, needs }
+        Decoder { name: names.intern(&format!("{system}:{}", format.name)), meaning, pid, vcpu, tgid, fields, needs }
     }
 
     /// What `payload` says; `None` if it is too short for its format.
@@ -178,6 +181,17 @@ impl Decoder {
             _ => VcpuId(get(self.vcpu) as u32),
         };
         Some(Decoded { kind, vcpu, tid: Tid(get(self.pid) as u32) })
+    }
+}
+
+impl Decoder {
+    /// The VM of the thread that recorded `payload`, if the event says whose it is.
+    #[inline]
+    pub fn vm(&self, payload: &[u8], order: Order) -> Option<VmId> {
+        match self.tgid.size {
+            0 => None,
+            size => order.unsigned(payload, self.tgid.offset as usize, usize::from(size)).map(|tgid| VmId(tgid as u32)),
+        }
     }
 }
 

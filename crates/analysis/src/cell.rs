@@ -1,0 +1,86 @@
+//! The figures of one group of exits.
+
+use crate::Histogram;
+use exitscope_model::{Door, Exit};
+use exitscope_units::Nanos;
+
+/// Sums, extremes and distribution over a group of exits. All lengths are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Exits.
+    pub count: u64,
+    /// Exits of which both ends were seen. All times below are of these alone.
+    pub timed: u64,
+    /// Exits that went on to user space.
+    pub user_count: u64,
+    /// Time handled by the kernel.
+    pub kernel: u64,
+    /// Time in user space.
+    pub user: u64,
+    /// Time halted.
+    pub idle: u64,
+    /// Time runnable but not running.
+    pub waiting: u64,
+    /// The longest exit, everything included.
+    pub max: u64,
+    /// The shortest exit.
+    pub min: Option<u64>,
+    /// Lengths from exit to entry, everything included.
+    pub lengths: Histogram,
+}
+
+impl Cell {
+    /// Adds one exit.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        self.count += 1;
+        self.user_count += u64::from(matches!(exit.door, Door::Userspace(_)));
+        if !exit.timed {
+            return;
+        }
+        self.timed += 1;
+        self.kernel = self.kernel.saturating_add(exit.kernel.0);
+        self.user = self.user.saturating_add(exit.user.0);
+        self.idle = self.idle.saturating_add(exit.idle.0);
+        self.waiting = self.waiting.saturating_add(exit.waiting.0);
+        let total = exit.total().0;
+        self.max = self.max.max(total);
+        self.min = Some(self.min.map_or(total, |min| min.min(total)));
+        self.lengths.record(total);
+    }
+
+    /// Adds what another cell holds.
+    pub fn merge(&mut self, other: &Cell) {
+        self.count += other.count;
+        self.timed += other.timed;
+        self.user_count += other.user_count;
+        self.kernel = self.kernel.saturating_add(other.kernel);
+        self.user = self.user.saturating_add(other.user);
+        self.idle = self.idle.saturating_add(other.idle);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.max = self.max.max(other.max);
+        self.min = [self.min, other.min].into_iter().flatten().min();
+        self.lengths.merge_weighted(&other.lengths, 1);
+    }
+
+    /// From exit to entry, everything included.
+    pub fn total(&self) -> Nanos {
+        Nanos(self.cost().0.saturating_add(self.idle).saturating_add(self.waiting))
+    }
+
+    /// Time handled by the kernel and by user space: what the exits cost.
+    pub fn cost(&self) -> Nanos {
+        Nanos(self.kernel.saturating_add(self.user))
+    }
+
+    /// Mean length, everything included.
+    pub fn mean(&self) -> Option<Nanos> {
+        self.total().0.checked_div(self.timed).map(Nanos)
+    }
+
+    /// The length below or at which `per_10_000 / 10,000` of the exits are, never outside what was seen.
+    pub fn quantile(&self, per_10_000: u64) -> Option<Nanos> {
+        let value = self.lengths.quantile(per_10_000)?;
+        Some(Nanos(value.clamp(self.min.unwrap_or(0), self.max)))
+    }
+}

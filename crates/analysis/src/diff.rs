@@ -1,0 +1,279 @@
+//! What changed between two recordings, and whether chance explains it.
+//!
+//! Each recording is cut into blocks of time. A resample draws as many blocks as there are, with replacement, and
+//! computes every measure anew; the spread of the differences over many resamples is the confidence interval (block
+//! bootstrap: exits within a block may depend on each other, blocks are taken as independent). The generator is
+//! seeded by a constant, so that the same files give the same answer.
+
+use crate::{Cell, Dim, Group, Histogram, Part};
+use exitscope_model::{Exit, ExitCode};
+use exitscope_units::Moment;
+use rand::Rng;
+use rand::SeedableRng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Resamples.
+const RESAMPLES: usize = 2_000;
+
+/// Blocks that a side needs for an interval.
+const FEWEST_BLOCKS: usize = 8;
+
+/// Exits that a side needs in a group for an interval on their lengths.
+const FEWEST_EXITS: u64 = 20;
+
+/// Collects one side of a comparison, a recording at a time.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    group: Group,
+    blocks: Vec<Block>,
+}
+
+/// A stretch of time and its exits by reason.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    duration: u64,
+    cells: BTreeMap<ExitCode, Cell>,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Exits per 1,000 seconds.
+    Rate,
+    /// Mean length in nanoseconds.
+    Mean,
+    /// Median length in nanoseconds.
+    P50,
+    /// 99th percentile of length in nanoseconds.
+    P99,
+    /// Nanoseconds of cost per second: parts per billion of one CPU.
+    Cost,
+}
+
+impl Measure {
+    /// All measures.
+    pub const ALL: [Measure; 5] = [Measure::Rate, Measure::Mean, Measure::P50, Measure::P99, Measure::Cost];
+}
+
+/// Bounds of a difference, in the measure's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Lower bound.
+    pub low: i64,
+    /// Upper bound.
+    pub high: i64,
+}
+
+/// What can be said of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// More than before: the interval lies above zero.
+    More,
+    /// Less than before: the interval lies below zero.
+    Less,
+    /// The interval holds zero.
+    Unclear,
+    /// Too few blocks or exits for an interval.
+    TooFew,
+}
+
+/// One measure on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is compared.
+    pub measure: Measure,
+    /// Before; `None` if there was nothing to measure.
+    pub before: Option<u64>,
+    /// After.
+    pub after: Option<u64>,
+    /// Confidence interval of after minus before.
+    pub interval: Option<Interval>,
+}
+
+impl Change {
+    /// A verdict only where the interval excludes zero.
+    pub fn verdict(&self) -> Verdict {
+        match self.interval {
+            None => Verdict::TooFew,
+            Some(interval) if interval.low > 0 => Verdict::More,
+            Some(interval) if interval.high < 0 => Verdict::Less,
+            Some(_) => Verdict::Unclear,
+        }
+    }
+}
+
+/// One reason on both sides; `None` stands for all reasons together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffRow {
+    /// The reason.
+    pub reason: Option<ExitCode>,
+    /// Exits before and after.
+    pub counts: (u64, u64),
+    /// Every measure.
+    pub changes: Vec<Change>,
+}
+
+impl Default for Diff {
+    fn default() -> Diff {
+        Diff { group: Group::by(&[Dim::Time(None), Dim::Reason]), blocks: Vec::new() }
+    }
+}
+
+impl Diff {
+    /// Adds one exit of the recording in hand.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        self.group.absorb(exit);
+    }
+
+    /// Ends the recording in hand, whose selected time is `first..=last`.
+    pub fn end(&mut self, first: Moment, last: Moment) {
+        let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
+        let width = group.width().0;
+        let (first, last) = (first.as_nanos(), last.as_nanos());
+        let of = |at: u64| at / width;
+        let blocks = group.cells().into_iter().filter_map(|(key, cell)| match key {
+            [Part::Time(at), Part::Reason(code)] => Some((of(at.as_nanos()), *code, cell)),
+            _ => None,
+        });
+        let mut found: BTreeMap<u64, Block> = BTreeMap::new();
+        for (at, code, cell) in blocks {
+            found.entry(at).or_default().cells.insert(code, cell.clone());
+        }
+        let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
+            self.blocks.push(Block { duration: last.saturating_sub(first), ..Block::default() });
+            return;
+        };
+        // Time before the first exit and after the last belongs to the recording: as blocks without exits, at most
+        // as many as there are others, the rest in the outermost ones.
+        let most = high - low + 1;
+        let from = of(first).max(low.saturating_sub(most)).min(low);
+        let to = of(last).min(high.saturating_add(most)).max(high);
+        for at in from..=to {
+            let begin = if at == from { first.min(at * width) } else { at * width };
+            let begin = if at == from && first > at * width { first } else { begin };
+            let end = if at == to { last } else { (at + 1).saturating_mul(width).min(last) };
+            let mut block = found.remove(&at).unwrap_or_default();
+            block.duration = end.saturating_sub(begin).max(1);
+            self.blocks.push(block);
+        }
+    }
+
+    /// Compares: `before` against `self`, reason by reason, all together first, then by cost. `per_10_000` is the
+    /// confidence of the intervals.
+    pub fn against(&self, before: &Diff, per_10_000: u64) -> Vec<DiffRow> {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(0x0065_7869_7473);
+        let draws_before = draws(before.blocks.len(), &mut rng);
+        let draws_after = draws(self.blocks.len(), &mut rng);
+        let codes: BTreeSet<ExitCode> =
+            before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys().copied()).collect();
+        let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
+            .chain(codes.into_iter().map(Some))
+            .map(|reason| {
+                let old = Side::of(&before.blocks, reason);
+                let new = Side::of(&self.blocks, reason);
+                let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
+                let weight = if reason.is_none() { u64::MAX } else { old.cost().max(new.cost()) };
+                (weight, DiffRow { reason, counts: (old.count(), new.count()), changes })
+            })
+            .collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.0));
+        rows.into_iter().map(|row| row.1).collect()
+    }
+}
+
+/// How often each block is drawn, for every resample.
+fn draws(blocks: usize, rng: &mut impl Rng) -> Vec<Vec<u32>> {
+    if blocks < FEWEST_BLOCKS {
+        return Vec::new();
+    }
+    let resample = |_| {
+        let mut times = vec![0; blocks];
+        (0..blocks).for_each(|_| times[rng.random_range(0..blocks as u32) as usize] += 1);
+        times
+    };
+    (0..RESAMPLES).map(resample).collect()
+}
+
+/// One reason's cells on one side, a block each.
+struct Side {
+    durations: Vec<u64>,
+    cells: Vec<Cell>,
+}
+
+impl Side {
+    fn of(blocks: &[Block], reason: Option<ExitCode>) -> Side {
+        let cell = |block: &Block| match reason {
+            Some(code) => block.cells.get(&code).cloned().unwrap_or_default(),
+            None => block.cells.values().fold(Cell::default(), |mut all, cell| {
+                all.merge(cell);
+                all
+            }),
+        };
+        Side {
+            durations: blocks.iter().map(|block| block.duration).collect(),
+            cells: blocks.iter().map(cell).collect(),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.count).sum()
+    }
+
+    fn timed(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.timed).sum()
+    }
+
+    fn cost(&self) -> u64 {
+        self.cells.iter().fold(0, |sum: u64, cell| sum.saturating_add(cell.cost().0))
+    }
+
+    /// Every measure, each block taken as often as `times` says.
+    fn measure(&self, times: impl Fn(usize) -> u64) -> [Option<u64>; 5] {
+        let sum = |of: &dyn Fn(&Cell) -> u64| -> u128 {
+            self.cells.iter().enumerate().map(|(at, cell)| u128::from(of(cell)) * u128::from(times(at))).sum()
+        };
+        let duration: u128 =
+            self.durations.iter().enumerate().map(|(at, duration)| u128::from(*duration) * u128::from(times(at))).sum();
+        let mut lengths = Histogram::default();
+        for (at, cell) in self.cells.iter().enumerate() {
+            lengths.merge_weighted(&cell.lengths, times(at));
+        }
+        let clip = |value: u128| value.min(u128::from(u64::MAX)) as u64;
+        [
+            (sum(&|cell| cell.count) * 1_000_000_000_000).checked_div(duration).map(clip),
+            sum(&|cell| cell.total().0).checked_div(sum(&|cell| cell.timed)).map(clip),
+            lengths.quantile(5_000),
+            lengths.quantile(9_900),
+            (sum(&|cell| cell.cost().0) * 1_000_000_000).checked_div(duration).map(clip),
+        ]
+    }
+}
+
+fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>], per_10_000: u64) -> Vec<Change> {
+    let (before, after) = (old.measure(|_| 1), new.measure(|_| 1));
+    let mut spread: [Vec<i64>; 5] = Default::default();
+    for (old_times, new_times) in draws_old.iter().zip(draws_new) {
+        let resampled_old = old.measure(|at| u64::from(old_times[at]));
+        let resampled_new = new.measure(|at| u64::from(new_times[at]));
+        for (spread, (old, new)) in spread.iter_mut().zip(resampled_old.into_iter().zip(resampled_new)) {
+            if let (Some(old), Some(new)) = (old, new) {
+                spread.push((i128::from(new) - i128::from(old)).clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            }
+        }
+    }
+    let enough_lengths = old.timed() >= FEWEST_EXITS && new.timed() >= FEWEST_EXITS;
+    let measured = Measure::ALL.into_iter().zip(before).zip(after).zip(spread);
+    measured
+        .map(|(((measure, before), after), mut spread)| {
+            let of_lengths = matches!(measure, Measure::Mean | Measure::P50 | Measure::P99);
+            let enough = spread.len() * 10 >= RESAMPLES * 9 && (enough_lengths || !of_lengths);
+            let interval = enough.then(|| {
+                spread.sort_unstable();
+                let tail = (spread.len() as u64 * (10_000 - per_10_000.min(10_000)) / 20_000) as usize;
+                Interval { low: spread[tail], high: spread[spread.len() - 1 - tail] }
+            });
+            Change { measure, before, after, interval }
+        })
+        .collect()
+}

@@ -1,0 +1,191 @@
+//! All facts of a report, filled together.
+
+use crate::{Cell, Dim, Division, Group, Part, Selection, Slowest, Timeline};
+use exitscope_model::{DetailKind, Exit, LaneSpan, Who};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Buckets of the timeline at most.
+const TIMELINE_BUCKETS: u64 = 100;
+
+/// What is wanted of the facts.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Dimensions of the main table.
+    pub by: Vec<Dim>,
+    /// How many of the slowest exits to keep.
+    pub slowest: usize,
+    /// Which exits are looked at.
+    pub selection: Selection,
+}
+
+/// What exits are about: kind, key (for MMIO the page's first address) and whether the guest wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DetailKey {
+    /// Kind of thing.
+    pub kind: DetailKind,
+    /// Its number or address.
+    pub key: u64,
+    /// Whether the guest wrote.
+    pub write: bool,
+}
+
+/// All facts of a report.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    selection: Selection,
+    window: (Moment, Moment),
+    /// Time from the first to the last event, summed over recordings, as far as it was selected.
+    pub duration: Nanos,
+    /// All selected exits together.
+    pub all: Cell,
+    /// By reason.
+    pub reasons: Group,
+    /// By the dimensions that were asked for.
+    pub by: Group,
+    details: Group,
+    /// Injected interrupts by vector: how often.
+    pub injected: BTreeMap<u32, u64>,
+    /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
+    pub divisions: BTreeMap<Who, Division>,
+    last_division: Option<(Who, Division)>,
+    /// The slowest exits.
+    pub slowest: Slowest,
+    /// Exits over time.
+    pub timeline: Timeline,
+}
+
+impl Facts {
+    /// Nothing yet.
+    pub fn new(wanted: &Wanted) -> Facts {
+        Facts {
+            selection: wanted.selection.clone(),
+            window: (Moment::default(), Moment::MAX),
+            duration: Nanos::ZERO,
+            all: Cell::default(),
+            reasons: Group::by(&[Dim::Reason]),
+            by: Group::by(&wanted.by),
+            details: Group::by(&[]),
+            injected: BTreeMap::new(),
+            divisions: BTreeMap::new(),
+            last_division: None,
+            slowest: Slowest::keeping(wanted.slowest),
+            timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
+        }
+    }
+
+    /// Says when the trace's first event was: relative moments of the selection count from there.
+    pub fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    /// Adds one exit.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        if exit.at < self.window.0 || exit.at > self.window.1 || !self.selection.holds_who(&exit.who) {
+            return;
+        }
+        match &mut self.last_division {
+            Some((who, division)) if *who == exit.who => division.absorb(exit),
+            _ => {
+                self.settle();
+                let mut division = Division::default();
+                division.absorb(exit);
+                self.last_division = Some((exit.who, division));
+            }
+        }
+        if !self.selection.holds_exit(exit) {
+            return;
+        }
+        self.reasons.absorb(exit);
+        if self.by.dims() != self.reasons.dims() {
+            self.by.absorb(exit);
+        }
+        if let Some(detail) = exit.detail {
+            self.details.absorb_at(&[Part::of_detail(detail)], exit);
+        }
+        if let Some(vector) = exit.injected {
+            *self.injected.entry(vector).or_default() += 1;
+        }
+        self.slowest.absorb(exit);
+        self.timeline.absorb(exit);
+    }
+
+    /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
+    pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        self.settle();
+        let within = last.min(self.window.1).since(first.max(self.window.0)).unwrap_or_default();
+        self.duration = self.duration.plus(within);
+        for lane in lanes {
+            let who = named(lane.who, vcpu_of);
+            if self.selection.holds_who(&who) {
+                self.divisions.entry(lane.who).or_default().absorb_span(lane, self.window.0, self.window.1);
+            }
+        }
+        for (who, division) in std::mem::take(&mut self.divisions) {
+            self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
+        }
+        self.slowest.complete(|who| named(who, vcpu_of));
+        self.by.complete(vcpu_of);
+        if self.by.dims() == self.reasons.dims() {
+            self.by = self.reasons.clone();
+        }
+        self.all = Cell::default();
+        for (_, cell) in self.reasons.cells() {
+            self.all.merge(cell);
+        }
+        self.all.merge(&self.reasons.other);
+    }
+
+    /// Adds what another recording, ended, gave.
+    pub fn merge(&mut self, other: &Facts) {
+        self.duration = self.duration.plus(other.duration);
+        self.all.merge(&other.all);
+        self.reasons.merge(&other.reasons);
+        self.by.merge(&other.by);
+        self.details.merge(&other.details);
+        for (vector, count) in &other.injected {
+            *self.injected.entry(*vector).or_default() += count;
+        }
+        for (who, division) in &other.divisions {
+            self.divisions.entry(*who).or_default().merge(division);
+        }
+        self.slowest.merge(&other.slowest);
+        self.timeline.merge(&other.timeline);
+    }
+
+    /// What exits were about, most costly first.
+    pub fn details(&self) -> Vec<(DetailKey, &Cell)> {
+        let mut rows: Vec<(DetailKey, &Cell)> = self
+            .details
+            .cells()
+            .into_iter()
+            .filter_map(|(key, cell)| match key {
+                [Part::Detail { kind, key, write }] => {
+                    Some((DetailKey { kind: *kind, key: *key, write: *write }, cell))
+                }
+                _ => None,
+            })
+            .collect();
+        rows.sort_by_key(|(_, cell)| std::cmp::Reverse((cell.cost(), cell.count)));
+        rows
+    }
+
+    /// Moves the division in hand to the others.
+    fn settle(&mut self) {
+        if let Some((who, division)) = self.last_division.take() {
+            self.divisions.entry(who).or_default().merge(&division);
+        }
+    }
+}
+
+/// `who` with the vCPU number that was found out later.
+fn named(mut who: Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
+    if who.vcpu == VcpuId::UNKNOWN
+        && let Some(&vcpu) = vcpu_of.get(&who.tid)
+    {
+        who.vcpu = vcpu;
+    }
+    who
+}

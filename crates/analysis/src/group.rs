@@ -1,0 +1,309 @@
+//! Exits grouped by any list of dimensions.
+
+use crate::Cell;
+use crate::timeline::wider;
+use exitscope_model::codes::REGION_BITS;
+use exitscope_model::{Detail, DetailKind, Door, Exit, ExitCode};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use rustc_hash::FxHashMap;
+
+/// Groups at most; exits of further ones are counted together in [`Group::other`]. Bounds memory (about 100 MB).
+pub const MAX_KEYS: usize = 1 << 16;
+
+/// Buckets of time at most, where no width is asked for.
+const MAX_BUCKETS: u64 = 40;
+
+/// The narrowest bucket of time, in nanoseconds.
+const NARROWEST: u64 = 1_000;
+
+/// What exits can be grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// The VM.
+    Vm,
+    /// The vCPU's number, or its thread where nothing says the number.
+    Vcpu,
+    /// The exit reason.
+    Reason,
+    /// Where to: the kernel, or which user-space reason.
+    Door,
+    /// I/O port and direction.
+    Port,
+    /// Page of guest-physical address space and direction.
+    Mmio,
+    /// MSR and direction.
+    Msr,
+    /// Hypercall, of any kind.
+    Hypercall,
+    /// CPUID leaf.
+    Cpuid,
+    /// Physical CPU.
+    Cpu,
+    /// Bucket of time: of this width, or of one that gives at most 40 buckets.
+    Time(Option<Nanos>),
+}
+
+impl Dim {
+    /// Every name that [`Dim::parse`] takes.
+    pub const NAMES: &'static [&'static str] =
+        &["vm", "vcpu", "reason", "door", "port", "mmio", "msr", "hypercall", "cpuid", "cpu", "time"];
+
+    /// The dimension of this name; `width` is the bucket width for `time`.
+    pub fn parse(name: &str, width: Option<Nanos>) -> Option<Dim> {
+        Some(match name {
+            "vm" => Dim::Vm,
+            "vcpu" => Dim::Vcpu,
+            "reason" => Dim::Reason,
+            "door" => Dim::Door,
+            "port" => Dim::Port,
+            "mmio" => Dim::Mmio,
+            "msr" => Dim::Msr,
+            "hypercall" => Dim::Hypercall,
+            "cpuid" => Dim::Cpuid,
+            "cpu" => Dim::Cpu,
+            "time" => Dim::Time(width),
+            _ => return None,
+        })
+    }
+
+    /// The dimension's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dim::Vm => "vm",
+            Dim::Vcpu => "vcpu",
+            Dim::Reason => "reason",
+            Dim::Door => "door",
+            Dim::Port => "port",
+            Dim::Mmio => "mmio",
+            Dim::Msr => "msr",
+            Dim::Hypercall => "hypercall",
+            Dim::Cpuid => "cpuid",
+            Dim::Cpu => "cpu",
+            Dim::Time(_) => "time",
+        }
+    }
+
+    /// This exit's place along the dimension; `None` if it has none there (a HLT has no port).
+    #[inline]
+    fn part(self, exit: &Exit, width: u64) -> Option<Part> {
+        let about = |wanted: DetailKind| exit.detail.filter(|detail| detail.kind == wanted);
+        Some(match self {
+            Dim::Vm => Part::Vm(exit.who.vm),
+            Dim::Vcpu if exit.who.vcpu == VcpuId::UNKNOWN => Part::Thread(exit.who.tid),
+            Dim::Vcpu => Part::Vcpu(exit.who.vcpu),
+            Dim::Reason => Part::Reason(exit.code),
+            Dim::Door => Part::Door(exit.door),
+            Dim::Port => Part::of_detail(about(DetailKind::Port)?),
+            Dim::Mmio => Part::of_detail(about(DetailKind::Mmio)?),
+            Dim::Msr => Part::of_detail(about(DetailKind::Msr)?),
+            Dim::Cpuid => Part::of_detail(about(DetailKind::Cpuid)?),
+            Dim::Hypercall => Part::of_detail(exit.detail.filter(|detail| detail.kind.is_hypercall())?),
+            Dim::Cpu => Part::Cpu(exit.cpu),
+            Dim::Time(_) => Part::Time(Moment::from_nanos(exit.at.as_nanos() / width * width)),
+        })
+    }
+}
+
+/// A place along a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// A VM.
+    Vm(VmId),
+    /// A vCPU.
+    Vcpu(VcpuId),
+    /// The thread of a vCPU whose number nothing says.
+    Thread(Tid),
+    /// An exit reason.
+    Reason(ExitCode),
+    /// Where to.
+    Door(Door),
+    /// What the exit was about.
+    Detail {
+        /// Kind of thing.
+        kind: DetailKind,
+        /// Its number; for MMIO the first address of the page.
+        key: u64,
+        /// Whether the guest wrote.
+        write: bool,
+    },
+    /// A physical CPU.
+    Cpu(PcpuId),
+    /// A bucket of time, by its beginning.
+    Time(Moment),
+}
+
+impl Part {
+    /// The place of a detail; addresses are cut to their page.
+    #[inline]
+    pub fn of_detail(detail: Detail) -> Part {
+        let key = match detail.kind {
+            DetailKind::Mmio => detail.key >> REGION_BITS << REGION_BITS,
+            _ => detail.key,
+        };
+        Part::Detail { kind: detail.kind, key, write: detail.write }
+    }
+}
+
+/// Exits grouped by a list of dimensions.
+#[derive(Clone, Debug)]
+pub struct Group {
+    dims: Vec<Dim>,
+    index: FxHashMap<Box<[Part]>, u32>,
+    cells: Vec<(Box<[Part]>, Cell)>,
+    /// Exits of groups beyond [`MAX_KEYS`].
+    pub other: Cell,
+    /// Exits that have no place along one of the dimensions.
+    pub elsewhere: u64,
+    width: u64,
+    /// First and last bucket of time.
+    range: Option<(u64, u64)>,
+    last: usize,
+    scratch: Vec<Part>,
+}
+
+impl Group {
+    /// Groups by `dims`.
+    pub fn by(dims: &[Dim]) -> Group {
+        let asked = dims.iter().find_map(|dim| match dim {
+            Dim::Time(width) => width.map(|width| width.0.max(1)),
+            _ => None,
+        });
+        Group {
+            dims: dims.to_vec(),
+            index: FxHashMap::default(),
+            cells: Vec::new(),
+            other: Cell::default(),
+            elsewhere: 0,
+            width: asked.unwrap_or(NARROWEST),
+            range: None,
+            last: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[Dim] {
+        &self.dims
+    }
+
+    /// Width of a bucket of time.
+    pub fn width(&self) -> Nanos {
+        Nanos(self.width)
+    }
+
+    /// Adds one exit.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        if self.dims.contains(&Dim::Time(None)) {
+            self.widen_for(exit.at.as_nanos());
+        }
+        self.scratch.clear();
+        for dim in &self.dims {
+            match dim.part(exit, self.width) {
+                Some(part) => self.scratch.push(part),
+                None => {
+                    self.elsewhere += 1;
+                    return;
+                }
+            }
+        }
+        let key = std::mem::take(&mut self.scratch);
+        self.absorb_at(&key, exit);
+        self.scratch = key;
+    }
+
+    /// Adds one exit to the group of this key.
+    #[inline]
+    pub(crate) fn absorb_at(&mut self, key: &[Part], exit: &Exit) {
+        match self.cells.get_mut(self.last) {
+            Some((known, cell)) if **known == *key => cell.absorb(exit),
+            _ => self.cell(key).absorb(exit),
+        }
+    }
+
+    /// Adds what another group of the same dimensions holds.
+    pub fn merge(&mut self, other: &Group) {
+        let mut other = other.clone();
+        while self.width < other.width {
+            self.widen();
+        }
+        while other.width < self.width {
+            other.widen();
+        }
+        for (key, cell) in &other.cells {
+            self.cell(key).merge(cell);
+        }
+        self.other.merge(&other.other);
+        self.elsewhere += other.elsewhere;
+        self.range = [self.range, other.range].into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        while self.too_many() {
+            self.widen();
+        }
+    }
+
+    /// Names vCPUs that were found out after their exits were grouped.
+    pub fn complete(&mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        self.rekey(|part| match part {
+            Part::Thread(tid) => vcpu_of.get(tid).map(|&vcpu| Part::Vcpu(vcpu)),
+            _ => None,
+        });
+    }
+
+    /// Every group, in the order of its key.
+    pub fn cells(&self) -> Vec<(&[Part], &Cell)> {
+        let mut cells: Vec<_> = self.cells.iter().map(|(key, cell)| (&**key, cell)).collect();
+        cells.sort_by_key(|row| row.0);
+        cells
+    }
+
+    #[inline]
+    fn cell(&mut self, key: &[Part]) -> &mut Cell {
+        if let Some(&at) = self.index.get(key) {
+            self.last = at as usize;
+            return &mut self.cells[self.last].1;
+        }
+        if self.cells.len() >= MAX_KEYS {
+            return &mut self.other;
+        }
+        self.last = self.cells.len();
+        self.index.insert(key.into(), self.last as u32);
+        self.cells.push((key.into(), Cell::default()));
+        &mut self.cells[self.last].1
+    }
+
+    fn widen_for(&mut self, at: u64) {
+        let bucket = at / self.width;
+        let range = self.range.map_or((bucket, bucket), |range| (range.0.min(bucket), range.1.max(bucket)));
+        self.range = Some(range);
+        while self.too_many() {
+            self.widen();
+        }
+    }
+
+    fn too_many(&self) -> bool {
+        self.range.is_some_and(|(first, last)| last - first >= MAX_BUCKETS)
+    }
+
+    fn widen(&mut self) {
+        let wide = wider(self.width);
+        let factor = wide / self.width;
+        self.width = wide;
+        self.range = self.range.map(|(first, last)| (first / factor, last / factor));
+        self.rekey(|part| match part {
+            Part::Time(at) => Some(Part::Time(Moment::from_nanos(at.as_nanos() / wide * wide))),
+            _ => None,
+        });
+    }
+
+    /// Replaces parts of keys and puts together the groups that are now the same.
+    fn rekey(&mut self, replace: impl Fn(&Part) -> Option<Part>) {
+        self.index.clear();
+        for (mut key, cell) in std::mem::take(&mut self.cells) {
+            for part in &mut key {
+                *part = replace(part).unwrap_or(*part);
+            }
+            self.cell(&key).merge(&cell);
+        }
+        self.last = 0;
+    }
+}

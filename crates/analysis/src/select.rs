@@ -1,0 +1,76 @@
+//! Which exits are looked at.
+
+use exitscope_model::{Exit, ExitCode, Who};
+use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+
+/// A moment as a person gives it: on the trace's clock, or counted from the trace's first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// On the trace's clock.
+    At(Moment),
+    /// After the first event.
+    After(Nanos),
+}
+
+impl When {
+    /// The moment on the trace's clock.
+    pub fn resolve(self, first: Moment) -> Moment {
+        match self {
+            When::At(at) => at,
+            When::After(after) => Moment::from_nanos(first.as_nanos().saturating_add(after.0)),
+        }
+    }
+}
+
+/// Which exits are looked at; an empty list selects everything.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// VMs.
+    pub vms: Vec<VmId>,
+    /// vCPU numbers.
+    pub vcpus: Vec<VcpuId>,
+    /// Reasons, by the kernel's name without regard to case.
+    pub reasons: Vec<String>,
+    /// Not before.
+    pub from: Option<When>,
+    /// Not after.
+    pub to: Option<When>,
+    /// Only exits longer than this, everything included.
+    pub longer_than: Option<Nanos>,
+    /// The last reason looked up and whether it is selected: names are compared once, not for every exit.
+    cached: Option<(ExitCode, bool)>,
+}
+
+impl Selection {
+    /// Whether the vCPU is selected.
+    #[inline]
+    pub fn holds_who(&self, who: &Who) -> bool {
+        (self.vms.is_empty() || self.vms.contains(&who.vm)) && (self.vcpus.is_empty() || self.vcpus.contains(&who.vcpu))
+    }
+
+    /// First and last moment selected, in a trace whose first event is at `first`.
+    pub fn window(&self, first: Moment) -> (Moment, Moment) {
+        let of = |when: Option<When>, open| when.map_or(open, |when| when.resolve(first));
+        (of(self.from, Moment::default()), of(self.to, Moment::MAX))
+    }
+
+    /// Whether the exit's reason and length are selected.
+    #[inline]
+    pub fn holds_exit(&mut self, exit: &Exit) -> bool {
+        if self.longer_than.is_some_and(|least| !exit.timed || exit.total() <= least) {
+            return false;
+        }
+        if self.reasons.is_empty() {
+            return true;
+        }
+        if let Some((code, held)) = self.cached
+            && code == exit.code
+        {
+            return held;
+        }
+        let name = exit.code.name();
+        let held = self.reasons.iter().any(|wanted| wanted.eq_ignore_ascii_case(&name));
+        self.cached = Some((exit.code, held));
+        held
+    }
+}

@@ -1,0 +1,224 @@
+//! Thresholds on facts, for scripts and CI: `p99(io)>200us`, `rate(*)>50000`, `share(npf)>=30%`, `lost>0`.
+
+use crate::{Cell, Facts, Part};
+use exitscope_model::{Ledger, Line};
+use exitscope_units::Nanos;
+use std::fmt;
+use std::str::FromStr;
+
+/// A limit on one figure of one reason, or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    text: String,
+    figure: Figure,
+    /// `None` for all reasons together.
+    reason: Option<String>,
+    test: Test,
+    /// Nanoseconds, exits, exits per second or ten-thousandths, as the figure has it.
+    limit: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Count,
+    Rate,
+    Total,
+    Cost,
+    Mean,
+    Quantile(u64),
+    Max,
+    Share,
+    User,
+    Lost,
+}
+
+const FIGURES: &[(&str, Figure)] = &[
+    ("count", Figure::Count),
+    ("rate", Figure::Rate),
+    ("total", Figure::Total),
+    ("cost", Figure::Cost),
+    ("mean", Figure::Mean),
+    ("p50", Figure::Quantile(5_000)),
+    ("p90", Figure::Quantile(9_000)),
+    ("p99", Figure::Quantile(9_900)),
+    ("p99.9", Figure::Quantile(9_990)),
+    ("max", Figure::Max),
+    ("share", Figure::Share),
+    ("user", Figure::User),
+    ("lost", Figure::Lost),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Test {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+/// Longer operators first, so that `>=` is not read as `>`.
+const TESTS: &[(&str, Test)] = &[(">=", Test::AtLeast), ("<=", Test::AtMost), (">", Test::Above), ("<", Test::Below)];
+
+/// Why a threshold cannot be understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ThresholdError {
+    /// No comparison in it.
+    #[error("{0:?} compares nothing: write a figure, an operator and a limit, like 'p99(io)>200us'")]
+    NoTest(String),
+    /// No such figure.
+    #[error(
+        "{0:?} is no figure; there are count, rate, total, cost, mean, p50, p90, p99, p99.9, max, share, user, lost"
+    )]
+    NoFigure(String),
+    /// The limit is not of the figure's unit.
+    #[error("{limit:?} is no limit for {figure}, which is {unit}")]
+    BadLimit {
+        /// The figure.
+        figure: String,
+        /// What was written.
+        limit: String,
+        /// What is expected.
+        unit: &'static str,
+    },
+}
+
+/// A threshold that was passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The threshold as it was written.
+    pub threshold: String,
+    /// What was found, with its unit.
+    pub found: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: found {}", self.threshold, self.found)
+    }
+}
+
+impl FromStr for Threshold {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Threshold, ThresholdError> {
+        let no_test = || ThresholdError::NoTest(text.to_string());
+        let at = text.rfind(['<', '>']).ok_or_else(no_test)?;
+        let (operator, test) = TESTS.iter().find(|row| text[at..].starts_with(row.0)).ok_or_else(no_test)?;
+        let (left, limit) = (text[..at].trim(), text[at + operator.len()..].trim());
+        let (name, reason) = match left.split_once('(') {
+            Some((name, rest)) => (name.trim(), rest.strip_suffix(')').unwrap_or(rest).trim()),
+            None => (left, "*"),
+        };
+        let figure = FIGURES.iter().find(|row| row.0 == name).map(|row| row.1);
+        let figure = figure.ok_or_else(|| ThresholdError::NoFigure(name.to_string()))?;
+        let (limit_read, unit) = match figure {
+            Figure::Count | Figure::Lost => (limit.parse().ok(), "a whole number"),
+            Figure::Rate => (limit.strip_suffix("/s").unwrap_or(limit).trim().parse().ok(), "exits per second"),
+            Figure::Share | Figure::User => (parse_share(limit), "a share in per cent, like 30%"),
+            _ => (Nanos::parse(limit).map(|length| length.0), "a length of time, like 200us"),
+        };
+        let limit = limit_read.ok_or_else(|| ThresholdError::BadLimit {
+            figure: name.to_string(),
+            limit: limit.to_string(),
+            unit,
+        })?;
+        let reason = (reason != "*" && !reason.is_empty()).then(|| reason.to_string());
+        Ok(Threshold { text: text.to_string(), figure, reason, test: *test, limit })
+    }
+}
+
+/// Hundredths of a per cent.
+fn parse_share(text: &str) -> Option<u64> {
+    let (whole, part) =
+        text.trim_end_matches('%').trim().split_once('.').unwrap_or((text.trim_end_matches('%').trim(), ""));
+    let part = format!("{part:0<2}");
+    Some(whole.parse::<u64>().ok()?.checked_mul(100)? + part.get(..2)?.parse::<u64>().ok()?)
+}
+
+impl Threshold {
+    /// The reason that it is about, if it is about one.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// Compares; `None` if the threshold holds, or if nothing was measured that it could fail on.
+    pub fn check(&self, facts: &Facts, ledger: &Ledger) -> Option<Breach> {
+        let cell = match &self.reason {
+            None => facts.all.clone(),
+            Some(reason) => facts.of_reason(reason),
+        };
+        let found = match self.figure {
+            Figure::Count => cell.count,
+            Figure::Rate => per_second(cell.count, facts.duration)?,
+            Figure::Total => cell.total().0,
+            Figure::Cost => cell.cost().0,
+            Figure::Mean => cell.mean()?.0,
+            Figure::Quantile(rank) => cell.quantile(rank)?.0,
+            Figure::Max => (cell.timed > 0).then_some(cell.max)?,
+            Figure::Share => share(cell.cost().0, facts.all.cost().0)?,
+            Figure::User => share(cell.user_count, cell.count)?,
+            Figure::Lost => ledger.get(Line::LostRecords),
+        };
+        let passed = match self.test {
+            Test::Above => found > self.limit,
+            Test::AtLeast => found >= self.limit,
+            Test::Below => found < self.limit,
+            Test::AtMost => found <= self.limit,
+        };
+        let found = match self.figure {
+            Figure::Count | Figure::Lost => found.to_string(),
+            Figure::Rate => format!("{found}/s"),
+            Figure::Share | Figure::User => format!("{}.{:02}%", found / 100, found % 100),
+            _ => Nanos(found).to_string(),
+        };
+        passed.then(|| Breach { threshold: self.text.clone(), found })
+    }
+}
+
+fn per_second(count: u64, duration: Nanos) -> Option<u64> {
+    (u128::from(count) * 1_000_000_000).checked_div(u128::from(duration.0)).map(|rate| rate as u64)
+}
+
+fn share(part: u64, whole: u64) -> Option<u64> {
+    (u128::from(part) * 10_000).checked_div(u128::from(whole)).map(|share| share as u64)
+}
+
+impl Facts {
+    /// The figures of the reason with this name, without regard to case.
+    pub fn of_reason(&self, name: &str) -> Cell {
+        let mut found = Cell::default();
+        for (key, cell) in self.reasons.cells() {
+            if matches!(key, [Part::Reason(code)] if code.name().eq_ignore_ascii_case(name)) {
+                found.merge(cell);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_read_as_people_write_them() {
+        let cases = [
+            ("p99(io)>200us", Figure::Quantile(9_900), Some("io"), Test::Above, 200_000),
+            ("rate(*) >= 50000/s", Figure::Rate, None, Test::AtLeast, 50_000),
+            ("share(EPT_VIOLATION)<12.5%", Figure::Share, Some("EPT_VIOLATION"), Test::Below, 1_250),
+            ("lost>0", Figure::Lost, None, Test::Above, 0),
+            ("max(UD excp)>1.5ms", Figure::Max, Some("UD excp"), Test::Above, 1_500_000),
+        ];
+        for (text, figure, reason, test, limit) in cases {
+            let read: Threshold = text.parse().unwrap();
+            assert_eq!((read.figure, read.reason(), read.test, read.limit), (figure, reason, test, limit), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_to_write() {
+        for text in ["", "p99(io)", "p98(io)>1us", "p99(io)>200", "count>many", "share(io)>x%"] {
+            assert!(text.parse::<Threshold>().is_err(), "{text}");
+        }
+    }
+}

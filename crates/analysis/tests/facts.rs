@@ -1,0 +1,171 @@
+//! Facts do not depend on the order or the number of pieces in which rows come.
+
+use exitscope_analysis::*;
+use exitscope_model::*;
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use proptest::prelude::*;
+use rustc_hash::FxHashMap;
+
+fn any_exit() -> impl Strategy<Value = Exit> {
+    let whose = (1u32..3, prop_oneof![Just(u32::MAX), 0u32..3]);
+    let times = (0u64..1 << 34, 0u64..1 << 20, 0u64..1 << 20, 0u64..1 << 20, 0u64..1 << 10);
+    (whose, times, 0u64..5, prop::option::of(0u64..4), any::<bool>(), any::<bool>()).prop_map(
+        |((vm, vcpu), (at, kernel, user, idle, waiting), code, key, write, timed)| Exit {
+            at: Moment::from_nanos(at),
+            who: Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu % 5) },
+            cpu: PcpuId(code as u32 % 2),
+            code: ExitCode::new(CodeList::Vmx, code),
+            door: if write { Door::Userspace(2) } else { Door::Kernel },
+            detail: key.map(|key| Detail { kind: DetailKind::Port, write, size: 1, key, value: at }),
+            injected: key.map(|key| key as u32),
+            guest: Nanos(kernel / 2),
+            kernel: Nanos(kernel),
+            user: Nanos(user),
+            idle: Nanos(idle),
+            waiting: Nanos(waiting),
+            timed,
+            is_idle: false,
+            events: 2,
+        },
+    )
+}
+
+fn wanted() -> Wanted {
+    Wanted { by: vec![Dim::Vcpu, Dim::Port, Dim::Time(None)], slowest: 4, selection: Selection::default() }
+}
+
+fn facts(rows: &[Exit]) -> Facts {
+    let mut facts = Facts::new(&wanted());
+    facts.begin(Moment::default());
+    rows.iter().for_each(|row| facts.absorb(row));
+    facts.end(Moment::default(), Moment::default(), &[], &FxHashMap::default());
+    facts
+}
+
+/// Everything of the facts that can be seen, as text.
+fn seen(facts: &Facts) -> String {
+    format!(
+        "{:?}\n{:?} {:?} {}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        facts.all,
+        facts.by.cells(),
+        facts.by.width(),
+        facts.by.elsewhere,
+        facts.reasons.cells(),
+        facts.details().iter().map(|row| (row.0, row.1.clone())).collect::<std::collections::BTreeMap<_, _>>(),
+        facts.injected,
+        facts.divisions,
+        facts.slowest.list(),
+        facts.timeline.buckets(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn facts_merge_in_any_order_and_grouping_to_the_same(
+        rows in prop::collection::vec(any_exit(), 0..60), cuts in (0usize..60, 0usize..60), turned in any::<bool>(),
+    ) {
+        let whole = facts(&rows);
+        let (low, high) = (cuts.0.min(cuts.1).min(rows.len()), cuts.0.max(cuts.1).min(rows.len()));
+        let pieces = [facts(&rows[..low]), facts(&rows[low..high]), facts(&rows[high..])];
+        let mut merged = match turned {
+            false => {
+                let mut left = pieces[0].clone();
+                left.merge(&pieces[1]);
+                left.merge(&pieces[2]);
+                left
+            }
+            true => {
+                let mut right = pieces[2].clone();
+                right.merge(&pieces[1]);
+                let mut all = Facts::new(&wanted());
+                all.merge(&right);
+                all.merge(&pieces[0]);
+                all
+            }
+        };
+        prop_assert_eq!(seen(&merged), seen(&whole));
+        merged.merge(&Facts::new(&wanted()));
+        prop_assert_eq!(seen(&merged), seen(&whole), "nothing adds nothing");
+    }
+
+    #[test]
+    fn groups_hold_every_exit_once(rows in prop::collection::vec(any_exit(), 0..60)) {
+        let facts = facts(&rows);
+        let grouped: u64 = facts.by.cells().iter().map(|row| row.1.count).sum();
+        prop_assert_eq!(grouped + facts.by.elsewhere, rows.len() as u64);
+        prop_assert_eq!(facts.all.count, rows.len() as u64);
+        prop_assert_eq!(facts.timeline.buckets().1.iter().map(|row| row.1.count).sum::<u64>(), rows.len() as u64);
+        prop_assert!(facts.timeline.buckets().1.len() <= 100);
+        let cost: u64 = rows.iter().filter(|row| row.timed).map(|row| row.cost().0).sum();
+        prop_assert_eq!(facts.all.cost(), Nanos(cost));
+        prop_assert_eq!(facts.divisions.values().map(|division| division.cost().0).sum::<u64>(), cost);
+    }
+}
+
+fn recording(seed: u64, exits: u64, length: u64) -> Diff {
+    let mut diff = Diff::default();
+    for n in 0..exits {
+        let kernel = length + (n * 7_919 + seed) % 97 * length / 100;
+        let exit = Exit {
+            at: Moment::from_nanos(n * 10_000),
+            who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
+            cpu: PcpuId(0),
+            code: ExitCode::new(CodeList::Vmx, n % 2),
+            door: Door::Kernel,
+            detail: None,
+            injected: None,
+            guest: Nanos(0),
+            kernel: Nanos(if n % 2 == 0 { kernel } else { 900 + n % 89 }),
+            user: Nanos(0),
+            idle: Nanos(0),
+            waiting: Nanos(0),
+            timed: true,
+            is_idle: false,
+            events: 2,
+        };
+        diff.absorb(&exit);
+    }
+    diff.end(Moment::default(), Moment::from_nanos(exits * 10_000));
+    diff
+}
+
+#[test]
+fn a_recording_does_not_differ_from_itself() {
+    let one = recording(1, 5_000, 2_000);
+    for row in one.against(&one, 9_900) {
+        for change in row.changes {
+            assert_eq!(change.verdict(), Verdict::Unclear, "{:?} {change:?}", row.reason);
+        }
+    }
+}
+
+#[test]
+fn a_reason_that_became_slower_is_told_from_one_that_did_not() {
+    let (before, after) = (recording(1, 5_000, 2_000), recording(2, 5_000, 2_500));
+    let rows = after.against(&before, 9_900);
+    let verdict = |number, measure| {
+        let code = Some(ExitCode::new(CodeList::Vmx, number));
+        let row = rows.iter().find(|row| row.reason == code).unwrap();
+        row.changes.iter().find(|change| change.measure == measure).unwrap().verdict()
+    };
+    for measure in [Measure::Mean, Measure::P50, Measure::P99, Measure::Cost] {
+        assert_eq!(verdict(0, measure), Verdict::More, "{measure:?}");
+    }
+    for measure in Measure::ALL {
+        assert_eq!(verdict(1, measure), Verdict::Unclear, "{measure:?}");
+    }
+    assert_eq!(rows[0].reason, None, "all together come first");
+}
+
+#[test]
+fn too_little_gives_no_verdict() {
+    let (before, after) = (recording(1, 6, 2_000), recording(1, 6, 90_000));
+    let rows = after.against(&before, 9_900);
+    assert!(
+        rows.iter()
+            .flat_map(|row| &row.changes)
+            .filter(|change| change.measure == Measure::P99)
+            .all(|change| change.verdict() == Verdict::TooFew)
+    );
+}

@@ -1,0 +1,267 @@
+//! Every flag. Where `perf kvm stat` or `trace-cmd` have a flag for the same thing, ours has its name.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use exitscope_analysis::{Dim, Selection, Threshold, When};
+use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+use exitscope_view::SortKey;
+use std::path::PathBuf;
+
+/// Shows where virtual machines lose time in VM exits
+#[derive(Debug, Parser)]
+#[command(name = "exitscope", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 fine, 1 a threshold of --fail-on was passed, 2 could not do it.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show where the time of VM exits went
+    ///
+    /// Reads perf.data, trace.dat, ftrace text, and the text of `perf script` and `trace-cmd report`; also compressed
+    /// with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
+    #[command(visible_alias = "stat")]
+    Report(ReportArgs),
+    /// Print the decoded event stream, in time order
+    Events(EventsArgs),
+    /// Compare two sets of traces, reason by reason, with confidence intervals
+    ///
+    /// A verdict is given only where the bootstrap confidence interval of the change excludes zero.
+    Diff(DiffArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one for each command into a directory
+    Man {
+        /// Where to write `exitscope.1`, `exitscope-report.1`, …
+        directory: Option<PathBuf>,
+    },
+    /// Print a generated document: a JSON schema, or the list of what can be seen and not used
+    Docs {
+        /// Which one
+        what: Document,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Document {
+    /// JSON schema of `report --format json`
+    ReportSchema,
+    /// JSON schema of `diff --format json`
+    DiffSchema,
+    /// JSON schema of a line of `events --format json`
+    EventsSchema,
+    /// What can be seen and not used, and what it means (Markdown)
+    Losses,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    pub files: Vec<PathBuf>,
+    /// Traces to read, as perf and trace-cmd name them
+    #[arg(short, long = "input", value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, cpu, time
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "reason", value_parser = parse_dim)]
+    pub by: Vec<Dim>,
+    /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
+    #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
+    pub event: Option<Dim>,
+    /// Width of a bucket of time for `--by time` [default: chosen so that there are at most 40]
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub interval: Option<Nanos>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Show at most this many groups [default: 20 in text, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Order of the groups, largest first
+    #[arg(short = 'k', long, visible_alias = "key", value_enum, default_value = "cost")]
+    pub sort: Sort,
+    /// Show this many of the slowest single exits
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub slowest: usize,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'
+    ///
+    /// Figures: count, rate, total, cost, mean, p50, p90, p99, p99.9, max, share (of cost), user (share that went to
+    /// user space), lost. `*` or nothing in the parentheses stands for all reasons together.
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_on: Vec<Threshold>,
+}
+
+#[derive(Debug, Args)]
+pub struct SelectArgs {
+    /// Only these VMs, by process id
+    #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
+    pub vms: Vec<u32>,
+    /// Only these vCPUs, by number
+    #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
+    pub vcpus: Vec<u32>,
+    /// Only these exit reasons, by the kernel's name in any case
+    #[arg(long = "reason", value_name = "NAME", value_delimiter = ',')]
+    pub reasons: Vec<String>,
+    /// Only exits from this moment on: seconds on the trace's clock, or +LENGTH after its first event
+    #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
+    pub from: Option<When>,
+    /// Only exits up to this moment
+    #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
+    pub to: Option<When>,
+    /// Only exits that took longer than this
+    #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
+    pub longer_than: Option<Nanos>,
+}
+
+impl SelectArgs {
+    pub fn selection(&self) -> Selection {
+        let mut selection = Selection::default();
+        selection.vms = self.vms.iter().map(|&vm| VmId(vm)).collect();
+        selection.vcpus = self.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
+        selection.reasons = self.reasons.clone();
+        selection.from = self.from;
+        selection.to = self.to;
+        selection.longer_than = self.longer_than;
+        selection
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Trace to read; `-` is standard input
+    pub file: PathBuf,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Trace before the change; more with --before
+    pub a: PathBuf,
+    /// Trace after the change; more with --after
+    pub b: PathBuf,
+    /// Further traces from before the change
+    #[arg(long, value_name = "FILE")]
+    pub before: Vec<PathBuf>,
+    /// Further traces from after the change
+    #[arg(long, value_name = "FILE")]
+    pub after: Vec<PathBuf>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Confidence of the intervals in per cent; with many reasons compared, 95 gives false verdicts too often
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
+    pub confidence: f64,
+    /// Show at most this many reasons [default: 10 in text, all in JSON]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs report-schema` describes it
+    Json,
+    /// The groups, one a line
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventsFormat {
+    /// For a person
+    Text,
+    /// For a script
+    Json,
+}
+
+/// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Handled by the kernel and by user space
+    #[value(alias = "share")]
+    Cost,
+    /// From exit to entry, idle and waiting included
+    #[value(alias = "time", alias = "percent_time")]
+    Total,
+    /// Exits
+    #[value(alias = "sample", alias = "percent_sample")]
+    Count,
+    /// Mean length
+    #[value(alias = "mean_t")]
+    Mean,
+    /// Median
+    P50,
+    /// 99th percentile
+    P99,
+    /// Longest
+    #[value(alias = "max_t")]
+    Max,
+    /// Shortest
+    #[value(alias = "min_t")]
+    Min,
+    /// The groups' own order: numbers, names, time
+    Key,
+}
+
+impl From<Sort> for SortKey {
+    fn from(sort: Sort) -> SortKey {
+        match sort {
+            Sort::Cost => SortKey::Cost,
+            Sort::Total => SortKey::Total,
+            Sort::Count => SortKey::Count,
+            Sort::Mean => SortKey::Mean,
+            Sort::P50 => SortKey::P50,
+            Sort::P99 => SortKey::P99,
+            Sort::Max => SortKey::Max,
+            Sort::Min => SortKey::Min,
+            Sort::Key => SortKey::Key,
+        }
+    }
+}
+
+fn parse_dim(text: &str) -> Result<Dim, String> {
+    Dim::parse(text.trim(), None).ok_or_else(|| format!("there are {}", Dim::NAMES.join(", ")))
+}
+
+fn parse_perf_event(text: &str) -> Result<Dim, String> {
+    match text {
+        "vmexit" => Ok(Dim::Reason),
+        "mmio" => Ok(Dim::Mmio),
+        "ioport" => Ok(Dim::Port),
+        "msr" => Ok(Dim::Msr),
+        "hcall" => Ok(Dim::Hypercall),
+        _ => Err("there are vmexit, mmio, ioport, msr, hcall".to_string()),
+    }
+}
+
+fn parse_length(text: &str) -> Result<Nanos, String> {
+    let length = Nanos::parse(text).ok_or("a length is a number and ns, us, ms or s, like 200us")?;
+    if length == Nanos::ZERO { Err("a length of zero".to_string()) } else { Ok(length) }
+}
+
+fn parse_when(text: &str) -> Result<When, String> {
+    match text.strip_prefix('+') {
+        Some(after) => Nanos::parse(after).map(When::After).ok_or("after + comes a length, like +1.5s".to_string()),
+        None => {
+            let at = Moment::parse(text.strip_suffix('s').unwrap_or(text)).map(When::At);
+            at.ok_or("a moment is in seconds as the trace prints it, like 30.163347, or +1.5s".to_string())
+        }
+    }
+}
+
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (50.0..=99.9).contains(&percent) => Ok(percent),
+        _ => Err("a confidence is between 50 and 99.9 per cent".to_string()),
+    }
+}

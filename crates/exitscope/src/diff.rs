@@ -1,0 +1,89 @@
+//! `exitscope diff`.
+
+use crate::Outcome;
+use crate::cli::{DiffArgs, EventsFormat};
+use crate::read::{self, Earlier, Sink};
+use crate::report::look;
+use exitscope_analysis::{Diff, Selection};
+use exitscope_model::{Exit, Ledger, Line};
+use exitscope_units::{Moment, Nanos};
+use exitscope_view::{Compared, Comparison, Coverage, SideRow, comparison_page, write_page};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Reasons that text shows unless told otherwise.
+const TEXT_TOP: usize = 10;
+
+/// The selected exits of one trace.
+struct Selected {
+    diff: Diff,
+    selection: Selection,
+    window: (Moment, Moment),
+    exits: u64,
+}
+
+impl Sink for Selected {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        let within = self.window.0 <= exit.at && exit.at <= self.window.1;
+        if within && self.selection.holds_who(&exit.who) && self.selection.holds_exit(exit) {
+            self.exits += 1;
+            self.diff.absorb(exit);
+        }
+    }
+}
+
+pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let (before_diff, before) = side(&args.a, &args.before, &args.select.selection())?;
+    let (after_diff, after) = side(&args.b, &args.after, &args.select.selection())?;
+    let rows = after_diff.against(&before_diff, (args.confidence * 100.0).round() as u64);
+    let top = args.top.unwrap_or(if args.format == EventsFormat::Text { TEXT_TOP } else { usize::MAX });
+    let comparison = Comparison {
+        schema: Comparison::SCHEMA,
+        confidence_percent: args.confidence,
+        before,
+        after,
+        rows: rows.iter().take(top.saturating_add(1)).map(Compared::of).collect(),
+    };
+    match args.format {
+        EventsFormat::Json => {
+            serde_json::to_writer(&mut *out, &comparison)?;
+            writeln!(out)?;
+        }
+        EventsFormat::Text => write_page(&comparison_page(&comparison), look(), out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+fn side(first: &Path, more: &[PathBuf], selection: &Selection) -> anyhow::Result<(Diff, SideRow)> {
+    let mut diff = Diff::default();
+    let mut ledger = Ledger::default();
+    let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
+    let mut earlier = Earlier::default();
+    for path in std::iter::once(first).chain(more.iter().map(PathBuf::as_path)) {
+        let fresh = || Selected {
+            diff: diff.clone(),
+            selection: selection.clone(),
+            window: (Moment::default(), Moment::MAX),
+            exits: 0,
+        };
+        let (trace, mut selected) = read::read(path, &mut earlier, !selection.vcpus.is_empty(), fresh)?;
+        if let Some((first, last)) = trace.span {
+            let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
+            selected.diff.end(first, last);
+            duration = duration.plus(last.since(first).unwrap_or_default());
+        }
+        exits += selected.exits;
+        diff = selected.diff;
+        ledger.merge(&trace.ledger);
+        traces.push(trace.row);
+    }
+    let coverage = Coverage::of(&ledger, exits, 0);
+    let lost = ledger.get(Line::LostRecords);
+    let side = SideRow { traces, events: ledger.events, exits, lost, duration_ns: duration.0, lines: coverage.lines };
+    Ok((diff, side))
+}

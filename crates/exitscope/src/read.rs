@@ -1,0 +1,263 @@
+//! Reads traces: bytes → events → exit rows → whoever wants them.
+
+use anyhow::Context;
+use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Tid, VcpuId};
+use exitscope_view::TraceRow;
+use indicatif::{ProgressBar, ProgressStyle};
+use rustc_hash::FxHashMap;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// Files from this size on show a progress bar.
+const SHOW_PROGRESS: u64 = 32 << 20;
+
+/// What takes exit rows.
+pub trait Sink {
+    /// The trace's first event.
+    fn begin(&mut self, first: Moment);
+    /// A row.
+    fn absorb(&mut self, exit: &Exit);
+}
+
+/// What is known of a trace when it has been read.
+pub struct Trace {
+    pub row: TraceRow,
+    pub info: TraceInfo,
+    pub ledger: Ledger,
+    /// First and last event, without what an earlier file of the same host holds.
+    pub span: Option<(Moment, Moment)>,
+    /// Every vCPU's span, likewise.
+    pub lanes: Vec<LaneSpan>,
+    /// Which vCPU each thread runs.
+    pub vcpu_of: FxHashMap<Tid, VcpuId>,
+    /// Exits made, and of those with both ends.
+    pub exits: u64,
+    pub timed_exits: u64,
+}
+
+/// What earlier files of a run hold, so that recordings that overlap are not counted twice.
+#[derive(Default)]
+pub struct Earlier {
+    traces: Vec<EarlierTrace>,
+}
+
+struct EarlierTrace {
+    host: (String, String),
+    span: (Moment, Moment),
+    lanes: Vec<LaneSpan>,
+}
+
+/// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
+/// trace is read a second time, `restart` first.
+pub fn read<S: Sink>(
+    path: &Path,
+    earlier: &mut Earlier,
+    need_vcpus: bool,
+    mut fresh: impl FnMut() -> S,
+) -> anyhow::Result<(Trace, S)> {
+    let input = Input::open(path)?;
+    let mut vcpu_of = FxHashMap::default();
+    let mut sink = fresh();
+    let mut reading = read_once(input.try_clone()?, &vcpu_of, earlier, &mut sink)?;
+    if need_vcpus && reading.late {
+        vcpu_of = reading.trace.vcpu_of;
+        sink = fresh();
+        reading = read_once(input, &vcpu_of, earlier, &mut sink)?;
+    }
+    let trace = reading.trace;
+    if let Some(span) = trace.span {
+        let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
+        earlier.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
+    }
+    Ok((trace, sink))
+}
+
+struct Reading {
+    trace: Trace,
+    /// Whether a vCPU's number was learnt after rows without it had left.
+    late: bool,
+}
+
+fn read_once(
+    input: Input,
+    known: &FxHashMap<Tid, VcpuId>,
+    earlier: &Earlier,
+    sink: &mut impl Sink,
+) -> anyhow::Result<Reading> {
+    let name = input.name().to_string();
+    let progress = progress_bar(input.len(), &name);
+    let mut source = exitscope_trace::open_input(input)?;
+    let mut ledger = Ledger::default();
+    let mut assembler = Assembler::default();
+    let (mut events, mut rows) = (Vec::new(), Vec::new());
+    let mut vcpu_of = known.clone();
+    vcpu_of.extend(vcpus_by_name(source.info()));
+    let before = earlier.of_host(source.info());
+    let (mut first, mut last) = (None, Moment::default());
+    let (mut exits, mut timed_exits, mut unnamed) = (0, 0, Vec::new());
+    loop {
+        events.clear();
+        let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))?;
+        for event in &events {
+            if first.is_none() {
+                first = Some(event.at);
+                sink.begin(event.at);
+            }
+            last = last.max(event.at);
+            assembler.push(event, &mut rows, &mut ledger);
+        }
+        let lanes =
+            if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
+        for exit in &mut rows {
+            if exit.who.vcpu == VcpuId::UNKNOWN {
+                match vcpu_of.get(&exit.who.tid) {
+                    Some(&vcpu) => exit.who.vcpu = vcpu,
+                    None if !unnamed.contains(&exit.who.tid) => unnamed.push(exit.who.tid),
+                    None => {}
+                }
+            }
+            if before.iter().any(|trace| trace.holds(exit)) {
+                ledger.add(Line::Overlapping, u64::from(exit.events));
+                continue;
+            }
+            exits += 1;
+            timed_exits += u64::from(exit.timed);
+            sink.absorb(exit);
+        }
+        rows.clear();
+        if let Some(bar) = &progress {
+            bar.set_position(source.progress().0);
+        }
+        if !more {
+            if let Some(bar) = progress {
+                bar.finish_and_clear();
+            }
+            let info = source.info().clone();
+            let first = first.unwrap_or_default();
+            let row = TraceRow {
+                name,
+                format: info.format.clone(),
+                arch: info.arch.clone(),
+                hostname: named_host(&info).to_string(),
+                release: info.release.clone(),
+                clock: info.clock.clone(),
+                first_ns: first.as_nanos(),
+                last_ns: last.as_nanos(),
+                events: ledger.events,
+            };
+            let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+            let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
+            let trace = Trace {
+                row,
+                info,
+                span: beyond((first, last), &spans).filter(|_| ledger.events > 0),
+                lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
+                ledger,
+                vcpu_of,
+                exits,
+                timed_exits,
+            };
+            return Ok(Reading { trace, late });
+        }
+    }
+}
+
+fn finish(
+    assembler: &mut Assembler,
+    vcpu_of: &mut FxHashMap<Tid, VcpuId>,
+    info: &TraceInfo,
+    rows: &mut Vec<Exit>,
+    ledger: &mut Ledger,
+) -> Vec<LaneSpan> {
+    vcpu_of.extend(vcpus_by_name(info));
+    vcpu_of.extend(assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
+    assembler.finish(rows, ledger)
+}
+
+/// The vCPUs that threads are named for: QEMU's `CPU 3/KVM`, Firecracker's `fc_vcpu 3`, Cloud Hypervisor's `vcpu3`,
+/// kvmtool's `kvm-vcpu-3`.
+fn vcpus_by_name(info: &TraceInfo) -> impl Iterator<Item = (Tid, VcpuId)> + '_ {
+    info.comms.iter().filter_map(|(&tid, comm)| {
+        let number = match comm.strip_prefix("CPU ") {
+            Some(rest) => rest.strip_suffix("/KVM")?,
+            None => ["fc_vcpu ", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?,
+        };
+        Some((Tid(tid), VcpuId(number.parse().ok()?)))
+    })
+}
+
+/// The host's name; the kernel calls a host `(none)` before it has one.
+fn named_host(info: &TraceInfo) -> &str {
+    info.hostname.strip_prefix("(none)").unwrap_or(&info.hostname)
+}
+
+fn progress_bar(len: u64, name: &str) -> Option<ProgressBar> {
+    if len < SHOW_PROGRESS || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {eta}");
+    Some(ProgressBar::new(len).with_style(style.unwrap_or(ProgressStyle::default_bar())).with_prefix(name.to_string()))
+}
+
+impl Earlier {
+    /// Earlier traces of the same host on the same clock.
+    fn of_host(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
+        let same = |trace: &&EarlierTrace| {
+            !named_host(info).is_empty() && trace.host.0 == named_host(info) && trace.host.1 == info.clock
+        };
+        self.traces.iter().filter(same).collect()
+    }
+}
+
+impl EarlierTrace {
+    fn holds(&self, exit: &Exit) -> bool {
+        self.lanes.iter().any(|lane| same_lane(&lane.who, &exit.who) && lane.first <= exit.at && exit.at <= lane.last)
+    }
+}
+
+fn same_lane(a: &Who, b: &Who) -> bool {
+    a.vm == b.vm && a.tid == b.tid && (a.tid != Tid(0) || a.vcpu == b.vcpu)
+}
+
+/// What of `span` lies outside the others; of a span cut in two, the later part.
+fn beyond(mut span: (Moment, Moment), others: &[(Moment, Moment)]) -> Option<(Moment, Moment)> {
+    for other in others {
+        if other.1 < span.0 || other.0 > span.1 {
+            continue;
+        }
+        if other.1 >= span.1 {
+            if other.0 <= span.0 {
+                return None;
+            }
+            span.1 = other.0;
+        } else {
+            span.0 = other.1;
+        }
+    }
+    Some(span)
+}
+
+fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan> {
+    let spans = before.iter().flat_map(|trace| &trace.lanes).filter(|other| same_lane(&other.who, &lane.who));
+    let spans: Vec<_> = spans.map(|other| (other.first, other.last)).collect();
+    let (first, last) = beyond((lane.first, lane.last), &spans)?;
+    Some(LaneSpan { first, last, ..*lane })
+}
+
+/// The files to read: as given, or the first of the peers' default names that is here.
+pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    const DEFAULTS: [&str; 5] = ["perf.data.guest", "perf.data.kvm", "perf.data.host", "perf.data", "trace.dat"];
+    let files = [given, inputs].concat();
+    if !files.is_empty() {
+        return Ok(files);
+    }
+    match DEFAULTS.iter().map(PathBuf::from).find(|path| path.is_file()) {
+        Some(path) => {
+            anstream::eprintln!("exitscope: reading {}", path.display());
+            Ok(vec![path])
+        }
+        None => anyhow::bail!("no trace named, and none of {} is here", DEFAULTS.join(", ")),
+    }
+}

@@ -1,0 +1,79 @@
+//! `exitscope report`.
+
+use crate::Outcome;
+use crate::cli::{Format, ReportArgs};
+use crate::read::{self, Earlier, Sink};
+use exitscope_analysis::{Dim, Facts, Wanted};
+use exitscope_model::{Exit, Ledger, TraceInfo};
+use exitscope_units::Moment;
+use exitscope_view::{Look, Made, Report, report_page, write_csv, write_page};
+use std::io::{IsTerminal, Write};
+
+/// Groups that text shows unless told otherwise.
+const TEXT_TOP: usize = 20;
+
+impl Sink for Facts {
+    fn begin(&mut self, first: Moment) {
+        Facts::begin(self, first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Facts::absorb(self, exit);
+    }
+}
+
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let selection = args.select.selection();
+    let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
+    let by: Vec<Dim> =
+        by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
+    let need_vcpus = !selection.vcpus.is_empty();
+    let wanted = Wanted { by, slowest: args.slowest, selection };
+    let mut facts = Facts::new(&wanted);
+    let mut ledger = Ledger::default();
+    let mut info = TraceInfo::default();
+    let (mut traces, mut exits, mut timed_exits) = (Vec::new(), 0, 0);
+    let mut earlier = Earlier::default();
+    for path in read::files(&args.files, &args.inputs)? {
+        let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, || Facts::new(&wanted))?;
+        let (first, last) = trace.span.unwrap_or_default();
+        of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
+        facts.merge(&of_trace);
+        ledger.merge(&trace.ledger);
+        info.comms.extend(trace.info.comms);
+        exits += trace.exits;
+        timed_exits += trace.timed_exits;
+        traces.push(trace.row);
+    }
+    let breaches: Vec<_> = args.fail_on.iter().filter_map(|limit| limit.check(&facts, &ledger)).collect();
+    for reason in args.fail_on.iter().filter_map(|limit| limit.reason()) {
+        if facts.of_reason(reason).count == 0 {
+            anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
+        }
+    }
+    let failed = !breaches.is_empty();
+    for breach in &breaches {
+        anstream::eprintln!("exitscope: {breach}");
+    }
+    let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
+    let made = Made { exits, timed_exits, sort: args.sort.into(), top, breaches };
+    let report = Report::of(&facts, &ledger, traces, &info, made);
+    match args.format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out)?;
+        }
+        Format::Csv => write_csv(&report, &mut *out)?,
+        Format::Text => write_page(&report_page(&report), look(), out)?,
+    }
+    Ok(if failed { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// How to draw on standard output.
+pub fn look() -> Look {
+    let stdout = std::io::stdout();
+    let terminal = stdout.is_terminal();
+    let width = terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0));
+    Look { width, colour: terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never }
+}

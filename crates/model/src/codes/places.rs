@@ -1,0 +1,111 @@
+//! Names of what a detail is about: well-known ports and address regions, MSRs, calls.
+
+use super::lookup;
+use super::tables as t;
+use crate::DetailKind;
+
+/// Bits of an address that a region of guest-physical memory spans: accesses are told apart by 4 KiB page.
+pub const REGION_BITS: u32 = 12;
+
+/// Ports that PC platforms keep at fixed places: first, last, what is there. Sorted. Sources: QEMU's `hw/i386`,
+/// `hw/isa`, `hw/nvram/fw_cfg.c`; the x86 platform's conventions.
+const PORTS: &[(u64, u64, &str)] = &[
+    (0x00, 0x0f, "DMA"),
+    (0x20, 0x21, "PIC"),
+    (0x40, 0x43, "PIT"),
+    (0x60, 0x60, "i8042"),
+    (0x61, 0x61, "NMI status"),
+    (0x64, 0x64, "i8042"),
+    (0x70, 0x71, "RTC"),
+    (0x80, 0x80, "POST/delay"),
+    (0x81, 0x8f, "DMA page"),
+    (0x92, 0x92, "port 92"),
+    (0xa0, 0xa1, "PIC"),
+    (0xb2, 0xb3, "APM"),
+    (0xc0, 0xdf, "DMA"),
+    (0x170, 0x177, "IDE"),
+    (0x1f0, 0x1f7, "IDE"),
+    (0x2e8, 0x2ef, "COM4"),
+    (0x2f8, 0x2ff, "COM2"),
+    (0x376, 0x376, "IDE"),
+    (0x378, 0x37f, "LPT1"),
+    (0x3b0, 0x3df, "VGA"),
+    (0x3e8, 0x3ef, "COM3"),
+    (0x3f0, 0x3f5, "floppy"),
+    (0x3f6, 0x3f6, "IDE"),
+    (0x3f7, 0x3f7, "floppy"),
+    (0x3f8, 0x3ff, "COM1"),
+    (0x402, 0x402, "debug console"),
+    (0x4d0, 0x4d1, "PIC ELCR"),
+    (0x510, 0x51b, "fw_cfg"),
+    (0x608, 0x60b, "ACPI PM timer"),
+    (0xae00, 0xae13, "ACPI PCI hotplug"),
+    (0xb008, 0xb00b, "ACPI PM timer"),
+    (0xcf8, 0xcf8, "PCI config address"),
+    (0xcfc, 0xcff, "PCI config data"),
+    (0x5658, 0x5659, "VMware backdoor"),
+];
+
+/// Regions that PC platforms keep at fixed places, by page.
+const PAGES: &[(u64, &str)] =
+    &[(0xa0, "VGA"), (0xfec00, "IOAPIC"), (0xfed00, "HPET"), (0xfed40, "TPM"), (0xfee00, "local APIC")];
+
+/// Functions of Arm's PSCI and SMC calling convention (DEN0022, DEN0028), 32-bit numbers; the 64-bit ones have bit 30.
+const SMCCC: &[(u64, &str)] = &[
+    (0x8000_0000, "SMCCC_VERSION"),
+    (0x8000_0001, "SMCCC_ARCH_FEATURES"),
+    (0x8000_0050, "SMCCC_TRNG_VERSION"),
+    (0x8000_0053, "SMCCC_TRNG_RND"),
+    (0x8400_0000, "PSCI_VERSION"),
+    (0x8400_0001, "PSCI_CPU_SUSPEND"),
+    (0x8400_0002, "PSCI_CPU_OFF"),
+    (0x8400_0003, "PSCI_CPU_ON"),
+    (0x8400_0004, "PSCI_AFFINITY_INFO"),
+    (0x8400_0006, "PSCI_MIGRATE_INFO_TYPE"),
+    (0x8400_0008, "PSCI_SYSTEM_OFF"),
+    (0x8400_0009, "PSCI_SYSTEM_RESET"),
+    (0x8400_000a, "PSCI_FEATURES"),
+    (0x8500_0020, "PV_TIME_FEATURES"),
+    (0x8500_0021, "PV_TIME_ST"),
+    (0x8600_0000, "KVM_FEATURES"),
+    (0x8600_0001, "KVM_PTP"),
+];
+
+/// What `key` of `kind` is called, where it has a name.
+pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
+    match kind {
+        DetailKind::Port => PORTS.iter().find(|row| (row.0..=row.1).contains(&key)).map(|row| row.2),
+        DetailKind::Mmio => PAGES.iter().find(|row| row.0 == key >> REGION_BITS).map(|row| row.1),
+        DetailKind::Msr => lookup(t::MSR, key),
+        DetailKind::Hypercall => lookup(t::KVM_HYPERCALL, key),
+        DetailKind::PpcHcall => lookup(t::PPC_HCALL, key),
+        DetailKind::Hvc => lookup(SMCCC, key & !(1 << 30)),
+        DetailKind::Diag => lookup(t::S390_DIAG, key),
+        DetailKind::Sigp => lookup(t::S390_SIGP, key),
+        DetailKind::Instruction => lookup(t::S390_INSN, key),
+        DetailKind::Program => lookup(t::S390_PROG, key),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_the_names_that_people_look_for() {
+        let cases = [
+            (DetailKind::Port, 0x3f8, Some("COM1")),
+            (DetailKind::Port, 0x604, None),
+            (DetailKind::Mmio, 0xfee0_00b0, Some("local APIC")),
+            (DetailKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
+            (DetailKind::Msr, 0x4000_0070, Some("HV_X64_MSR_EOI")),
+            (DetailKind::Hypercall, 10, Some("SEND_IPI")),
+            (DetailKind::Hvc, 0xc400_0003, Some("PSCI_CPU_ON")),
+            (DetailKind::Cpuid, 1, None),
+        ];
+        for (kind, key, name) in cases {
+            assert_eq!(detail_name(kind, key), name, "{kind:?} {key:#x}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Events in, exits out: the cases that every hypervisor's trace is made of, and the law that no event disappears.
+
+use exitscope_model::*;
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use proptest::prelude::*;
+
+const HLT: ExitCode = ExitCode::new(CodeList::Svm, 0x78);
+const IO: ExitCode = ExitCode::new(CodeList::Svm, 0x7b);
+const KVM_EXIT_IO: u32 = 2;
+
+fn event(at: u64, tid: u32, kind: Kind) -> Event {
+    Event {
+        at: Moment::from_nanos(at),
+        tid: Tid(tid),
+        vm: VmId(1),
+        vcpu: VcpuId::UNKNOWN,
+        cpu: PcpuId(0),
+        name: NameId(0),
+        kind,
+    }
+}
+
+fn exit(at: u64, code: ExitCode) -> Event {
+    event(at, 10, Kind::Exit { code, idle: false })
+}
+
+fn enter(at: u64) -> Event {
+    event(at, 10, Kind::Enter)
+}
+
+fn port(at: u64, write: bool, value: u64) -> Event {
+    let detail = Detail { kind: DetailKind::Port, write, size: 1, key: 0x3f8, value };
+    event(at, 10, Kind::Detail(detail))
+}
+
+fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
+    let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
+    for event in events {
+        ledger.events += u64::from(!matches!(event.kind, Kind::Lost { .. }));
+        assembler.push(event, &mut rows, &mut ledger);
+    }
+    let spans = assembler.finish(&mut rows, &mut ledger);
+    (rows, ledger, spans)
+}
+
+#[test]
+fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
+    let (rows, ledger, spans) = assemble(&[
+        enter(100),
+        exit(1_000, IO),
+        event(1_300, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
+        event(5_300, 10, Kind::Fpu { load: true }),
+        port(5_400, false, 7),
+        enter(5_800),
+        exit(6_000, IO),
+    ]);
+    let row = rows[0];
+    assert_eq!((row.guest, row.kernel, row.user, row.idle), (Nanos(900), Nanos(800), Nanos(4_000), Nanos(0)));
+    assert_eq!((row.total(), row.door), (Nanos(4_800), Door::Userspace(KVM_EXIT_IO)));
+    assert_eq!(
+        row.detail.map(|detail| (detail.key, detail.value)),
+        Some((0x3f8, 7)),
+        "an IN's port comes after the trip"
+    );
+    assert_eq!((rows[1].timed, ledger.get(Line::UnfinishedExit)), (false, 1));
+    assert_eq!(spans[0].first.as_nanos()..spans[0].last.as_nanos(), 100..6_000);
+}
+
+#[test]
+fn a_halt_is_idle_and_costs_nothing() {
+    let (rows, ..) = assemble(&[exit(0, HLT), enter(70_000)]);
+    assert_eq!((rows[0].idle, rows[0].cost(), rows[0].is_idle), (Nanos(70_000), Nanos(0), true));
+    let ceded = event(0, 10, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: true });
+    let (rows, ..) = assemble(&[ceded, enter(500)]);
+    assert_eq!((rows[0].idle, rows[0].cost()), (Nanos(500), Nanos(0)));
+}
+
+#[test]
+fn a_halt_within_another_exit_is_taken_out_of_its_cost() {
+    let wakeup = event(9_000, 10, Kind::HaltEnd { ns: 8_000, waited: true });
+    let (rows, ..) = assemble(&[exit(0, IO), wakeup, enter(10_000)]);
+    assert_eq!((rows[0].idle, rows[0].kernel), (Nanos(8_000), Nanos(2_000)));
+}
+
+#[test]
+fn a_wfe_is_a_yield_and_a_wfi_is_idle() {
+    let wfx = ExitCode::new(CodeList::Arm64Ec, 1);
+    for (wfe, idle) in [(true, 0), (false, 900)] {
+        let (rows, ..) = assemble(&[exit(100, wfx), event(200, 10, Kind::Wfx { wfe }), enter(1_000)]);
+        assert_eq!(rows[0].idle, Nanos(idle), "wfe {wfe}");
+    }
+}
+
+#[test]
+fn time_runnable_but_not_running_is_neither_cost_nor_idle() {
+    let switch =
+        |at, prev: u32, sleeps, next: u32| event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) });
+    let (rows, ..) = assemble(&[exit(0, IO), switch(100, 10, false, 99), switch(600, 99, true, 10), enter(1_000)]);
+    assert_eq!((rows[0].kernel, rows[0].waiting), (Nanos(500), Nanos(500)));
+    let woken = event(400, 99, Kind::Wakeup { tid: Tid(10) });
+    let (rows, ..) =
+        assemble(&[exit(0, HLT), switch(100, 10, true, 99), woken, switch(600, 99, true, 10), enter(1_000)]);
+    assert_eq!(
+        (rows[0].idle, rows[0].waiting),
+        (Nanos(800), Nanos(200)),
+        "asleep is idle, woken and not run is waiting"
+    );
+}
+
+#[test]
+fn after_a_loss_the_open_exit_is_counted_but_not_timed() {
+    let (rows, ledger, _) =
+        assemble(&[exit(0, IO), event(50, 0, Kind::Lost { count: 9 }), enter(100), exit(200, IO), enter(300)]);
+    assert_eq!(rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false, true]);
+    assert_eq!((ledger.get(Line::SpansLoss), ledger.get(Line::EntryWithoutExit)), (1, 1));
+    assert_eq!(rows[1].guest, Nanos(100), "guest time is known again from the first entry after the loss");
+}
+
+#[test]
+fn a_back_end_without_kvm_exit_gives_rows_under_kvms_own_reasons() {
+    let user = |at| event(at, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
+    let run = |at| event(at, 10, Kind::Fpu { load: true });
+    let put = |at| event(at, 10, Kind::Fpu { load: false });
+    let mut events = vec![run(0)];
+    for n in 0..5 {
+        let at = 1_000 * (n + 1);
+        // A write is said before the return to user space, a read after the next run.
+        match n % 2 {
+            0 => events.extend([port(at, true, 1), put(at + 10), user(at + 20), run(at + 320)]),
+            _ => events.extend([put(at + 10), user(at + 20), run(at + 320), port(at + 330, false, 2)]),
+        }
+    }
+    let (rows, ledger, _) = assemble(&events);
+    assert_eq!(rows.len(), 5);
+    for (n, row) in rows.iter().enumerate() {
+        assert_eq!(row.code.name(), "KVM_EXIT_IO");
+        assert_eq!((row.user, row.timed), (Nanos(300), true));
+        assert_eq!(row.detail.map(|detail| detail.write), Some(n % 2 == 0), "row {n}");
+    }
+    let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
+    assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
+}
+
+#[test]
+fn the_tail_of_an_exit_from_before_the_recording_is_no_exit() {
+    let (rows, ledger, _) = assemble(&[
+        event(0, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
+        event(10, 10, Kind::Fpu { load: true }),
+        enter(20),
+        exit(100, IO),
+        enter(200),
+    ]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(ledger.get(Line::BeforeRecording), 2);
+}
+
+#[test]
+fn powerpc_lanes_are_vcpus_because_one_thread_records_for_the_vcore() {
+    let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
+    let leave = Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false };
+    let (rows, ..) = assemble(&[of(0, 0, leave), of(10, 1, leave), of(100, 0, Kind::Enter), of(120, 1, Kind::Enter)]);
+    let found: Vec<_> = rows.iter().map(|row| (row.who.vcpu.0, row.total().0)).collect();
+    assert_eq!(found, [(0, 100), (1, 110)]);
+}
+
+fn any_kind() -> impl Strategy<Value = Kind> {
+    let detail = (0u64..3, any::<bool>())
+        .prop_map(|(key, write)| Kind::Detail(Detail { kind: DetailKind::Port, write, size: 1, key, value: 0 }));
+    prop_oneof![
+        4 => prop_oneof![Just(HLT), Just(IO)].prop_map(|code| Kind::Exit { code, idle: false }),
+        4 => Just(Kind::Enter),
+        2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| Kind::UserspaceExit { reason, errno }),
+        2 => any::<bool>().prop_map(|load| Kind::Fpu { load }),
+        2 => detail,
+        1 => Just(Kind::RunEnter),
+        1 => Just(Kind::IoctlExit),
+        1 => Just(Kind::Inject { vector: 3 }),
+        1 => (0u64..5000).prop_map(|ns| Kind::HaltEnd { ns, waited: true }),
+        1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
+        1 => Just(Kind::VcpuHint),
+        1 => Just(Kind::RunCore { exit: false, runnable: 2 }),
+        2 => (0u32..4, any::<bool>(), 0u32..4).prop_map(|(prev, sleeps, next)| Kind::Switch {
+            prev: Tid(prev), sleeps, next: Tid(next)
+        }),
+        1 => (0u32..4).prop_map(|tid| Kind::Wakeup { tid: Tid(tid) }),
+        1 => (0u64..4).prop_map(|count| Kind::Lost { count }),
+        1 => Just(Kind::Other),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn rows_and_ledger_account_for_every_event(
+        steps in proptest::collection::vec((0u64..50, 0u32..4, 0u32..2, any_kind()), 0..200),
+        by_vcpu in any::<bool>(),
+    ) {
+        let mut at = 1_000u64;
+        let events: Vec<Event> = steps
+            .into_iter()
+            .map(|(step, tid, cpu, kind)| {
+                at += step;
+                let vcpu = if by_vcpu { VcpuId(tid) } else { VcpuId::UNKNOWN };
+                let kind = match kind {
+                    Kind::Exit { idle, .. } if by_vcpu => {
+                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle }
+                    }
+                    kind => kind,
+                };
+                Event { cpu: PcpuId(cpu), vcpu, ..event(at, tid, kind) }
+            })
+            .collect();
+        let (rows, ledger, spans) = assemble(&events);
+        let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
+        prop_assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
+        let exits = events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count();
+        prop_assert!(rows.len() >= exits, "every kvm_exit is a row");
+        for span in &spans {
+            let parts: u64 = rows
+                .iter()
+                .filter(|row| row.who.tid == span.who.tid && row.who.vcpu == span.who.vcpu && row.timed)
+                .map(|row| row.total().0 + row.guest.0)
+                .sum();
+            prop_assert!(parts <= span.last.since(span.first).unwrap().0, "no moment is counted twice");
+        }
+    }
+}

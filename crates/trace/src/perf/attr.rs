@@ -1,0 +1,140 @@
+//! `perf_event_attr`: which fields a sample has, and where they are.
+
+use crate::bytes::Order;
+
+const IP: u64 = 1 << 0;
+const TID: u64 = 1 << 1;
+const TIME: u64 = 1 << 2;
+const ADDR: u64 = 1 << 3;
+const READ: u64 = 1 << 4;
+const CALLCHAIN: u64 = 1 << 5;
+const ID: u64 = 1 << 6;
+const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
+const STREAM_ID: u64 = 1 << 9;
+const RAW: u64 = 1 << 10;
+const IDENTIFIER: u64 = 1 << 16;
+
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u32 = 2;
+
+/// What matters of one attr. Offsets are from the end of the record's 8-byte header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Whether its samples carry a tracepoint's record.
+    pub tracepoint: bool,
+    /// The fixed fields of a sample.
+    pub tid: Option<usize>,
+    pub time: Option<usize>,
+    pub cpu: Option<usize>,
+    /// Where a sample names its event.
+    pub id: Option<usize>,
+    /// Where the fields of variable length begin.
+    fixed: usize,
+    read: Option<u64>,
+    callchain: bool,
+    raw: bool,
+    /// The fields that other records end with, counted from their end.
+    pub trailer: Option<Trailer>,
+    /// `clockid`, if one was chosen.
+    pub clock: Option<i32>,
+}
+
+/// Fields at the end of records that are no samples, in bytes back from the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    pub time: Option<usize>,
+    pub cpu: Option<usize>,
+}
+
+impl Attr {
+    /// Reads the `perf_event_attr` at the beginning of `bytes`; `None` if it is too short.
+    pub fn parse(bytes: &[u8], order: Order) -> Option<Attr> {
+        let sample_type = order.u64(bytes, 24)?;
+        let flags = order.u64(bytes, 40)?;
+        // Bit-fields are laid out from the other end where bytes are.
+        let flag = |bit: u32| match order {
+            Order::Little => flags >> bit & 1 == 1,
+            Order::Big => flags >> (63 - bit) & 1 == 1,
+        };
+        let (sample_id_all, use_clockid) = (flag(18), flag(25));
+        let mut at = 0;
+        let mut field = |bit: u64| {
+            let here = (sample_type & bit != 0).then_some(at);
+            at += if here.is_some() { 8 } else { 0 };
+            here
+        };
+        let identifier = field(IDENTIFIER);
+        field(IP);
+        let tid = field(TID);
+        let time = field(TIME);
+        field(ADDR);
+        let id = field(ID);
+        field(STREAM_ID);
+        let cpu = field(CPU);
+        field(PERIOD);
+        Some(Attr {
+            tracepoint: order.u32(bytes, 0)? == TRACEPOINT,
+            tid,
+            time,
+            cpu,
+            id: identifier.or(id),
+            fixed: at,
+            read: (sample_type & READ != 0).then_some(order.u64(bytes, 32)?),
+            callchain: sample_type & CALLCHAIN != 0,
+            raw: sample_type & RAW != 0,
+            trailer: sample_id_all.then(|| Trailer::of(sample_type)),
+            clock: if use_clockid { order.u32(bytes, 92).map(|id| id as i32) } else { None },
+        })
+    }
+
+    /// The raw record of a sample whose body (without header) is `body`; `None` if it has none or is too short.
+    #[inline]
+    pub fn raw<'a>(&self, body: &'a [u8], order: Order) -> Option<&'a [u8]> {
+        if !self.raw {
+            return None;
+        }
+        let mut at = self.fixed;
+        if let Some(format) = self.read {
+            at = at.checked_add(read_size(format, body.get(at..)?, order)?)?;
+        }
+        if self.callchain {
+            let entries = usize::try_from(order.u64(body, at)?).ok()?;
+            at = entries.checked_mul(8)?.checked_add(at)?.checked_add(8)?;
+        }
+        let size = order.u32(body, at)? as usize;
+        body.get(at + 4..)?.get(..size)
+    }
+}
+
+impl Trailer {
+    fn of(sample_type: u64) -> Trailer {
+        let mut back = 0;
+        let mut field = |bit: u64| {
+            if sample_type & bit == 0 {
+                return None;
+            }
+            back += 8;
+            Some(back)
+        };
+        field(IDENTIFIER);
+        let cpu = field(CPU);
+        field(STREAM_ID);
+        field(ID);
+        Trailer { cpu, time: field(TIME) }
+    }
+}
+
+/// Bytes that counter values take, as `read_format` lays them out.
+fn read_size(format: u64, body: &[u8], order: Order) -> Option<usize> {
+    let has = |bit: u32| (format >> bit & 1) as usize;
+    let (enabled, running, id, group, lost) = (has(0), has(1), has(2), has(3), has(4));
+    let times = enabled + running;
+    match group {
+        0 => Some(8 * (1 + times + id + lost)),
+        _ => {
+            let values = usize::try_from(order.u64(body, 0)?).ok()?;
+            values.checked_mul(8 * (1 + id + lost))?.checked_add(8 * (1 + times))
+        }
+    }
+}

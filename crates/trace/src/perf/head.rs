@@ -1,0 +1,236 @@
+//! The header of a perf.data file: attrs, ids and features.
+//!
+//! ```text
+//! file:  "PERFILE2" u64 size, u64 attr_size, {attrs} {data} {event_types}, 256 feature bits     {} = u64 offset, size
+//! pipe:  "PERFILE2" u64 size = 16, then records
+//! ```
+
+use super::attr::Attr;
+use crate::bytes::Order;
+use crate::input::Input;
+use crate::source::TraceError;
+use crate::tracefs::{Decoders, Sections, Torn};
+use exitscope_model::{Ledger, Line, TraceInfo};
+use rustc_hash::FxHashMap;
+
+const MAGIC_LITTLE: &[u8] = b"PERFILE2";
+const MAGIC_BIG: &[u8] = b"2ELIFREP";
+
+/// Size of a file's header, and of a pipe's.
+const FILE_HEADER: u64 = 104;
+const PIPE_HEADER: u64 = 16;
+
+const TRACING_DATA: u32 = 1;
+const HOSTNAME: u32 = 3;
+const OS_RELEASE: u32 = 4;
+const ARCH: u32 = 6;
+const COMPRESSED: u32 = 27;
+const FEATURES: u32 = 256;
+
+/// What records need to be read.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub order: Order,
+    pub attrs: Vec<Attr>,
+    /// Which attr an event id belongs to; not needed where all attrs are alike.
+    pub attr_of: FxHashMap<u64, u32>,
+    pub decoders: Decoders,
+}
+
+/// A header that was read.
+#[derive(Debug)]
+pub struct Head {
+    pub context: Context,
+    pub info: TraceInfo,
+    /// Records lie at `data.0..data.1`.
+    pub data: (u64, u64),
+    /// Whether records themselves carry what the header of a file does (pipe mode), or compressed records.
+    pub sequential: bool,
+}
+
+/// Whether these are the first bytes of a perf.data.
+pub fn looks_like(head: &[u8]) -> bool {
+    head.starts_with(MAGIC_LITTLE) || head.starts_with(MAGIC_BIG)
+}
+
+impl Context {
+    fn new(order: Order) -> Context {
+        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default() }
+    }
+
+    /// Adds an attr and the ids that name it.
+    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+        let at = self.attrs.len() as u32;
+        self.attrs.push(attr);
+        self.attr_of.extend(ids.map(|id| (id, at)));
+    }
+
+    /// The attr of all samples, if they are all alike.
+    pub fn only(&self) -> Option<&Attr> {
+        let first = self.attrs.first()?;
+        self.attrs.iter().all(|attr| attr == first).then_some(first)
+    }
+
+    /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
+    pub fn add_formats(&mut self, bytes: &[u8], info: &mut TraceInfo) -> Result<(), Torn> {
+        let (mut sections, ..) = Sections::read_start(bytes)?;
+        sections.read_headers()?;
+        sections.read_ftrace_formats(&mut self.decoders, &mut info.names)?;
+        sections.read_event_formats(&mut self.decoders, &mut info.names)?;
+        sections.skip_u32_sized("kallsyms")?;
+        sections.skip_u32_sized("printk formats")?;
+        // Older perf wrote no command lines.
+        if sections.at + 8 <= bytes.len() {
+            sections.read_cmdlines(&mut info.comms)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the header of `input`.
+pub fn read(input: &Input, ledger: &mut Ledger) -> Result<Head, TraceError> {
+    let bytes = input.read_vec(0, FILE_HEADER)?;
+    let order = if bytes.starts_with(MAGIC_BIG) { Order::Big } else { Order::Little };
+    let damaged = |offset, problem: String| TraceError::Damaged {
+        name: input.name().to_string(),
+        structure: "perf.data header",
+        offset,
+        problem,
+    };
+    let u64_at = |at: usize| order.u64(&bytes, at).ok_or_else(|| damaged(at as u64, "is cut off".to_string()));
+    let mut context = Context::new(order);
+    let mut info = TraceInfo { clock: "perf".to_string(), ..TraceInfo::default() };
+    let size = u64_at(8)?;
+    if size == PIPE_HEADER {
+        info.format = "perf.data (pipe)".to_string();
+        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true });
+    }
+    if size != FILE_HEADER {
+        return Err(damaged(8, format!("says that it is {size} bytes long, which no perf.data header is")));
+    }
+    info.format = "perf.data".to_string();
+    let attr_size = u64_at(16)?;
+    if !(64..=4096).contains(&attr_size) {
+        return Err(damaged(16, format!("says that an attr is {attr_size} bytes long")));
+    }
+    let attrs = input.read_vec(u64_at(24)?, u64_at(32)?)?;
+    if (attrs.len() as u64) < u64_at(32)? {
+        ledger.count_at(Line::BadRecord, u64_at(24)?);
+    }
+    // Lists of ids do not overlap in a sound file, so all together are no longer than the file.
+    let mut ids_left = input.len();
+    for bytes in attrs.chunks_exact(attr_size as usize) {
+        let ids_at = attr_size as usize - 16;
+        let (Some(attr), Some(offset), Some(size)) =
+            (Attr::parse(bytes, order), order.u64(bytes, ids_at), order.u64(bytes, ids_at + 8))
+        else {
+            continue;
+        };
+        let ids = input.read_vec(offset, size.min(ids_left))?;
+        ids_left -= ids.len() as u64;
+        context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+    }
+    if context.attrs.is_empty() {
+        return Err(damaged(24, "names no event".to_string()));
+    }
+    let (data, data_size) = (u64_at(40)?, u64_at(48)?);
+    let end = match data_size {
+        // perf writes the size when it ends; it was killed before.
+        0 => input.len(),
+        size => data.saturating_add(size),
+    };
+    if data_size == 0 {
+        ledger.count_at(Line::UnfinishedFile, 48);
+    }
+    if end > input.len() {
+        ledger.add_at(Line::TruncatedBytes, end - input.len(), input.len());
+    }
+    let features = feature_bits(&bytes, order);
+    read_features(input, &features, end, &mut context, &mut info, ledger)?;
+    if let Some(clock) = context.attrs.iter().find_map(|attr| attr.clock) {
+        info.clock = clock_name(clock);
+    }
+    let sequential = features.contains(&COMPRESSED);
+    Ok(Head { context, info, data: (data, end.min(input.len())), sequential })
+}
+
+/// The numbers of the features whose sections follow the data, in order.
+fn feature_bits(header: &[u8], order: Order) -> Vec<u32> {
+    let set = |word_bits: u32| -> Vec<u32> {
+        let bit = |feature: u32| {
+            let at = 72 + (feature / word_bits * word_bits / 8) as usize;
+            let word = order.unsigned(header, at, word_bits as usize / 8).unwrap_or(0);
+            word >> (feature % word_bits) & 1 == 1
+        };
+        (0..FEATURES).filter(|&feature| bit(feature)).collect()
+    };
+    // The bits are in longs: of 8 bytes, or of 4 as a 32-bit big-endian host writes them. Every perf writes HOSTNAME.
+    match set(64) {
+        wide if order == Order::Little || wide.contains(&HOSTNAME) => wide,
+        _ => set(32),
+    }
+}
+
+fn read_features(
+    input: &Input,
+    features: &[u32],
+    mut at: u64,
+    context: &mut Context,
+    info: &mut TraceInfo,
+    ledger: &mut Ledger,
+) -> Result<(), TraceError> {
+    for &feature in features {
+        let entry = input.read_vec(at, 16)?;
+        let (Some(offset), Some(size)) = (context.order.u64(&entry, 0), context.order.u64(&entry, 8)) else {
+            return Ok(());
+        };
+        at = at.saturating_add(16);
+        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH) {
+            let section = input.read_vec(offset, size)?;
+            read_feature(feature, &section, offset, context, info, ledger);
+        }
+    }
+    Ok(())
+}
+
+/// Takes what one feature section says.
+pub fn read_feature(
+    feature: u32,
+    section: &[u8],
+    offset: u64,
+    context: &mut Context,
+    info: &mut TraceInfo,
+    ledger: &mut Ledger,
+) {
+    match feature {
+        TRACING_DATA => {
+            if let Err(torn) = context.add_formats(section, info) {
+                ledger.count_at(Line::BadRecord, offset + torn.at as u64);
+            }
+        }
+        HOSTNAME => info.hostname = string(section, context.order),
+        OS_RELEASE => info.release = string(section, context.order),
+        ARCH => info.arch = string(section, context.order),
+        _ => {}
+    }
+}
+
+/// A string with its length, padded with NULs.
+fn string(section: &[u8], order: Order) -> String {
+    let size = order.u32(section, 0).unwrap_or(0) as usize;
+    let bytes = section.get(4..).unwrap_or(&[]);
+    let bytes = &bytes[..size.min(bytes.len())];
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+pub fn clock_name(clock: i32) -> String {
+    match clock {
+        0 => "realtime".to_string(),
+        1 => "monotonic".to_string(),
+        4 => "monotonic_raw".to_string(),
+        7 => "boottime".to_string(),
+        11 => "tai".to_string(),
+        other => format!("clockid {other}"),
+    }
+}

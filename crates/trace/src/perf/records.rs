@@ -1,0 +1,192 @@
+//! Records in, events out: one block of whole records at a time, on whatever thread.
+
+use super::attr::Attr;
+use super::head::Context;
+use crate::bytes::c_string;
+use exitscope_model::{Event, Kind, Ledger, Line, NameId};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+
+/// Bytes of a record's header: u32 type, u16 misc, u16 size.
+pub const HEADER: usize = 8;
+
+pub const LOST: u32 = 2;
+pub const COMM: u32 = 3;
+pub const FORK: u32 = 7;
+pub const SAMPLE: u32 = 9;
+pub const LOST_SAMPLES: u32 = 13;
+pub const HEADER_ATTR: u32 = 64;
+pub const HEADER_TRACING_DATA: u32 = 66;
+pub const FINISHED_ROUND: u32 = 68;
+pub const AUXTRACE: u32 = 71;
+pub const HEADER_FEATURE: u32 = 80;
+pub const COMPRESSED: u32 = 81;
+pub const COMPRESSED2: u32 = 83;
+
+/// The last record types that perf itself knows: of the kernel, and of its own.
+const LAST_KERNEL: u32 = 21;
+const OWN: std::ops::RangeInclusive<u32> = 64..=86;
+
+/// What a block of records gave.
+#[derive(Debug, Default)]
+pub struct Block {
+    pub events: Vec<Event>,
+    /// Where in `events` a new ascending run begins; the first run begins at 0 without saying so.
+    pub runs: Vec<usize>,
+    /// The latest moment so far at each FINISHED_ROUND.
+    pub rounds: Vec<Moment>,
+    pub latest: Moment,
+    pub threads: Vec<Thread>,
+    pub ledger: Ledger,
+}
+
+/// What records say of threads.
+#[derive(Debug)]
+pub enum Thread {
+    /// It is called so.
+    Comm(u32, String),
+    /// It came out of another, whose name it has.
+    Fork { child: u32, parent: u32 },
+}
+
+impl Block {
+    /// Forgets everything but the memory.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.runs.clear();
+        self.rounds.clear();
+        self.latest = Moment::default();
+        self.threads.clear();
+        self.ledger = Ledger::default();
+    }
+
+    #[inline]
+    fn push(&mut self, event: Event) {
+        if let Some(last) = self.events.last()
+            && event.at < last.at
+        {
+            self.runs.push(self.events.len());
+        }
+        self.latest = self.latest.max(event.at);
+        self.events.push(event);
+    }
+
+    /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
+    /// here; they are counted as unknown.
+    pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) {
+        let order = context.order;
+        let only = context.only();
+        let mut at = 0;
+        while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
+            let Some(body) = records.get(at + HEADER..at + usize::from(size)) else { break };
+            let here = offset + at as u64;
+            match kind {
+                SAMPLE => match only.or_else(|| attr_of(body, context)) {
+                    Some(attr) => self.sample(attr, body, here, context),
+                    None => self.unreadable(here, Line::BadRecord),
+                },
+                FINISHED_ROUND => self.rounds.push(self.latest),
+                LOST => self.lost(context, body, order.u64(body, 8), here),
+                LOST_SAMPLES => self.lost(context, body, order.u64(body, 0), here),
+                COMM => match (order.u32(body, 4), c_string(body, 8)) {
+                    (Some(tid), Some((name, _))) => self.threads.push(Thread::Comm(tid, name.to_string())),
+                    _ => self.ledger.count_at(Line::BadRecord, here),
+                },
+                FORK => match (order.u32(body, 8), order.u32(body, 12)) {
+                    (Some(child), Some(parent)) => self.threads.push(Thread::Fork { child, parent }),
+                    _ => self.ledger.count_at(Line::BadRecord, here),
+                },
+                _ if kind <= LAST_KERNEL || OWN.contains(&kind) => {}
+                _ => self.ledger.count_at(Line::UnknownRecord, here),
+            }
+            at += usize::from(size);
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, attr: &Attr, body: &[u8], here: u64, context: &Context) {
+        let order = context.order;
+        let number = |at: Option<usize>| at.and_then(|at| order.u32(body, at));
+        let at = match attr.time {
+            Some(at) => order.u64(body, at).map(Moment::from_nanos),
+            None => Some(self.latest),
+        };
+        let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
+        let mut event = Event {
+            at,
+            tid: Tid(number(attr.tid.map(|at| at + 4)).unwrap_or(0)),
+            vm: VmId(number(attr.tid).unwrap_or(0)),
+            vcpu: VcpuId::UNKNOWN,
+            cpu: PcpuId(number(attr.cpu).unwrap_or(u32::MAX)),
+            name: NameId(u16::MAX),
+            kind: Kind::Other,
+        };
+        self.ledger.events += 1;
+        if !attr.tracepoint {
+            self.ledger.count(Line::NotTracepoint);
+            return self.push(event);
+        }
+        let Some(raw) = attr.raw(body, order) else {
+            self.ledger.count_at(Line::BadRecord, here);
+            return self.push(event);
+        };
+        let decoder = order.u16(raw, 0).and_then(|id| context.decoders.get(id));
+        match decoder {
+            None => self.ledger.count_at(Line::UnknownFormat, here),
+            Some(decoder) => {
+                event.name = decoder.name;
+                match decoder.decode(raw, order) {
+                    None => self.ledger.count_at(Line::BadRecord, here),
+                    Some(decoded) => {
+                        event.kind = decoded.kind;
+                        event.vcpu = decoded.vcpu;
+                        if attr.tid.is_none() {
+                            event.tid = decoded.tid;
+                        }
+                    }
+                }
+            }
+        }
+        self.push(event);
+    }
+
+    /// A sample of which nothing can be said but that it was there.
+    fn unreadable(&mut self, here: u64, line: Line) {
+        self.ledger.events += 1;
+        self.ledger.count_at(line, here);
+        let at = self.latest;
+        self.push(Event {
+            at,
+            tid: Tid(0),
+            vm: VmId::UNKNOWN,
+            vcpu: VcpuId::UNKNOWN,
+            cpu: PcpuId(u32::MAX),
+            name: NameId(u16::MAX),
+            kind: Kind::Other,
+        });
+    }
+
+    fn lost(&mut self, context: &Context, body: &[u8], count: Option<u64>, here: u64) {
+        let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
+        self.ledger.add(Line::LostRecords, count.max(1));
+        let trailer = context.attrs.first().and_then(|attr| attr.trailer);
+        let back = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
+        let time = back(trailer.and_then(|trailer| trailer.time)).and_then(|at| context.order.u64(body, at));
+        let cpu = back(trailer.and_then(|trailer| trailer.cpu)).and_then(|at| context.order.u32(body, at));
+        self.push(Event {
+            at: time.map_or(self.latest, Moment::from_nanos),
+            tid: Tid(0),
+            vm: VmId::UNKNOWN,
+            vcpu: VcpuId::UNKNOWN,
+            cpu: PcpuId(cpu.unwrap_or(u32::MAX)),
+            name: NameId(u16::MAX),
+            kind: Kind::Lost { count },
+        });
+    }
+}
+
+/// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.
+fn attr_of<'a>(body: &[u8], context: &'a Context) -> Option<&'a Attr> {
+    let at = context.attrs.first()?.id?;
+    let id = context.order.u64(body, at)?;
+    context.attrs.get(*context.attr_of.get(&id)? as usize)
+}

@@ -1,0 +1,176 @@
+//! Blocks one after the other, where records change how later ones are read: pipes and compressed records.
+
+use super::attr::Attr;
+use super::cursor::{Cursor, Next, whole};
+use super::head::{Context, read_feature};
+use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
+use crate::source::TraceError;
+use exitscope_model::{Ledger, Line, TraceInfo};
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+/// Bytes unpacked at a time.
+const UNPACKED: usize = 256 << 10;
+
+/// Attrs at most; a hostile pipe could name one a record.
+const MAX_ATTRS: usize = 1 << 16;
+
+/// Reads block after block.
+pub struct Stream {
+    cursor: Cursor,
+    context: Context,
+    bytes: Vec<u8>,
+    spare: Option<Block>,
+    unpack: Unpack,
+}
+
+/// Records that perf compressed: one zstd stream over the whole file, cut anywhere.
+struct Unpack {
+    decoder: Option<Decoder<'static>>,
+    /// Bytes of the compressed record in hand that are still to be unpacked.
+    packed: Vec<u8>,
+    taken: usize,
+    /// Whether the last unpacking filled its buffer, so that more may come without new input.
+    more: bool,
+    offset: u64,
+    /// Unpacked bytes that do not make a whole record yet.
+    rest: Vec<u8>,
+}
+
+impl Stream {
+    pub fn new(cursor: Cursor, context: Context) -> Stream {
+        let unpack = Unpack { decoder: None, packed: Vec::new(), taken: 0, more: false, offset: 0, rest: Vec::new() };
+        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack }
+    }
+
+    /// The next block; `None` at the end.
+    pub fn next(&mut self, info: &mut TraceInfo) -> Option<Result<Block, TraceError>> {
+        let mut block = self.spare.take().unwrap_or_default();
+        if self.unpack.pending() {
+            self.unpack.step(&self.context, &mut block);
+            return Some(Ok(block));
+        }
+        match self.cursor.next(&mut self.bytes, &mut block.ledger) {
+            Err(error) => Some(Err(error)),
+            Ok(Next::Records(len, offset)) => {
+                block.decode(&self.bytes[..len], offset, &self.context);
+                Some(Ok(block))
+            }
+            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
+                Ok(()) => Some(Ok(block)),
+                Err(error) => Some(Err(error)),
+            },
+            Ok(Next::End) if self.unpack.rest.is_empty() && block.ledger == Ledger::default() => None,
+            Ok(Next::End) => {
+                if !self.unpack.rest.is_empty() {
+                    block.ledger.add(Line::TruncatedBytes, self.unpack.rest.len() as u64);
+                    self.unpack.rest.clear();
+                }
+                Some(Ok(block))
+            }
+        }
+    }
+
+    pub fn recycle(&mut self, mut block: Block) {
+        block.clear();
+        self.spare = Some(block);
+    }
+
+    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
+        let order = self.context.order;
+        let body = &self.bytes[HEADER..];
+        match kind {
+            HEADER_ATTR if self.context.attrs.len() < MAX_ATTRS => {
+                // The attr has its own size; ids fill the rest.
+                let size = order.u32(body, 4).unwrap_or(0) as usize;
+                match (Attr::parse(body, order), body.get(size..)) {
+                    (Some(attr), Some(ids)) => {
+                        if let Some(clock) = attr.clock {
+                            info.clock = super::head::clock_name(clock);
+                        }
+                        self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+                    }
+                    _ => ledger.count_at(Line::BadRecord, offset),
+                }
+            }
+            HEADER_TRACING_DATA => {
+                // The data follows the record, padded to 8 bytes.
+                let size = u64::from(order.u32(body, 0).unwrap_or(0));
+                let data = self.cursor.input.read_vec(self.cursor.at, size)?;
+                read_feature(1, &data, self.cursor.at, &mut self.context, info, ledger);
+                self.cursor.at = self.cursor.at.saturating_add(size.next_multiple_of(8)).min(self.cursor.end);
+            }
+            HEADER_FEATURE => {
+                let feature = order.u64(body, 0).unwrap_or(u64::MAX);
+                let section = body.get(8..).unwrap_or(&[]);
+                let feature = u32::try_from(feature).unwrap_or(u32::MAX);
+                read_feature(feature, section, offset + 16, &mut self.context, info, ledger);
+            }
+            COMPRESSED => self.unpack.begin(body, offset),
+            COMPRESSED2 => {
+                let size = order.u64(body, 0).unwrap_or(0);
+                let data = body.get(8..).unwrap_or(&[]);
+                let data = usize::try_from(size).ok().and_then(|size| data.get(..size)).unwrap_or(data);
+                self.unpack.begin(data, offset);
+            }
+            _ => ledger.count_at(Line::UnknownRecord, offset),
+        }
+        Ok(())
+    }
+}
+
+impl Unpack {
+    fn pending(&self) -> bool {
+        self.taken < self.packed.len() || self.more
+    }
+
+    fn begin(&mut self, packed: &[u8], offset: u64) {
+        self.packed.clear();
+        self.packed.extend_from_slice(packed);
+        self.taken = 0;
+        self.offset = offset;
+    }
+
+    /// Unpacks some of the record in hand and decodes the whole records that it gives.
+    fn step(&mut self, context: &Context, block: &mut Block) {
+        if self.decoder.is_none() {
+            self.decoder = Decoder::new().ok();
+        }
+        let from = self.rest.len();
+        self.rest.resize(from + UNPACKED, 0);
+        let result = self.decoder.as_mut().map(|decoder| {
+            let mut input = InBuffer::around(&self.packed[self.taken..]);
+            let mut output = OutBuffer::around(&mut self.rest[from..]);
+            let result = decoder.run(&mut input, &mut output);
+            (result, input.pos(), output.pos())
+        });
+        match result {
+            Some((Ok(_), taken, written)) if taken > 0 || written > 0 => {
+                self.taken += taken;
+                self.more = written == UNPACKED;
+                self.rest.truncate(from + written);
+            }
+            Some((Ok(_), ..)) => {
+                self.more = false;
+                self.taken = self.packed.len();
+                self.rest.truncate(from);
+            }
+            _ => {
+                // The stream is broken from here on: later records cannot be unpacked without what came before, but
+                // a new frame can be. What was begun is gone.
+                block.ledger.count_at(Line::BadCompression, self.offset);
+                self.decoder = None;
+                self.more = false;
+                self.taken = self.packed.len();
+                self.rest.clear();
+            }
+        }
+        let len = whole(&self.rest, context.order);
+        block.decode(&self.rest[..len], self.offset, context);
+        self.rest.drain(..len);
+        // A record that cannot be: without its size nothing behind it can be found.
+        if context.order.u16(&self.rest, 6).is_some_and(|size| usize::from(size) < HEADER) {
+            block.ledger.count_at(Line::BadRecord, self.offset);
+            self.rest.clear();
+        }
+    }
+}

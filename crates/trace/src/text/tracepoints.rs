@@ -1,0 +1,700 @@
+//! The fields of one tracepoint as text in, one event kind out: the same that `tracefs/decode.rs` makes of bytes.
+//!
+//! ```text
+//! kernel, perf script      vcpu 0 reason npf rip 0xfff0 info1 0x0000000100000014 …
+//! trace-cmd's kvm plugin   reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0
+//! ```
+//!
+//! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
+
+use super::scan::{Scan, ends_with_number, split_last};
+use exitscope_model::codes::{lookup, s390_instruction_key, tables};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Kind};
+use exitscope_units::{Tid, VcpuId};
+use rustc_hash::FxHashMap;
+
+/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
+const KVM_RUN: u64 = 0xae80;
+
+/// Exit reasons that no table knows are told apart up to this many.
+const MAX_UNKNOWN: u64 = 4096;
+
+/// What an event's fields say: the kind, and the vCPU if they name it.
+type Said = (Kind, VcpuId);
+
+/// Reads an event's fields; `None` if they are not as its tracepoint prints them.
+pub(super) type ReadFields = fn(&mut Scan, &mut Reasons) -> Option<Said>;
+
+/// The tracepoints that exit accounting uses: system, name, and how to read their fields.
+pub(super) const TRACEPOINTS: &[(&str, &str, ReadFields)] = &[
+    ("kvm", "kvm_exit", exit),
+    ("kvm_pr", "kvm_exit", exit),
+    ("kvm_booke", "kvm_exit", exit),
+    ("kvm", "kvm_exit_idle", exit),
+    ("kvm", "kvm_exit_cache", exit),
+    ("kvm", "kvm_exit_cpucfg", exit),
+    ("kvm", "kvm_exit_csr", exit),
+    ("kvm_hv", "kvm_guest_exit", guest_exit),
+    ("kvm", "kvm_s390_sie_exit", sie_exit),
+    ("kvm", "kvm_entry", entry),
+    ("kvm", "kvm_enter", entry),
+    ("kvm", "kvm_reenter", entry),
+    ("kvm", "kvm_s390_sie_enter", sie_enter),
+    ("kvm_hv", "kvm_guest_enter", guest_enter),
+    ("kvm_pr", "kvm_book3s_reenter", entry),
+    ("kvm", "kvm_userspace_exit", userspace_exit),
+    ("kvm", "kvm_fpu", fpu),
+    ("syscalls", "sys_enter_ioctl", ioctl),
+    ("syscalls", "sys_exit_ioctl", ioctl_exit),
+    ("kvm", "kvm_mmio", mmio),
+    ("kvm", "kvm_iocsr", mmio),
+    ("kvm", "kvm_fast_mmio", fast_mmio),
+    ("kvm", "kvm_pio", pio),
+    ("kvm", "kvm_msr", msr),
+    ("kvm", "kvm_cr", control_register),
+    ("kvm", "kvm_apic", apic),
+    ("kvm", "kvm_sys_access", sys_access),
+    ("kvm", "kvm_handle_sys_reg", handle_sys_reg),
+    ("kvm", "kvm_cpuid", cpuid),
+    ("kvm", "kvm_hypercall", hypercall),
+    ("kvm", "kvm_hv_hypercall", hyperv_hypercall),
+    ("kvm", "kvm_xen_hypercall", xen_hypercall),
+    ("kvm", "kvm_hvc_arm64", hvc),
+    ("kvm_hv", "kvm_hcall_enter", hcall),
+    ("kvm", "kvm_page_fault", page_fault),
+    ("kvm", "kvm_guest_fault", guest_fault),
+    ("kvm_hv", "kvm_page_fault_enter", hpt_fault),
+    ("kvm", "kvm_s390_intercept_instruction", s390_instruction),
+    ("kvm", "kvm_s390_intercept_prog", s390_program),
+    ("kvm", "kvm_s390_handle_sigp", s390_sigp),
+    ("kvm", "kvm_s390_handle_sigp_pei", s390_sigp),
+    ("kvm", "kvm_s390_handle_diag", s390_diag),
+    ("kvm", "kvm_inj_virq", inject),
+    ("kvm", "kvm_vcpu_wakeup", wakeup_of_vcpu),
+    ("kvm", "kvm_wfx_arm64", wfx),
+    ("kvm", "kvm_halt_poll_ns", halt_poll),
+    ("kvm_hv", "kvmppc_run_vcpu_enter", run_vcpu),
+    ("kvm_hv", "kvmppc_run_vcpu_exit", run_vcpu),
+    ("kvm_hv", "kvmppc_run_core", run_core),
+    ("sched", "sched_switch", switch),
+    ("sched", "sched_wakeup", wakeup),
+    ("sched", "sched_wakeup_new", wakeup),
+];
+
+/// libtraceevent's names of SVM exits (`plugins/plugin_kvm.c`) that are not the kernel's in capitals.
+const PLUGIN_SVM: &[(u64, &str)] = &[
+    (0x60, "EXIT_INTR"),
+    (0x66, "EXIT_IDTR_READ"),
+    (0x67, "EXIT_GDTR_READ"),
+    (0x68, "EXIT_LDTR_READ"),
+    (0x69, "EXIT_TR_READ"),
+    (0x6a, "EXIT_IDTR_WRITE"),
+    (0x6b, "EXIT_GDTR_WRITE"),
+    (0x6c, "EXIT_LDTR_WRITE"),
+    (0x6d, "EXIT_TR_WRITE"),
+    (0x7b, "EXIT_IOIO"),
+    (0x81, "EXIT_VMMCALL"),
+    (0xffff_ffff, "EXIT_ERR"),
+];
+
+/// `kvm_trace_symbol_apic` of `arch/x86/kvm/trace.h`, without the prefix `APIC_`.
+const APIC_REGISTERS: &[(u64, &str)] = &[
+    (0x20, "ID"),
+    (0x30, "LVR"),
+    (0x80, "TASKPRI"),
+    (0x90, "ARBPRI"),
+    (0xa0, "PROCPRI"),
+    (0xb0, "EOI"),
+    (0xc0, "RRR"),
+    (0xd0, "LDR"),
+    (0xe0, "DFR"),
+    (0xf0, "SPIV"),
+    (0x100, "ISR"),
+    (0x180, "TMR"),
+    (0x200, "IRR"),
+    (0x280, "ESR"),
+    (0x2f0, "LVTCMCI"),
+    (0x300, "ICR"),
+    (0x310, "ICR2"),
+    (0x320, "LVTT"),
+    (0x330, "LVTTHMR"),
+    (0x340, "LVTPC"),
+    (0x350, "LVT0"),
+    (0x360, "LVT1"),
+    (0x370, "LVTERR"),
+    (0x380, "TMICT"),
+    (0x390, "TMCCT"),
+    (0x3e0, "TDCR"),
+    (0x3f0, "SELF_IPI"),
+    (0x400, "EFEAT"),
+    (0x410, "ECTRL"),
+];
+
+/// Exit codes by name.
+#[derive(Debug)]
+pub(super) struct Reasons {
+    x86: FxHashMap<Vec<u8>, ExitCode>,
+    hcalls: FxHashMap<&'static [u8], u64>,
+    /// The vendor whose names this trace uses, once one was met: bare numbers are of the same list.
+    vendor: Option<CodeList>,
+    unknown: u64,
+}
+
+impl Reasons {
+    /// All names that the tables know.
+    pub fn new() -> Reasons {
+        let mut x86 = FxHashMap::default();
+        for &(number, name) in tables::SVM {
+            let code = ExitCode::new(CodeList::Svm, number);
+            let plugin = match name.strip_suffix(" excp") {
+                Some(exception) => format!("EXIT_EXCP_{exception}"),
+                None => format!("EXIT_{}", name.to_ascii_uppercase()),
+            };
+            x86.insert(name.into(), code);
+            x86.insert(plugin.into(), code);
+        }
+        x86.insert("invalid_guest_state".into(), ExitCode::new(CodeList::Svm, 0xffff_ffff));
+        for &(number, name) in PLUGIN_SVM {
+            x86.insert(name.into(), ExitCode::new(CodeList::Svm, number));
+        }
+        for &(number, name) in tables::VMX.iter().filter(|row| row.0 <= 0xffff) {
+            x86.insert(name.into(), ExitCode::new(CodeList::Vmx, number));
+        }
+        // INTERRUPT_WINDOW's older name, and still libtraceevent's.
+        x86.insert("PENDING_INTERRUPT".into(), ExitCode::new(CodeList::Vmx, 7));
+        let hcalls = tables::PPC_HCALL.iter().map(|&(number, name)| (name.as_bytes(), number)).collect();
+        Reasons { x86, hcalls, vendor: None, unknown: 0 }
+    }
+
+    /// An x86 reason: `npf`, `EXIT_NPF`, `EPT_VIOLATION`, `EPT_VIOLATION FAILED_VMENTRY`, `0x4e`, `UNKNOWN (78)`.
+    #[inline]
+    fn x86(&mut self, name: &[u8]) -> ExitCode {
+        match self.x86.get(name) {
+            Some(&code) => {
+                self.vendor = Some(code.list);
+                code
+            }
+            None => self.x86_unnamed(name),
+        }
+    }
+
+    #[cold]
+    fn x86_unnamed(&mut self, name: &[u8]) -> ExitCode {
+        let mut scan = Scan::new(name);
+        let number = match scan.literal("UNKNOWN (") {
+            Some(()) => scan.decimal(),
+            None if name.starts_with(b"0x") => scan.hex(),
+            None => None,
+        };
+        if let Some(number) = number {
+            let list = self.vendor.unwrap_or(match lookup(tables::SVM, number) {
+                Some(_) if lookup(tables::VMX, number).is_none() => CodeList::Svm,
+                _ => CodeList::Vmx,
+            });
+            let number = if list == CodeList::Vmx { number & 0xffff } else { number };
+            return ExitCode::new(list, number);
+        }
+        // The kernel appends VMX's flags.
+        match self.x86.get(Scan::new(name).word()) {
+            Some(&code) if code.list == CodeList::Vmx => {
+                self.vendor = Some(CodeList::Vmx);
+                code
+            }
+            _ => self.unknown(name),
+        }
+    }
+
+    /// A reason by its name in `list`, or by its number where the kernel has no name.
+    fn of(&mut self, list: CodeList, name: &[u8]) -> ExitCode {
+        let code = std::str::from_utf8(name).ok().and_then(|name| ExitCode::from_name(list, name));
+        code.unwrap_or_else(|| self.unknown(name))
+    }
+
+    /// Names that no table knows stay apart from each other, by the order in which they were met.
+    fn unknown(&mut self, name: &[u8]) -> ExitCode {
+        if let Some(&code) = self.x86.get(name) {
+            return code;
+        }
+        let code = ExitCode::new(CodeList::Text, self.unknown);
+        if self.unknown < MAX_UNKNOWN {
+            self.unknown += 1;
+            self.x86.insert(name.into(), code);
+        }
+        code
+    }
+}
+
+/// Reads the fields of an event.
+#[inline]
+pub(super) fn read_fields(read: ReadFields, mut fields: &[u8], reasons: &mut Reasons) -> Option<Said> {
+    // libtraceevent's x86 plugin meets other machines' events: it complains, then prints them as the kernel does.
+    loop {
+        if let Some(rest) = fields.strip_prefix(b"<CANT FIND FIELD ") {
+            fields = split_first(rest, b'>')?;
+        } else if let Some(rest) = fields.strip_prefix(b"CAN'T FIND FIELD \"") {
+            fields = split_first(rest, b'"')?;
+        } else {
+            return read(&mut Scan::new(fields), reasons);
+        }
+    }
+}
+
+fn split_first(text: &[u8], mark: u8) -> Option<&[u8]> {
+    let at = text.iter().position(|&byte| byte == mark)?;
+    Some(&text[at + 1..])
+}
+
+fn unnamed(kind: Kind) -> Option<Said> {
+    Some((kind, VcpuId::UNKNOWN))
+}
+
+fn detail(kind: DetailKind, write: bool, size: u64, key: u64, value: u64) -> Option<Said> {
+    unnamed(Kind::Detail(Detail { kind, write, size: size as u16, key, value }))
+}
+
+/// `vcpu 3` of x86, if it is there.
+#[inline]
+fn vcpu(scan: &mut Scan) -> Option<VcpuId> {
+    match scan.literal("vcpu ") {
+        Some(()) => Some(VcpuId(scan.decimal32()?)),
+        None => Some(VcpuId::UNKNOWN),
+    }
+}
+
+/// `VCPU 3: ` of powerpc.
+#[inline]
+fn ppc_vcpu(scan: &mut Scan) -> Option<VcpuId> {
+    scan.literal("VCPU ")?;
+    let vcpu = scan.decimal32()?;
+    scan.literal(": ")?;
+    Some(VcpuId(vcpu))
+}
+
+/// `03[0706c00180000000-000000000011d0f2]: ` of s390: vCPU, PSW mask and address.
+fn s390_vcpu(scan: &mut Scan) -> Option<VcpuId> {
+    let vcpu = scan.decimal32()?;
+    scan.literal("[")?;
+    scan.until("]: ")?;
+    Some(VcpuId(vcpu))
+}
+
+/// `kvm_exit` has one name and a form per architecture.
+fn exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    match scan.rest.first()? {
+        b'v' | b'r' => exit_x86(scan, reasons),
+        b'e' => exit_ppc(scan, reasons),
+        b'[' => exit_loongarch(scan, reasons),
+        _ if scan.rest.starts_with(b"SEPC:") => exit_riscv(scan),
+        _ => exit_arm64(scan, reasons),
+    }
+}
+
+fn exit_x86(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.spaces();
+    scan.literal("reason ")?;
+    let name = scan.until(" rip 0x")?;
+    Some((Kind::Exit { code: reasons.x86(name), idle: false }, vcpu))
+}
+
+/// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…`
+fn exit_arm64(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    let ret = match scan.until(": HSR_EC: ")? {
+        b"SERROR" => b"EL1_SERROR",
+        ret => ret,
+    };
+    let class = scan.hex()?;
+    let mut code = reasons.of(CodeList::Arm64Exit, ret);
+    if code == ExitCode::new(CodeList::Arm64Exit, 2) {
+        code = ExitCode::new(CodeList::Arm64Ec, class);
+    } else if code.list == CodeList::Arm64Exit {
+        code.number &= 0x7fff_ffff;
+    }
+    unnamed(Kind::Exit { code, idle: false })
+}
+
+/// `SEPC:0x…, SCAUSE:0x…, …`
+fn exit_riscv(scan: &mut Scan) -> Option<Said> {
+    scan.until("SCAUSE:")?;
+    scan.spaces();
+    let raw = scan.hex()?;
+    // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
+    let number = match raw >> 31 {
+        1 => (raw & 0x7fff_ffff) | 1 << 63,
+        _ => raw,
+    };
+    unnamed(Kind::Exit { code: ExitCode::new(CodeList::Riscv, number), idle: false })
+}
+
+/// `[IDLE]PC: 0x…`
+fn exit_loongarch(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    scan.literal("[")?;
+    let name = scan.until("]PC: ")?;
+    unnamed(Kind::Exit { code: reasons.of(CodeList::Loongarch, name), idle: false })
+}
+
+/// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.
+fn exit_ppc(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    scan.literal("exit=")?;
+    let name = scan.until(" | ")?;
+    let list = match scan.until(" | srr1=") {
+        Some(_) => CodeList::PpcTrap,
+        None => CodeList::PpcBooke,
+    };
+    unnamed(Kind::Exit { code: reasons.of(list, name), idle: false })
+}
+
+/// `VCPU 0: trap=SYSCALL pc=0x2120 msr=0x8000000000009000, ceded=0`
+fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    let vcpu = ppc_vcpu(scan)?;
+    scan.literal("trap=")?;
+    let name = scan.until(" pc=")?;
+    scan.until("ceded=")?;
+    let idle = scan.decimal()? != 0;
+    Some((Kind::Exit { code: reasons.of(CodeList::PpcTrap, name), idle }, vcpu))
+}
+
+/// `00[…-…]: exit sie icptcode 4 (Instruction)`
+fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = s390_vcpu(scan)?;
+    scan.literal("exit sie icptcode ")?;
+    let code = ExitCode::new(CodeList::S390, scan.decimal()?);
+    Some((Kind::Exit { code, idle: false }, vcpu))
+}
+
+/// `vcpu 0, rip 0xfff0` of x86; elsewhere there is no vCPU to read.
+fn entry(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::Enter, vcpu(scan)?))
+}
+
+fn sie_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::Enter, s390_vcpu(scan)?))
+}
+
+fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::Enter, ppc_vcpu(scan)?))
+}
+
+/// `reason KVM_EXIT_IO (2)`; `reason restart (4)` and `reason error (14)` are an errno, and the reason is not told.
+/// libtraceevent (perf, trace-cmd) takes every errno for a positive number: there the reason is told, and the errno is
+/// not.
+fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("reason ")?;
+    let name = scan.until(" (")?;
+    let number = scan.decimal32()?;
+    scan.literal(")")?;
+    let (reason, errno) = match name {
+        b"restart" | b"error" => (0, -i32::try_from(number).ok()?),
+        _ => (number, 0),
+    };
+    unnamed(Kind::UserspaceExit { reason, errno })
+}
+
+fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    match scan.rest.trim_ascii_end() {
+        b"load" => unnamed(Kind::Fpu { load: true }),
+        b"unload" => unnamed(Kind::Fpu { load: false }),
+        _ => None,
+    }
+}
+
+/// `fd: 0x0000000c, cmd: 0x0000ae80, arg: 0x00000000`
+fn ioctl(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until("cmd: ")?;
+    match scan.hex()? {
+        KVM_RUN => unnamed(Kind::RunEnter),
+        _ => unnamed(Kind::Other),
+    }
+}
+
+fn ioctl_exit(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    unnamed(Kind::IoctlExit)
+}
+
+/// `mmio write len 4 gpa 0xfee000b0 val 0x0`, `iocsr …`
+fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until(" ")?;
+    let write = scan.until(" len ")? == b"write";
+    let size = scan.decimal()?;
+    scan.literal(" gpa ")?;
+    let gpa = scan.hex()?;
+    scan.literal(" val ")?;
+    detail(DetailKind::Mmio, write, size, gpa, scan.hex()?)
+}
+
+/// `fast mmio at gpa 0xfe003000`
+fn fast_mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("fast mmio at gpa ")?;
+    detail(DetailKind::Mmio, false, 0, scan.hex()?, 0)
+}
+
+/// `pio_write at 0x70 size 1 count 1 val 0x8f`
+fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("pio_")?;
+    let write = scan.until(" at ")? == b"write";
+    let port = scan.hex()?;
+    scan.literal(" size ")?;
+    let size = scan.decimal()?;
+    // Old kernels print no value.
+    let value = match scan.until(" val ") {
+        Some(_) => scan.hex()?,
+        None => 0,
+    };
+    detail(DetailKind::Port, write, size, port, value)
+}
+
+/// `msr_write 4b564d01 = 0xe8c21`
+fn msr(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("msr_")?;
+    written(DetailKind::Msr, scan)
+}
+
+/// `cr_write 0 = 0x80050033`
+fn control_register(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("cr_")?;
+    written(DetailKind::ControlRegister, scan)
+}
+
+fn written(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
+    let write = scan.until(" ")? == b"write";
+    let key = scan.hex()?;
+    scan.literal(" = ")?;
+    detail(kind, write, 0, key, scan.hex()?)
+}
+
+/// `apic_write APIC_SPIV = 0x1ff`
+fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("apic_")?;
+    let write = scan.until(" ")? == b"write";
+    let name = scan.until(" = ")?;
+    let register = match name.strip_prefix(b"APIC_") {
+        Some(name) => APIC_REGISTERS.iter().find(|row| row.1.as_bytes() == name)?.0,
+        None => Scan::new(name).hex()?,
+    };
+    detail(DetailKind::Apic, write, 0, register, scan.hex()?)
+}
+
+/// `PC: 4000007c ID_AA64PFR0_EL1 (3,0,0,4,0) read`; outside the kernel, nobody can follow the pointer to the name,
+/// and libtraceevent prints the fields raw.
+fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    if scan.literal("PC: ").is_none() {
+        scan.literal("[FAILED TO PARSE] vcpu_pc=")?;
+    }
+    detail(DetailKind::SystemRegister, false, 0, scan.hex()?, 0)
+}
+
+/// `HSR 0x62300049`
+fn handle_sys_reg(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("HSR ")?;
+    detail(DetailKind::SystemRegister, false, 0, scan.hex()?, 0)
+}
+
+/// `func 1 idx 3fd rax …`
+fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("func ")?;
+    let function = scan.hex()?;
+    let index = match scan.literal(" idx ") {
+        Some(()) => scan.hex()?,
+        None => 0,
+    };
+    detail(DetailKind::Cpuid, false, 0, function, index)
+}
+
+/// `nr 0x5 a0 0x0 …`
+fn hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    numbered_call(DetailKind::Hypercall, scan)
+}
+
+/// `cpl 0 nr 0x14 a0 0x0 …`
+fn xen_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    numbered_call(DetailKind::XenHypercall, scan)
+}
+
+fn numbered_call(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
+    scan.until("nr ")?;
+    let number = scan.hex()?;
+    scan.literal(" a0 ")?;
+    detail(kind, false, 0, number, scan.hex()?)
+}
+
+/// `code 0x5c fast cnt 0x0 …`
+fn hyperv_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("code ")?;
+    detail(DetailKind::HypervHypercall, false, 0, scan.hex()?, 0)
+}
+
+/// `HVC at 0x000000004000007c (r0: 0x0000000084000000, imm: 0x0)`
+fn hvc(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until("r0: ")?;
+    let r0 = scan.hex()?;
+    scan.until("imm: ")?;
+    detail(DetailKind::Hvc, false, 0, r0, scan.hex()?)
+}
+
+/// `VCPU 0: hcall=H_PUT_TERM_CHAR GPR4-7=0x0,0x1,0x41000000,0x0`
+fn hcall(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    let vcpu = ppc_vcpu(scan)?;
+    scan.literal("hcall=")?;
+    let name = scan.until(" GPR4-7=")?;
+    let number = match reasons.hcalls.get(name) {
+        Some(&number) => number,
+        None => Scan::new(name).hex()?,
+    };
+    let (kind, _) = detail(DetailKind::PpcHcall, false, 0, number, scan.hex()?)?;
+    Some((kind, vcpu))
+}
+
+/// `vcpu 0 rip 0xe05b address 0x00000000000f61c8 error_code 0x100000004`, in older kernels `address f61c8 error_code 4`
+fn page_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.until("address ")?;
+    let address = scan.hex()?;
+    scan.until("error_code ")?;
+    let (kind, _) = detail(DetailKind::PageFault, false, 0, scan.hex()?, address)?;
+    Some((kind, vcpu))
+}
+
+/// `ipa 0x80a0000, hsr 0x938b0005, hxfar 0x80a0014, pc 0x00000040000020`
+fn guest_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("ipa ")?;
+    let address = scan.hex()?;
+    scan.literal(", hsr ")?;
+    detail(DetailKind::PageFault, false, 0, scan.hex()?, address)
+}
+
+/// `VCPU 0: hpte=0x…:0x… guest=0x… ea=0x…,40000000 slot=0x…,0x…`
+fn hpt_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = ppc_vcpu(scan)?;
+    scan.until(" ea=")?;
+    let address = scan.hex()?;
+    scan.literal(",")?;
+    let (kind, _) = detail(DetailKind::PageFault, false, 0, scan.hex()?, address)?;
+    Some((kind, vcpu))
+}
+
+/// `00[…-…]: intercepted instruction b27d000000000000 (stsi)`
+fn s390_instruction(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = s390_vcpu(scan)?;
+    scan.literal("intercepted instruction ")?;
+    let instruction = scan.hex()?;
+    let (kind, _) = detail(DetailKind::Instruction, false, 0, s390_instruction_key(instruction), instruction)?;
+    Some((kind, vcpu))
+}
+
+/// `00[…-…]: intercepted program interruption 0011 (…)`
+fn s390_program(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    s390_code(scan, "intercepted program interruption ", DetailKind::Program)
+}
+
+/// `00[…-…]: handle diagnose call 009c (…)`
+fn s390_diag(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    s390_code(scan, "handle diagnose call ", DetailKind::Diag)
+}
+
+fn s390_code(scan: &mut Scan, prose: &str, kind: DetailKind) -> Option<Said> {
+    let vcpu = s390_vcpu(scan)?;
+    scan.literal(prose)?;
+    let (kind, _) = detail(kind, false, 0, scan.hex()?, 0)?;
+    Some((kind, vcpu))
+}
+
+/// `00[…-…]: handle sigp order 01 (sense), cpu address 0001, parameter 00000000`, also `handle sigp pei order`
+fn s390_sigp(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = s390_vcpu(scan)?;
+    scan.literal("handle sigp ")?;
+    scan.until("order ")?;
+    let order = scan.hex()?;
+    scan.until("cpu address ")?;
+    let (kind, _) = detail(DetailKind::Sigp, false, 0, order, scan.hex()?)?;
+    Some((kind, vcpu))
+}
+
+/// `IRQ 0x8`, `Soft/INTn 0x19 [reinjected]`, in older kernels `irq 8`
+fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vector = match scan.literal("irq ") {
+        Some(()) => scan.decimal()?,
+        None => {
+            scan.until(" ")?;
+            scan.hex()?
+        }
+    };
+    unnamed(Kind::Inject { vector: vector.try_into().ok()? })
+}
+
+/// `wait time 592688 ns, polling valid`
+fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let waited = match scan.until(" time ")? {
+        b"wait" => true,
+        b"poll" => false,
+        _ => return None,
+    };
+    unnamed(Kind::HaltEnd { ns: scan.decimal()?, waited })
+}
+
+/// `guest executed wfi at: 0x…`; libtraceevent cannot always print `%c`, and then the letter is lost.
+fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("guest executed wf")?;
+    match scan.rest.first()? {
+        b'e' => unnamed(Kind::Wfx { wfe: true }),
+        b'i' => unnamed(Kind::Wfx { wfe: false }),
+        _ => None,
+    }
+}
+
+/// `vcpu 1: halt_poll_ns 10000 (grow 0)`
+fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::VcpuHint, vcpu(scan)?))
+}
+
+/// `VCPU 1: tgid=456`, `VCPU 0: exit=19, ret=2`
+fn run_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::VcpuHint, ppc_vcpu(scan)?))
+}
+
+/// `Enter runner_vcpu==3 runnable=4 tgid=456`
+fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let exit = match scan.word() {
+        b"Exit" => true,
+        b"Enter" => false,
+        _ => return None,
+    };
+    scan.until("runnable=")?;
+    unnamed(Kind::RunCore { exit, runnable: scan.decimal32()? })
+}
+
+/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=2 next_prio=120`, or by
+/// libtraceevent's plugin `a:1 [120] R ==> b:2 [120]`. Thread names may hold anything, so it is read from the right.
+fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let (prev, next) = split_last(scan.rest, " ==> ")?;
+    let (prev, state, next) = match split_last(prev, " prev_state=") {
+        Some((prev, state)) => (pid_after(prev, " prev_pid=")?, state, pid_after(next, " next_pid=")?),
+        None => {
+            let (prev, state) = split_last(prev, "] ")?;
+            (plugin_pid(prev)?, state, plugin_pid(next)?)
+        }
+    };
+    let sleeps = *state.first()? != b'R';
+    unnamed(Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
+}
+
+/// `comm=a pid=1 prio=120 target_cpu=000`, or by the plugin `a:1 [120] CPU:000`.
+fn wakeup(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let tid = match scan.rest.starts_with(b"comm=") {
+        true => pid_after(scan.rest, " pid=")?,
+        false => plugin_pid(scan.rest)?,
+    };
+    unnamed(Kind::Wakeup { tid: Tid(tid) })
+}
+
+fn pid_after(text: &[u8], mark: &str) -> Option<u32> {
+    Scan::new(split_last(text, mark)?.1).decimal32()
+}
+
+/// The 17 of `kworker/0:1:17 [120`.
+fn plugin_pid(text: &[u8]) -> Option<u32> {
+    let (before, pid) = ends_with_number(split_last(text, " [")?.0)?;
+    before.ends_with(b":").then_some(pid)
+}
+
+#[cfg(test)]
+mod tests;

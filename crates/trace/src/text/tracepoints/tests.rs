@@ -1,0 +1,213 @@
+//! What the formats of all kernels and tools print is read as the same kinds.
+
+use super::*;
+
+fn read(system: &str, name: &str, fields: &str) -> Option<Said> {
+    let row = TRACEPOINTS.iter().find(|row| (row.0, row.1) == (system, name)).unwrap();
+    read_fields(row.2, fields.as_bytes(), &mut Reasons::new())
+}
+
+fn kvm(name: &str, fields: &str) -> Option<Said> {
+    read("kvm", name, fields)
+}
+
+fn exit_code(fields: &str) -> Option<ExitCode> {
+    match kvm("kvm_exit", fields)?.0 {
+        Kind::Exit { code, .. } => Some(code),
+        _ => None,
+    }
+}
+
+fn detail_of(system: &str, name: &str, fields: &str) -> (DetailKind, bool, u16, u64, u64, VcpuId) {
+    match read(system, name, fields) {
+        Some((Kind::Detail(detail), vcpu)) => (detail.kind, detail.write, detail.size, detail.key, detail.value, vcpu),
+        said => panic!("{said:?}"),
+    }
+}
+
+#[test]
+fn every_name_in_the_exit_tables_is_read_back() {
+    for (list, table) in [(CodeList::Vmx, tables::VMX), (CodeList::Svm, tables::SVM)] {
+        for &(number, name) in table.iter().filter(|row| row.0 <= 0xffff) {
+            let fields = format!("vcpu 1 reason {name} rip 0x1000 info1 0x0");
+            assert_eq!(exit_code(&fields), Some(ExitCode::new(list, number)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn libtraceevents_own_names_are_known() {
+    for (name, number) in [
+        ("EXIT_READ_CR0", 0),
+        ("EXIT_WRITE_DR7", 0x37),
+        ("EXIT_EXCP_PF", 0x4e),
+        ("EXIT_INTR", 0x60),
+        ("EXIT_IDTR_READ", 0x66),
+        ("EXIT_TR_WRITE", 0x6d),
+        ("EXIT_RDTSCP", 0x87),
+        ("EXIT_MWAIT_COND", 0x8c),
+        ("EXIT_IOIO", 0x7b),
+        ("EXIT_VMMCALL", 0x81),
+        ("EXIT_NPF", 0x400),
+        ("EXIT_AVIC_UNACCELERATED_ACCESS", 0x402),
+        ("EXIT_ERR", 0xffff_ffff),
+    ] {
+        let fields = format!("reason {name} rip 0x1000 info 0 0");
+        assert_eq!(exit_code(&fields), Some(ExitCode::new(CodeList::Svm, number)), "{name}");
+    }
+    assert_eq!(exit_code("reason PENDING_INTERRUPT rip 0x1"), Some(ExitCode::new(CodeList::Vmx, 7)));
+}
+
+#[test]
+fn bare_numbers_are_of_the_vendor_whose_names_were_met() {
+    let mut reasons = Reasons::new();
+    assert_eq!(reasons.x86(b"0x53"), ExitCode::new(CodeList::Svm, 0x53));
+    assert_eq!(reasons.x86(b"UNKNOWN (75)"), ExitCode::new(CodeList::Vmx, 75));
+    reasons.x86(b"npf");
+    assert_eq!(reasons.x86(b"UNKNOWN (75)"), ExitCode::new(CodeList::Svm, 75));
+    reasons.x86(b"EPT_VIOLATION");
+    assert_eq!(reasons.x86(b"0x4e"), ExitCode::new(CodeList::Vmx, 0x4e));
+    // The flags of a failed entry are no part of the code.
+    assert_eq!(reasons.x86(b"UNKNOWN (2147483681)"), ExitCode::new(CodeList::Vmx, 33));
+    assert_eq!(reasons.x86(b"INVALID_STATE FAILED_VMENTRY"), ExitCode::new(CodeList::Vmx, 33));
+    assert_eq!(reasons.x86(b"0x4e FAILED_VMENTRY"), ExitCode::new(CodeList::Vmx, 0x4e));
+}
+
+#[test]
+fn exits_of_other_architectures() {
+    let cases = [
+        ("TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x0000000040000020", CodeList::Arm64Ec, 0x24),
+        ("<CANT FIND FIELD exit_reason>TRAP: HSR_EC: 0x0001 (WFx), PC: 0x0", CodeList::Arm64Ec, 1),
+        ("IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0),
+        ("SERROR: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 1),
+        ("HYP_GONE: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0xbad_ca11),
+        ("SEPC:0x80200000, SCAUSE:0x15, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 21),
+        ("SEPC:0x1, SCAUSE:0x8000000000000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5),
+        ("SEPC:0x1, SCAUSE:0x80000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5),
+        ("[IDLE]PC: 0x90000000", CodeList::Loongarch, 64),
+        ("[0x3f]PC: 0x90000000", CodeList::Loongarch, 0x3f),
+        ("exit=SYSCALL | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xc00),
+        ("exit=0xf60 | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xf60),
+        ("exit=DTLB_MISS | pc=0x1 | msr=0x2 | dar=0x0 | last_inst=0x0", CodeList::PpcBooke, 13),
+    ];
+    for (fields, list, number) in cases {
+        assert_eq!(exit_code(fields), Some(ExitCode::new(list, number)), "{fields}");
+    }
+    assert_eq!(exit_code("reason npf ri"), None);
+    assert_eq!(exit_code(""), None);
+}
+
+#[test]
+fn s390_names_its_vcpu_in_every_event() {
+    let psw = "03[0706c00180000000-000000000011d0f2]: ";
+    let read = |name, fields: &str| kvm(name, &format!("{psw}{fields}"));
+    let code = ExitCode::new(CodeList::S390, 4);
+    let vcpu = VcpuId(3);
+    let exit = read("kvm_s390_sie_exit", "exit sie icptcode 4 (Instruction)");
+    assert_eq!(exit, Some((Kind::Exit { code, idle: false }, vcpu)));
+    assert_eq!(read("kvm_s390_sie_enter", "entering sie flags 0"), Some((Kind::Enter, vcpu)));
+    let detail = |name, fields: &str| detail_of("kvm", name, &format!("{psw}{fields}"));
+    assert_eq!(
+        detail("kvm_s390_intercept_instruction", "intercepted instruction b27d000000000000 (stsi)"),
+        (DetailKind::Instruction, false, 0, 0xb27d, 0xb27d_0000_0000_0000, vcpu)
+    );
+    assert_eq!(
+        detail("kvm_s390_intercept_prog", "intercepted program interruption 0011 (Page translation)"),
+        (DetailKind::Program, false, 0, 0x11, 0, vcpu)
+    );
+    assert_eq!(
+        detail("kvm_s390_handle_diag", "handle diagnose call 009c (yield)"),
+        (DetailKind::Diag, false, 0, 0x9c, 0, vcpu)
+    );
+    for (name, pei) in [("kvm_s390_handle_sigp", ""), ("kvm_s390_handle_sigp_pei", "pei ")] {
+        let fields = format!("handle sigp {pei}order 02 (external call), cpu address 0001, parameter 00000000");
+        assert_eq!(detail(name, &fields), (DetailKind::Sigp, false, 0, 2, 1, vcpu));
+    }
+}
+
+#[test]
+fn details_are_what_the_formats_print() {
+    let none = VcpuId::UNKNOWN;
+    let cases = [
+        ("kvm_mmio", "mmio write len 4 gpa 0xfee000b0 val 0x7", DetailKind::Mmio, true, 4, 0xfee0_00b0, 7),
+        ("kvm_mmio", "mmio unsatisfied-read len 8 gpa 0x10 val 0x0", DetailKind::Mmio, false, 8, 16, 0),
+        ("kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1", DetailKind::Mmio, true, 4, 0x1008, 1),
+        ("kvm_fast_mmio", "fast mmio at gpa 0xfe003000", DetailKind::Mmio, false, 0, 0xfe00_3000, 0),
+        ("kvm_pio", "pio_write at 0x70 size 1 count 1 val 0x8f ", DetailKind::Port, true, 1, 0x70, 0x8f),
+        ("kvm_pio", "pio_read at 0x1f0 size 2 count 256", DetailKind::Port, false, 2, 0x1f0, 0),
+        ("kvm_msr", "msr_read c0000080 = 0x0 (#GP)", DetailKind::Msr, false, 0, 0xc000_0080, 0),
+        ("kvm_cr", "cr_write 4 = 0x6f0", DetailKind::ControlRegister, true, 0, 4, 0x6f0),
+        ("kvm_apic", "apic_write APIC_TMICT = 0x1000", DetailKind::Apic, true, 0, 0x380, 0x1000),
+        ("kvm_apic", "apic_read 0x500 = 0x1", DetailKind::Apic, false, 0, 0x500, 1),
+        ("kvm_cpuid", "func 1 idx 3fd rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0x3fd),
+        ("kvm_cpuid", "func 1 rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0),
+        ("kvm_hypercall", "nr 0x5 a0 0x8 a1 0x0", DetailKind::Hypercall, false, 0, 5, 8),
+        ("kvm_xen_hypercall", "cpl 0 nr 0x14 a0 0x2 a1 0x0", DetailKind::XenHypercall, false, 0, 0x14, 2),
+        ("kvm_hv_hypercall", "code 0x5c fast cnt 0x0", DetailKind::HypervHypercall, false, 0, 0x5c, 0),
+        ("kvm_hvc_arm64", "HVC at 0x4 (r0: 0x84000000, imm: 0x1)", DetailKind::Hvc, false, 0, 0x8400_0000, 1),
+        ("kvm_page_fault", "address f61c8 error_code 4", DetailKind::PageFault, false, 0, 4, 0xf61c8),
+        ("kvm_guest_fault", "ipa 0, hsr 0x93800005, hxfar 0", DetailKind::PageFault, false, 0, 0x9380_0005, 0),
+        ("kvm_sys_access", "PC: 4000 X (3,0,0,4,0) read", DetailKind::SystemRegister, false, 0, 0x4000, 0),
+        ("kvm_sys_access", "[FAILED TO PARSE] vcpu_pc=0x40 Op0=3", DetailKind::SystemRegister, false, 0, 0x40, 0),
+        ("kvm_handle_sys_reg", "HSR 0x62300049", DetailKind::SystemRegister, false, 0, 0x6230_0049, 0),
+    ];
+    for (name, fields, kind, write, size, key, value) in cases {
+        assert_eq!(detail_of("kvm", name, fields), (kind, write, size, key, value, none), "{fields}");
+    }
+    let fault = "vcpu 2 rip 0xe05b address 0x00000000000f61c8 error_code 0x100000004";
+    let expected = (DetailKind::PageFault, false, 0, 0x1_0000_0004, 0xf61c8, VcpuId(2));
+    assert_eq!(detail_of("kvm", "kvm_page_fault", fault), expected);
+    let fault = "VCPU 1: hpte=0x1:0x2 guest=0x3 ea=0xc000000000001000,40000000 slot=0x0,0x0";
+    let expected = (DetailKind::PageFault, false, 0, 0x4000_0000, 0xc000_0000_0000_1000, VcpuId(1));
+    assert_eq!(detail_of("kvm_hv", "kvm_page_fault_enter", fault), expected);
+    let call = "VCPU 1: hcall=0x999 GPR4-7=0x2,0x0,0x0,0x0";
+    assert_eq!(detail_of("kvm_hv", "kvm_hcall_enter", call), (DetailKind::PpcHcall, false, 0, 0x999, 2, VcpuId(1)));
+}
+
+#[test]
+fn the_scheduler_names_threads_in_two_ways() {
+    let switch = |fields: &str| read("sched", "sched_switch", fields);
+    let expected = |sleeps| unnamed(Kind::Switch { prev: Tid(15), sleeps, next: Tid(0) });
+    let long = |comm: &str, state: &str| {
+        format!(
+            "prev_comm={comm} prev_pid=15 prev_prio=120 prev_state={state} ==> next_comm={comm} next_pid=0 next_prio=1"
+        )
+    };
+    let short = |comm: &str, state: &str| format!("{comm}:15 [120] {state} ==> {comm}:0 [120]");
+    for comm in ["a", "kworker/0:1", "x prev_pid=9", "a ] b", ":7 [1] S", "next_pid=1 "] {
+        for (state, sleeps) in [("R", false), ("R+", false), ("S", true), ("D", true), ("I", true), ("W", true)] {
+            assert_eq!(switch(&long(comm, state)), expected(sleeps), "{comm} {state}");
+            assert_eq!(switch(&short(comm, state)), expected(sleeps), "{comm} {state}");
+        }
+    }
+    for (name, fields) in [
+        ("sched_wakeup", "comm=a pid=1 b pid=17 prio=120 target_cpu=000"),
+        ("sched_wakeup", "comm=a pid=17 prio=120 success=1 target_cpu=000"),
+        ("sched_wakeup_new", "kworker/0:1:17 [120] CPU:000"),
+        ("sched_wakeup", "kworker/0:1:17 [120] success=1 CPU:000"),
+    ] {
+        assert_eq!(read("sched", name, fields), unnamed(Kind::Wakeup { tid: Tid(17) }), "{fields}");
+    }
+}
+
+#[test]
+fn the_rest() {
+    assert_eq!(kvm("kvm_inj_virq", "IRQ 0x8 [reinjected]"), unnamed(Kind::Inject { vector: 8 }));
+    assert_eq!(kvm("kvm_inj_virq", "Soft/INTn 0x19"), unnamed(Kind::Inject { vector: 0x19 }));
+    assert_eq!(kvm("kvm_inj_virq", "irq 236"), unnamed(Kind::Inject { vector: 236 }));
+    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfe at: 0x1"), unnamed(Kind::Wfx { wfe: true }));
+    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfi at: 0x1"), unnamed(Kind::Wfx { wfe: false }));
+    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wf>c< at: 0x0"), None);
+    assert_eq!(
+        kvm("kvm_vcpu_wakeup", "poll time 5584 ns, polling valid"),
+        unnamed(Kind::HaltEnd { ns: 5584, waited: false })
+    );
+    assert_eq!(kvm("kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 1 (grow 0)"), Some((Kind::VcpuHint, VcpuId(1))));
+    assert_eq!(kvm("kvm_entry", " vcpu 3 rip 0x1".trim_start()), Some((Kind::Enter, VcpuId(3))));
+    assert_eq!(kvm("kvm_entry", "vcpu 3, rip 0x1[immediate exit]"), Some((Kind::Enter, VcpuId(3))));
+    let complaint = "CAN'T FIND FIELD \"vcpu_id\"<CANT FIND FIELD rip>PC: 0x0000000040000000";
+    assert_eq!(kvm("kvm_entry", complaint), unnamed(Kind::Enter));
+    assert_eq!(kvm("kvm_userspace_exit", "reason 0x50 (80)"), unnamed(Kind::UserspaceExit { reason: 80, errno: 0 }));
+    let reentry = read("kvm_pr", "kvm_book3s_reenter", "reentry r=1 | pc=0x1");
+    assert_eq!(reentry, unnamed(Kind::Enter));
+}

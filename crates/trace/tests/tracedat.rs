@@ -1,0 +1,730 @@
+//! trace.dat files: real ones compared with what `trace-cmd report` (3.1.6) says of them, and small ones made here of
+//! every shape of ring-buffer page.
+
+use exitscope_model::{CodeList, Event, ExitCode, Kind, Ledger, Line, TraceInfo};
+use exitscope_trace::{Input, TraceError, open, tracedat};
+use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// All that a source says.
+struct Said {
+    info: TraceInfo,
+    events: Vec<Event>,
+    ledger: Ledger,
+}
+
+fn drain(mut source: Box<dyn exitscope_trace::Source>) -> Result<Said, TraceError> {
+    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+    while source.read(&mut events, &mut ledger)? {}
+    let lost = events.iter().filter(|event| matches!(event.kind, Kind::Lost { .. })).count();
+    assert_eq!(ledger.events as usize, events.len() - lost);
+    Ok(Said { info: source.info().clone(), events, ledger })
+}
+
+fn said(bytes: &[u8]) -> Result<Said, TraceError> {
+    drain(tracedat::open(Input::from_bytes("made.dat", bytes)?)?)
+}
+
+impl Said {
+    /// Damage, by name.
+    fn lines(&self) -> Vec<(Line, u64)> {
+        self.ledger.lines().collect()
+    }
+
+    /// Time, CPU and kind of every event.
+    fn told(&self) -> Vec<(u64, u32, Kind)> {
+        self.events.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect()
+    }
+}
+
+fn corpus(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
+}
+
+/// Compares with lines `     12 kvm_exit:`, made by `trace-cmd report | awk … | sort | uniq -c`, and with the first and
+/// last time that `trace-cmd report -t` prints.
+fn compare(trace: &str, counts: &str, first_and_last: [u64; 2]) -> Said {
+    let said = drain(open(&corpus(trace)).unwrap()).unwrap();
+    let text = std::fs::read_to_string(corpus(counts)).unwrap();
+    let theirs: BTreeMap<&str, u64> = (text.lines())
+        .filter_map(|line| line.trim().trim_end_matches(':').split_once(' '))
+        .map(|(count, name)| (name, count.parse().unwrap()))
+        .collect();
+    let mut ours: BTreeMap<&str, u64> = BTreeMap::new();
+    for event in &said.events {
+        let name = said.info.names.get(event.name);
+        *ours.entry(name.split_once(':').unwrap().1).or_default() += 1;
+    }
+    assert_eq!(ours, theirs, "{trace}");
+    assert_eq!(said.lines(), [], "{trace}");
+    assert!(said.events.is_sorted_by_key(|event| event.at), "{trace}");
+    let ends = [said.events.first(), said.events.last()].map(|event| event.unwrap().at.as_nanos());
+    assert_eq!(ends, first_and_last, "{trace}");
+    said
+}
+
+#[test]
+fn real_traces_are_what_trace_cmd_says_they_are() {
+    let none = "x86-svm/peers/t4-none.dat.event-counts.txt";
+    let said = compare("x86-svm/t4-none.dat.gz", none, [76_680_836_946, 78_900_433_934]);
+    let info = &said.info;
+    assert_eq!((info.format.as_str(), info.clock.as_str()), ("trace.dat v7", "global"));
+    assert_eq!((info.arch.as_str(), info.release.as_str()), ("x86_64", "6.1.0-56-cloud-amd64"));
+    assert_eq!(info.hostname, "(none)");
+
+    let v6 = "x86-svm/peers/t4-v6.dat.event-counts.txt";
+    let said = compare("x86-svm/t4-v6.dat.gz", v6, [83_078_426_280, 85_043_759_504]);
+    assert_eq!((said.info.format.as_str(), said.info.clock.as_str()), ("trace.dat v6", "global"));
+    assert_eq!(said.info.comms[&214], "qemu-system-x86");
+
+    // Compressed with zstd.
+    let arm = "arm64/arm.dat.event-counts.txt";
+    let said = compare("arm64/arm.dat.gz", arm, [13_588_960_880, 14_585_411_536]);
+    assert_eq!((said.info.arch.as_str(), said.info.clock.as_str()), ("aarch64", "local"));
+
+    // Pages of 64 KB.
+    let p8 = "powerpc/p8_smt4_trace.dat.event-counts.txt";
+    let said = compare("powerpc/p8_smt4_trace.dat.gz", p8, [88_250_004_546, 88_966_206_196]);
+    assert_eq!(said.info.arch, "ppc64le");
+    // kvmppc_run_vcpu_enter says of which VM its thread is ("tgid=456"), and so for the events that follow.
+    let vms: Vec<VmId> = said.events.iter().map(|event| event.vm).collect();
+    assert!(vms.iter().all(|vm| [VmId(0), VmId(456)].contains(vm)));
+    assert!(vms.iter().filter(|vm| **vm == VmId(456)).count() > 6_000);
+}
+
+#[test]
+fn payloads_are_what_trace_cmd_prints() {
+    let first = |trace: &str, wanted: fn(&Kind) -> bool| {
+        let said = drain(open(&corpus(trace)).unwrap()).unwrap();
+        *said.events.iter().find(|event| wanted(&event.kind)).unwrap()
+    };
+    let exit = |kind: &Kind| matches!(kind, Kind::Exit { .. });
+    // trace-cmd report -t | grep -m1 'kvm_entry:', and of kvm_exit; `reason` is that of <asm/svm.h> and HSR_EC is ESR_EC.
+    // qemu-system-x86-219   [000]    83.509058260: kvm_entry:             vcpu 0 rip 0xfff0
+    let entry = first("x86-svm/t4-v6.dat.gz", |kind| *kind == Kind::Enter);
+    assert_eq!((entry.at.as_nanos(), entry.tid, entry.cpu), (83_509_058_260, Tid(219), PcpuId(0)));
+    assert_eq!((entry.vm, entry.vcpu), (VmId::UNKNOWN, VcpuId(0)));
+    // qemu-system-x86-219   [000]    83.509148685: kvm_exit:             reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0
+    let npf = first("x86-svm/t4-v6.dat.gz", exit);
+    assert_eq!((npf.at.as_nanos(), npf.tid, npf.cpu), (83_509_148_685, Tid(219), PcpuId(0)));
+    assert_eq!(npf.kind, Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x400), idle: false });
+    // guest-121   [001]    13.592918800: kvm_exit:             … TRAP: HSR_EC: 0x0020 (IABT_LOW), PC: 0x0000000040000000
+    let abort = first("arm64/arm.dat.gz", exit);
+    assert_eq!((abort.at.as_nanos(), abort.tid, abort.cpu), (13_592_918_800, Tid(121), PcpuId(1)));
+    assert_eq!(abort.kind, Kind::Exit { code: ExitCode::new(CodeList::Arm64Ec, 0x20), idle: false });
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Traces made here.
+
+/// How numbers are written.
+#[derive(Clone, Copy)]
+struct Machine {
+    big: bool,
+    long: usize,
+}
+
+const HOST: Machine = Machine { big: false, long: 8 };
+const PAGE: usize = 256;
+
+const KVM_ENTRY: &str = "name: kvm_entry\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned int vcpu_id;\toffset:8;\tsize:4;\tsigned:0;\n\nprint fmt: \"vcpu %u\", REC->vcpu_id\n";
+
+impl Machine {
+    fn u16(self, value: u16) -> Vec<u8> {
+        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
+    }
+
+    fn u32(self, value: u32) -> Vec<u8> {
+        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
+    }
+
+    fn u64(self, value: u64) -> Vec<u8> {
+        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
+    }
+
+    fn long(self, value: u64) -> Vec<u8> {
+        if self.long == 8 { self.u64(value) } else { self.u32(value as u32) }
+    }
+
+    /// The first word of a record.
+    fn head(self, kind: u32, delta: u32) -> Vec<u8> {
+        self.u32(if self.big { kind << 27 | delta } else { delta << 5 | kind })
+    }
+
+    /// `kvm_entry` of `tid` and `vcpu`, `delta` after the record before.
+    fn entry(self, delta: u32, tid: u32, vcpu: u32) -> Vec<u8> {
+        [self.head(3, delta), self.payload(7, tid, vcpu)].concat()
+    }
+
+    fn payload(self, id: u16, tid: u32, vcpu: u32) -> Vec<u8> {
+        [self.u16(id), vec![0, 0], self.u32(tid), self.u32(vcpu)].concat()
+    }
+
+    /// A page that begins at `ticks`; `flags` go into its commit word, `after` stands behind its data.
+    fn page(self, ticks: u64, flags: u64, records: &[Vec<u8>], after: &[u8]) -> Vec<u8> {
+        let data = records.concat();
+        let mut page = [self.u64(ticks), self.long(flags | data.len() as u64), data, after.to_vec()].concat();
+        assert!(page.len() <= PAGE);
+        page.resize(PAGE, 0xee);
+        page
+    }
+
+    fn start(self, version: &str) -> Vec<u8> {
+        let start = [b"\x17\x08\x44tracing", version.as_bytes(), &[0, u8::from(self.big), 8]].concat();
+        [start, self.u32(PAGE as u32)].concat()
+    }
+
+    fn header_info(self) -> Vec<u8> {
+        let long = self.long;
+        let page = format!(
+            "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:{long};\tsigned:1;\n\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\tfield: char data;\toffset:{};\tsize:{};\tsigned:0;\n",
+            8 + long,
+            PAGE - 8 - long
+        );
+        let event = "# compressed entry header\n";
+        let (page_size, event_size) = (self.u64(page.len() as u64), self.u64(event.len() as u64));
+        [b"header_page\0", &page_size[..], page.as_bytes(), b"header_event\0", &event_size, event.as_bytes()].concat()
+    }
+
+    fn event_formats(self) -> Vec<u8> {
+        let size = self.u64(KVM_ENTRY.len() as u64);
+        [&self.u32(1)[..], b"kvm\0", &self.u32(1), &size, KVM_ENTRY.as_bytes()].concat()
+    }
+
+    fn cmdlines(self) -> Vec<u8> {
+        let text = "42 qemu vcpu 0\n";
+        [&self.u64(text.len() as u64)[..], text.as_bytes()].concat()
+    }
+
+    fn option(self, id: u16, data: &[u8]) -> Vec<u8> {
+        [&self.u16(id)[..], &self.u32(data.len() as u32), data].concat()
+    }
+}
+
+/// A trace to be written down.
+struct Trace<'a> {
+    machine: Machine,
+    /// Name and clock of each buffer, and the pages of each of its CPUs.
+    buffers: &'a [(&'a str, &'a str, &'a [Vec<u8>])],
+    /// Further options.
+    options: &'a [(u16, &'a [u8])],
+    compressor: &'a str,
+}
+
+/// A trace of this machine with one buffer.
+fn one(cpus: &[Vec<u8>]) -> Vec<u8> {
+    Trace { machine: HOST, buffers: &[("", "local", cpus)], options: &[], compressor: "none" }.v7()
+}
+
+impl Trace<'_> {
+    /// Version 6. The clock is told behind the CPU table, as recorders do.
+    fn v6(&self) -> Vec<u8> {
+        let m = self.machine;
+        let (_, clock, top) = self.buffers[0];
+        let mut file = [m.start("6"), m.header_info(), m.u32(0), m.event_formats(), m.u32(4)].concat();
+        file.extend(b"kall");
+        file.extend(m.u32(0));
+        file.extend(m.cmdlines());
+        file.extend(m.u32(top.len() as u32));
+        file.extend(b"options  \0");
+        file.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
+        file.extend(m.option(4, &[]));
+        self.options.iter().for_each(|(id, data)| file.extend(m.option(*id, data)));
+        let mut patches = Vec::new();
+        for (name, _, _) in &self.buffers[1..] {
+            patches.push(file.len() + 6);
+            file.extend(m.option(3, &[&[0; 8], name.as_bytes(), &[0]].concat()));
+        }
+        file.extend(m.u16(0));
+        for (at, (_, _, cpus)) in self.buffers.iter().enumerate() {
+            if at > 0 {
+                let here = m.u64(file.len() as u64);
+                file[patches[at - 1]..][..8].copy_from_slice(&here);
+                file.extend(b"options  \0");
+                file.extend(m.option(8, &m.u32(cpus.len() as u32)));
+                file.extend(m.u16(0));
+            }
+            file.extend(b"flyrecord\0");
+            let mut offset = (file.len() + cpus.len() * 16 + 8 + 64).next_multiple_of(PAGE);
+            let end = offset;
+            for pages in *cpus {
+                file.extend(m.u64(offset as u64));
+                file.extend(m.u64(pages.len() as u64));
+                offset += pages.len();
+            }
+            let text = format!("[{clock}] counter");
+            file.extend(m.u64(text.len() as u64));
+            file.extend(text.as_bytes());
+            file.resize(end, 0);
+            cpus.iter().for_each(|pages| file.extend(pages));
+        }
+        file
+    }
+
+    fn pack(&self, plain: &[u8]) -> Vec<u8> {
+        let packed = match self.compressor {
+            "zlib" => {
+                let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+                packer.write_all(plain).unwrap();
+                packer.finish().unwrap()
+            }
+            _ => {
+                // Recorders leave the content size out.
+                let mut packer = zstd::bulk::Compressor::new(3).unwrap();
+                packer.include_contentsize(false).unwrap();
+                packer.compress(plain).unwrap()
+            }
+        };
+        let m = self.machine;
+        [m.u32(packed.len() as u32), m.u32(plain.len() as u32), packed].concat()
+    }
+
+    fn section(&self, id: u16, data: &[u8]) -> Vec<u8> {
+        let (m, packed) = (self.machine, self.compressor != "none");
+        let data = if packed { self.pack(data) } else { data.to_vec() };
+        let size = m.u64(data.len() as u64);
+        [m.u16(id), m.u16(u16::from(packed)), m.u32(0), size, data].concat()
+    }
+
+    /// Version 7, in the order that recorders write: sections, their options, data, its options.
+    fn v7(&self) -> Vec<u8> {
+        let (m, packed) = (self.machine, self.compressor != "none");
+        let mut file = [&m.start("7")[..], self.compressor.as_bytes(), b"\x001.0\0"].concat();
+        let first = file.len();
+        file.extend(m.u64(0));
+        let mut options = Vec::new();
+        let sections = [(16, m.header_info()), (17, m.u32(0)), (18, m.event_formats()), (21, m.cmdlines())];
+        for (id, data) in sections {
+            options.extend(m.option(id, &m.u64(file.len() as u64)));
+            file.extend(self.section(id, &data));
+        }
+        options.extend(m.option(4, b"[local] global counter\0"));
+        options.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
+        self.options.iter().for_each(|(id, data)| options.extend(m.option(*id, data)));
+        let here = m.u64(file.len() as u64);
+        file[first..][..8].copy_from_slice(&here);
+        // The second section of options is behind the data, whose length is known by then.
+        let link = file.len();
+        let with_link = |next: u64| self.section(0, &[options.clone(), m.option(0, &m.u64(next))].concat());
+        file.extend(with_link(u64::MAX));
+        file.resize(file.len() + 64, 0);
+        let mut buffers = Vec::new();
+        for (name, clock, cpus) in self.buffers {
+            let section = file.len() as u64;
+            file.extend([m.u16(3), m.u16(u16::from(packed)), m.u32(0), m.u64(0)].concat());
+            file.resize(file.len().next_multiple_of(PAGE), 0);
+            let mut table = Vec::new();
+            for (cpu, pages) in cpus.iter().enumerate() {
+                let offset = file.len() as u64;
+                if packed {
+                    let chunks = pages.chunks(2 * PAGE);
+                    file.extend(m.u32(chunks.len() as u32));
+                    chunks.for_each(|chunk| file.extend(self.pack(chunk)));
+                } else {
+                    file.extend(pages);
+                }
+                // The size of compressed data does not count the number of chunks.
+                let size = file.len() as u64 - offset - if packed { 4 } else { 0 };
+                table.extend([m.u32(cpu as u32), m.u64(offset), m.u64(size)].concat());
+            }
+            let described = [&m.u64(section)[..], name.as_bytes(), &[0], clock.as_bytes(), &[0]].concat();
+            let counts = [m.u32(PAGE as u32), m.u32(cpus.len() as u32)].concat();
+            buffers.extend(m.option(3, &[described, counts, table].concat()));
+        }
+        let linked = with_link(file.len() as u64);
+        file[link..][..linked.len()].copy_from_slice(&linked);
+        file.extend(self.section(0, &[buffers, m.option(0, &m.u64(0))].concat()));
+        file
+    }
+}
+
+fn entries(machine: Machine, ticks: u64, deltas: &[u32]) -> Vec<u8> {
+    let records: Vec<_> = deltas.iter().map(|&delta| machine.entry(delta, 42, 3)).collect();
+    machine.page(ticks, 0, &records, &[])
+}
+
+#[test]
+fn every_order_word_and_compression_says_the_same() {
+    for (big, long) in [(false, 8), (false, 4), (true, 8), (true, 4)] {
+        let m = Machine { big, long };
+        let cpus = [
+            [entries(m, 1_000, &[0, 100, 100]), entries(m, 2_000, &[1]), entries(m, 3_000, &[0])].concat(),
+            [entries(m, 1_050, &[0, 100]), entries(m, 2_000, &[0])].concat(),
+        ];
+        let buffers: &[(&str, &str, &[Vec<u8>])] = &[("", "local", &cpus)];
+        let expected = [(1_000, 0), (1_050, 1), (1_100, 0), (1_150, 1), (1_200, 0), (2_000, 1), (2_001, 0), (3_000, 0)];
+        let expected: Vec<_> = expected.map(|(at, cpu)| (at, cpu, Kind::Enter)).to_vec();
+        let trace = |compressor| Trace { machine: m, buffers, options: &[], compressor };
+        for (file, format) in [
+            (trace("none").v6(), "trace.dat v6"),
+            (trace("none").v7(), "trace.dat v7"),
+            (trace("zlib").v7(), "trace.dat v7"),
+            (trace("zstd").v7(), "trace.dat v7"),
+        ] {
+            let said = said(&file).unwrap();
+            assert_eq!(said.told(), expected, "{format} {big} {long}");
+            assert_eq!(said.lines(), []);
+            assert!(said.events.iter().all(|event| (event.tid, event.vcpu) == (Tid(42), VcpuId(3))));
+            assert_eq!(said.info.names.get(said.events[0].name), "kvm:kvm_entry");
+            assert_eq!((said.info.format.as_str(), said.info.clock.as_str()), (format, "local"));
+            assert_eq!((said.info.hostname.as_str(), said.info.release.as_str()), ("host", "6.1.0"));
+            assert_eq!((said.info.arch.as_str(), said.info.comms[&42].as_str()), ("x86_64", "qemu vcpu 0"));
+        }
+    }
+}
+
+#[test]
+fn instances_are_merged_into_one_stream() {
+    let (a, b) = ([entries(HOST, 10, &[0, 20])], [entries(HOST, 20, &[0]), entries(HOST, 25, &[0])]);
+    let trace =
+        Trace { machine: HOST, buffers: &[("", "local", &a), ("mine", "local", &b)], options: &[], compressor: "none" };
+    for file in [trace.v6(), trace.v7()] {
+        let said = said(&file).unwrap();
+        assert_eq!(
+            said.told().iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+            [(10, 0), (20, 0), (25, 1), (30, 0)]
+        );
+        assert_eq!(said.lines(), []);
+    }
+    // Times of another clock have no place among these.
+    let other = Trace { buffers: &[("", "local", &a), ("mine", "mono", &b)], ..trace };
+    let said = said(&other.v7()).unwrap();
+    assert_eq!((said.events.len(), said.lines()), (2, vec![(Line::BadRecord, 1)]));
+}
+
+#[test]
+fn the_kernels_own_losses_are_told_where_they_happened() {
+    const MISSED: u64 = 1 << 31;
+    const STORED: u64 = 1 << 30;
+    for machine in [HOST, Machine { big: true, long: 4 }] {
+        let entry = |delta| vec![machine.entry(delta, 42, 0)];
+        let cpu0 = [
+            machine.page(100, 0, &entry(0), &[]),
+            machine.page(300, MISSED | STORED, &entry(5), &machine.long(17)),
+            machine.page(400, MISSED, &entry(0), &[]),
+            // Nothing but a loss, and no record after it.
+            machine.page(500, MISSED | STORED, &[], &machine.long(2)),
+        ];
+        let cpu1 = machine.page(200, 0, &entry(0), &[]);
+        let cpus = [cpu0.concat(), cpu1];
+        let trace = Trace { machine, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
+        let said = said(&trace.v7()).unwrap();
+        let lost = |count| Kind::Lost { count };
+        assert_eq!(
+            said.told(),
+            [
+                (100, 0, Kind::Enter),
+                (200, 1, Kind::Enter),
+                (305, 0, lost(17)),
+                (305, 0, Kind::Enter),
+                (400, 0, lost(0)),
+                (400, 0, Kind::Enter),
+                (500, 0, lost(2)),
+            ]
+        );
+        assert_eq!(said.lines(), [(Line::LostRecords, 17 + 1 + 2)]);
+        assert_eq!(said.ledger.events, 4);
+    }
+}
+
+#[test]
+fn dropped_records_have_a_number_and_no_moment() {
+    let cpus = [entries(HOST, 10, &[0])];
+    let stat = b"CPU: 1\nentries: 1\noverrun: 3\ncommit overrun: 0\ndropped events: 9\n\0";
+    let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &[(2, stat)], compressor: "none" };
+    let said = said(&trace.v7()).unwrap();
+    assert_eq!(said.told()[1..], [(10, 1, Kind::Lost { count: 9 })]);
+    assert_eq!(said.lines(), [(Line::LostRecords, 9)]);
+}
+
+#[test]
+fn time_goes_on_over_extends_absolute_stamps_and_padding() {
+    for machine in [HOST, Machine { big: true, long: 8 }, Machine { big: false, long: 4 }] {
+        let word = |value| machine.u32(value);
+        let top = 0xa << 60;
+        let records = [
+            machine.entry(1, 42, 0),
+            // 3 << 27 and 5 more.
+            [machine.head(30, 5), word(3)].concat(),
+            machine.entry(1, 42, 0),
+            // A record that was discarded: 12 bytes after the head, its time counts.
+            [machine.head(29, 7), word(12), vec![0; 8]].concat(),
+            machine.entry(1, 42, 0),
+            // 59 bits of an absolute time.
+            [machine.head(31, 9), word(0x1000)].concat(),
+            // The long form: 16 bytes with the word itself.
+            [machine.head(0, 2), word(16), machine.payload(7, 42, 0)].concat(),
+            // 13 bytes in four words, one of them used for padding.
+            [machine.head(0, 2), word(17), machine.payload(7, 42, 0), vec![1, 0, 0, 0]].concat(),
+            machine.entry(1, 42, 0),
+            // Nothing was written behind this.
+            machine.head(29, 0),
+            vec![0xff; 12],
+        ];
+        let cpus = [machine.page(top + 1_000, 0, &records, &[])];
+        let trace = Trace { machine, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
+        let said = said(&trace.v7()).unwrap();
+        let extended = top + 1_001 + (3 << 27) + 5;
+        let absolute = top + (0x1000 << 27) + 9;
+        let expected = [top + 1_001, extended + 1, extended + 9, absolute + 2, absolute + 4, absolute + 5];
+        assert_eq!(said.told(), expected.map(|at| (at, 0, Kind::Enter)));
+        assert_eq!(said.lines(), []);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_counted_and_what_follows_is_read() {
+    let entry = HOST.entry(1, 42, 0);
+    let cases: [(&str, Vec<Vec<u8>>, Line); 5] = [
+        ("a length of nothing", vec![[HOST.head(0, 1), HOST.u32(0)].concat(), entry.clone()], Line::BadRecord),
+        ("a length beyond the page", vec![[HOST.head(0, 1), HOST.u32(u32::MAX)].concat()], Line::BadRecord),
+        ("a record beyond the data", vec![HOST.head(9, 1), entry.clone()], Line::BadRecord),
+        ("a payload too short", vec![[HOST.head(2, 1), HOST.u32(7), HOST.u32(42)].concat()], Line::BadRecord),
+        ("no such format", vec![[HOST.head(3, 1), HOST.payload(9, 42, 0)].concat()], Line::UnknownFormat),
+    ];
+    for (name, records, line) in cases {
+        let cpus = [[HOST.page(100, 0, &records, &[]), entries(HOST, 500, &[0])].concat()];
+        let said = said(&one(&cpus)).unwrap();
+        assert_eq!(said.lines(), [(line, 1)], "{name}");
+        assert_eq!(said.told().last(), Some(&(500, 0, Kind::Enter)), "{name}");
+        // Where the next record begins is not known in the first three: a hole, after which nothing pairs.
+        match said.events[0].kind {
+            Kind::Lost { count } => assert_eq!(count, 0),
+            kind => {
+                assert_eq!((kind, said.events[0].tid), (Kind::Other, Tid(if line == Line::BadRecord { 0 } else { 42 })))
+            }
+        }
+    }
+    // More data than the page has room for.
+    let mut page = entries(HOST, 100, &[1, 1]);
+    page[8..16].copy_from_slice(&HOST.u64(4_000));
+    let said = said(&one(&[[page, entries(HOST, 500, &[0])].concat()])).unwrap();
+    assert!(said.ledger.get(Line::BadRecord) > 0 && said.told().last() == Some(&(500, 0, Kind::Enter)));
+}
+
+#[test]
+fn a_damaged_chunk_costs_what_it_held() {
+    let pages: Vec<Vec<u8>> = (1..=6).map(|n| entries(HOST, n * 100, &[0, 1])).collect();
+    let cpus = [pages.concat()];
+    for compressor in ["zlib", "zstd"] {
+        let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &[], compressor };
+        let file = trace.v7();
+        // The second of three chunks.
+        let chunk = trace.pack(&cpus[0][2 * PAGE..4 * PAGE]);
+        let at = file.windows(chunk.len()).position(|window| window == chunk).unwrap();
+        let mut damaged = file.clone();
+        damaged[at + 8..at + chunk.len()].fill(0x55);
+        let said = said(&damaged).unwrap();
+        assert_eq!(said.lines(), [(Line::BadCompression, 1)]);
+        assert_eq!(said.ledger.first(Line::BadCompression), Some(at as u64));
+        let times: Vec<u64> = said.told().iter().map(|row| row.0).collect();
+        assert_eq!(times, [100, 101, 200, 201, 500, 500, 501, 600, 601]);
+        assert_eq!(said.events[4].kind, Kind::Lost { count: 0 });
+    }
+}
+
+#[test]
+fn clocks_that_count_ticks_need_their_rate() {
+    let cpus = [entries(HOST, 3_000_000, &[0, 1_500])];
+    let buffers: [(&str, &str, &[Vec<u8>]); 1] = [("", "x86-tsc", &cpus)];
+    let trace = |options| Trace { machine: HOST, buffers: &buffers, options, compressor: "none" };
+    let tsc: &[(u16, &[u8])] = &[(4, b"local [x86-tsc] counter\0")];
+    for file in [trace(tsc).v6(), trace(tsc).v7()] {
+        match said(&file).map(|said| said.events.len()) {
+            Err(TraceError::Clock { clock, .. }) => assert_eq!(clock, "x86-tsc"),
+            other => panic!("{other:?}"),
+        }
+        let source = tracedat::open_with(Input::from_bytes("made.dat", &file).unwrap(), Some(1_500_000_000)).unwrap();
+        let said = drain(source).unwrap();
+        assert_eq!(said.told().iter().map(|row| row.0).collect::<Vec<_>>(), [2_000_000, 2_001_000]);
+        assert_eq!(said.info.clock, "x86-tsc");
+    }
+    // (ticks * mult) >> shift; the offset of the third member is not used, DATE (us) and OFFSET (ns) are.
+    let scale = [HOST.u32(1 << 20), HOST.u32(21), HOST.u64(99)].concat();
+    let options = [tsc[0], (14, &scale[..]), (1, b"0x2\0"), (7, b"-500\0")];
+    let said = said(&trace(&options).v7()).unwrap();
+    assert_eq!(said.told().iter().map(|row| row.0).collect::<Vec<_>>(), [1_501_500, 1_502_250]);
+}
+
+#[test]
+fn a_guests_time_is_shifted_and_a_hosts_threads_are_virtual_cpus() {
+    let cpus = [entries(HOST, 1_000, &[0])];
+    let samples = [HOST.u64(500), HOST.u64(-200i64 as u64), HOST.u64(1)].concat();
+    let shift = [HOST.u64(1), HOST.u32(0), HOST.u32(1), HOST.u32(1), samples].concat();
+    let guest = [&b"debian\0"[..], &HOST.u64(5), &HOST.u32(1), &HOST.u32(6), &HOST.u32(42)].concat();
+    let options: [(u16, &[u8]); 2] = [(12, &shift), (13, &guest)];
+    let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &options, compressor: "none" };
+    for file in [trace.v6(), trace.v7()] {
+        let said = said(&file).unwrap();
+        assert_eq!(said.told(), [(800, 0, Kind::Enter)]);
+        // The event's own word counts for more.
+        assert_eq!(said.events[0].vcpu, VcpuId(3));
+    }
+    let unknown = [HOST.page(1_000, 0, &[[HOST.head(3, 0), HOST.payload(9, 42, 0)].concat()], &[])];
+    let said = said(&Trace { buffers: &[("", "local", &unknown)], ..trace }.v7()).unwrap();
+    assert_eq!(said.events[0].vcpu, VcpuId(6));
+}
+
+#[test]
+fn what_is_no_event_trace_is_refused_with_its_reason() {
+    let text = b"# tracer: irqsoff\n".to_vec();
+    let cpus = [text];
+    let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
+    let mut file = trace.v6();
+    let at = file.windows(10).position(|window| window == b"flyrecord\0").unwrap();
+    file[at..at + 10].copy_from_slice(b"latency  \0");
+    let problem = |file: &[u8]| said(file).map(|said| said.events.len()).unwrap_err().to_string();
+    assert!(problem(&file).contains("latency tracer"), "{}", problem(&file));
+
+    let file = trace.v7();
+    let version = [&file[..10], b"8", &file[11..]].concat();
+    assert!(problem(&version).contains("version \"8\""), "{}", problem(&version));
+    let at = file.windows(5).position(|window| window == b"none\0").unwrap();
+    let lz4 = [&file[..at], b"lz4x", &file[at + 4..]].concat();
+    assert!(problem(&lz4).contains("lz4x"), "{}", problem(&lz4));
+    let unfinished = problem(&file[..file.len() - 200]);
+    assert!(unfinished.contains("recorder did not finish"), "{unfinished}");
+    assert!(problem(&file[..12]).contains("cut short"));
+}
+
+#[test]
+fn data_beyond_the_file_or_claimed_twice_is_counted() {
+    let pages = [entries(HOST, 100, &[0]), entries(HOST, 200, &[0])].concat();
+    let cpus = [pages.clone(), pages];
+    let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
+    let file = trace.v6();
+    let cut = said(&file[..file.len() - PAGE]).unwrap();
+    assert_eq!((cut.events.len(), cut.lines()), (3, vec![(Line::TruncatedBytes, PAGE as u64)]));
+    assert_eq!(cut.ledger.first(Line::TruncatedBytes), Some((file.len() - PAGE) as u64));
+    // All of it gone.
+    let none = said(&file[..file.len() - 4 * PAGE]).map(|said| said.events.len()).unwrap_err().to_string();
+    assert!(none.contains("beyond the end of the file"), "{none}");
+    // Both CPUs at the same place.
+    let table = file.windows(10).position(|window| window == b"flyrecord\0").unwrap() + 10;
+    let mut twice = file.clone();
+    twice.copy_within(table..table + 8, table + 16);
+    let twice = said(&twice).unwrap();
+    assert_eq!((twice.events.len(), twice.lines()), (2, vec![(Line::BadRecord, 1)]));
+    // A trace in which nothing was recorded is whole.
+    let empty = Trace { buffers: &[("", "local", &[Vec::new()])], ..trace };
+    for file in [empty.v6(), empty.v7()] {
+        let said = said(&file).unwrap();
+        assert_eq!((said.events.len(), said.lines()), (0, vec![]));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Damage.
+
+/// The same numbers on every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// One small trace of every shape.
+fn small_traces() -> Vec<Vec<u8>> {
+    let pages = |cpu: u64| (1..=6).flat_map(move |n| entries(HOST, n * 1_000 + cpu * 10, &[0, 100, 200])).collect();
+    let cpus: [Vec<u8>; 2] = [pages(0), pages(1)];
+    let guest = [&b"debian\0"[..], &HOST.u64(5), &HOST.u32(1), &HOST.u32(6), &HOST.u32(42)].concat();
+    let options: [(u16, &[u8]); 2] = [(2, b"CPU: 0\ndropped events: 0\n\0"), (13, &guest)];
+    let buffers: [(&str, &str, &[Vec<u8>]); 2] = [("", "local", &cpus), ("mine", "local", &cpus[..1])];
+    let trace = |compressor| Trace { machine: HOST, buffers: &buffers, options: &options, compressor };
+    vec![trace("none").v6(), trace("none").v7(), trace("zlib").v7(), trace("zstd").v7()]
+}
+
+/// Reads what is damaged: any error will do, and whatever is missing must be told.
+fn assert_honest(bytes: &[u8], whole: usize, what: &str) {
+    let Ok(said) = said(bytes) else { return };
+    let events = said.ledger.events as usize;
+    assert!(events == whole || said.ledger.lines().next().is_some(), "{what}: {events} of {whole} events, and silent");
+}
+
+#[test]
+fn a_cut_file_says_so_wherever_it_is_cut() {
+    for file in small_traces() {
+        let whole = said(&file).unwrap();
+        assert_eq!(whole.lines(), []);
+        for end in (0..file.len()).step_by(7).chain(file.len() - 64..file.len()) {
+            // Of a cut that takes no record away there is nothing to say.
+            assert_honest(&file[..end], whole.events.len(), &format!("cut at {end} of {}", file.len()));
+        }
+    }
+    let mut dice = Dice(1);
+    for (trace, step) in [("arm64/arm.dat.gz", 4096), ("x86-svm/t4-v6.dat.gz", 64 * 4096)] {
+        let input = Input::open(&corpus(trace)).unwrap();
+        let file = input.read_vec(0, u64::MAX).unwrap();
+        let whole = drain(open(&corpus(trace)).unwrap()).unwrap().events.len();
+        let random: Vec<usize> = (0..20).map(|_| dice.below(file.len())).collect();
+        for end in (0..file.len()).step_by(step).chain(random) {
+            assert_honest(&file[..end], whole, &format!("{trace} cut at {end}"));
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_and_absurd_numbers_are_survived() {
+    let mut dice = Dice(2);
+    for file in small_traces() {
+        let mut damaged = file.clone();
+        for at in 0..file.len() {
+            for size in [4, 8] {
+                let end = (at + size).min(file.len());
+                damaged[at..end].fill(0xff);
+                let _ = said(&damaged);
+                damaged[at..end].copy_from_slice(&file[at..end]);
+            }
+        }
+        for _ in 0..400 {
+            let mut damaged = file.clone();
+            for _ in 0..=dice.below(8) {
+                let at = dice.below(file.len());
+                damaged[at] ^= 1 << dice.below(8);
+            }
+            if let Ok(said) = said(&damaged) {
+                // Each event takes at least one word of a page, and pages are as long as the file or unpacked.
+                assert!(said.events.len() < 10_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_allocated_on_a_files_word_alone() {
+    let file = &small_traces()[0];
+    let tag = |tag: &[u8]| file.windows(tag.len()).position(|window| window == tag).unwrap();
+    // A hundred million CPUs, a terabyte of ring pages, a format of exabytes.
+    let cpus = tag(b"options  \0") - 4;
+    let table = tag(b"flyrecord\0") + 10;
+    let format = tag(b"name: kvm_entry") - 8;
+    for (at, value) in [(cpus, 100_000_000), (table + 8, 1 << 40), (format, 1 << 60)] {
+        let mut huge = file.clone();
+        let size = if at == cpus { 4 } else { 8 };
+        huge[at..at + size].copy_from_slice(&HOST.u64(value)[..size]);
+        assert_honest(&huge, usize::MAX, "absurd");
+    }
+    // Pages of nothing, and pages larger than any ring buffer's.
+    for size in [0u32, 1, 16, 1 << 24, u32::MAX] {
+        let mut pages = file.clone();
+        let at = 10 + 2 + 2;
+        pages[at..at + 4].copy_from_slice(&HOST.u32(size));
+        assert!(said(&pages).is_err(), "{size}");
+    }
+    // A chain of options that bites its tail.
+    let mut ring = small_traces()[1].clone();
+    let first = ring.windows(4).position(|window| window == b"1.0\0").unwrap() + 4;
+    let section = u64::from_le_bytes(ring[first..first + 8].try_into().unwrap()) as usize;
+    let size = u64::from_le_bytes(ring[section + 8..section + 16].try_into().unwrap()) as usize;
+    let link = section + 16 + size - 8;
+    let here = HOST.u64(section as u64);
+    ring[link..link + 8].copy_from_slice(&here);
+    assert!(said(&ring).is_err());
+}

@@ -1,0 +1,160 @@
+//! A comparison as plain data.
+
+use crate::names::thousands;
+use crate::report::{CoverageLine, TraceRow};
+use exitscope_analysis::{Change, DiffRow, Measure, Verdict};
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What changed between two recordings. All lengths are in nanoseconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Comparison {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// Confidence of the intervals, in per cent.
+    pub confidence_percent: f64,
+    /// The traces compared against.
+    pub before: SideRow,
+    /// The traces looked at.
+    pub after: SideRow,
+    /// All reasons together first, then reason by reason, most costly first.
+    pub rows: Vec<Compared>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SideRow {
+    /// What was read.
+    pub traces: Vec<TraceRow>,
+    /// Events read.
+    pub events: u64,
+    /// Exits selected.
+    pub exits: u64,
+    /// Records that the recorder says it lost.
+    pub lost: u64,
+    /// Time from the first to the last event, within --from and --to, summed over the traces.
+    pub duration_ns: u64,
+    /// Everything that was seen and not used.
+    pub lines: Vec<CoverageLine>,
+}
+
+/// One reason on both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Compared {
+    /// The exit reason, in the kernel's spelling; absent for all reasons together.
+    pub reason: Option<String>,
+    /// Exits before.
+    pub count_before: u64,
+    /// Exits after.
+    pub count_after: u64,
+    /// Every measure.
+    pub changes: Vec<ChangeRow>,
+}
+
+/// One measure on both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ChangeRow {
+    /// `rate_per_s`, `mean_ns`, `p50_ns`, `p99_ns` or `cost_ns_per_s`.
+    pub measure: &'static str,
+    /// Before; absent if there was nothing to measure.
+    pub before: Option<f64>,
+    /// After.
+    pub after: Option<f64>,
+    /// Lower bound of after minus before; absent where there is too little for an interval.
+    pub low: Option<f64>,
+    /// Upper bound.
+    pub high: Option<f64>,
+    /// `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
+    pub verdict: &'static str,
+}
+
+impl Comparison {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.diff/1";
+}
+
+impl Compared {
+    /// Plain data of a row.
+    pub fn of(row: &DiffRow) -> Compared {
+        Compared {
+            reason: row.reason.map(|code| code.name()),
+            count_before: row.counts.0,
+            count_after: row.counts.1,
+            changes: row.changes.iter().map(ChangeRow::of).collect(),
+        }
+    }
+}
+
+impl ChangeRow {
+    fn of(change: &Change) -> ChangeRow {
+        let (measure, unit) = match change.measure {
+            Measure::Rate => ("rate_per_s", 1_000.0),
+            Measure::Mean => ("mean_ns", 1.0),
+            Measure::P50 => ("p50_ns", 1.0),
+            Measure::P99 => ("p99_ns", 1.0),
+            Measure::Cost => ("cost_ns_per_s", 1.0),
+        };
+        ChangeRow {
+            measure,
+            before: change.before.map(|value| value as f64 / unit),
+            after: change.after.map(|value| value as f64 / unit),
+            low: change.interval.map(|interval| interval.low as f64 / unit),
+            high: change.interval.map(|interval| interval.high as f64 / unit),
+            verdict: match change.verdict() {
+                Verdict::More => "more",
+                Verdict::Less => "less",
+                Verdict::Unclear => "unclear",
+                Verdict::TooFew => "too few",
+            },
+        }
+    }
+
+    /// A value of this measure for a person.
+    pub(crate) fn text(&self, value: Option<f64>) -> String {
+        let Some(value) = value else { return "-".to_string() };
+        match self.measure {
+            "rate_per_s" if value < 100.0 => format!("{value:.1}/s"),
+            "rate_per_s" => format!("{}/s", thousands(value.round() as u64)),
+            "cost_ns_per_s" => format!("{}/s", Nanos(value.round() as u64)),
+            _ => Nanos(value.round() as u64).to_string(),
+        }
+    }
+
+    pub(crate) fn percent(&self) -> String {
+        match (self.before, self.after) {
+            (Some(before), Some(after)) if before > 0.0 => format!("{:+.1}%", (after - before) / before * 100.0),
+            _ => "-".to_string(),
+        }
+    }
+
+    pub(crate) fn interval_text(&self) -> String {
+        let signed = |value: f64| {
+            let sign = if value < 0.0 { "-" } else { "+" };
+            format!("{sign}{}", self.text(Some(value.abs())))
+        };
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
+            _ => "-".to_string(),
+        }
+    }
+
+    pub(crate) fn verdict_text(&self) -> &'static str {
+        match self.verdict {
+            "unclear" => "",
+            verdict => verdict,
+        }
+    }
+}
+
+impl std::fmt::Display for ChangeRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.measure {
+            "rate_per_s" => "rate",
+            "mean_ns" => "mean",
+            "p50_ns" => "p50",
+            "p99_ns" => "p99",
+            _ => "cost",
+        })
+    }
+}

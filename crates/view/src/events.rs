@@ -1,0 +1,197 @@
+//! Single events as text and as JSON lines.
+
+use crate::names;
+use exitscope_model::{Event, EventNames, Kind};
+use exitscope_units::{VcpuId, VmId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A decoded event; one line of `exitscope events --format json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct EventRow<'a> {
+    /// When, in nanoseconds on the trace's clock.
+    pub at_ns: u64,
+    /// The physical CPU that recorded it; absent if the record does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// The thread that recorded it.
+    pub tid: u32,
+    /// The process of that thread, if the trace says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<u32>,
+    /// The vCPU, if the event says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcpu: Option<u32>,
+    /// The tracepoint.
+    pub event: &'a str,
+    /// What it was taken for: `exit`, `enter`, `userspace_exit`, `detail`, …; `other` if accounting has no use for it.
+    pub kind: &'static str,
+    /// Exit reason, or the KVM_EXIT_* reason of a `userspace_exit`, in the kernel's spelling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the event itself says that the vCPU is idle (powerpc `ceded`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<bool>,
+    /// Negative errno with which KVM_RUN returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+    /// What a `detail` is about: `port`, `mmio`, `msr`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<&'static str>,
+    /// Port, address, MSR, hypercall number, CPUID leaf, error code, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<u64>,
+    /// `in`/`out`, `read`/`write`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<&'static str>,
+    /// Access size in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u16>,
+    /// Value read or written, fault address, CPUID index, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+    /// Injected vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector: Option<u32>,
+    /// Length of a halt in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt_ns: Option<u64>,
+    /// Whether a halt slept (else polling was enough).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<bool>,
+    /// Thread that stops running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prev: Option<u32>,
+    /// Whether it stops because it sleeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleeps: Option<bool>,
+    /// Thread that runs next, or that is woken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u32>,
+    /// Records lost before this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+}
+
+impl<'a> EventRow<'a> {
+    /// The row of an event.
+    pub fn of(event: &Event, names: &'a EventNames) -> EventRow<'a> {
+        let mut row = EventRow {
+            at_ns: event.at.as_nanos(),
+            cpu: (event.cpu.0 != u32::MAX).then_some(event.cpu.0),
+            tid: event.tid.0,
+            vm: (event.vm != VmId::UNKNOWN).then_some(event.vm.0),
+            vcpu: (event.vcpu != VcpuId::UNKNOWN).then_some(event.vcpu.0),
+            event: names.get(event.name),
+            kind: "other",
+            reason: None,
+            idle: None,
+            errno: None,
+            about: None,
+            key: None,
+            direction: None,
+            size: None,
+            value: None,
+            vector: None,
+            halt_ns: None,
+            waited: None,
+            prev: None,
+            sleeps: None,
+            next: None,
+            lost: None,
+        };
+        row.kind = match event.kind {
+            Kind::Exit { code, idle } => {
+                row.reason = Some(code.name());
+                row.idle = idle.then_some(true);
+                "exit"
+            }
+            Kind::Enter => "enter",
+            Kind::UserspaceExit { reason, errno } => {
+                row.reason = Some(names::user_reason(reason));
+                row.errno = (errno < 0).then_some(errno);
+                "userspace_exit"
+            }
+            Kind::Fpu { load: true } => "fpu_load",
+            Kind::Fpu { load: false } => "fpu_put",
+            Kind::RunEnter => "run_enter",
+            Kind::IoctlExit => "ioctl_exit",
+            Kind::Detail(detail) => {
+                row.about = Some(names::kind(detail.kind).0);
+                row.key = Some(detail.key);
+                row.direction = names::direction(detail.kind, detail.write);
+                row.size = (detail.size > 0).then_some(detail.size);
+                row.value = Some(detail.value);
+                "detail"
+            }
+            Kind::Inject { vector } => {
+                row.vector = Some(vector);
+                "inject"
+            }
+            Kind::HaltEnd { ns, waited } => {
+                row.halt_ns = Some(ns);
+                row.waited = Some(waited);
+                "halt_end"
+            }
+            Kind::Wfx { wfe: true } => "wfe",
+            Kind::Wfx { wfe: false } => "wfi",
+            Kind::VcpuHint => "vcpu",
+            Kind::RunCore { exit: false, .. } => "core_enter",
+            Kind::RunCore { exit: true, .. } => "core_exit",
+            Kind::Switch { prev, sleeps, next } => {
+                row.prev = Some(prev.0);
+                row.sleeps = Some(sleeps);
+                row.next = Some(next.0);
+                "switch"
+            }
+            Kind::Wakeup { tid } => {
+                row.next = Some(tid.0);
+                "wakeup"
+            }
+            Kind::Lost { count } => {
+                row.event = "";
+                row.lost = Some(count);
+                "lost"
+            }
+            Kind::Other => "other",
+        };
+        row
+    }
+}
+
+/// One line of text: moment, CPU, thread, tracepoint, then what was understood as `key=value`.
+pub fn event_text(event: &Event, names: &EventNames) -> String {
+    let row = EventRow::of(event, names);
+    let mut text = format!(
+        "{} [{}] {:>7} {:<28} {}",
+        event.at,
+        row.cpu.map_or("---".to_string(), |cpu| format!("{cpu:03}")),
+        row.tid,
+        row.event,
+        row.kind
+    );
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text.push(' ');
+            text.push_str(name);
+            text.push('=');
+            text.push_str(&value);
+        }
+    };
+    put("vcpu", row.vcpu.map(|vcpu| vcpu.to_string()));
+    put("reason", row.reason);
+    put("idle", row.idle.map(|idle| idle.to_string()));
+    put("errno", row.errno.map(|errno| errno.to_string()));
+    put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));
+    put("direction", row.direction.map(str::to_string));
+    put("size", row.size.map(|size| size.to_string()));
+    put("value", row.value.map(|value| format!("{value:#x}")));
+    put("vector", row.vector.map(|vector| format!("{vector:#x}")));
+    put("halt_ns", row.halt_ns.map(|ns| ns.to_string()));
+    put("waited", row.waited.map(|waited| waited.to_string()));
+    put("prev", row.prev.map(|tid| tid.to_string()));
+    put("sleeps", row.sleeps.map(|sleeps| sleeps.to_string()));
+    put("next", row.next.map(|tid| tid.to_string()));
+    put("lost", row.lost.map(|lost| lost.to_string()));
+    text
+}

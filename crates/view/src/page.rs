@@ -1,0 +1,427 @@
+//! A page: titles, sentences and tables as plain data, and how a report becomes one.
+
+use crate::compare::Comparison;
+use crate::names::{percent, thousands};
+use crate::report::{DetailRow, Figures, Report, TimelineRows};
+use exitscope_units::{Moment, Nanos};
+
+/// Bars of a sparkline at most.
+const MAX_BARS: usize = 72;
+
+/// Rows that one kind of detail shows.
+const DETAIL_ROWS: usize = 8;
+
+/// A page.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Its sections, in order.
+    pub sections: Vec<Section>,
+}
+
+/// A part of a page.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Its title.
+    pub title: String,
+    /// What it says in words.
+    pub sentences: Vec<Sentence>,
+    /// Its table.
+    pub table: Option<Table>,
+    /// What has to be said after the table.
+    pub notes: Vec<String>,
+}
+
+/// A sentence and whether it warns.
+#[derive(Clone, Debug)]
+pub struct Sentence {
+    /// The words.
+    pub text: String,
+    /// Whether figures on the page are affected.
+    pub warning: bool,
+}
+
+/// A table of text.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows, a text for each column.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its title.
+    pub title: &'static str,
+    /// Whether it holds names, which begin on the left; figures end on the right.
+    pub names: bool,
+    /// Columns of higher rank leave first where a terminal is too narrow.
+    pub rank: u8,
+}
+
+fn column(title: &'static str, names: bool, rank: u8) -> Column {
+    Column { title, names, rank }
+}
+
+fn plain(text: String) -> Sentence {
+    Sentence { text, warning: false }
+}
+
+/// The page of a report.
+pub fn report_page(report: &Report) -> Page {
+    let mut sections = vec![head(report)];
+    if !report.vcpus.is_empty() {
+        sections.push(vcpus(report));
+    }
+    if report.total.count > 0 {
+        sections.push(groups(report));
+        sections.extend(details(report));
+        sections.extend(injected(report));
+        sections.extend(slowest(report));
+        sections.extend(report.timeline.as_ref().map(over_time));
+    }
+    if !report.breaches.is_empty() {
+        let sentences = report
+            .breaches
+            .iter()
+            .map(|breach| Sentence { text: format!("{}: found {}", breach.threshold, breach.found), warning: true });
+        sections.push(Section {
+            title: "Thresholds passed".into(),
+            sentences: sentences.collect(),
+            ..Section::default()
+        });
+    }
+    Page { sections }
+}
+
+fn head(report: &Report) -> Section {
+    let mut sentences = Vec::new();
+    for trace in &report.traces {
+        let about = [&trace.format, &trace.arch, &trace.release, &trace.hostname];
+        let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
+        sentences.push(plain(format!("{}: {}, {length}", trace.name, about.join(", "))));
+    }
+    let coverage = &report.coverage;
+    let damaged = |line: &&crate::CoverageLine| matches!(line.severity, "loss" | "error");
+    let not_understood: u64 = ["unknown_format", "bad_record", "bad_text", "unknown_record"]
+        .iter()
+        .filter_map(|id| coverage.lines.iter().find(|line| line.id == *id))
+        .map(|line| line.count)
+        .sum();
+    sentences.push(plain(format!(
+        "{} events read, {} exits made ({} timed), {} lost, {} not understood",
+        thousands(coverage.events),
+        thousands(coverage.exits),
+        thousands(coverage.timed_exits),
+        thousands(coverage.lost),
+        thousands(not_understood),
+    )));
+    for line in coverage.lines.iter().filter(damaged) {
+        sentences.push(Sentence { text: counted(line), warning: true });
+    }
+    if coverage.exits == 0 {
+        let text = match coverage.events {
+            0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
+            _ => "No event in the trace is a VM exit. Record with `perf record -e 'kvm:*' -a` or \
+                  `trace-cmd record -e kvm` while a guest runs."
+                .to_string(),
+        };
+        sentences.push(Sentence { text, warning: true });
+    } else if report.total.count == 0 {
+        sentences.push(Sentence { text: "No exit is left by the selection.".to_string(), warning: true });
+    }
+    let notices = coverage.lines.iter().filter(|line| line.severity == "notice");
+    let notes = notices.map(counted).collect();
+    Section { title: "Coverage".into(), sentences, table: None, notes }
+}
+
+/// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.
+fn counted(line: &crate::CoverageLine) -> String {
+    let first = match (line.first_at, line.id) {
+        (None, _) => String::new(),
+        (Some(at), "bad_text") => format!(" (first at line {at})"),
+        (Some(at), _) => format!(" (first at byte {at})"),
+    };
+    format!("{}: {}{first}", line.text.trim_end_matches('.'), thousands(line.count))
+}
+
+fn vcpus(report: &Report) -> Section {
+    let columns = vec![
+        column("VM", true, 0),
+        column("vCPU", true, 0),
+        column("wall time", false, 0),
+        column("in guest", false, 0),
+        column("in kernel", false, 0),
+        column("in user space", false, 0),
+        column("idle", false, 0),
+        column("not running", false, 0),
+        column("unknown", false, 0),
+        column("exits", false, 1),
+        column("exits/s", false, 2),
+    ];
+    let mut order: Vec<_> = report.vcpus.iter().collect();
+    order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
+    let rows = order.into_iter().map(|row| {
+        let share = |part| percent(part, row.span_ns);
+        vec![
+            row.who.vm_label(),
+            row.who.vcpu_label(),
+            Nanos(row.span_ns).to_string(),
+            share(row.guest_ns),
+            share(row.kernel_ns),
+            share(row.user_ns),
+            share(row.idle_ns),
+            share(row.waiting_ns),
+            share(row.unknown_ns),
+            thousands(row.exits),
+            rate(row.exits, row.span_ns),
+        ]
+    });
+    Section {
+        title: "Wall time of each vCPU".into(),
+        table: Some(Table { columns, rows: rows.collect() }),
+        ..Section::default()
+    }
+}
+
+fn rate(count: u64, span_ns: u64) -> String {
+    match (u128::from(count) * 1_000_000_000).checked_div(u128::from(span_ns)) {
+        Some(rate) => thousands(rate as u64),
+        None => "-".to_string(),
+    }
+}
+
+const FIGURES: &[Column] = &[
+    Column { title: "exits", names: false, rank: 0 },
+    Column { title: "/s", names: false, rank: 5 },
+    Column { title: "total", names: false, rank: 3 },
+    Column { title: "idle", names: false, rank: 6 },
+    Column { title: "cost", names: false, rank: 0 },
+    Column { title: "share", names: false, rank: 0 },
+    Column { title: "mean", names: false, rank: 2 },
+    Column { title: "p50", names: false, rank: 0 },
+    Column { title: "p90", names: false, rank: 4 },
+    Column { title: "p99", names: false, rank: 0 },
+    Column { title: "p99.9", names: false, rank: 5 },
+    Column { title: "max", names: false, rank: 1 },
+    Column { title: "to user", names: false, rank: 1 },
+];
+
+fn figures(figures: &Figures) -> Vec<String> {
+    let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
+    let sum = |nanos| match (figures.timed, nanos) {
+        (0, _) => "-".to_string(),
+        (_, 0) => "0".to_string(),
+        (_, nanos) => Nanos(nanos).to_string(),
+    };
+    let share = |share: f64| match (share * 1000.0).round() {
+        0.0 if share > 0.0 => "<0.1%".to_string(),
+        0.0 => "0%".to_string(),
+        tenths => format!("{:.1}%", tenths / 10.0),
+    };
+    vec![
+        thousands(figures.count),
+        thousands(figures.rate_per_s.round() as u64),
+        sum(figures.total_ns),
+        sum(figures.idle_ns),
+        sum(figures.cost_ns),
+        share(figures.share_of_cost),
+        length(figures.mean_ns),
+        length(figures.p50_ns),
+        length(figures.p90_ns),
+        length(figures.p99_ns),
+        length(figures.p999_ns),
+        length(figures.max_ns),
+        share(figures.user_share),
+    ]
+}
+
+fn groups(report: &Report) -> Section {
+    let mut columns: Vec<Column> = report.by.iter().map(|&dim| column(dim, true, 0)).collect();
+    columns.extend_from_slice(FIGURES);
+    let mut rows: Vec<Vec<String>> =
+        report.rows.iter().map(|row| [row.place.labels.clone(), figures(&row.figures)].concat()).collect();
+    if report.rows.len() > 1 {
+        let mut labels = vec![String::new(); report.by.len()];
+        labels[0] = "all".to_string();
+        rows.push([labels, figures(&report.total)].concat());
+    }
+    let mut notes = Vec::new();
+    if report.rows_left_out > 0 {
+        notes.push(format!("{} more rows; --top shows them", report.rows_left_out));
+    }
+    if report.exits_elsewhere > 0 {
+        let dims = report.by.join(",");
+        notes.push(format!("{} exits have no {dims} and are in the last row only", thousands(report.exits_elsewhere)));
+    }
+    Section {
+        title: format!("Exits by {}", report.by.join(", ")),
+        table: Some(Table { columns, rows }),
+        notes,
+        sentences: vec![],
+    }
+}
+
+fn details(report: &Report) -> Vec<Section> {
+    let mut headings: Vec<&str> = Vec::new();
+    for row in &report.details {
+        if !headings.contains(&row.heading) {
+            headings.push(row.heading);
+        }
+    }
+    let section = |heading: &&str| {
+        let of_kind: Vec<&DetailRow> = report.details.iter().filter(|row| row.heading == *heading).collect();
+        let rows = of_kind.iter().take(DETAIL_ROWS);
+        let rows = rows.map(|row| [vec![row.label.clone()], figures(&row.figures)].concat()).collect();
+        let mut columns = vec![column("", true, 0)];
+        columns.extend_from_slice(FIGURES);
+        let more = of_kind.len().saturating_sub(DETAIL_ROWS);
+        let notes = if more > 0 { vec![format!("{} more, in --format json", thousands(more as u64))] } else { vec![] };
+        Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, sentences: vec![] }
+    };
+    headings.iter().map(section).collect()
+}
+
+fn injected(report: &Report) -> Option<Section> {
+    let mut vectors: Vec<_> = report.injected.iter().collect();
+    vectors.sort_by_key(|row| (std::cmp::Reverse(row.count), row.vector));
+    let list: Vec<String> = vectors
+        .iter()
+        .take(DETAIL_ROWS * 2)
+        .map(|row| format!("{:#04x} ({}) {} times", row.vector, row.vector, thousands(row.count)))
+        .collect();
+    (!list.is_empty()).then(|| Section {
+        title: "Interrupts injected, by vector".into(),
+        sentences: vec![plain(list.join(", "))],
+        ..Section::default()
+    })
+}
+
+fn slowest(report: &Report) -> Option<Section> {
+    let columns = vec![
+        column("at (s)", false, 0),
+        column("cost", false, 0),
+        column("not running", false, 2),
+        column("reason", true, 0),
+        column("about", true, 0),
+        column("door", true, 0),
+        column("user space", false, 3),
+        column("VM", true, 2),
+        column("vCPU", true, 1),
+        column("CPU", false, 3),
+    ];
+    let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
+    let rows: Vec<Vec<String>> = report
+        .slowest
+        .iter()
+        .map(|row| {
+            vec![
+                row.at().to_string(),
+                sum(row.kernel_ns + row.user_ns),
+                sum(row.waiting_ns),
+                row.reason.clone(),
+                row.detail.clone().unwrap_or_default(),
+                row.door.clone(),
+                sum(row.user_ns),
+                row.who.vm_label(),
+                row.who.vcpu_label(),
+                row.cpu.to_string(),
+            ]
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "Slowest single exits".into(),
+        table: Some(Table { columns, rows }),
+        ..Section::default()
+    })
+}
+
+fn over_time(timeline: &TimelineRows) -> Section {
+    let squeeze = timeline.counts.len().div_ceil(MAX_BARS).max(1);
+    let width = timeline.width_ns * squeeze as u64;
+    let bars = |values: &[u64]| -> Vec<u64> { values.chunks(squeeze).map(|part| part.iter().sum()).collect() };
+    let (counts, cost) = (bars(&timeline.counts), bars(&timeline.cost_ns));
+    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    let sentences = vec![
+        format!("exits {}", spark(&counts)),
+        format!("cost  {}", spark(&cost)),
+        format!(
+            "at most {} exits and {} of cost a bar ({} of one CPU)",
+            thousands(most(&counts)),
+            Nanos(most(&cost)),
+            percent(most(&cost), width)
+        ),
+    ];
+    Section {
+        title: format!("Over time, from {} s on, {} a bar", Moment::from_nanos(timeline.first_ns), Nanos(width)),
+        sentences: sentences.into_iter().map(plain).collect(),
+        ..Section::default()
+    }
+}
+
+fn spark(values: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |&value: &u64| match value {
+        0 => ' ',
+        _ => BARS[(u128::from(value) * 7).div_ceil(u128::from(most)) as usize],
+    };
+    values.iter().map(bar).collect()
+}
+
+/// The page of a comparison.
+pub fn comparison_page(comparison: &Comparison) -> Page {
+    let side = |name: &str, side: &crate::SideRow| {
+        let files = side.traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(", ");
+        plain(format!(
+            "{name}: {files}: {} events read, {} exits made, {} lost, {}",
+            thousands(side.events),
+            thousands(side.exits),
+            thousands(side.lost),
+            Nanos(side.duration_ns)
+        ))
+    };
+    let mut head = Section { title: "Compared".into(), ..Section::default() };
+    head.sentences.push(side("before", &comparison.before));
+    head.sentences.push(side("after ", &comparison.after));
+    for (name, side) in [("before", &comparison.before), ("after", &comparison.after)] {
+        for line in side.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")) {
+            head.sentences.push(Sentence { text: format!("{name}: {}", counted(line)), warning: true });
+        }
+    }
+    let columns = vec![
+        column("reason", true, 0),
+        column("measure", true, 0),
+        column("before", false, 0),
+        column("after", false, 0),
+        column("change", false, 0),
+        column("interval of the change", false, 1),
+        column("", true, 0),
+    ];
+    let rows = comparison.rows.iter().flat_map(|row| {
+        let reason = row.reason.clone().unwrap_or_else(|| "all".to_string());
+        row.changes.iter().enumerate().map(move |(at, change)| {
+            let name = if at == 0 { reason.clone() } else { String::new() };
+            vec![
+                name,
+                change.measure.to_string(),
+                change.text(change.before),
+                change.text(change.after),
+                change.percent(),
+                change.interval_text(),
+                change.verdict_text().to_string(),
+            ]
+        })
+    });
+    let table = Section {
+        title: format!("Change by reason, {} % confidence", comparison.confidence_percent),
+        table: Some(Table { columns, rows: rows.collect() }),
+        notes: vec![
+            "A verdict stands only where the interval of the change excludes zero (block bootstrap over time).".into(),
+        ],
+        ..Section::default()
+    };
+    Page { sections: vec![head, table] }
+}

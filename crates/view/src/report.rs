@@ -1,0 +1,609 @@
+//! A report as plain data: what JSON shows and every picture is drawn from.
+
+use crate::names;
+use exitscope_analysis::{Breach, Cell, Dim, Facts, Part};
+use exitscope_model::codes::detail_name;
+use exitscope_model::{Exit, Ledger, Severity, TraceInfo, Who};
+use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// Where the time of VM exits went. All lengths are in nanoseconds, all moments in nanoseconds on the trace's clock.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Report {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What was read.
+    pub traces: Vec<TraceRow>,
+    /// What was seen, and what was seen and not used.
+    pub coverage: Coverage,
+    /// Time from the first to the last event, within --from and --to, summed over the traces.
+    pub duration_ns: u64,
+    /// How the wall time of each virtual CPU divides.
+    pub vcpus: Vec<VcpuRow>,
+    /// The dimensions of `rows`.
+    pub by: Vec<&'static str>,
+    /// All selected exits together.
+    pub total: Figures,
+    /// Exits grouped by `by`, in the order of --sort.
+    pub rows: Vec<Row>,
+    /// Rows left out by --top.
+    pub rows_left_out: usize,
+    /// Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
+    pub exits_elsewhere: u64,
+    /// What exits were about, by kind and number, most costly first.
+    pub details: Vec<DetailRow>,
+    /// Interrupts injected at the entries that ended exits.
+    pub injected: Vec<InjectedRow>,
+    /// The slowest single exits, idle time left out.
+    pub slowest: Vec<SlowRow>,
+    /// Exits over time, for one trace.
+    pub timeline: Option<TimelineRows>,
+    /// Thresholds of --fail-on that were passed.
+    pub breaches: Vec<BreachRow>,
+}
+
+/// A trace that was read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TraceRow {
+    /// The file.
+    pub name: String,
+    /// Its format.
+    pub format: String,
+    /// Machine architecture, as `uname -m` says it; empty if unknown.
+    pub arch: String,
+    /// Host name; empty if unknown.
+    pub hostname: String,
+    /// Kernel release; empty if unknown.
+    pub release: String,
+    /// The clock's name; empty if unknown.
+    pub clock: String,
+    /// The first event.
+    pub first_ns: u64,
+    /// The last event.
+    pub last_ns: u64,
+    /// Events read.
+    pub events: u64,
+}
+
+/// What was seen, and what was seen and not used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Events read.
+    pub events: u64,
+    /// Exits made of them.
+    pub exits: u64,
+    /// Exits of which both ends were seen, so that they have a length.
+    pub timed_exits: u64,
+    /// Records that the recorder says it lost.
+    pub lost: u64,
+    /// Everything that was seen and not used.
+    pub lines: Vec<CoverageLine>,
+}
+
+/// Something that was seen and not used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoverageLine {
+    /// What it is, as docs/losses.md lists it.
+    pub id: &'static str,
+    /// `info`, `notice`, `loss` or `error`.
+    pub severity: &'static str,
+    /// How many.
+    pub count: u64,
+    /// Where the first was met: byte offset, or line number for text traces.
+    pub first_at: Option<u64>,
+    /// One sentence.
+    pub text: &'static str,
+}
+
+/// How the wall time of one virtual CPU divides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VcpuRow {
+    /// Whose.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// From its first to its last entry or exit.
+    pub span_ns: u64,
+    /// In the guest.
+    pub guest_ns: u64,
+    /// In exits, handled by the kernel.
+    pub kernel_ns: u64,
+    /// In exits, in user space.
+    pub user_ns: u64,
+    /// Halted.
+    pub idle_ns: u64,
+    /// In exits, runnable but not running; zero without scheduler events.
+    pub waiting_ns: u64,
+    /// What nothing in the trace explains.
+    pub unknown_ns: u64,
+    /// Exits.
+    pub exits: u64,
+}
+
+/// A virtual CPU.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct WhoRow {
+    /// The VM's process id; absent if the trace does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm_name: Option<String>,
+    /// The vCPU's number; absent if nothing in the trace says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcpu: Option<u32>,
+    /// The vCPU's thread; absent where another thread records for it (powerpc).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+}
+
+/// The figures of a group of exits.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Figures {
+    /// Exits.
+    pub count: u64,
+    /// Exits of which both ends were seen; all times are of these alone.
+    pub timed: u64,
+    /// Exits per second of the recording.
+    pub rate_per_s: f64,
+    /// From exit to entry, everything included.
+    pub total_ns: u64,
+    /// Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+    pub cost_ns: u64,
+    /// Share of the cost of all selected exits, 0 to 1.
+    pub share_of_cost: f64,
+    /// Handled by the kernel.
+    pub kernel_ns: u64,
+    /// In user space.
+    pub user_ns: u64,
+    /// Halted.
+    pub idle_ns: u64,
+    /// Runnable but not running.
+    pub waiting_ns: u64,
+    /// Shortest, from exit to entry.
+    pub min_ns: Option<u64>,
+    /// Mean.
+    pub mean_ns: Option<u64>,
+    /// Median, to within 1/32 of its value, as all percentiles.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    pub p999_ns: Option<u64>,
+    /// Longest.
+    pub max_ns: Option<u64>,
+    /// Share that went on to user space, 0 to 1.
+    pub user_share: f64,
+}
+
+/// A group of exits.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Row {
+    /// Which group.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// Which group: one field for each dimension of `by`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Place {
+    /// The virtual CPU or VM.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// The exit reason, in the kernel's spelling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `kernel`, or the KVM_EXIT_* reason with which exits went on to user space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u64>,
+    /// First address of the 4 KiB page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mmio: Option<u64>,
+    /// The MSR.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub msr: Option<u64>,
+    /// The hypercall's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hypercall: Option<u64>,
+    /// The CPUID leaf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpuid: Option<u64>,
+    /// What port, page, MSR, hypercall or leaf is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `in`/`out`, `read`/`write`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<&'static str>,
+    /// The physical CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Beginning of the bucket of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<u64>,
+    /// For a person: the parts in the order of `by`.
+    #[serde(skip)]
+    pub labels: Vec<String>,
+}
+
+/// What exits were about.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DetailRow {
+    /// `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
+    pub kind: &'static str,
+    /// Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
+    pub key: u64,
+    /// What it is called, where it has a name.
+    pub name: Option<&'static str>,
+    /// `in`/`out`, `read`/`write`, where that has a meaning.
+    pub direction: Option<&'static str>,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// For a person.
+    #[serde(skip)]
+    pub label: String,
+    /// The heading under which a person finds it.
+    #[serde(skip)]
+    pub heading: &'static str,
+}
+
+/// Interrupts injected with one vector.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct InjectedRow {
+    /// The vector.
+    pub vector: u32,
+    /// How often.
+    pub count: u64,
+}
+
+/// One of the slowest exits.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SlowRow {
+    /// When it left its guest.
+    pub at_ns: u64,
+    /// Whose.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// Where.
+    pub cpu: u32,
+    /// Why.
+    pub reason: String,
+    /// Where to.
+    pub door: String,
+    /// About what.
+    pub detail: Option<String>,
+    /// From exit to entry, everything included.
+    pub total_ns: u64,
+    /// Handled by the kernel.
+    pub kernel_ns: u64,
+    /// In user space.
+    pub user_ns: u64,
+    /// Halted.
+    pub idle_ns: u64,
+    /// Runnable but not running.
+    pub waiting_ns: u64,
+}
+
+/// Exits over time.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TimelineRows {
+    /// Width of a bucket.
+    pub width_ns: u64,
+    /// Beginning of the first bucket.
+    pub first_ns: u64,
+    /// Exits, bucket by bucket.
+    pub counts: Vec<u64>,
+    /// What they cost, bucket by bucket.
+    pub cost_ns: Vec<u64>,
+}
+
+/// A threshold that was passed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BreachRow {
+    /// As it was given to --fail-on.
+    pub threshold: String,
+    /// What was found.
+    pub found: String,
+}
+
+/// By what the rows are ordered, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortKey {
+    /// What the exits cost.
+    Cost,
+    /// Everything included.
+    Total,
+    /// Exits.
+    Count,
+    /// Mean length.
+    Mean,
+    /// Median.
+    P50,
+    /// 99th percentile.
+    P99,
+    /// Longest.
+    Max,
+    /// Shortest.
+    Min,
+    /// The group's own order.
+    Key,
+}
+
+impl Report {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.report/1";
+
+    /// A report of these facts. `info` names threads; it is the last trace's where there are several.
+    pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: Made) -> Report {
+        let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.duration);
+        let group = &facts.by;
+        let mut cells = group.cells();
+        sort(&mut cells, made.sort);
+        let left_out = cells.len().saturating_sub(made.top);
+        let mut rows: Vec<Row> = cells
+            .iter()
+            .take(made.top)
+            .map(|(key, cell)| Row { place: Place::of(group.dims(), key, info), figures: figures(cell) })
+            .collect();
+        if group.other.count > 0 {
+            let labels = vec!["(more groups than are kept)".to_string(); group.dims().len()];
+            rows.push(Row { place: Place { labels, ..Place::default() }, figures: figures(&group.other) });
+        }
+        let (width, buckets) = facts.timeline.buckets();
+        let timeline = (traces.len() == 1 && !buckets.is_empty()).then(|| TimelineRows {
+            width_ns: width,
+            first_ns: buckets[0].0.as_nanos(),
+            counts: buckets.iter().map(|row| row.1.count).collect(),
+            cost_ns: buckets.iter().map(|row| row.1.cost).collect(),
+        });
+        Report {
+            schema: Report::SCHEMA,
+            traces,
+            coverage: Coverage::of(ledger, made.exits, made.timed_exits),
+            duration_ns: facts.duration.0,
+            vcpus: facts
+                .divisions
+                .iter()
+                .map(|(who, division)| VcpuRow {
+                    who: WhoRow::of(*who, info),
+                    span_ns: division.span,
+                    guest_ns: division.guest,
+                    kernel_ns: division.kernel,
+                    user_ns: division.user,
+                    idle_ns: division.idle,
+                    waiting_ns: division.waiting,
+                    unknown_ns: division.unknown().0,
+                    exits: division.exits,
+                })
+                .collect(),
+            by: group.dims().iter().map(|dim| dim.name()).collect(),
+            total: figures(&facts.all),
+            rows,
+            rows_left_out: left_out,
+            exits_elsewhere: group.elsewhere,
+            details: facts
+                .details()
+                .into_iter()
+                .map(|(key, cell)| DetailRow {
+                    kind: names::kind(key.kind).0,
+                    key: key.key,
+                    name: detail_name(key.kind, key.key),
+                    direction: names::direction(key.kind, key.write),
+                    figures: figures(cell),
+                    label: names::detail(key.kind, key.key, key.write),
+                    heading: names::kind(key.kind).1,
+                })
+                .collect(),
+            injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
+            slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
+            timeline,
+            breaches: made
+                .breaches
+                .into_iter()
+                .map(|breach| BreachRow { threshold: breach.threshold, found: breach.found })
+                .collect(),
+        }
+    }
+}
+
+/// What of a report is not in the facts.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// All exits made, selected or not.
+    pub exits: u64,
+    /// Those of which both ends were seen.
+    pub timed_exits: u64,
+    /// Order of the rows.
+    pub sort: SortKey,
+    /// Rows at most.
+    pub top: usize,
+    /// Thresholds that were passed.
+    pub breaches: Vec<Breach>,
+}
+
+fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {
+    let by = |cell: &Cell| -> u64 {
+        match key {
+            SortKey::Cost => cell.cost().0,
+            SortKey::Total => cell.total().0,
+            SortKey::Count => cell.count,
+            SortKey::Mean => cell.mean().map_or(0, |mean| mean.0),
+            SortKey::P50 => cell.quantile(5_000).map_or(0, |length| length.0),
+            SortKey::P99 => cell.quantile(9_900).map_or(0, |length| length.0),
+            SortKey::Max => cell.max,
+            SortKey::Min => cell.min.unwrap_or(0),
+            SortKey::Key => 0,
+        }
+    };
+    // Equal groups by count, then in the order of their keys, in which they come.
+    if key != SortKey::Key {
+        cells.sort_by_cached_key(|(_, cell)| Reverse((by(cell), cell.count)));
+    }
+}
+
+impl Coverage {
+    /// What the ledger says.
+    pub fn of(ledger: &Ledger, exits: u64, timed_exits: u64) -> Coverage {
+        Coverage {
+            events: ledger.events,
+            exits,
+            timed_exits,
+            lost: ledger.get(exitscope_model::Line::LostRecords),
+            lines: ledger
+                .lines()
+                .map(|(line, count)| CoverageLine {
+                    id: line.id(),
+                    severity: match line.severity() {
+                        Severity::Info => "info",
+                        Severity::Notice => "notice",
+                        Severity::Loss => "loss",
+                        Severity::Error => "error",
+                    },
+                    count,
+                    first_at: ledger.first(line),
+                    text: line.prose(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl WhoRow {
+    fn of(who: Who, info: &TraceInfo) -> WhoRow {
+        WhoRow {
+            vm: (who.vm != VmId::UNKNOWN).then_some(who.vm.0),
+            vm_name: vm_name(who.vm, info),
+            vcpu: (who.vcpu != VcpuId::UNKNOWN).then_some(who.vcpu.0),
+            tid: (who.tid.0 != 0).then_some(who.tid.0),
+        }
+    }
+
+    /// `qemu-system-x86 1234`, or what is known of it.
+    pub fn vm_label(&self) -> String {
+        match (self.vm, &self.vm_name) {
+            (Some(vm), Some(name)) => format!("{name} {vm}"),
+            (Some(vm), None) => vm.to_string(),
+            _ => "-".to_string(),
+        }
+    }
+
+    /// `0`, or `thread 1234`.
+    pub fn vcpu_label(&self) -> String {
+        match (self.vcpu, self.tid) {
+            (Some(vcpu), _) => vcpu.to_string(),
+            (None, Some(tid)) => format!("thread {tid}"),
+            _ => "-".to_string(),
+        }
+    }
+}
+
+fn vm_name(vm: VmId, info: &TraceInfo) -> Option<String> {
+    info.comms.get(&vm.0).filter(|_| vm != VmId::UNKNOWN).cloned()
+}
+
+impl Figures {
+    fn of(cell: &Cell, all_cost: Nanos, duration: Nanos) -> Figures {
+        let length = |rank| cell.quantile(rank).map(|length| length.0);
+        Figures {
+            count: cell.count,
+            timed: cell.timed,
+            rate_per_s: ratio(cell.count, duration.0) * 1e9,
+            total_ns: cell.total().0,
+            cost_ns: cell.cost().0,
+            share_of_cost: ratio(cell.cost().0, all_cost.0),
+            kernel_ns: cell.kernel,
+            user_ns: cell.user,
+            idle_ns: cell.idle,
+            waiting_ns: cell.waiting,
+            min_ns: cell.min,
+            mean_ns: cell.mean().map(|mean| mean.0),
+            p50_ns: length(5_000),
+            p90_ns: length(9_000),
+            p99_ns: length(9_900),
+            p999_ns: length(9_990),
+            max_ns: (cell.timed > 0).then_some(cell.max),
+            user_share: ratio(cell.user_count, cell.count),
+        }
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+impl Place {
+    fn of(dims: &[Dim], key: &[Part], info: &TraceInfo) -> Place {
+        let mut place = Place::default();
+        for (dim, part) in dims.iter().zip(key) {
+            let label = match *part {
+                Part::Vm(vm) => {
+                    place.who.vm = (vm != VmId::UNKNOWN).then_some(vm.0);
+                    place.who.vm_name = vm_name(vm, info);
+                    place.who.vm_label()
+                }
+                Part::Vcpu(vcpu) => {
+                    place.who.vcpu = Some(vcpu.0);
+                    place.who.vcpu_label()
+                }
+                Part::Thread(tid) => {
+                    place.who.tid = Some(tid.0);
+                    place.who.vcpu_label()
+                }
+                Part::Reason(code) => place.reason.insert(code.name()).clone(),
+                Part::Door(door) => place.door.insert(names::door(door)).clone(),
+                Part::Cpu(cpu) => place.cpu.insert(cpu.0).to_string(),
+                Part::Time(at) => {
+                    place.time_ns = Some(at.as_nanos());
+                    at.to_string()
+                }
+                Part::Detail { kind, key, write } => {
+                    let field = match dim {
+                        Dim::Port => &mut place.port,
+                        Dim::Mmio => &mut place.mmio,
+                        Dim::Msr => &mut place.msr,
+                        Dim::Cpuid => &mut place.cpuid,
+                        _ => &mut place.hypercall,
+                    };
+                    *field = Some(key);
+                    place.name = detail_name(kind, key).map(str::to_string);
+                    place.direction = names::direction(kind, write);
+                    names::detail(kind, key, write)
+                }
+            };
+            place.labels.push(label);
+        }
+        place
+    }
+}
+
+impl SlowRow {
+    fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
+        SlowRow {
+            at_ns: exit.at.as_nanos(),
+            who: WhoRow::of(exit.who, info),
+            cpu: exit.cpu.0,
+            reason: exit.code.name(),
+            door: names::door(exit.door),
+            detail: exit.detail.map(|detail| names::detail(detail.kind, detail.key, detail.write)),
+            total_ns: exit.total().0,
+            kernel_ns: exit.kernel.0,
+            user_ns: exit.user.0,
+            idle_ns: exit.idle.0,
+            waiting_ns: exit.waiting.0,
+        }
+    }
+
+    /// The moment as traces print it.
+    pub fn at(&self) -> Moment {
+        Moment::from_nanos(self.at_ns)
+    }
+}
