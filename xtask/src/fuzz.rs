@@ -99,14 +99,28 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     }
 }
 
+/// What the workers did.
+#[derive(Default)]
+struct Outcome {
+    /// Inputs that a reader took on.
+    opened: u64,
+    events: u64,
+    failures: Vec<(u64, String)>,
+}
+
 fn supervise(jobs: &Jobs, flags: &Flags) -> anyhow::Result<()> {
     let (mut next, end) = (0, jobs.numbers().end);
-    let mut failures = Vec::new();
-    while next < end && failures.len() < MAX_FAILURES {
-        next = supervise_worker(flags, next, end, &mut failures)?;
+    let mut outcome = Outcome::default();
+    while next < end && outcome.failures.len() < MAX_FAILURES {
+        next = supervise_worker(flags, next, end, &mut outcome)?;
     }
+    let Outcome { opened, events, failures } = outcome;
+    println!(
+        "fuzz: {} found files and {} damaged inputs; {opened} could be opened and gave {events} events",
+        jobs.found.len(),
+        jobs.runs
+    );
     if failures.is_empty() {
-        println!("fuzz: {} found files and {} damaged inputs read, nothing failed", jobs.found.len(), jobs.runs);
         return Ok(());
     }
     let directory = target()?.join("fuzz");
@@ -121,7 +135,7 @@ fn supervise(jobs: &Jobs, flags: &Flags) -> anyhow::Result<()> {
 }
 
 /// Runs one worker from job `first` and collects failures. Returns the job to go on with.
-fn supervise_worker(flags: &Flags, first: u64, end: u64, failures: &mut Vec<(u64, String)>) -> anyhow::Result<u64> {
+fn supervise_worker(flags: &Flags, first: u64, end: u64, outcome: &mut Outcome) -> anyhow::Result<u64> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -v {MAX_RESERVED} && exec \"$0\" \"$@\"")]).arg(std::env::current_exe()?);
     command.args(["fuzz", "--worker", &first.to_string()]);
@@ -142,7 +156,13 @@ fn supervise_worker(flags: &Flags, first: u64, end: u64, failures: &mut Vec<(u64
         match lines.recv_timeout(HANG) {
             Ok(line) => match line.split_once(' ') {
                 Some(("job", number)) => job = Some(number.parse()?),
-                Some(("failed", what)) => failures.push((job.context("a failure before any job")?, what.to_string())),
+                Some(("read", events)) => {
+                    outcome.opened += 1;
+                    outcome.events += events.parse::<u64>()?;
+                }
+                Some(("failed", what)) => {
+                    outcome.failures.push((job.context("a failure before any job")?, what.to_string()));
+                }
                 _ => bail!("the worker said {line:?}"),
             },
             Err(RecvTimeoutError::Timeout) => {
@@ -158,7 +178,7 @@ fn supervise_worker(flags: &Flags, first: u64, end: u64, failures: &mut Vec<(u64
                 break format!("the reader died ({status})");
             }
         }
-        if failures.len() >= MAX_FAILURES {
+        if outcome.failures.len() >= MAX_FAILURES {
             worker.kill()?;
             worker.wait()?;
             return Ok(end);
@@ -166,7 +186,7 @@ fn supervise_worker(flags: &Flags, first: u64, end: u64, failures: &mut Vec<(u64
     };
     let _ = listener.join();
     let job = job.with_context(|| format!("before the first job, {died}"))?;
-    failures.push((job, died));
+    outcome.failures.push((job, died));
     Ok(job + 1)
 }
 
@@ -177,7 +197,8 @@ fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
         let (name, bytes) = jobs.input(job)?;
         forget_peak_memory()?;
         match catch_unwind(|| read_to_end(&name, &bytes)) {
-            Ok(Ok(())) => {}
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(events))) => println!("read {events}"),
             Ok(Err(broken)) => println!("failed {broken}"),
             Err(_) => println!("failed a panic"),
         }
@@ -189,9 +210,10 @@ fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a trace as every command does. An input that cannot be read at all is fine; a broken promise is not.
-fn read_to_end(name: &str, bytes: &[u8]) -> Result<(), String> {
-    let Ok(mut source) = Input::from_bytes(name, bytes).and_then(open_input) else { return Ok(()) };
+/// Reads a trace as every command does, and returns how many events it gave. An input that cannot be opened is fine
+/// (`None`); a broken promise is not.
+fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
+    let Ok(mut source) = Input::from_bytes(name, bytes).and_then(open_input) else { return Ok(None) };
     let (mut events, mut ledger, mut count) = (Vec::new(), Ledger::default(), 0);
     loop {
         events.clear();
@@ -204,7 +226,7 @@ fn read_to_end(name: &str, bytes: &[u8]) -> Result<(), String> {
     if count != ledger.events {
         return Err(format!("{count} events left the reader, its ledger has {}", ledger.events));
     }
-    Ok(())
+    Ok(Some(count))
 }
 
 /// The most memory this process had since it was last asked to forget it, in KiB.
