@@ -55,7 +55,7 @@ struct Case<'a> {
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
     for tool in ["perf", "trace-cmd"] {
         let found = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        ensure!(found.is_ok_and(|status| status.success()), "{tool} is missing; `make setup` installs it");
+        ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
     }
     let status = Command::new(env!("CARGO"))
         .args(["build", "--release", "--quiet", "--package", "exitscope"])
@@ -130,14 +130,20 @@ fn measure(case: &Case) -> anyhow::Result<(Duration, u64)> {
 }
 
 fn perf_input(name: &'static str, times: u64) -> anyhow::Result<Input> {
-    let script = |path: &Path| lines(Command::new("perf").args(["script", "-i"]).arg(path));
-    make(name, "x86-svm/t2.data", times, inputs::repeat_perf, script)
+    // Not the lines of `perf script`, which leaves some samples out.
+    let samples = |path: &Path| -> anyhow::Result<u64> {
+        let output = Command::new("perf").args(["report", "--stats", "-i"]).arg(path).output()?;
+        let stats = String::from_utf8(output.stdout)?;
+        let line = stats.lines().find_map(|line| line.trim().strip_prefix("SAMPLE events:"));
+        Ok(line.and_then(|rest| rest.split_whitespace().next()).context("perf counts no samples")?.parse()?)
+    };
+    make(name, "x86-svm/t2.data", times, inputs::repeat_perf, samples)
 }
 
 fn tracedat_input() -> anyhow::Result<Input> {
     // The first line says how many CPUs there are.
-    let report = |path: &Path| Ok(lines(Command::new("trace-cmd").args(["report", "-i"]).arg(path))?.saturating_sub(1));
-    make("trace.dat", "x86-svm/t4-none.dat", TRACEDAT_TIMES, inputs::repeat_tracedat, report)
+    let lines = |path: &Path| Ok(lines(Command::new("trace-cmd").args(["report", "-i"]).arg(path))?.saturating_sub(1));
+    make("trace.dat", "x86-svm/t4-none.dat", TRACEDAT_TIMES, inputs::repeat_tracedat, lines)
 }
 
 /// The corpus file repeated, from an earlier bench or made now. A new one is checked: a peer must find `times` the

@@ -1,4 +1,4 @@
-//! Real traces from the corpus, and the damage done to them.
+//! Real traces, and the damage done to them.
 
 use crate::root;
 use anyhow::Context;
@@ -16,7 +16,7 @@ const LARGE: usize = 10 << 20;
 /// One run in so many damages a large trace.
 const LARGE_ONE_IN: u32 = 24;
 /// A packed file of at most this size is also damaged as it is.
-const PACKED: usize = 64 << 10;
+const PACKED: usize = 16 << 10;
 /// The longest piece that is copied or cut out.
 const PIECE: usize = 8 << 10;
 /// Where formats have their headers and tables.
@@ -56,17 +56,17 @@ impl Reader {
 
 /// A trace, not yet damaged.
 pub struct Original {
-    /// Its path in the corpus.
+    /// Its path in the repository.
     pub name: String,
     /// Who reads it.
     pub reader: Reader,
     bytes: Vec<u8>,
 }
 
-/// The corpus's traces, unpacked; of those that can be read without their end, the beginning.
+/// The traces of the corpus and of the readers' tests, unpacked; of those that can be read without their end, the beginning.
 pub fn originals(only: Option<Reader>) -> anyhow::Result<Vec<Original>> {
     let mut originals = Vec::new();
-    let mut directories = vec![root().join("corpus")];
+    let mut directories = vec![root().join("corpus"), root().join("crates/trace/tests/fixtures")];
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
         for entry in entries {
@@ -94,7 +94,7 @@ fn add(path: &Path, only: Option<Reader>, originals: &mut Vec<Original>) -> anyh
     if reader == Reader::Text || bytes.get(8..16) == Some(&16u64.to_le_bytes()) {
         bytes.truncate(SMALL / 4);
     }
-    let name = path.strip_prefix(root().join("corpus")).unwrap_or(path).display().to_string();
+    let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
     if packed.len() <= PACKED {
         originals.push(Original { name: format!("{name}, packed"), reader, bytes: packed });
     }
