@@ -117,6 +117,9 @@ pub struct SelectArgs {
     /// Only exits that took longer than this
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
+    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
+    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ")]
+    pub tsc_hz: Option<u64>,
 }
 
 impl SelectArgs {
@@ -136,6 +139,9 @@ impl SelectArgs {
 pub struct EventsArgs {
     /// Trace to read; `-` is standard input
     pub file: PathBuf,
+    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
+    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ")]
+    pub tsc_hz: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,

@@ -38,8 +38,8 @@ impl Sink for Selected {
 }
 
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let (before_diff, before) = side(&args.a, &args.before, &args.select.selection())?;
-    let (after_diff, after) = side(&args.b, &args.after, &args.select.selection())?;
+    let (before_diff, before) = side(&args.a, &args.before, args)?;
+    let (after_diff, after) = side(&args.b, &args.after, args)?;
     let rows = after_diff.against(&before_diff, (args.confidence * 100.0).round() as u64);
     let top = args.top.unwrap_or(if args.format == EventsFormat::Text { TEXT_TOP } else { usize::MAX });
     let comparison = Comparison {
@@ -59,7 +59,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn side(first: &Path, more: &[PathBuf], selection: &Selection) -> anyhow::Result<(Diff, SideRow)> {
+fn side(first: &Path, more: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
+    let selection = args.select.selection();
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
@@ -71,7 +72,8 @@ fn side(first: &Path, more: &[PathBuf], selection: &Selection) -> anyhow::Result
             window: (Moment::default(), Moment::MAX),
             exits: 0,
         };
-        let (trace, mut selected) = read::read(path, &mut earlier, !selection.vcpus.is_empty(), fresh)?;
+        let (trace, mut selected) =
+            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.tsc_hz, fresh)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

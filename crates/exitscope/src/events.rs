@@ -3,11 +3,13 @@
 use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use exitscope_model::{Ledger, Severity};
+use exitscope_trace::{Input, Options};
 use exitscope_view::{EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let mut source = exitscope_trace::open(&args.file)?;
+    let options = Options { clock_hz: args.tsc_hz, only_used: false };
+    let mut source = exitscope_trace::open_input(Input::open(&args.file)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -55,16 +55,18 @@ pub fn read<S: Sink>(
     path: &Path,
     earlier: &mut Earlier,
     need_vcpus: bool,
+    clock_hz: Option<u64>,
     mut fresh: impl FnMut() -> S,
 ) -> anyhow::Result<(Trace, S)> {
     let input = Input::open(path)?;
+    let options = Options { clock_hz, only_used: true };
     let mut vcpu_of = FxHashMap::default();
     let mut sink = fresh();
-    let mut reading = read_once(input.try_clone()?, &vcpu_of, earlier, &mut sink)?;
+    let mut reading = read_once(input.try_clone()?, options, &vcpu_of, earlier, &mut sink)?;
     if need_vcpus && reading.late {
         vcpu_of = reading.trace.vcpu_of;
         sink = fresh();
-        reading = read_once(input, &vcpu_of, earlier, &mut sink)?;
+        reading = read_once(input, options, &vcpu_of, earlier, &mut sink)?;
     }
     let trace = reading.trace;
     if let Some(span) = trace.span {
@@ -82,13 +84,14 @@ struct Reading {
 
 fn read_once(
     input: Input,
+    options: Options,
     known: &FxHashMap<Tid, VcpuId>,
     earlier: &Earlier,
     sink: &mut impl Sink,
 ) -> anyhow::Result<Reading> {
     let name = input.name().to_string();
     let progress = progress_bar(input.len(), &name);
-    let mut source = exitscope_trace::open_input(input)?;
+    let mut source = exitscope_trace::open_input(input, options)?;
     let mut ledger = Ledger::default();
     let mut assembler = Assembler::default();
     let (mut events, mut rows) = (Vec::new(), Vec::new());
@@ -135,7 +138,11 @@ fn read_once(
                 bar.finish_and_clear();
             }
             let info = source.info().clone();
-            let first = first.unwrap_or_default();
+            let (first, last) = match (first, ledger.skipped()) {
+                (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
+                (None, Some(skipped)) => skipped,
+                (first, None) => (first.unwrap_or_default(), last),
+            };
             let row = TraceRow {
                 name,
                 format: info.format.clone(),

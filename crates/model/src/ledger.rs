@@ -1,5 +1,7 @@
 //! The ledger: everything that was seen and not used, by name, with a severity.
 
+use exitscope_units::Moment;
+
 /// How loudly a line has to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -71,11 +73,13 @@ pub struct Ledger {
     first: [Option<u64>; Line::ALL.len()],
     /// Events that were read, used or not.
     pub events: u64,
+    /// First and last moment of events that were counted here instead of being passed on.
+    skipped: Option<(Moment, Moment)>,
 }
 
 impl Default for Ledger {
     fn default() -> Ledger {
-        Ledger { counts: [0; Line::ALL.len()], first: [None; Line::ALL.len()], events: 0 }
+        Ledger { counts: [0; Line::ALL.len()], first: [None; Line::ALL.len()], events: 0, skipped: None }
     }
 }
 
@@ -103,6 +107,19 @@ impl Ledger {
         *first = Some(first.map_or(offset, |known| known.min(offset)));
     }
 
+    /// Counts an event of a tracepoint that exit accounting does not use, which is not passed on.
+    #[inline]
+    pub fn skip(&mut self, at: Moment) {
+        self.events += 1;
+        self.count(Line::OtherTracepoint);
+        self.skipped = Some(self.skipped.map_or((at, at), |span| (span.0.min(at), span.1.max(at))));
+    }
+
+    /// First and last moment of the events that were not passed on.
+    pub fn skipped(&self) -> Option<(Moment, Moment)> {
+        self.skipped
+    }
+
     /// How many of `line` there were.
     pub fn get(&self, line: Line) -> u64 {
         self.counts[line as usize]
@@ -116,6 +133,8 @@ impl Ledger {
     /// Adds what another ledger counted.
     pub fn merge(&mut self, other: &Ledger) {
         self.events += other.events;
+        let spans = [self.skipped, other.skipped].into_iter().flatten();
+        self.skipped = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         for &line in Line::ALL {
             self.add(line, other.get(line));
             if let Some(offset) = other.first(line) {

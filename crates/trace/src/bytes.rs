@@ -11,28 +11,28 @@ pub enum Order {
 
 impl Order {
     /// The u16 at `at`.
-    #[inline]
+    #[inline(always)]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let raw = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
         Some(if self == Order::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
     }
 
     /// The u32 at `at`.
-    #[inline]
+    #[inline(always)]
     pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
         let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
         Some(if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
     }
 
     /// The u64 at `at`.
-    #[inline]
+    #[inline(always)]
     pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
         let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
         Some(if self == Order::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
     }
 
     /// The unsigned number of 1, 2, 4 or 8 bytes at `at`; other sizes are `None`.
-    #[inline]
+    #[inline(always)]
     pub fn unsigned(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {
         match size {
             1 => bytes.get(at).map(|&byte| u64::from(byte)),

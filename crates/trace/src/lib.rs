@@ -11,7 +11,6 @@
 //!
 //! Does not know: rows, facts.
 
-mod ahead;
 mod bytes;
 mod input;
 mod merge;
@@ -21,6 +20,5 @@ pub mod text;
 pub mod tracedat;
 pub mod tracefs;
 
-pub use ahead::{Finished, ReadAhead};
 pub use input::Input;
-pub use source::{Source, TraceError, open, open_input};
+pub use source::{Options, Source, TraceError, open, open_input};

@@ -13,102 +13,115 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Events held back at most, waiting for older ones (about 130 MB). When more come, the older half leaves.
 const MAX_HELD: usize = 2 << 20;
 
-/// Events in one piece at most.
-const PIECE: usize = 4096;
+/// Emptied buffers kept for reuse.
+const MAX_SPARE: usize = 16;
 
-/// Spare pieces kept.
-const MAX_SPARE: usize = 64;
-
-/// Holds events back until nothing older can come.
+/// Holds events back until nothing older can come. Events stay in the buffers in which they came.
 #[derive(Debug, Default)]
 pub struct Merge {
+    buffers: Vec<Buffer>,
+    /// Places in `buffers` that are free.
+    free: Vec<usize>,
+    spare: Vec<Vec<Event>>,
     runs: Vec<Run>,
     held: usize,
-    spare: Vec<Vec<Event>>,
     heads: BinaryHeap<Reverse<(Moment, usize)>>,
 }
 
-/// An ascending run, in pieces that are given back as they are drained.
+#[derive(Debug, Default)]
+struct Buffer {
+    events: Vec<Event>,
+    /// Pieces of runs that lie in it.
+    pieces: usize,
+}
+
+/// An ascending run.
 #[derive(Debug, Default)]
 struct Run {
-    pieces: VecDeque<Vec<Event>>,
-    /// The next event of the first piece.
-    next: usize,
+    pieces: VecDeque<Piece>,
     last: Moment,
 }
 
-impl Run {
-    fn head(&self) -> Option<&Event> {
-        self.pieces.front()?.get(self.next)
-    }
+/// Events `from..to` of a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    buffer: usize,
+    from: usize,
+    to: usize,
 }
 
 impl Merge {
-    /// Takes events that ascend but where `breaks` says that a new run begins; leaves `events` empty.
-    pub fn push(&mut self, events: &mut Vec<Event>, breaks: &[usize]) {
+    /// Takes events that ascend but where `breaks` says that a new run begins. A run continues the last one if it is
+    /// not older than that one's end. Returns an empty buffer in exchange.
+    pub fn push(&mut self, events: Vec<Event>, breaks: &[usize]) -> Vec<Event> {
+        if events.is_empty() {
+            return events;
+        }
+        let buffer = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(Buffer::default());
+            self.buffers.len() - 1
+        });
         let mut from = 0;
         for &to in breaks.iter().chain([&events.len()]) {
-            self.push_run(&events[from..to]);
+            let (first, last) = (events[from].at, events[to - 1].at);
+            match self.runs.last_mut() {
+                Some(run) if run.last <= first => run.last = last,
+                _ => self.runs.push(Run { last, ..Run::default() }),
+            }
+            let piece = Piece { buffer, from, to };
+            self.runs.last_mut().expect("one was pushed if there was none").pieces.push_back(piece);
+            self.buffers[buffer].pieces += 1;
             from = to;
         }
-        events.clear();
-    }
-
-    /// Takes one ascending run: it continues the last one if it is not older than that one's end.
-    fn push_run(&mut self, events: &[Event]) {
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
         self.held += events.len();
-        match self.runs.last_mut() {
-            Some(run) if run.last <= first.at => run.last = last.at,
-            _ => self.runs.push(Run { last: last.at, ..Run::default() }),
-        }
-        let run = self.runs.last_mut().expect("one was pushed if there was none");
-        for part in events.chunks(PIECE) {
-            match run.pieces.back_mut() {
-                Some(piece) if piece.len() + part.len() <= PIECE => piece.extend_from_slice(part),
-                _ => {
-                    let mut piece = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PIECE));
-                    piece.extend_from_slice(part);
-                    run.pieces.push_back(piece);
-                }
-            }
-        }
+        self.buffers[buffer].events = events;
+        self.spare.pop().unwrap_or_default()
     }
 
     /// Appends to `out`, in time order, events up to and including `until`, at most about `most` of them. Equal
     /// moments keep the order of their runs.
     pub fn drain(&mut self, until: Moment, most: usize, out: &mut Vec<Event>) {
-        let full = out.len() + most;
+        let full = out.len().saturating_add(most);
         let before = out.len();
         self.heads.clear();
-        let heads = self.runs.iter().enumerate();
-        self.heads.extend(heads.filter_map(|(at, run)| run.head().map(|event| Reverse((event.at, at)))));
-        while let Some(Reverse((moment, at))) = self.heads.pop() {
-            if moment > until || out.len() >= full {
-                break;
-            }
+        for (at, run) in self.runs.iter().enumerate() {
+            let head = run.pieces.front().map(|piece| self.buffers[piece.buffer].events[piece.from].at);
+            self.heads.extend(head.filter(|&head| head <= until).map(|head| Reverse((head, at))));
+        }
+        while let Some(Reverse((_, at))) = self.heads.pop() {
             let rival = self.heads.peek().map_or((Moment::MAX, usize::MAX), |head| head.0);
+            // Of equal moments the earlier run's goes first.
+            let goes = |event: &Event| event.at <= until && (event.at < rival.0 || event.at == rival.0 && at < rival.1);
             let run = &mut self.runs[at];
             while let Some(piece) = run.pieces.front_mut() {
-                let rest = &piece[run.next..];
-                let goes = |event: &Event| event.at <= until && (event.at, at) <= rival;
-                let count = rest.iter().take_while(|event| goes(event)).count();
+                let rest = &self.buffers[piece.buffer].events[piece.from..piece.to];
+                let rest = &rest[..rest.len().min(full - out.len())];
+                let count = rest.iter().position(|event| !goes(event)).unwrap_or(rest.len());
                 out.extend_from_slice(&rest[..count]);
-                run.next += count;
-                if run.next < piece.len() {
-                    self.heads.push(Reverse((piece[run.next].at, at)));
+                piece.from += count;
+                if piece.from < piece.to {
+                    let head = self.buffers[piece.buffer].events[piece.from].at;
+                    if head <= until {
+                        self.heads.push(Reverse((head, at)));
+                    }
                     break;
                 }
-                run.next = 0;
-                if let Some(mut piece) = run.pieces.pop_front()
-                    && self.spare.len() < MAX_SPARE
-                {
-                    piece.clear();
-                    self.spare.push(piece);
+                let Piece { buffer, .. } = *piece;
+                run.pieces.pop_front();
+                // After its last piece the buffer is free.
+                let buffer_of = &mut self.buffers[buffer];
+                buffer_of.pieces -= 1;
+                if buffer_of.pieces == 0 {
+                    let mut events = std::mem::take(&mut buffer_of.events);
+                    self.free.push(buffer);
+                    if self.spare.len() < MAX_SPARE {
+                        events.clear();
+                        self.spare.push(events);
+                    }
                 }
-                if out.len() >= full {
-                    break;
-                }
+            }
+            if out.len() >= full {
+                break;
             }
         }
         self.held -= out.len() - before;
@@ -120,8 +133,9 @@ impl Merge {
         if self.held < MAX_HELD {
             return None;
         }
-        let rest = |run: &Run| run.pieces.iter().flatten().skip(run.next).map(|event| event.at).collect::<Vec<_>>();
-        let mut moments: Vec<Moment> = self.runs.iter().flat_map(rest).collect();
+        let events = |piece: &Piece| self.buffers[piece.buffer].events[piece.from..piece.to].iter();
+        let pieces = self.runs.iter().flat_map(|run| &run.pieces);
+        let mut moments: Vec<Moment> = pieces.flat_map(events).map(|event| event.at).collect();
         let middle = moments.len() / 2;
         Some(*moments.select_nth_unstable(middle).1)
     }
@@ -155,7 +169,7 @@ mod tests {
             let all: Vec<Event> = times.iter().zip(0..).map(|(&at, tid)| event(at, tid)).collect();
             let breaks: Vec<usize> = (1..all.len()).filter(|&at| all[at].at < all[at - 1].at).collect();
             let mut merge = Merge::default();
-            merge.push(&mut all.clone(), &breaks);
+            merge.push(all.clone(), &breaks);
             let mut out = Vec::new();
             loop {
                 let before = out.len();

@@ -5,9 +5,17 @@ use crate::{perf, text, tracedat};
 use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
-/// Events that one call to [`Source::read`] aims to append. A call may append more (a whole sorted round), bounded
-/// by [`crate::merge::MAX_HELD`].
+/// Events that one call to [`Source::read`] aims to append.
 pub(crate) const BATCH: usize = 16 * 1024;
+
+/// How to read a trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Ticks per second of the trace's clock, for traces that do not say.
+    pub clock_hz: Option<u64>,
+    /// Whether events that exit accounting has no use for may be counted in the ledger instead of being passed on.
+    pub only_used: bool,
+}
 
 /// A trace as a stream of events in time order.
 pub trait Source: Send {
@@ -77,7 +85,7 @@ pub enum TraceError {
     },
     /// Its time stamps are ticks of unknown length.
     #[error(
-        "{name}: its clock {clock} counts ticks, and the trace does not say how many make a second; the rate in Hz is needed"
+        "{name}: its clock {clock} counts ticks, and the trace does not say how many make a second; give the rate in Hz (--tsc-hz)"
     )]
     Clock {
         /// The file.
@@ -97,11 +105,11 @@ pub enum TraceError {
 
 /// Opens the trace at `path`; `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn Source>, TraceError> {
-    open_input(Input::open(path)?)
+    open_input(Input::open(path)?, Options::default())
 }
 
 /// Opens a trace that is already an [`Input`].
-pub fn open_input(input: Input) -> Result<Box<dyn Source>, TraceError> {
+pub fn open_input(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     let mut head = [0u8; 4096];
     let got = input.read_up_to(0, &mut head)?;
     let head = &head[..got];
@@ -109,10 +117,10 @@ pub fn open_input(input: Input) -> Result<Box<dyn Source>, TraceError> {
         return Err(TraceError::Empty { name: input.name().to_string() });
     }
     if perf::looks_like(head) {
-        return perf::open(input);
+        return perf::open(input, options);
     }
     if tracedat::looks_like(head) {
-        return tracedat::open(input);
+        return tracedat::open(input, options);
     }
     if text::looks_like(head) {
         return text::open(input);

@@ -2,7 +2,7 @@
 //! every shape of ring-buffer page.
 
 use exitscope_model::{CodeList, Event, ExitCode, Kind, Ledger, Line, TraceInfo};
-use exitscope_trace::{Input, TraceError, open, tracedat};
+use exitscope_trace::{Input, Options, TraceError, open, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn drain(mut source: Box<dyn exitscope_trace::Source>) -> Result<Said, TraceErro
 }
 
 fn said(bytes: &[u8]) -> Result<Said, TraceError> {
-    drain(tracedat::open(Input::from_bytes("made.dat", bytes)?)?)
+    drain(tracedat::open(Input::from_bytes("made.dat", bytes)?, Options::default())?)
 }
 
 impl Said {
@@ -536,7 +536,8 @@ fn clocks_that_count_ticks_need_their_rate() {
             Err(TraceError::Clock { clock, .. }) => assert_eq!(clock, "x86-tsc"),
             other => panic!("{other:?}"),
         }
-        let source = tracedat::open_with(Input::from_bytes("made.dat", &file).unwrap(), Some(1_500_000_000)).unwrap();
+        let options = Options { clock_hz: Some(1_500_000_000), ..Options::default() };
+        let source = tracedat::open(Input::from_bytes("made.dat", &file).unwrap(), options).unwrap();
         let said = drain(source).unwrap();
         assert_eq!(said.told().iter().map(|row| row.0).collect::<Vec<_>>(), [2_000_000, 2_001_000]);
         assert_eq!(said.info.clock, "x86-tsc");

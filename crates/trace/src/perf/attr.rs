@@ -15,14 +15,18 @@ const STREAM_ID: u64 = 1 << 9;
 const RAW: u64 = 1 << 10;
 const IDENTIFIER: u64 = 1 << 16;
 
-/// `PERF_TYPE_TRACEPOINT`.
+/// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT`, `PERF_COUNT_SW_DUMMY`.
+const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
+const DUMMY: u64 = 9;
 
 /// What matters of one attr. Offsets are from the end of the record's 8-byte header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Whether its samples carry a tracepoint's record.
     pub tracepoint: bool,
+    /// Whether it only carries side records and never has a sample.
+    pub dummy: bool,
     /// The fixed fields of a sample.
     pub tid: Option<usize>,
     pub time: Option<usize>,
@@ -73,8 +77,10 @@ impl Attr {
         field(STREAM_ID);
         let cpu = field(CPU);
         field(PERIOD);
+        let kind = order.u32(bytes, 0)?;
         Some(Attr {
-            tracepoint: order.u32(bytes, 0)? == TRACEPOINT,
+            tracepoint: kind == TRACEPOINT,
+            dummy: kind == SOFTWARE && order.u64(bytes, 8)? == DUMMY,
             tid,
             time,
             cpu,
@@ -89,7 +95,7 @@ impl Attr {
     }
 
     /// The raw record of a sample whose body (without header) is `body`; `None` if it has none or is too short.
-    #[inline]
+    #[inline(always)]
     pub fn raw<'a>(&self, body: &'a [u8], order: Order) -> Option<&'a [u8]> {
         if !self.raw {
             return None;

@@ -35,6 +35,8 @@ pub struct Context {
     /// Which attr an event id belongs to; not needed where all attrs are alike.
     pub attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
+    /// Whether events that exit accounting has no use for are only counted.
+    pub only_used: bool,
 }
 
 /// A header that was read.
@@ -54,8 +56,8 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 impl Context {
-    fn new(order: Order) -> Context {
-        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default() }
+    fn new(order: Order, only_used: bool) -> Context {
+        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default(), only_used }
     }
 
     /// Adds an attr and the ids that name it.
@@ -65,10 +67,11 @@ impl Context {
         self.attr_of.extend(ids.map(|id| (id, at)));
     }
 
-    /// The attr of all samples, if they are all alike.
+    /// The attr of all samples, if all that can have any are alike.
     pub fn only(&self) -> Option<&Attr> {
-        let first = self.attrs.first()?;
-        self.attrs.iter().all(|attr| attr == first).then_some(first)
+        let mut sampling = self.attrs.iter().filter(|attr| !attr.dummy);
+        let first = sampling.next()?;
+        sampling.all(|attr| attr == first).then_some(first)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
@@ -88,7 +91,7 @@ impl Context {
 }
 
 /// Reads the header of `input`.
-pub fn read(input: &Input, ledger: &mut Ledger) -> Result<Head, TraceError> {
+pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head, TraceError> {
     let bytes = input.read_vec(0, FILE_HEADER)?;
     let order = if bytes.starts_with(MAGIC_BIG) { Order::Big } else { Order::Little };
     let damaged = |offset, problem: String| TraceError::Damaged {
@@ -98,7 +101,7 @@ pub fn read(input: &Input, ledger: &mut Ledger) -> Result<Head, TraceError> {
         problem,
     };
     let u64_at = |at: usize| order.u64(&bytes, at).ok_or_else(|| damaged(at as u64, "is cut off".to_string()));
-    let mut context = Context::new(order);
+    let mut context = Context::new(order, only_used);
     let mut info = TraceInfo { clock: "perf".to_string(), ..TraceInfo::default() };
     let size = u64_at(8)?;
     if size == PIPE_HEADER {

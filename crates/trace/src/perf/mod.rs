@@ -17,7 +17,7 @@ mod stream;
 
 use crate::input::Input;
 use crate::merge::Merge;
-use crate::source::{BATCH, Source, TraceError};
+use crate::source::{BATCH, Options, Source, TraceError};
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
 use exitscope_units::Moment;
@@ -30,9 +30,9 @@ use stream::Stream;
 const POOLED: u64 = 1 << 20;
 
 /// Opens a perf.data.
-pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     let mut ledger = Ledger::default();
-    let head = head::read(&input, &mut ledger)?;
+    let head = head::read(&input, options.only_used, &mut ledger)?;
     if input.cut().is_some() {
         ledger.count_at(Line::BadCompression, input.len());
     }
@@ -98,7 +98,10 @@ impl Source for PerfData {
             };
             match next.transpose()? {
                 Some(block) => self.take(block, ledger),
-                None => self.until = Moment::MAX,
+                None => {
+                    self.until = Moment::MAX;
+                    self.done = self.total;
+                }
             }
         }
     }
@@ -131,7 +134,7 @@ impl PerfData {
                 }
             }
         }
-        self.merge.push(&mut block.events, &block.runs);
+        block.events = self.merge.push(std::mem::take(&mut block.events), &block.runs);
         if let Some(median) = self.merge.overfull() {
             self.until = self.until.max(median);
         }

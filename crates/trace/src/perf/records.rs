@@ -2,7 +2,8 @@
 
 use super::attr::Attr;
 use super::head::Context;
-use crate::bytes::c_string;
+use crate::bytes::{Order, c_string};
+use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -73,7 +74,15 @@ impl Block {
     /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
     /// here; they are counted as unknown.
     pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) {
-        let order = context.order;
+        // The order as a constant makes every read of a number one instruction.
+        match context.order {
+            Order::Little => self.decode_in(Order::Little, records, offset, context),
+            Order::Big => self.decode_in(Order::Big, records, offset, context),
+        }
+    }
+
+    #[inline(always)]
+    fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only();
         let mut at = 0;
         while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
@@ -81,7 +90,7 @@ impl Block {
             let here = offset + at as u64;
             match kind {
                 SAMPLE => match only.or_else(|| attr_of(body, context)) {
-                    Some(attr) => self.sample(attr, body, here, context),
+                    Some(attr) => self.sample(order, attr, body, here, context),
                     None => self.unreadable(here, Line::BadRecord),
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
@@ -102,49 +111,43 @@ impl Block {
         }
     }
 
-    #[inline]
-    fn sample(&mut self, attr: &Attr, body: &[u8], here: u64, context: &Context) {
-        let order = context.order;
-        let number = |at: Option<usize>| at.and_then(|at| order.u32(body, at));
+    #[inline(always)]
+    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest),
         };
         let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
+        let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
+        let decoder = raw.and_then(|raw| context.decoders.get(order.u16(raw, 0)?));
+        if context.only_used && decoder.is_some_and(Decoder::is_unused) {
+            return self.ledger.skip(at);
+        }
+        self.ledger.events += 1;
+        let number = |at: Option<usize>| at.and_then(|at| order.u32(body, at));
         let mut event = Event {
             at,
             tid: Tid(number(attr.tid.map(|at| at + 4)).unwrap_or(0)),
             vm: VmId(number(attr.tid).unwrap_or(0)),
             vcpu: VcpuId::UNKNOWN,
             cpu: PcpuId(number(attr.cpu).unwrap_or(u32::MAX)),
-            name: NameId(u16::MAX),
+            name: decoder.map_or(NameId(u16::MAX), |decoder| decoder.name),
             kind: Kind::Other,
         };
-        self.ledger.events += 1;
-        if !attr.tracepoint {
-            self.ledger.count(Line::NotTracepoint);
-            return self.push(event);
-        }
-        let Some(raw) = attr.raw(body, order) else {
-            self.ledger.count_at(Line::BadRecord, here);
-            return self.push(event);
-        };
-        let decoder = order.u16(raw, 0).and_then(|id| context.decoders.get(id));
-        match decoder {
-            None => self.ledger.count_at(Line::UnknownFormat, here),
-            Some(decoder) => {
-                event.name = decoder.name;
-                match decoder.decode(raw, order) {
-                    None => self.ledger.count_at(Line::BadRecord, here),
-                    Some(decoded) => {
-                        event.kind = decoded.kind;
-                        event.vcpu = decoded.vcpu;
-                        if attr.tid.is_none() {
-                            event.tid = decoded.tid;
-                        }
+        match (raw, decoder) {
+            _ if !attr.tracepoint => self.ledger.count(Line::NotTracepoint),
+            (None, _) => self.ledger.count_at(Line::BadRecord, here),
+            (Some(_), None) => self.ledger.count_at(Line::UnknownFormat, here),
+            (Some(raw), Some(decoder)) => match decoder.decode(raw, order) {
+                None => self.ledger.count_at(Line::BadRecord, here),
+                Some(decoded) => {
+                    event.kind = decoded.kind;
+                    event.vcpu = decoded.vcpu;
+                    if attr.tid.is_none() {
+                        event.tid = decoded.tid;
                     }
                 }
-            }
+            },
         }
         self.push(event);
     }

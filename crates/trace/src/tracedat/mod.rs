@@ -14,7 +14,7 @@ mod stream;
 mod unpack;
 
 use crate::bytes::Order;
-use crate::source::BATCH;
+use crate::source::{BATCH, Options};
 use crate::tracefs::Decoders;
 use crate::{Input, Source, TraceError};
 use blocks::Blocks;
@@ -34,14 +34,8 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Opens it.
-pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
-    open_with(input, None)
-}
-
-/// Opens it with the rate of its clock: `clock_hz` ticks per second, whatever the trace says of its clock. Without
-/// it, a trace whose clock counts ticks of unknown length is an error.
-pub fn open_with(input: Input, clock_hz: Option<u64>) -> Result<Box<dyn Source>, TraceError> {
-    Ok(Box::new(TraceDat::new(input, clock_hz)?))
+pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+    Ok(Box::new(TraceDat::new(input, options)?))
 }
 
 /// The name of what has none: losses, and events without a format.
@@ -65,8 +59,8 @@ struct TraceDat {
 }
 
 impl TraceDat {
-    fn new(input: Input, clock_hz: Option<u64>) -> Result<TraceDat, TraceError> {
-        let head = Head::read(&input, clock_hz)?;
+    fn new(input: Input, options: Options) -> Result<TraceDat, TraceError> {
+        let head = Head::read(&input, options.clock_hz)?;
         let packing = head.regions.iter().map(|region| region.packing).find(|&packing| packing != Packing::None);
         let all = head.regions.len();
         let streams: Vec<Stream> = (head.regions.iter())
@@ -89,6 +83,7 @@ impl TraceDat {
                 order: head.order,
                 decoders: head.decoders,
                 clock: head.clock,
+                only_used: options.only_used,
                 vcpus: head.vcpus,
                 vms: FxHashMap::default(),
             },
@@ -179,6 +174,7 @@ struct Decode {
     order: Order,
     decoders: Decoders,
     clock: Clock,
+    only_used: bool,
     /// The virtual CPU that each thread runs, where the recorder knew.
     vcpus: FxHashMap<u32, u32>,
     /// The VM of each thread of which an event said it.
@@ -215,9 +211,9 @@ impl Decode {
             ledger.add(Line::LostRecords, missed.map_or(0, |count| count.max(1)));
         }
         let Some(payload) = stream.payload() else { return };
-        ledger.events += 1;
         let id = self.order.u16(payload, 0).unwrap_or(0);
         let Some(decoder) = self.decoders.get(id) else {
+            ledger.events += 1;
             ledger.count_at(Line::UnknownFormat, stream.offset());
             // The common fields have been in the same places since 2.6.31.
             let tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
@@ -225,6 +221,11 @@ impl Decode {
             events.push(Event { at, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Other });
             return;
         };
+        if self.only_used && decoder.is_unused() {
+            ledger.skip(at);
+            return;
+        }
+        ledger.events += 1;
         let name = decoder.name;
         let Some(decoded) = decoder.decode(payload, self.order) else {
             ledger.count_at(Line::BadRecord, stream.offset());

@@ -119,15 +119,14 @@ impl Stream {
     #[inline]
     pub fn step(&mut self, ledger: &mut Ledger) -> Step {
         loop {
-            if self.at >= self.end {
-                match self.next_page(ledger) {
-                    true => continue,
-                    false => return Step::Block,
+            while self.at < self.end {
+                if let Some(payload) = self.record(ledger) {
+                    self.payload = Some(payload);
+                    return Step::Record(self.ticks);
                 }
             }
-            if let Some(payload) = self.record(ledger) {
-                self.payload = Some(payload);
-                return Step::Record(self.ticks);
+            if !self.next_page(ledger) {
+                return Step::Block;
             }
         }
     }
@@ -168,7 +167,7 @@ impl Stream {
                 None
             }
             TIME_STAMP => {
-                self.ticks = (u64::from(word) << 27) + delta | self.ticks & TIME_STAMP_KEEPS;
+                self.ticks = ((u64::from(word) << 27) + delta) | (self.ticks & TIME_STAMP_KEEPS);
                 self.at = start + 4;
                 None
             }

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_piece_must_have_the_size_it_says() {
-        let plain: Vec<u8> = (0..9_000u32).map(|n| (n * n >> 7) as u8).collect();
+        let plain: Vec<u8> = (0..9_000u32).map(|n| ((n * n) >> 7) as u8).collect();
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         zlib.write_all(&plain).unwrap();
         for (packing, packed) in

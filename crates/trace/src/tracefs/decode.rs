@@ -43,6 +43,20 @@ pub struct Decoder {
 struct At {
     offset: u32,
     size: u8,
+    /// The bits of a little-endian u64 read at `offset` that are the field's.
+    mask: u64,
+}
+
+impl At {
+    /// The field's value; zero if there is no such field.
+    #[inline(always)]
+    fn get(self, payload: &[u8], order: Order) -> u64 {
+        let at = self.offset as usize;
+        match payload.get(at..at + 8) {
+            Some(wide) if order == Order::Little => order.u64(wide, 0).unwrap_or(0) & self.mask,
+            _ => order.unsigned(payload, at, usize::from(self.size)).unwrap_or(0),
+        }
+    }
 }
 
 /// What to make of a tracepoint.
@@ -95,13 +109,19 @@ impl Decoder {
         Decoder { name: names.intern(&format!("{system}:{}", format.name)), meaning, pid, vcpu, tgid, fields, needs }
     }
 
-    /// What `payload` says; `None` if it is too short for its format.
+    /// Whether exit accounting has no use for this tracepoint.
     #[inline]
+    pub fn is_unused(&self) -> bool {
+        self.meaning == Meaning::Other
+    }
+
+    /// What `payload` says; `None` if it is too short for its format.
+    #[inline(always)]
     pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
         if payload.len() < self.needs {
             return None;
         }
-        let get = |at: At| order.unsigned(payload, at.offset as usize, usize::from(at.size)).unwrap_or(0);
+        let get = |at: At| at.get(payload, order);
         let field = |n: usize| get(self.fields[n]);
         let kind = match self.meaning {
             Meaning::Other => Kind::Other,
@@ -198,7 +218,9 @@ impl Decoder {
 impl At {
     fn of(field: &Field) -> At {
         match (u32::try_from(field.offset), field.size) {
-            (Ok(offset), 1 | 2 | 4 | 8) if offset < 1 << 16 => At { offset, size: field.size as u8 },
+            (Ok(offset), 1 | 2 | 4 | 8) if offset < 1 << 16 => {
+                At { offset, size: field.size as u8, mask: u64::MAX >> (64 - 8 * field.size) }
+            }
             _ => At::default(),
         }
     }
