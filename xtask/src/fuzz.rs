@@ -18,7 +18,7 @@ use crate::{root, target};
 use anyhow::{Context, bail};
 use damage::{Original, Reader, damaged, originals};
 use exitscope_model::{Kind, Ledger};
-use exitscope_trace::{Input, open_input};
+use exitscope_trace::{Input, Options, open_input};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -213,7 +213,9 @@ fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
 /// Reads a trace as every command does, and returns how many events it gave. An input that cannot be opened is fine
 /// (`None`); a broken promise is not.
 fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
-    let Ok(mut source) = Input::from_bytes(name, bytes).and_then(open_input) else { return Ok(None) };
+    let Ok(mut source) = Input::from_bytes(name, bytes).and_then(|input| open_input(input, Options::default())) else {
+        return Ok(None);
+    };
     let (mut events, mut ledger, mut count) = (Vec::new(), Ledger::default(), 0);
     loop {
         events.clear();
