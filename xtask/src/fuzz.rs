@@ -210,25 +210,33 @@ fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a trace as every command does, and returns how many events it gave. An input that cannot be opened is fine
-/// (`None`); a broken promise is not.
+/// Reads a trace twice, as `exitscope events` does and as `exitscope report` does, and returns how many events it
+/// has. An input that cannot be opened is fine (`None`); a broken promise is not.
 fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
-    let Ok(mut source) = Input::from_bytes(name, bytes).and_then(|input| open_input(input, Options::default())) else {
-        return Ok(None);
-    };
-    let (mut events, mut ledger, mut count) = (Vec::new(), Ledger::default(), 0);
+    let Some((left, all)) = events(name, bytes, false) else { return Ok(None) };
+    if left != all {
+        return Err(format!("{left} events left the reader, its ledger has {all}"));
+    }
+    match events(name, bytes, true) {
+        Some((_, again)) if again == all => Ok(Some(all)),
+        Some((_, again)) => Err(format!("{all} events, but {again} when only those in use are asked for")),
+        None => Err("it can be opened once, but not again".to_string()),
+    }
+}
+
+/// How many events left the reader, and how many it has in its ledger. Losses are no events.
+fn events(name: &str, bytes: &[u8], only_used: bool) -> Option<(u64, u64)> {
+    let options = Options { only_used, ..Options::default() };
+    let mut source = Input::from_bytes(name, bytes).and_then(|input| open_input(input, options)).ok()?;
+    let (mut events, mut ledger, mut left) = (Vec::new(), Ledger::default(), 0);
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger);
-        count += events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
+        left += events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
         if !matches!(more, Ok(true)) {
-            break;
+            return Some((left, ledger.events));
         }
     }
-    if count != ledger.events {
-        return Err(format!("{count} events left the reader, its ledger has {}", ledger.events));
-    }
-    Ok(Some(count))
 }
 
 /// The most memory this process had since it was last asked to forget it, in KiB.
