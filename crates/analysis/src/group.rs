@@ -191,6 +191,11 @@ impl Group {
         Nanos(self.width)
     }
 
+    /// Width of a bucket of time, if exits are grouped by time.
+    pub fn bucket(&self) -> Option<Nanos> {
+        self.dims.iter().any(|dim| matches!(dim, Dim::Time(_))).then_some(self.width())
+    }
+
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {

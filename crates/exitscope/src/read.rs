@@ -256,7 +256,14 @@ fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan>
 /// The files to read: as given, or the first of the peers' default names that is here.
 pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     const DEFAULTS: [&str; 5] = ["perf.data.guest", "perf.data.kvm", "perf.data.host", "perf.data", "trace.dat"];
-    let files = [given, inputs].concat();
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut known = std::collections::HashSet::new();
+    for path in given.iter().chain(inputs) {
+        match known.insert(path.canonicalize().unwrap_or(path.clone())) {
+            true => files.push(path.clone()),
+            false => anstream::eprintln!("exitscope: {} is named twice; reading it once", path.display()),
+        }
+    }
     if !files.is_empty() {
         return Ok(files);
     }

@@ -460,6 +460,9 @@ impl Lane {
             Some(mut exit) => {
                 exit.events += 1;
                 exit.who = self.who;
+                if exit.total() == Nanos::ZERO {
+                    ledger.count(Line::NoLength);
+                }
                 rows.push(exit);
             }
             None => ledger.count(Line::EntryWithoutExit),
