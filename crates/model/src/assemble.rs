@@ -231,6 +231,9 @@ impl Assembler {
                 rows.push(exit);
             }
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
+            if lane.rows_without_hardware && !lane.hardware {
+                ledger.count(Line::NoKvmExit);
+            }
             if let Some((first, last)) = lane.span {
                 spans.push(LaneSpan { who: lane.who, first, last, tail_guest: lane.guest });
             }
