@@ -261,7 +261,7 @@ fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyh
     }
     page.push_str(
         "\n`perf kvm stat report` reads exits and entries only; `perf script` and `trace-cmd report` print every event. \
-         exitscope reads every event.\n",
+         exitscope reads every event and counts those that belong to no exit.\n",
     );
     Ok(page)
 }
