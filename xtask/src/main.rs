@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables
+//! cargo xtask docs    writes the generated documents anew
 //! cargo xtask bench   measures exitscope against perf and trace-cmd, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
 //! ```
@@ -27,6 +28,8 @@ struct Flags {
 enum Task {
     /// Check the tree for what must not be in it
     Tidy,
+    /// Write the generated documents anew: JSON schemas, the list of losses, examples
+    Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
     Bench(bench::Flags),
     /// Read damaged traces
@@ -36,6 +39,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Flags::parse().task {
         Task::Tidy => tidy::run(),
+        Task::Docs => tidy::write_generated(),
         Task::Bench(flags) => bench::run(&flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
     };

@@ -6,8 +6,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files that a command of ours writes, relative to the top directory, and the arguments of `cargo` that print them.
-const GENERATED: &[(&str, &[&str])] = &[];
+/// Files that the command itself prints, relative to the top directory, and its arguments. `cargo xtask docs` writes
+/// them anew.
+const GENERATED: &[(&str, &[&str])] = &[
+    ("docs/report.schema.json", &["docs", "report-schema"]),
+    ("docs/diff.schema.json", &["docs", "diff-schema"]),
+    ("docs/events.schema.json", &["docs", "events-schema"]),
+    ("docs/losses.md", &["docs", "losses"]),
+    ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
+    ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
+    ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-kvmstat.data.gz", "corpus/x86-svm/t2.data.gz"]),
+];
 
 /// The largest file outside corpus/, in bytes.
 const MAX_FILE: u64 = 2 << 20;
@@ -40,6 +49,7 @@ pub fn run() -> anyhow::Result<()> {
     check_crates(&files, &mut findings)?;
     check_corpus(&files, &mut findings)?;
     check_generated(&mut findings)?;
+    check_excerpts(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -186,13 +196,49 @@ fn check_corpus(files: &BTreeSet<PathBuf>, findings: &mut Vec<String>) -> anyhow
 
 fn check_generated(findings: &mut Vec<String>) -> anyhow::Result<()> {
     for (path, arguments) in GENERATED {
-        let output = Command::new(env!("CARGO")).args(*arguments).current_dir(root()).output()?;
-        if !output.status.success() {
-            bail!("cargo {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        if std::fs::read(root().join(path)).ok() != Some(printed(arguments)?) {
+            findings.push(format!("{path}: not current; `cargo xtask docs` writes it anew"));
         }
-        if std::fs::read(root().join(path)).ok() != Some(output.stdout) {
-            findings.push(format!("{path}: not current; write it anew with: cargo {} > {path}", arguments.join(" ")));
+    }
+    Ok(())
+}
+
+/// Writes every generated file anew.
+pub fn write_generated() -> anyhow::Result<()> {
+    for (path, arguments) in GENERATED {
+        let path = root().join(path);
+        std::fs::create_dir_all(path.parent().context("a generated file is in a directory")?)?;
+        std::fs::write(&path, printed(arguments)?)?;
+    }
+    Ok(())
+}
+
+/// What the command prints with these arguments.
+fn printed(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let command = ["run", "--quiet", "--package", "exitscope", "--"];
+    let output = Command::new(env!("CARGO")).args(command).args(arguments).current_dir(root()).output()?;
+    if !output.status.success() {
+        bail!("exitscope {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.stdout)
+}
+
+/// Excerpts in the README, each below a comment that names the file they are from, must be in that file.
+fn check_excerpts(findings: &mut Vec<String>) -> anyhow::Result<()> {
+    let readme = std::fs::read_to_string(root().join("README.md")).context("README.md")?;
+    let mut excerpts = 0;
+    for part in readme.split("<!-- excerpt of ").skip(1) {
+        let (name, rest) = part.split_once(" -->").context("README.md: a comment that does not end")?;
+        let block = rest.split("```").nth(1).and_then(|block| block.split_once('\n')).map_or("", |block| block.1);
+        let whole = std::fs::read_to_string(root().join(name)).with_context(|| name.to_string())?;
+        let tidied = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        if block.trim().is_empty() || !tidied(&whole).contains(&tidied(block)) {
+            findings.push(format!("README.md: the excerpt of {name} is not in it"));
         }
+        excerpts += 1;
+    }
+    if excerpts == 0 {
+        findings.push("README.md: shows no excerpt of docs/examples".to_string());
     }
     Ok(())
 }

@@ -103,12 +103,13 @@ fn read_once(
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))?;
+        if let (None, Some(event)) = (first, events.first()) {
+            first = Some(event.at);
+            sink.begin(event.at);
+        }
+        // In time order but for what came too late to be put in order.
+        last = events.last().map_or(last, |event| last.max(event.at));
         for event in &events {
-            if first.is_none() {
-                first = Some(event.at);
-                sink.begin(event.at);
-            }
-            last = last.max(event.at);
             assembler.push(event, &mut rows, &mut ledger);
         }
         let lanes =

@@ -298,7 +298,6 @@ impl Assembler {
         self.lanes_by_vcpu = true;
         self.index.clear();
         for lane in &mut self.lanes {
-            lane.span = None;
             lane.let_go(ledger);
         }
     }
@@ -480,6 +479,7 @@ impl Lane {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));
         }
+        self.span = None;
     }
 
     fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
@@ -517,11 +517,11 @@ impl Lane {
         self.account(at);
         self.note(ledger);
         self.state = State::Kernel;
-        if !self.hardware {
-            if let Some(exit) = self.open.take() {
-                self.heard(at);
-                self.closed = Some(exit);
-            }
+        if !self.hardware
+            && let Some(exit) = self.open.take()
+        {
+            self.heard(at);
+            self.closed = Some(exit);
         }
     }
 

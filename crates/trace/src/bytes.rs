@@ -13,21 +13,21 @@ impl Order {
     /// The u16 at `at`.
     #[inline(always)]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let raw = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
     }
 
     /// The u32 at `at`.
     #[inline(always)]
     pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
     }
 
     /// The u64 at `at`.
     #[inline(always)]
     pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
     }
 

@@ -7,7 +7,7 @@ use crate::source::TraceError;
 use exitscope_model::{Ledger, Line};
 
 /// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
-pub const BLOCK: usize = 256 << 10;
+pub const BLOCK: usize = 1 << 20;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
@@ -29,8 +29,8 @@ pub struct Cursor {
 pub enum Next {
     /// This many bytes of whole records, which begin at this offset of the file.
     Records(usize, u64),
-    /// A record that changes how others are read, header and all: its type and offset.
-    Special(u32, u64),
+    /// A record that changes how others are read: its type, offset and size, header and all.
+    Special(u32, u64, usize),
     /// No more.
     End,
 }
@@ -39,40 +39,35 @@ impl Cursor {
     /// Reads the next block into `buffer`.
     pub fn next(&mut self, buffer: &mut Vec<u8>, ledger: &mut Ledger) -> Result<Next, TraceError> {
         while self.at < self.end {
-            let want = (self.end - self.at).min(BLOCK as u64) as usize;
-            buffer.resize(want, 0);
-            let got = self.input.read_up_to(self.at, buffer)?;
-            buffer.truncate(got);
+            let bytes = self.fill(self.at, buffer)?;
             let begin = self.at;
             let mut at = 0;
             let stop = loop {
-                let Some((kind, size)) = header(buffer, at, self.order) else { break Stop::Cut };
+                let Some((kind, size)) = header(bytes, at, self.order) else { break Stop::Cut };
                 if size < HEADER {
                     break Stop::Bad;
                 }
                 if self.sequential && is_special(kind) || kind == AUXTRACE {
                     break Stop::Special(kind, size);
                 }
-                if at + size > buffer.len() {
+                if at + size > bytes.len() {
                     break Stop::Cut;
                 }
                 at += size;
             };
             if at > 0 {
                 self.at += at as u64;
-                buffer.truncate(at);
                 return Ok(Next::Records(at, begin));
             }
             match stop {
                 Stop::Special(AUXTRACE, size) => {
                     // Followed by data of its own length, which belongs to a hardware tracer.
-                    let trailing = self.order.u64(buffer, HEADER).unwrap_or(0);
+                    let trailing = self.order.u64(bytes, HEADER).unwrap_or(0);
                     self.at = self.at.saturating_add(size as u64).saturating_add(trailing).min(self.end);
                 }
-                Stop::Special(kind, size) if size <= buffer.len() => {
+                Stop::Special(kind, size) if size <= bytes.len() => {
                     self.at += size as u64;
-                    buffer.truncate(size);
-                    return Ok(Next::Special(kind, begin));
+                    return Ok(Next::Special(kind, begin, size));
                 }
                 Stop::Bad => {
                     ledger.count_at(Line::BadRecord, begin);
@@ -85,6 +80,16 @@ impl Cursor {
             }
         }
         Ok(Next::End)
+    }
+
+    /// The bytes at `from`, as many as a block holds and there are, in `buffer`, which only grows.
+    fn fill<'a>(&self, from: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], TraceError> {
+        let want = self.end.saturating_sub(from).min(BLOCK as u64) as usize;
+        if buffer.len() < want {
+            buffer.resize(want, 0);
+        }
+        let got = self.input.read_up_to(from, &mut buffer[..want])?;
+        Ok(&buffer[..got])
     }
 
     /// Where records seem to go on behind a damaged one: the next place, on the 8-byte grid on which perf writes them,

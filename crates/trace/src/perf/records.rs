@@ -36,6 +36,8 @@ pub struct Block {
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
     pub latest: Moment,
+    /// The moment of the last event.
+    last: Moment,
     pub threads: Vec<Thread>,
     pub ledger: Ledger,
 }
@@ -56,17 +58,17 @@ impl Block {
         self.runs.clear();
         self.rounds.clear();
         self.latest = Moment::default();
+        self.last = Moment::default();
         self.threads.clear();
         self.ledger = Ledger::default();
     }
 
     #[inline]
     fn push(&mut self, event: Event) {
-        if let Some(last) = self.events.last()
-            && event.at < last.at
-        {
+        if event.at < self.last {
             self.runs.push(self.events.len());
         }
+        self.last = event.at;
         self.latest = self.latest.max(event.at);
         self.events.push(event);
     }
@@ -84,10 +86,12 @@ impl Block {
     #[inline(always)]
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only();
-        let mut at = 0;
-        while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
-            let Some(body) = records.get(at + HEADER..at + usize::from(size)) else { break };
-            let here = offset + at as u64;
+        let mut rest = records;
+        while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
+            let here = offset + (records.len() - rest.len()) as u64;
+            let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
+            let Some(body) = record.get(HEADER..) else { break };
+            rest = behind;
             match kind {
                 SAMPLE => match only.or_else(|| attr_of(body, context)) {
                     Some(attr) => self.sample(order, attr, body, here, context),
@@ -107,7 +111,6 @@ impl Block {
                 _ if kind <= LAST_KERNEL || OWN.contains(&kind) => {}
                 _ => self.ledger.count_at(Line::UnknownRecord, here),
             }
-            at += usize::from(size);
         }
     }
 
@@ -144,7 +147,7 @@ impl Block {
                     event.kind = decoded.kind;
                     event.vcpu = decoded.vcpu;
                     if attr.tid.is_none() {
-                        event.tid = decoded.tid;
+                        event.tid = decoder.tid(raw, order);
                     }
                 }
             },

@@ -55,7 +55,7 @@ impl Stream {
                 block.decode(&self.bytes[..len], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
+            Ok(Next::Special(kind, offset, size)) => match self.special(kind, offset, size, info, &mut block.ledger) {
                 Ok(()) => Some(Ok(block)),
                 Err(error) => Some(Err(error)),
             },
@@ -75,9 +75,16 @@ impl Stream {
         self.spare = Some(block);
     }
 
-    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
+    fn special(
+        &mut self,
+        kind: u32,
+        offset: u64,
+        size: usize,
+        info: &mut TraceInfo,
+        ledger: &mut Ledger,
+    ) -> Result<(), TraceError> {
         let order = self.context.order;
-        let body = &self.bytes[HEADER..];
+        let body = &self.bytes[HEADER..size];
         match kind {
             HEADER_ATTR if self.context.attrs.len() < MAX_ATTRS => {
                 // The attr has its own size; ids fill the rest.
