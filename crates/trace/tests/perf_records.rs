@@ -209,6 +209,16 @@ fn after_damage_every_whole_record_is_found_again_up_to_the_last() {
 }
 
 #[test]
+fn a_size_that_leads_off_the_grid_costs_few_records() {
+    let mut records: Vec<Vec<u8>> = (0..2000).map(entry).collect();
+    records[100][6] ^= 1;
+    let (all, ledger) = events(&pipe(&records));
+    assert!(all.len() > 1900, "{} events", all.len());
+    assert_eq!(all.last().unwrap().at.as_nanos(), 1999);
+    assert!(ledger.get(Line::BadRecord) + ledger.get(Line::UnknownRecord) > 0);
+}
+
+#[test]
 fn a_type_that_perf_does_not_have_is_said() {
     for kind in [0, 23, 63, 87, 4000] {
         let (all, ledger) = events(&pipe(&[entry(1), record(kind, 0, &words(&[1, 2])), entry(2)]));

@@ -16,6 +16,9 @@ const CHAIN: usize = 4;
 /// Bytes that a record has at most, rounded up.
 const RECORD: usize = 64 << 10;
 
+/// The last type that a record of some later perf may have. Larger ones are bytes of something else.
+const LAST_KIND: u32 = u16::MAX as u32;
+
 /// A position in the records of a file.
 #[derive(Debug)]
 pub struct Cursor {
@@ -56,7 +59,7 @@ impl Cursor {
             let mut at = from;
             let stop = loop {
                 let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
-                if size < HEADER {
+                if size < HEADER || kind > LAST_KIND {
                     break Stop::Bad;
                 }
                 if self.sequential && is_special(kind) || kind == AUXTRACE {
@@ -124,20 +127,20 @@ impl Cursor {
         }
     }
 
-    /// Goes to where records seem to go on behind a damaged one: the next place, on the 8-byte grid on which perf
-    /// writes them, where several plausible headers follow one another.
+    /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
+    /// one another. Any byte may be it: the damaged size may have led off the grid on which records lie.
     fn resync(&mut self) -> Result<(), TraceError> {
-        self.at += 8;
+        self.at += 1;
         while self.at < self.end {
             let from = self.load()?;
             let last = self.window_at + self.window.len() as u64 >= self.end;
             // Near the window's end a chain is better looked at with what follows.
             let to = if last { self.window.len() } else { self.window.len() - RECORD / 2 };
-            if let Some(found) = (from..to).step_by(8).find(|&at| self.chain(at, last)) {
+            if let Some(found) = (from..to).find(|&at| self.chain(at, last)) {
                 self.at += (found - from) as u64;
                 return Ok(());
             }
-            self.at += (to - from).next_multiple_of(8).max(8) as u64;
+            self.at += (to - from).max(1) as u64;
         }
         self.at = self.end;
         Ok(())
@@ -158,7 +161,7 @@ impl Cursor {
 enum Stop {
     /// The block ends within a record.
     Cut,
-    /// A size smaller than a header.
+    /// No header can be so: a size smaller than its own, or a type beyond any.
     Bad,
     Special(u32, usize),
 }
