@@ -29,8 +29,8 @@ pub struct Cursor {
     pub end: u64,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
-    /// Bytes that were read and not all handed out, and where they begin in the file. Small records that stop a block
-    /// are many in some files; each is not worth reading a block again.
+    /// Bytes that were read and not all handed out, and where they begin in the file (past any file if all were). Small
+    /// records that stop a block are many in some files; each is not worth reading a block again.
     window: Vec<u8>,
     window_at: u64,
 }
@@ -48,7 +48,7 @@ pub enum Next {
 
 impl Cursor {
     pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
-        Cursor { input, order, at, end, sequential, window: Vec::new(), window_at: 0 }
+        Cursor { input, order, at, end, sequential, window: Vec::new(), window_at: u64::MAX }
     }
 
     /// Reads the next block into `buffer`.
@@ -104,7 +104,7 @@ impl Cursor {
     /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.
     fn load(&mut self) -> Result<usize, TraceError> {
         let wanted = (self.end - self.at).min(RECORD as u64);
-        let held = self.window_at + self.window.len() as u64;
+        let held = self.window_at.saturating_add(self.window.len() as u64);
         if self.at < self.window_at || self.at + wanted > held {
             self.window.resize((self.end - self.at).min(BLOCK as u64) as usize, 0);
             let got = self.input.read_up_to(self.at, &mut self.window)?;
@@ -120,7 +120,8 @@ impl Cursor {
         if range.start == 0 && range.len() > BLOCK / 2 {
             std::mem::swap(&mut self.window, buffer);
             buffer.truncate(range.end);
-            self.window.clear();
+            // What the window holds now is old; its length spares filling it with zeros before it is read into.
+            self.window_at = u64::MAX;
         } else {
             buffer.clear();
             buffer.extend_from_slice(&self.window[range]);
