@@ -1,16 +1,23 @@
 //! Where records begin: blocks of whole records out of a file, in order.
 
-use super::records::{AUXTRACE, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
+use super::records::{AUXTRACE, HEADER, is_known, is_special};
 use crate::bytes::Order;
 use crate::input::Input;
 use crate::source::TraceError;
 use exitscope_model::{Ledger, Line};
+use std::ops::Range;
 
 /// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
 pub const BLOCK: usize = 1 << 20;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
+
+/// Bytes that a record has at most, rounded up.
+const RECORD: usize = 64 << 10;
+
+/// The last type that a record of some later perf may have. Larger ones are bytes of something else.
+const LAST_KIND: u32 = u16::MAX as u32;
 
 /// A position in the records of a file.
 #[derive(Debug)]
@@ -22,6 +29,10 @@ pub struct Cursor {
     pub end: u64,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
+    /// Bytes that were read and not all handed out, and where they begin in the file (past any file if all were). Small
+    /// records that stop a block are many in some files; each is not worth reading a block again.
+    window: Vec<u8>,
+    window_at: u64,
 }
 
 /// What comes next.
@@ -29,49 +40,57 @@ pub struct Cursor {
 pub enum Next {
     /// This many bytes of whole records, which begin at this offset of the file.
     Records(usize, u64),
-    /// A record that changes how others are read: its type, offset and size, header and all.
-    Special(u32, u64, usize),
+    /// A record that changes how others are read, header and all: its type and offset.
+    Special(u32, u64),
     /// No more.
     End,
 }
 
 impl Cursor {
+    pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
+        Cursor { input, order, at, end, sequential, window: Vec::new(), window_at: u64::MAX }
+    }
+
     /// Reads the next block into `buffer`.
     pub fn next(&mut self, buffer: &mut Vec<u8>, ledger: &mut Ledger) -> Result<Next, TraceError> {
         while self.at < self.end {
-            let bytes = self.fill(self.at, buffer)?;
+            let from = self.load()?;
             let begin = self.at;
-            let mut at = 0;
+            let mut at = from;
             let stop = loop {
-                let Some((kind, size)) = header(bytes, at, self.order) else { break Stop::Cut };
-                if size < HEADER {
+                let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
+                if size < HEADER || kind > LAST_KIND {
                     break Stop::Bad;
                 }
                 if self.sequential && is_special(kind) || kind == AUXTRACE {
                     break Stop::Special(kind, size);
                 }
-                if at + size > bytes.len() {
+                if at + size > self.window.len() {
                     break Stop::Cut;
                 }
                 at += size;
             };
-            if at > 0 {
-                self.at += at as u64;
-                return Ok(Next::Records(at, begin));
+            if at > from {
+                self.hand_out(from..at, buffer);
+                return Ok(Next::Records(at - from, begin));
             }
             match stop {
                 Stop::Special(AUXTRACE, size) => {
                     // Followed by data of its own length, which belongs to a hardware tracer.
-                    let trailing = self.order.u64(bytes, HEADER).unwrap_or(0);
-                    self.at = self.at.saturating_add(size as u64).saturating_add(trailing).min(self.end);
+                    let trailing = self.order.u64(&self.window, from + HEADER).unwrap_or(0);
+                    let next = begin.saturating_add(size as u64).saturating_add(trailing);
+                    if next > self.end {
+                        ledger.add_at(Line::TruncatedBytes, next - self.end, begin);
+                    }
+                    self.at = next.min(self.end);
                 }
-                Stop::Special(kind, size) if size <= bytes.len() => {
-                    self.at += size as u64;
-                    return Ok(Next::Special(kind, begin, size));
+                Stop::Special(kind, size) if from + size <= self.window.len() => {
+                    self.hand_out(from..from + size, buffer);
+                    return Ok(Next::Special(kind, begin));
                 }
                 Stop::Bad => {
                     ledger.count_at(Line::BadRecord, begin);
-                    self.at = self.resync(buffer)?;
+                    self.resync()?;
                 }
                 Stop::Cut | Stop::Special(..) => {
                     ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
@@ -82,42 +101,58 @@ impl Cursor {
         Ok(Next::End)
     }
 
-    /// The bytes at `from`, as many as a block holds and there are, in `buffer`, which only grows.
-    fn fill<'a>(&self, from: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], TraceError> {
-        let want = self.end.saturating_sub(from).min(BLOCK as u64) as usize;
-        if buffer.len() < want {
-            buffer.resize(want, 0);
+    /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.
+    fn load(&mut self) -> Result<usize, TraceError> {
+        let wanted = (self.end - self.at).min(RECORD as u64);
+        let held = self.window_at.saturating_add(self.window.len() as u64);
+        if self.at < self.window_at || self.at + wanted > held {
+            self.window.resize((self.end - self.at).min(BLOCK as u64) as usize, 0);
+            let got = self.input.read_up_to(self.at, &mut self.window)?;
+            self.window.truncate(got);
+            self.window_at = self.at;
         }
-        let got = self.input.read_up_to(from, &mut buffer[..want])?;
-        Ok(&buffer[..got])
+        Ok((self.at - self.window_at) as usize)
     }
 
-    /// Where records seem to go on behind a damaged one: the next place, on the 8-byte grid on which perf writes them,
-    /// where several plausible headers follow one another.
-    fn resync(&self, buffer: &mut Vec<u8>) -> Result<u64, TraceError> {
-        let mut from = self.at + 8;
-        while from < self.end {
-            buffer.resize((self.end - from).min(BLOCK as u64) as usize, 0);
-            let got = self.input.read_up_to(from, buffer)?;
-            buffer.truncate(got);
-            if let Some(found) = (0..buffer.len().saturating_sub(HEADER)).step_by(8).find(|&at| self.chain(buffer, at))
-            {
-                return Ok(from + found as u64);
-            }
-            if got < BLOCK {
-                break;
-            }
-            // A chain may lie across the end of the block.
-            from += (BLOCK / 2) as u64;
+    /// Gives bytes of the window away: the window itself if they are most of it.
+    fn hand_out(&mut self, range: Range<usize>, buffer: &mut Vec<u8>) {
+        self.at += range.len() as u64;
+        if range.start == 0 && range.len() > BLOCK / 2 {
+            std::mem::swap(&mut self.window, buffer);
+            buffer.truncate(range.end);
+            // What the window holds now is old; its length spares filling it with zeros before it is read into.
+            self.window_at = u64::MAX;
+        } else {
+            buffer.clear();
+            buffer.extend_from_slice(&self.window[range]);
         }
-        Ok(self.end)
     }
 
-    fn chain(&self, buffer: &[u8], mut at: usize) -> bool {
-        for _ in 0..CHAIN {
-            match header(buffer, at, self.order) {
-                Some((kind, size)) if size >= HEADER && size % 8 == 0 && (1..=86).contains(&kind) => at += size,
-                _ => return false,
+    /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
+    /// one another. Any byte may be it: the damaged size may have led off the grid on which records lie.
+    fn resync(&mut self) -> Result<(), TraceError> {
+        self.at += 1;
+        while self.at < self.end {
+            let from = self.load()?;
+            let last = self.window_at + self.window.len() as u64 >= self.end;
+            // Near the window's end a chain is better looked at with what follows.
+            let to = if last { self.window.len() } else { self.window.len() - RECORD / 2 };
+            if let Some(found) = (from..to).find(|&at| self.chain(at, last)) {
+                self.at += (found - from) as u64;
+                return Ok(());
+            }
+            self.at += (to - from).max(1) as u64;
+        }
+        self.at = self.end;
+        Ok(())
+    }
+
+    fn chain(&self, mut at: usize, last: bool) -> bool {
+        for number in 0..CHAIN {
+            match header(&self.window, at, self.order) {
+                Some((kind, size)) if size >= HEADER && size % 8 == 0 && is_known(kind) => at += size,
+                // Records that end where the file does, or go on behind the window, are as good.
+                _ => return number > 0 && if last { at == self.window.len() } else { at + HEADER > self.window.len() },
             }
         }
         true
@@ -127,7 +162,7 @@ impl Cursor {
 enum Stop {
     /// The block ends within a record.
     Cut,
-    /// A size smaller than a header.
+    /// No header can be so: a size smaller than its own, or a type beyond any.
     Bad,
     Special(u32, usize),
 }
@@ -147,8 +182,4 @@ pub fn whole(bytes: &[u8], order: Order) -> usize {
         at += size;
     }
     at
-}
-
-fn is_special(kind: u32) -> bool {
-    matches!(kind, HEADER_ATTR | HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED | COMPRESSED2)
 }

@@ -24,6 +24,7 @@ const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const OS_RELEASE: u32 = 4;
 const ARCH: u32 = 6;
+const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
 
@@ -32,6 +33,8 @@ const FEATURES: u32 = 256;
 pub struct Context {
     pub order: Order,
     pub attrs: Vec<Attr>,
+    /// The attr of all samples, if all that can have any are alike.
+    pub only: Option<Attr>,
     /// Which attr an event id belongs to; not needed where all attrs are alike.
     pub attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
@@ -48,6 +51,8 @@ pub struct Head {
     pub data: (u64, u64),
     /// Whether records themselves carry what the header of a file does (pipe mode), or compressed records.
     pub sequential: bool,
+    /// Whether samples may be in other files of a directory (`perf record --threads`).
+    pub directory: bool,
 }
 
 /// Whether these are the first bytes of a perf.data.
@@ -57,21 +62,25 @@ pub fn looks_like(head: &[u8]) -> bool {
 
 impl Context {
     fn new(order: Order, only_used: bool) -> Context {
-        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default(), only_used }
+        Context {
+            order,
+            attrs: Vec::new(),
+            only: None,
+            attr_of: FxHashMap::default(),
+            decoders: Decoders::default(),
+            only_used,
+        }
     }
 
     /// Adds an attr and the ids that name it.
     pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+        if !attr.dummy {
+            let first = self.attrs.iter().all(|attr| attr.dummy);
+            self.only = if first { Some(attr) } else { self.only.filter(|only| *only == attr) };
+        }
         let at = self.attrs.len() as u32;
         self.attrs.push(attr);
         self.attr_of.extend(ids.map(|id| (id, at)));
-    }
-
-    /// The attr of all samples, if all that can have any are alike.
-    pub fn only(&self) -> Option<&Attr> {
-        let mut sampling = self.attrs.iter().filter(|attr| !attr.dummy);
-        let first = sampling.next()?;
-        sampling.all(|attr| attr == first).then_some(first)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
@@ -106,7 +115,7 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     let size = u64_at(8)?;
     if size == PIPE_HEADER {
         info.format = "perf.data (pipe)".to_string();
-        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true });
+        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true, directory: false });
     }
     if size != FILE_HEADER {
         return Err(damaged(8, format!("says that it is {size} bytes long, which no perf.data header is")));
@@ -154,7 +163,8 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         info.clock = clock_name(clock);
     }
     let sequential = features.contains(&COMPRESSED);
-    Ok(Head { context, info, data: (data, end.min(input.len())), sequential })
+    let directory = features.contains(&DIR_FORMAT);
+    Ok(Head { context, info, data: (data, end.min(input.len())), sequential, directory })
 }
 
 /// The numbers of the features whose sections follow the data, in order.

@@ -20,10 +20,10 @@ use crate::merge::Merge;
 use crate::source::{BATCH, Options, Source, TraceError};
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
-use exitscope_units::Moment;
+use exitscope_units::{Moment, PcpuId};
 pub use head::looks_like;
 use pool::Pool;
-use records::{Block, Thread};
+use records::{Block, Thread, lost_event};
 use stream::Stream;
 
 /// Data from this size on is decoded on several threads.
@@ -38,7 +38,8 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     }
     let total = input.len();
     let (at, end) = head.data;
-    let cursor = Cursor { input, order: head.context.order, at, end, sequential: head.sequential };
+    let name = input.name().to_string();
+    let cursor = Cursor::new(input, head.context.order, (at, end), head.sequential);
     let blocks = if head.sequential || end.saturating_sub(at) < POOLED {
         Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
     } else {
@@ -52,6 +53,9 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
         latest: Moment::default(),
         round: Moment::default(),
         until: Moment::default(),
+        lost: 0,
+        lost_in_all: 0,
+        directory: head.directory.then_some(name),
         done: 0,
         total,
     }))
@@ -67,6 +71,11 @@ struct PerfData {
     latest: Moment,
     round: Moment,
     until: Moment,
+    /// Records lost as LOST records say, and as perf's totals at the end say.
+    lost: u64,
+    lost_in_all: u64,
+    /// The file's name, if it is one of a directory and had no event so far.
+    directory: Option<String>,
     done: u64,
     total: u64,
 }
@@ -98,10 +107,7 @@ impl Source for PerfData {
             };
             match next.transpose()? {
                 Some(block) => self.take(block, ledger),
-                None => {
-                    self.until = Moment::MAX;
-                    self.done = self.total;
-                }
+                None => self.end(ledger)?,
             }
         }
     }
@@ -112,6 +118,23 @@ impl Source for PerfData {
 }
 
 impl PerfData {
+    /// Lets everything go that was held back.
+    fn end(&mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
+        if let Some(name) = self.directory.take() {
+            let what = "perf wrote its samples to the files data.0, data.1, … beside it (perf record --threads)";
+            return Err(TraceError::Unsupported { name, what: what.to_string() });
+        }
+        // Behind the last record of a buffer the kernel had no room to say what it lost; the totals know.
+        let unsaid = self.lost_in_all.saturating_sub(self.lost);
+        if unsaid > 0 {
+            ledger.add(Line::LostRecords, unsaid);
+            self.merge.push(vec![lost_event(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
+        }
+        self.until = Moment::MAX;
+        self.done = self.total;
+        Ok(())
+    }
+
     fn take(&mut self, mut block: Block, ledger: &mut Ledger) {
         for &latest in &block.rounds {
             self.latest = self.latest.max(latest);
@@ -120,6 +143,11 @@ impl PerfData {
         }
         self.latest = self.latest.max(block.latest);
         self.done += cursor::BLOCK as u64;
+        self.lost = self.lost.saturating_add(block.lost);
+        self.lost_in_all = self.lost_in_all.saturating_add(block.lost_in_all);
+        if block.ledger.events > 0 {
+            self.directory = None;
+        }
         ledger.merge(&block.ledger);
         for thread in block.threads.drain(..) {
             let comms = &mut self.info.comms;

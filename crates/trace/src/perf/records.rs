@@ -2,7 +2,7 @@
 
 use super::attr::Attr;
 use super::head::Context;
-use crate::bytes::{Order, c_string};
+use crate::bytes::Order;
 use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -23,9 +23,20 @@ pub const HEADER_FEATURE: u32 = 80;
 pub const COMPRESSED: u32 = 81;
 pub const COMPRESSED2: u32 = 83;
 
-/// The last record types that perf itself knows: of the kernel, and of its own.
-const LAST_KERNEL: u32 = 21;
-const OWN: std::ops::RangeInclusive<u32> = 64..=86;
+/// Of a LOST_SAMPLES record: a filter left them out, they were not lost.
+const MISC_FILTERED: u16 = 1 << 15;
+
+/// Whether perf itself knows records of this type: the kernel's, and its own.
+#[inline]
+pub fn is_known(kind: u32) -> bool {
+    matches!(kind, 1..=22 | 64..=86)
+}
+
+/// Whether records of this type change how others are read, or hold others.
+#[inline]
+pub fn is_special(kind: u32) -> bool {
+    matches!(kind, HEADER_ATTR | HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED | COMPRESSED2)
+}
 
 /// What a block of records gave.
 #[derive(Debug, Default)]
@@ -39,6 +50,9 @@ pub struct Block {
     /// The moment of the last event.
     last: Moment,
     pub threads: Vec<Thread>,
+    /// What LOST records say, and what perf's totals at the end say.
+    pub lost: u64,
+    pub lost_in_all: u64,
     pub ledger: Ledger,
 }
 
@@ -60,6 +74,7 @@ impl Block {
         self.latest = Moment::default();
         self.last = Moment::default();
         self.threads.clear();
+        (self.lost, self.lost_in_all) = (0, 0);
         self.ledger = Ledger::default();
     }
 
@@ -85,7 +100,7 @@ impl Block {
 
     #[inline(always)]
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
-        let only = context.only();
+        let only = context.only.as_ref();
         let mut rest = records;
         while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
             let here = offset + (records.len() - rest.len()) as u64;
@@ -99,16 +114,22 @@ impl Block {
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
                 LOST => self.lost(context, body, order.u64(body, 8), here),
-                LOST_SAMPLES => self.lost(context, body, order.u64(body, 0), here),
-                COMM => match (order.u32(body, 4), c_string(body, 8)) {
-                    (Some(tid), Some((name, _))) => self.threads.push(Thread::Comm(tid, name.to_string())),
+                LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
+                LOST_SAMPLES => self.lost_samples(context, body, here),
+                // A name is 15 bytes, whatever is cut there.
+                COMM => match (order.u32(body, 4), body.get(8..)) {
+                    (Some(tid), Some(name)) => {
+                        let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
+                        self.threads.push(Thread::Comm(tid, String::from_utf8_lossy(name).into_owned()));
+                    }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
                 FORK => match (order.u32(body, 8), order.u32(body, 12)) {
                     (Some(child), Some(parent)) => self.threads.push(Thread::Fork { child, parent }),
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
-                _ if kind <= LAST_KERNEL || OWN.contains(&kind) => {}
+                COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
+                _ if is_known(kind) && !is_special(kind) => {}
                 _ => self.ledger.count_at(Line::UnknownRecord, here),
             }
         }
@@ -171,23 +192,52 @@ impl Block {
         });
     }
 
+    /// LOST: the kernel had no room in a buffer.
     fn lost(&mut self, context: &Context, body: &[u8], count: Option<u64>, here: u64) {
         let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
-        self.ledger.add(Line::LostRecords, count.max(1));
-        let trailer = context.attrs.first().and_then(|attr| attr.trailer);
-        let back = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
-        let time = back(trailer.and_then(|trailer| trailer.time)).and_then(|at| context.order.u64(body, at));
-        let cpu = back(trailer.and_then(|trailer| trailer.cpu)).and_then(|at| context.order.u32(body, at));
-        self.push(Event {
-            at: time.map_or(self.latest, Moment::from_nanos),
-            tid: Tid(0),
-            vm: VmId::UNKNOWN,
-            vcpu: VcpuId::UNKNOWN,
-            cpu: PcpuId(cpu.unwrap_or(u32::MAX)),
-            name: NameId(u16::MAX),
-            kind: Kind::Lost { count },
-        });
+        self.lost = self.lost.saturating_add(count);
+        self.push_lost(context, body, count);
     }
+
+    /// LOST_SAMPLES: either the kernel's own, of a moment, or perf's total of one event that it writes at the end,
+    /// without a moment; the total counts again what LOST records said (`record__read_lost_samples`).
+    fn lost_samples(&mut self, context: &Context, body: &[u8], here: u64) {
+        match (context.order.u64(body, 0), trailer(context, body).0) {
+            (None, _) => self.ledger.count_at(Line::BadRecord, here),
+            (Some(count), Some(time)) if time == Moment::default() => {
+                self.lost_in_all = self.lost_in_all.saturating_add(count)
+            }
+            (Some(count), _) => self.push_lost(context, body, count),
+        }
+    }
+
+    fn push_lost(&mut self, context: &Context, body: &[u8], count: u64) {
+        self.ledger.add(Line::LostRecords, count.max(1));
+        let (time, cpu) = trailer(context, body);
+        self.push(lost_event(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
+    }
+}
+
+/// The event that says that `count` records were lost before `at`.
+pub fn lost_event(at: Moment, cpu: PcpuId, count: u64) -> Event {
+    Event {
+        at,
+        tid: Tid(0),
+        vm: VmId::UNKNOWN,
+        vcpu: VcpuId::UNKNOWN,
+        cpu,
+        name: NameId(u16::MAX),
+        kind: Kind::Lost { count },
+    }
+}
+
+/// Time and CPU at the end of a record that is no sample.
+fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
+    let Some(trailer) = context.attrs.first().and_then(|attr| attr.trailer) else { return (None, None) };
+    let place = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
+    let time = place(trailer.time).and_then(|at| context.order.u64(body, at));
+    let cpu = place(trailer.cpu).and_then(|at| context.order.u32(body, at));
+    (time.map(Moment::from_nanos), cpu.map(PcpuId))
 }
 
 /// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.

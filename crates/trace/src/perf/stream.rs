@@ -14,6 +14,11 @@ const UNPACKED: usize = 256 << 10;
 /// Attrs at most; a hostile pipe could name one a record.
 const MAX_ATTRS: usize = 1 << 16;
 
+/// How much may come out of compressed records: whatever they are up to this many bytes, then this many times what went
+/// in. perf's own records shrink to a tenth; a hostile stream could keep a reader busy for hours.
+const UNPACKED_FREELY: u64 = 256 << 20;
+const UNPACKED_RATIO: u64 = 500;
+
 /// Reads block after block.
 pub struct Stream {
     cursor: Cursor,
@@ -24,22 +29,26 @@ pub struct Stream {
 }
 
 /// Records that perf compressed: one zstd stream over the whole file, cut anywhere.
+#[derive(Default)]
 struct Unpack {
     decoder: Option<Decoder<'static>>,
+    out: Vec<u8>,
     /// Bytes of the compressed record in hand that are still to be unpacked.
     packed: Vec<u8>,
     taken: usize,
     /// Whether the last unpacking filled its buffer, so that more may come without new input.
     more: bool,
     offset: u64,
+    /// Bytes in and out so far.
+    total_in: u64,
+    total_out: u64,
     /// Unpacked bytes that do not make a whole record yet.
     rest: Vec<u8>,
 }
 
 impl Stream {
     pub fn new(cursor: Cursor, context: Context) -> Stream {
-        let unpack = Unpack { decoder: None, packed: Vec::new(), taken: 0, more: false, offset: 0, rest: Vec::new() };
-        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack }
+        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack: Unpack::default() }
     }
 
     /// The next block; `None` at the end.
@@ -55,7 +64,7 @@ impl Stream {
                 block.decode(&self.bytes[..len], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, offset, size)) => match self.special(kind, offset, size, info, &mut block.ledger) {
+            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
                 Ok(()) => Some(Ok(block)),
                 Err(error) => Some(Err(error)),
             },
@@ -75,16 +84,9 @@ impl Stream {
         self.spare = Some(block);
     }
 
-    fn special(
-        &mut self,
-        kind: u32,
-        offset: u64,
-        size: usize,
-        info: &mut TraceInfo,
-        ledger: &mut Ledger,
-    ) -> Result<(), TraceError> {
+    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
         let order = self.context.order;
-        let body = &self.bytes[HEADER..size];
+        let body = &self.bytes[HEADER..];
         match kind {
             HEADER_ATTR if self.context.attrs.len() < MAX_ATTRS => {
                 // The attr has its own size; ids fill the rest.
@@ -135,37 +137,40 @@ impl Unpack {
         self.packed.extend_from_slice(packed);
         self.taken = 0;
         self.offset = offset;
+        self.total_in += packed.len() as u64;
     }
 
     /// Unpacks some of the record in hand and decodes the whole records that it gives.
     fn step(&mut self, context: &Context, block: &mut Block) {
         if self.decoder.is_none() {
             self.decoder = Decoder::new().ok();
+            self.out.resize(UNPACKED, 0);
         }
-        let from = self.rest.len();
-        self.rest.resize(from + UNPACKED, 0);
-        let result = self.decoder.as_mut().map(|decoder| {
+        let sane = self.total_out <= UNPACKED_FREELY.max(self.total_in.saturating_mul(UNPACKED_RATIO));
+        let result = self.decoder.as_mut().filter(|_| sane).map(|decoder| {
             let mut input = InBuffer::around(&self.packed[self.taken..]);
-            let mut output = OutBuffer::around(&mut self.rest[from..]);
+            let mut output = OutBuffer::around(&mut self.out[..]);
             let result = decoder.run(&mut input, &mut output);
             (result, input.pos(), output.pos())
         });
         match result {
-            Some((Ok(_), taken, written)) if taken > 0 || written > 0 => {
-                self.taken += taken;
-                self.more = written == UNPACKED;
-                self.rest.truncate(from + written);
-            }
-            Some((Ok(_), ..)) => {
+            Some((Ok(_), 0, 0)) => {
                 self.more = false;
                 self.taken = self.packed.len();
-                self.rest.truncate(from);
+            }
+            Some((Ok(_), taken, written)) => {
+                self.taken += taken;
+                self.total_out += written as u64;
+                self.more = written == UNPACKED;
+                self.rest.extend_from_slice(&self.out[..written]);
             }
             _ => {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
                 block.ledger.count_at(Line::BadCompression, self.offset);
-                self.decoder = None;
+                if self.decoder.as_mut().is_some_and(|decoder| decoder.reinit().is_err()) {
+                    self.decoder = None;
+                }
                 self.more = false;
                 self.taken = self.packed.len();
                 self.rest.clear();
