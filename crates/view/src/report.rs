@@ -1,7 +1,7 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
 use crate::names;
-use exitscope_analysis::{Breach, Cell, Dim, Facts, Part};
+use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Part};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, Severity, TraceInfo, Who};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
@@ -569,7 +569,7 @@ impl Place {
                     place.time_ns = Some(at.as_nanos());
                     at.to_string()
                 }
-                Part::Detail { kind, key, write } => {
+                Part::Detail(DetailKey { kind, key, write }) => {
                     let field = match dim {
                         Dim::Port => &mut place.port,
                         Dim::Mmio => &mut place.mmio,

@@ -135,8 +135,38 @@ impl Block {
         }
     }
 
+    /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
+    /// and whatever is wrong, are for [`Block::odd_sample`].
     #[inline(always)]
     fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
+        if let (Some(plain), Some(head)) = (attr.plain, body.first_chunk())
+            && let Some((size, rest)) = body.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
+            && let Some(raw) = rest.get(..order.number(*size) as usize)
+            && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
+        {
+            let at = Moment::from_nanos(order.word(head, plain.time));
+            if context.only_used && decoder.is_unused() {
+                return self.ledger.skip(at);
+            }
+            if let Some(decoded) = decoder.decode(raw, order) {
+                let (pid, tid) = order.halves(order.word(head, plain.tid));
+                self.ledger.events += 1;
+                return self.push(Event {
+                    at,
+                    tid: Tid(tid),
+                    vm: VmId(pid),
+                    vcpu: decoded.vcpu,
+                    cpu: PcpuId(order.halves(order.word(head, plain.cpu)).0),
+                    name: decoder.name,
+                    kind: decoded.kind,
+                });
+            }
+        }
+        self.odd_sample(order, attr, body, here, context);
+    }
+
+    #[cold]
+    fn odd_sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest),
