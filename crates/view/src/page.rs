@@ -132,6 +132,12 @@ fn head(report: &Report) -> Section {
     } else if report.total.count == 0 {
         sentences.push(Sentence { text: "No exit is left by the selection.".to_string(), warning: true });
     }
+    if coverage.exits > 0 && coverage.timed_exits == 0 {
+        let text = "No exit has a length, because no entry into a guest follows one: record the tracepoint of entries \
+                    (kvm:kvm_entry, kvm_hv:kvm_guest_enter) as well."
+            .to_string();
+        sentences.push(Sentence { text, warning: true });
+    }
     let notices = coverage.lines.iter().filter(|line| line.severity == "notice");
     let notes = notices.map(counted).collect();
     Section { title: "Coverage".into(), sentences, table: None, notes }

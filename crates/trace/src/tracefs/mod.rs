@@ -4,6 +4,7 @@ mod decode;
 mod format;
 mod sections;
 
+pub use crate::bytes::Order;
 pub use decode::{Decoded, Decoder, Decoders};
 pub use format::{Field, Format};
 pub use sections::{Sections, Torn, parse_cmdlines};

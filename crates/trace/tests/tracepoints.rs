@@ -1,0 +1,369 @@
+//! What the tracepoints of every architecture mean. Fields and their types are those of the kernel's own definitions
+//! (`arch/*/kvm/trace*.h`, `include/trace/events/kvm.h`); layouts are made as the kernel makes them: common fields,
+//! then each field at its natural alignment.
+
+use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Kind};
+use exitscope_trace::tracefs::{Decoders, Order};
+use exitscope_units::{Tid, VcpuId};
+
+/// Size of a C type on a host with longs of `long` bytes.
+fn size_of(kind: &str, long: usize) -> usize {
+    match kind {
+        "u8" | "__u8" | "bool" | "char" => 1,
+        "u16" | "__u16" => 2,
+        "int" | "unsigned int" | "__u32" | "u32" | "pid_t" => 4,
+        "unsigned long" | "long" => long,
+        "u64" | "__u64" => 8,
+        other => panic!("{other} has no size here"),
+    }
+}
+
+/// A format text and a record of it, with thread 77.
+fn record(name: &str, fields: &[(&str, &str, u64)], big: bool, long: usize) -> (String, Vec<u8>) {
+    let mut text = format!(
+        "name: {name}\nID: 321\nformat:\n\
+         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+         \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+    );
+    let mut bytes = Vec::new();
+    let mut put = |at: usize, value: u64, size: usize| {
+        let all = if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        bytes.resize(at, 0);
+        bytes.extend_from_slice(if big { &all[8 - size..] } else { &all[..size] });
+    };
+    put(0, 321, 2);
+    put(4, 77, 4);
+    let mut at = 8usize;
+    for (kind, field, value) in fields {
+        let size = size_of(kind, long);
+        at = at.next_multiple_of(size);
+        text += &format!("\tfield:{kind} {field};\toffset:{at};\tsize:{size};\tsigned:0;\n");
+        put(at, *value, size);
+        at += size;
+    }
+    (text + "\nprint fmt: \"\"\n", bytes)
+}
+
+type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, u64)], Kind, u32);
+
+const NO_VCPU: u32 = u32::MAX;
+
+fn exit(list: CodeList, number: u64) -> Kind {
+    Kind::Exit { code: ExitCode::new(list, number), idle: false }
+}
+
+fn detail(kind: DetailKind, write: bool, size: u16, key: u64, value: u64) -> Kind {
+    Kind::Detail(Detail { kind, write, size, key, value })
+}
+
+fn cases() -> Vec<Case> {
+    use CodeList as L;
+    use DetailKind as D;
+    vec![
+        // x86: the list follows isa, not the machine; flags above the basic reason go.
+        (
+            "kvm",
+            "kvm_exit",
+            &[
+                ("unsigned int", "exit_reason", 0x8000_0030),
+                ("unsigned long", "guest_rip", 9),
+                ("u32", "isa", 1),
+                ("unsigned int", "vcpu_id", 3),
+            ],
+            exit(L::Vmx, 0x30),
+            3,
+        ),
+        (
+            "kvm",
+            "kvm_exit",
+            &[("unsigned int", "exit_reason", 0x7b), ("unsigned long", "guest_rip", 9), ("u32", "isa", 2)],
+            exit(L::Svm, 0x7b),
+            NO_VCPU,
+        ),
+        ("kvm", "kvm_entry", &[("unsigned int", "vcpu_id", 2), ("unsigned long", "rip", 9)], Kind::Enter, 2),
+        (
+            "kvm",
+            "kvm_pio",
+            &[
+                ("unsigned int", "rw", 1),
+                ("unsigned int", "port", 0x3f8),
+                ("unsigned int", "size", 1),
+                ("unsigned int", "count", 1),
+                ("unsigned int", "val", 65),
+            ],
+            detail(D::Port, true, 1, 0x3f8, 65),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_mmio",
+            &[("u32", "type", 1), ("u32", "len", 4), ("u64", "gpa", 0xfee0_0020), ("u64", "val", 5)],
+            detail(D::Mmio, false, 4, 0xfee0_0020, 5),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_msr",
+            &[("unsigned int", "write", 1), ("u32", "ecx", 0x6e0), ("u64", "data", 7), ("u8", "exception", 0)],
+            detail(D::Msr, true, 0, 0x6e0, 7),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_cpuid",
+            &[("unsigned int", "function", 0xd), ("unsigned int", "index", 1), ("unsigned long", "rax", 0)],
+            detail(D::Cpuid, false, 0, 0xd, 1),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_hypercall",
+            &[("unsigned long", "nr", 5), ("unsigned long", "a0", 1)],
+            detail(D::Hypercall, false, 0, 5, 1),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_inj_virq",
+            &[("unsigned int", "vector", 236), ("bool", "soft", 0)],
+            Kind::Inject { vector: 236 },
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_userspace_exit",
+            &[("__u32", "reason", 10), ("int", "errno", 0xffff_fffc)],
+            Kind::UserspaceExit { reason: 10, errno: -4 },
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_vcpu_wakeup",
+            &[("__u64", "ns", 1234), ("bool", "waited", 1), ("bool", "valid", 1)],
+            Kind::HaltEnd { ns: 1234, waited: true },
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_halt_poll_ns",
+            &[("bool", "grow", 1), ("unsigned int", "vcpu_id", 4), ("unsigned int", "new", 10_000)],
+            Kind::VcpuHint,
+            4,
+        ),
+        // arm64: a trap is told by its exception class; bit 31 says that an SError is pending.
+        (
+            "kvm",
+            "kvm_exit",
+            &[("int", "ret", 0x8000_0002), ("unsigned int", "esr_ec", 0x24), ("unsigned long", "vcpu_pc", 9)],
+            exit(L::Arm64Ec, 0x24),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_exit",
+            &[("int", "ret", 0), ("unsigned int", "esr_ec", 0), ("unsigned long", "vcpu_pc", 9)],
+            exit(L::Arm64Exit, 0),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_wfx_arm64",
+            &[("unsigned long", "vcpu_pc", 9), ("bool", "is_wfe", 1)],
+            Kind::Wfx { wfe: true },
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_hvc_arm64",
+            &[("unsigned long", "vcpu_pc", 9), ("unsigned long", "r0", 0x8400_0000), ("unsigned long", "imm", 0)],
+            detail(D::Hvc, false, 0, 0x8400_0000, 0),
+            NO_VCPU,
+        ),
+        // powerpc
+        (
+            "kvm_hv",
+            "kvm_guest_exit",
+            &[
+                ("int", "vcpu_id", 5),
+                ("int", "trap", 0x500),
+                ("unsigned long", "pc", 9),
+                ("unsigned long", "msr", 9),
+                ("u8", "ceded", 1),
+            ],
+            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true },
+            5,
+        ),
+        (
+            "kvm_hv",
+            "kvm_guest_enter",
+            &[
+                ("int", "vcpu_id", 5),
+                ("unsigned long", "pc", 9),
+                ("unsigned long", "pending_exceptions", 0),
+                ("u8", "ceded", 0),
+            ],
+            Kind::Enter,
+            5,
+        ),
+        (
+            "kvm_hv",
+            "kvm_hcall_enter",
+            &[("int", "vcpu_id", 1), ("unsigned long", "req", 0xe0), ("unsigned long", "gpr4", 2)],
+            detail(D::PpcHcall, false, 0, 0xe0, 2),
+            1,
+        ),
+        (
+            "kvm_pr",
+            "kvm_exit",
+            &[("unsigned int", "exit_nr", 0x700), ("unsigned long", "pc", 9)],
+            exit(L::PpcTrap, 0x700),
+            NO_VCPU,
+        ),
+        (
+            "kvm_booke",
+            "kvm_exit",
+            &[("unsigned int", "exit_nr", 8), ("unsigned long", "pc", 9)],
+            exit(L::PpcBooke, 8),
+            NO_VCPU,
+        ),
+        // s390
+        (
+            "kvm",
+            "kvm_s390_sie_exit",
+            &[
+                ("int", "id", 6),
+                ("unsigned long", "pswmask", 9),
+                ("unsigned long", "pswaddr", 9),
+                ("u8", "icptcode", 0x1c),
+            ],
+            exit(L::S390, 0x1c),
+            6,
+        ),
+        (
+            "kvm",
+            "kvm_s390_sie_enter",
+            &[
+                ("int", "id", 6),
+                ("unsigned long", "pswmask", 9),
+                ("unsigned long", "pswaddr", 9),
+                ("int", "cpuflags", 0),
+            ],
+            Kind::Enter,
+            6,
+        ),
+        (
+            "kvm",
+            "kvm_s390_intercept_instruction",
+            &[
+                ("int", "id", 6),
+                ("unsigned long", "pswmask", 9),
+                ("unsigned long", "pswaddr", 9),
+                ("__u64", "instruction", 0xb27d_0000_0000_0000),
+            ],
+            detail(D::Instruction, false, 0, 0xb27d, 0xb27d_0000_0000_0000),
+            6,
+        ),
+        (
+            "kvm",
+            "kvm_s390_handle_diag",
+            &[
+                ("int", "id", 6),
+                ("unsigned long", "pswmask", 9),
+                ("unsigned long", "pswaddr", 9),
+                ("__u16", "code", 0x9c),
+            ],
+            detail(D::Diag, false, 0, 0x9c, 0),
+            6,
+        ),
+        (
+            "kvm",
+            "kvm_s390_handle_sigp",
+            &[
+                ("int", "id", 6),
+                ("unsigned long", "pswmask", 9),
+                ("unsigned long", "pswaddr", 9),
+                ("__u8", "order_code", 3),
+                ("__u16", "cpu_addr", 2),
+                ("__u32", "parameter", 0),
+            ],
+            detail(D::Sigp, false, 0, 3, 2),
+            6,
+        ),
+        // the scheduler and system calls
+        (
+            "sched",
+            "sched_switch",
+            &[
+                ("pid_t", "prev_pid", 10),
+                ("int", "prev_prio", 120),
+                ("long", "prev_state", 1),
+                ("pid_t", "next_pid", 11),
+                ("int", "next_prio", 120),
+            ],
+            Kind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) },
+            NO_VCPU,
+        ),
+        (
+            "sched",
+            "sched_wakeup",
+            &[("pid_t", "pid", 12), ("int", "prio", 120), ("int", "target_cpu", 1)],
+            Kind::Wakeup { tid: Tid(12) },
+            NO_VCPU,
+        ),
+        (
+            "syscalls",
+            "sys_enter_ioctl",
+            &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0xae80), ("u64", "arg", 0)],
+            Kind::RunEnter,
+            NO_VCPU,
+        ),
+        (
+            "syscalls",
+            "sys_enter_ioctl",
+            &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0x5401), ("u64", "arg", 0)],
+            Kind::Other,
+            NO_VCPU,
+        ),
+        ("ext4", "ext4_sync_file_enter", &[("u64", "ino", 1)], Kind::Other, NO_VCPU),
+    ]
+}
+
+#[test]
+fn every_tracepoint_means_what_its_kernel_says_in_either_byte_order_and_word_size() {
+    for (system, name, fields, kind, vcpu) in cases() {
+        for (big, long) in [(false, 8), (true, 8), (false, 4), (true, 4)] {
+            let (text, bytes) = record(name, fields, big, long);
+            let mut decoders = Decoders::default();
+            let mut names = EventNames::default();
+            decoders.add(system, &text, &mut names);
+            let decoder = decoders.get(321).unwrap();
+            let order = if big { Order::Big } else { Order::Little };
+            let decoded = decoder.decode(&bytes, order).unwrap_or_else(|| panic!("{name} is cut"));
+            let what = format!("{system}:{name} big {big} long {long}");
+            assert_eq!((decoded.kind, decoded.vcpu), (kind, VcpuId(vcpu)), "{what}");
+            assert_eq!(decoder.tid(&bytes, order), Tid(77), "{what}");
+            assert_eq!(names.get(decoder.name), format!("{system}:{name}"));
+            for cut in 0..bytes.len() {
+                // A record that is cut is refused or, where only an unused end is missing, the same; never a panic.
+                if let Some(cut) = decoder.decode(&bytes[..cut], order) {
+                    assert_eq!((cut.kind, cut.vcpu), (kind, VcpuId(vcpu)), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn riscv_interrupts_are_marked_by_the_top_bit_of_either_word_size() {
+    for (long, raw) in [(8, 1 << 63 | 5), (4, 1 << 31 | 5)] {
+        let fields = [("unsigned long", "sepc", 9), ("unsigned long", "scause", raw), ("unsigned long", "stval", 0)];
+        let (text, bytes) = record("kvm_exit", &fields, false, long);
+        let mut decoders = Decoders::default();
+        decoders.add("kvm", &text, &mut EventNames::default());
+        let order = Order::Little;
+        let decoded = decoders.get(321).unwrap().decode(&bytes, order).unwrap();
+        assert_eq!(decoded.kind, exit(CodeList::Riscv, 1 << 63 | 5), "long {long}");
+    }
+}
