@@ -47,6 +47,8 @@ pub struct Attr {
 /// Fields at the end of records that are no samples, in bytes back from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
+    /// The event's id: at the very end, or not usable.
+    pub id: Option<usize>,
     pub time: Option<usize>,
     pub cpu: Option<usize>,
 }
@@ -123,11 +125,11 @@ impl Trailer {
             back += 8;
             Some(back)
         };
-        field(IDENTIFIER);
+        let id = field(IDENTIFIER);
         let cpu = field(CPU);
         field(STREAM_ID);
         field(ID);
-        Trailer { cpu, time: field(TIME) }
+        Trailer { id, cpu, time: field(TIME) }
     }
 }
 

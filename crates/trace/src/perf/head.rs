@@ -27,13 +27,18 @@ const ARCH: u32 = 6;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
 
+/// Attrs at most; perf writes one per event.
+const MAX_ATTRS: usize = 1 << 16;
+
 /// What records need to be read.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub order: Order,
     pub attrs: Vec<Attr>,
-    /// Which attr an event id belongs to; not needed where all attrs are alike.
-    pub attr_of: FxHashMap<u64, u32>,
+    ids: FxHashMap<u64, u32>,
+    /// The first attr that can have samples, and whether another one has a different layout.
+    sampling: Option<usize>,
+    differ: bool,
     pub decoders: Decoders,
     /// Whether events that exit accounting has no use for are only counted.
     pub only_used: bool,
@@ -57,21 +62,33 @@ pub fn looks_like(head: &[u8]) -> bool {
 
 impl Context {
     fn new(order: Order, only_used: bool) -> Context {
-        Context { order, attrs: Vec::new(), attr_of: FxHashMap::default(), decoders: Decoders::default(), only_used }
+        let (attrs, ids, decoders) = (Vec::new(), FxHashMap::default(), Decoders::default());
+        Context { order, attrs, ids, sampling: None, differ: false, decoders, only_used }
     }
 
-    /// Adds an attr and the ids that name it.
-    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
-        let at = self.attrs.len() as u32;
+    /// Adds an attr and the ids that name it; returns whether there is room for it.
+    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
+        let at = self.attrs.len();
+        if at >= MAX_ATTRS {
+            return false;
+        }
+        if !attr.dummy {
+            let first = *self.sampling.get_or_insert(at);
+            self.differ |= self.attrs.get(first).is_some_and(|first| *first != attr);
+        }
         self.attrs.push(attr);
-        self.attr_of.extend(ids.map(|id| (id, at)));
+        self.ids.extend(ids.map(|id| (id, at as u32)));
+        true
     }
 
     /// The attr of all samples, if all that can have any are alike.
     pub fn only(&self) -> Option<&Attr> {
-        let mut sampling = self.attrs.iter().filter(|attr| !attr.dummy);
-        let first = sampling.next()?;
-        sampling.all(|attr| attr == first).then_some(first)
+        self.attrs.get(self.sampling.filter(|_| !self.differ)?)
+    }
+
+    /// The attr that an event id belongs to.
+    pub fn attr_of(&self, id: u64) -> Option<&Attr> {
+        self.attrs.get(*self.ids.get(&id)? as usize)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
@@ -117,7 +134,7 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         return Err(damaged(16, format!("says that an attr is {attr_size} bytes long")));
     }
     let attrs = input.read_vec(u64_at(24)?, u64_at(32)?)?;
-    if (attrs.len() as u64) < u64_at(32)? {
+    if (attrs.len() as u64) < u64_at(32)? || !(attrs.len() as u64).is_multiple_of(attr_size) {
         ledger.count_at(Line::BadRecord, u64_at(24)?);
     }
     // Lists of ids do not overlap in a sound file, so all together are no longer than the file.
@@ -125,13 +142,16 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     for bytes in attrs.chunks_exact(attr_size as usize) {
         let ids_at = attr_size as usize - 16;
         let (Some(attr), Some(offset), Some(size)) =
-            (Attr::parse(bytes, order), order.u64(bytes, ids_at), order.u64(bytes, ids_at + 8))
+            (Attr::parse(&bytes[..ids_at], order), order.u64(bytes, ids_at), order.u64(bytes, ids_at + 8))
         else {
             continue;
         };
         let ids = input.read_vec(offset, size.min(ids_left))?;
         ids_left -= ids.len() as u64;
-        context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+        let known = context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+        if !known || ids.len() as u64 != size || !size.is_multiple_of(8) {
+            ledger.count_at(Line::BadRecord, offset);
+        }
     }
     if context.attrs.is_empty() {
         return Err(damaged(24, "names no event".to_string()));
@@ -142,18 +162,21 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         0 => input.len(),
         size => data.saturating_add(size),
     };
-    if data_size == 0 {
-        ledger.count_at(Line::UnfinishedFile, 48);
-    }
-    if end > input.len() {
-        ledger.add_at(Line::TruncatedBytes, end - input.len(), input.len());
-    }
     let features = feature_bits(&bytes, order);
-    read_features(input, &features, end, &mut context, &mut info, ledger)?;
+    let whole = if data_size == 0 {
+        ledger.count_at(Line::UnfinishedFile, 48);
+        false
+    } else if end > input.len() {
+        ledger.add_at(Line::TruncatedBytes, end - input.len(), input.len());
+        false
+    } else {
+        read_features(input, &features, end, &mut context, &mut info, ledger)?
+    };
     if let Some(clock) = context.attrs.iter().find_map(|attr| attr.clock) {
         info.clock = clock_name(clock);
     }
-    let sequential = features.contains(&COMPRESSED);
+    // Without its features a file does not say whether its records are compressed.
+    let sequential = features.contains(&COMPRESSED) || !whole;
     Ok(Head { context, info, data: (data, end.min(input.len())), sequential })
 }
 
@@ -174,6 +197,7 @@ fn feature_bits(header: &[u8], order: Order) -> Vec<u32> {
     }
 }
 
+/// Reads the sections of features, which `at` begins to list; returns whether all of them are in the file.
 fn read_features(
     input: &Input,
     features: &[u32],
@@ -181,19 +205,26 @@ fn read_features(
     context: &mut Context,
     info: &mut TraceInfo,
     ledger: &mut Ledger,
-) -> Result<(), TraceError> {
+) -> Result<bool, TraceError> {
+    let mut missing = 0;
     for &feature in features {
         let entry = input.read_vec(at, 16)?;
         let (Some(offset), Some(size)) = (context.order.u64(&entry, 0), context.order.u64(&entry, 8)) else {
-            return Ok(());
+            missing = missing.saturating_add(16 - entry.len() as u64);
+            at = input.len();
+            continue;
         };
+        missing = offset.saturating_add(size).saturating_sub(offset.max(input.len())).saturating_add(missing);
         at = at.saturating_add(16);
         if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH) {
             let section = input.read_vec(offset, size)?;
             read_feature(feature, &section, offset, context, info, ledger);
         }
     }
-    Ok(())
+    if missing > 0 {
+        ledger.add_at(Line::TruncatedBytes, missing, input.len());
+    }
+    Ok(missing == 0)
 }
 
 /// Takes what one feature section says.
@@ -208,7 +239,7 @@ pub fn read_feature(
     match feature {
         TRACING_DATA => {
             if let Err(torn) = context.add_formats(section, info) {
-                ledger.count_at(Line::BadRecord, offset + torn.at as u64);
+                ledger.count_at(Line::BadRecord, offset.saturating_add(torn.at as u64));
             }
         }
         HOSTNAME => info.hostname = string(section, context.order),

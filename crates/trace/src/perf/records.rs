@@ -2,7 +2,7 @@
 
 use super::attr::Attr;
 use super::head::Context;
-use crate::bytes::{Order, c_string};
+use crate::bytes::Order;
 use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -24,8 +24,11 @@ pub const COMPRESSED: u32 = 81;
 pub const COMPRESSED2: u32 = 83;
 
 /// The last record types that perf itself knows: of the kernel, and of its own.
-const LAST_KERNEL: u32 = 21;
-const OWN: std::ops::RangeInclusive<u32> = 64..=86;
+pub const LAST_KERNEL: u32 = 21;
+pub const OWN: std::ops::RangeInclusive<u32> = 64..=86;
+
+/// In LOST_SAMPLES: a filter dropped them on purpose.
+const MISC_FILTERED: u16 = 1 << 15;
 
 /// What a block of records gave.
 #[derive(Debug, Default)]
@@ -36,7 +39,9 @@ pub struct Block {
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
     pub latest: Moment,
-    pub threads: Vec<Thread>,
+    pub threads: Vec<(Moment, Thread)>,
+    /// Samples that were lost over the whole recording, as perf says when it ends.
+    pub lost_in_all: u64,
     pub ledger: Ledger,
 }
 
@@ -57,7 +62,13 @@ impl Block {
         self.rounds.clear();
         self.latest = Moment::default();
         self.threads.clear();
+        self.lost_in_all = 0;
         self.ledger = Ledger::default();
+    }
+
+    /// Whether nothing came and nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.ledger == Ledger::default()
     }
 
     #[inline]
@@ -84,6 +95,7 @@ impl Block {
     #[inline(always)]
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only();
+        let side = |body: &[u8]| Side::of(body, context);
         let mut at = 0;
         while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
             let Some(body) = records.get(at + HEADER..at + usize::from(size)) else { break };
@@ -94,16 +106,34 @@ impl Block {
                     None => self.unreadable(here, Line::BadRecord),
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
-                LOST => self.lost(context, body, order.u64(body, 8), here),
-                LOST_SAMPLES => self.lost(context, body, order.u64(body, 0), here),
-                COMM => match (order.u32(body, 4), c_string(body, 8)) {
-                    (Some(tid), Some((name, _))) => self.threads.push(Thread::Comm(tid, name.to_string())),
+                LOST => self.lost(order.u64(body, 8), side(body), here),
+                LOST_SAMPLES if order.u16(records, at + 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
+                LOST_SAMPLES => match (side(body), order.u64(body, 0)) {
+                    // Not of a moment: a total that perf adds at the end.
+                    (Side { time: Some(0), .. }, Some(count)) => {
+                        self.lost_in_all = self.lost_in_all.saturating_add(count);
+                    }
+                    (side, count) => self.lost(count, side, here),
+                },
+                COMM => match (order.u32(body, 4), body.get(8..)) {
+                    (Some(tid), Some(name)) => {
+                        let name = name.split(|&byte| byte == 0).next().unwrap_or(&[]);
+                        let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
+                        self.threads.push((side(body).moment().unwrap_or_default(), comm));
+                    }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
                 FORK => match (order.u32(body, 8), order.u32(body, 12)) {
-                    (Some(child), Some(parent)) => self.threads.push(Thread::Fork { child, parent }),
+                    (Some(child), Some(parent)) => {
+                        let fork = Thread::Fork { child, parent };
+                        self.threads.push((side(body).moment().unwrap_or_default(), fork));
+                    }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
+                // perf writes these only where they are handled before a block is decoded.
+                HEADER_ATTR | HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED | COMPRESSED2 => {
+                    self.ledger.count_at(Line::UnknownRecord, here);
+                }
                 _ if kind <= LAST_KERNEL || OWN.contains(&kind) => {}
                 _ => self.ledger.count_at(Line::UnknownRecord, here),
             }
@@ -156,40 +186,68 @@ impl Block {
     fn unreadable(&mut self, here: u64, line: Line) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        let at = self.latest;
-        self.push(Event {
-            at,
-            tid: Tid(0),
-            vm: VmId::UNKNOWN,
-            vcpu: VcpuId::UNKNOWN,
-            cpu: PcpuId(u32::MAX),
-            name: NameId(u16::MAX),
-            kind: Kind::Other,
-        });
+        self.push_bare(Kind::Other, Side::default());
     }
 
-    fn lost(&mut self, context: &Context, body: &[u8], count: Option<u64>, here: u64) {
+    /// Unknown records are missing from here on.
+    pub fn hole(&mut self, line: Line, here: u64) {
+        self.ledger.count_at(line, here);
+        self.push_bare(Kind::Lost { count: 0 }, Side::default());
+    }
+
+    fn lost(&mut self, count: Option<u64>, side: Side, here: u64) {
         let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
+        self.lose(count, side);
+    }
+
+    /// The recorder lost `count` records before this moment.
+    pub fn lose(&mut self, count: u64, side: Side) {
         self.ledger.add(Line::LostRecords, count.max(1));
-        let trailer = context.attrs.first().and_then(|attr| attr.trailer);
-        let back = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
-        let time = back(trailer.and_then(|trailer| trailer.time)).and_then(|at| context.order.u64(body, at));
-        let cpu = back(trailer.and_then(|trailer| trailer.cpu)).and_then(|at| context.order.u32(body, at));
+        self.push_bare(Kind::Lost { count }, side);
+    }
+
+    fn push_bare(&mut self, kind: Kind, side: Side) {
         self.push(Event {
-            at: time.map_or(self.latest, Moment::from_nanos),
+            at: side.moment().unwrap_or(self.latest),
             tid: Tid(0),
             vm: VmId::UNKNOWN,
             vcpu: VcpuId::UNKNOWN,
-            cpu: PcpuId(cpu.unwrap_or(u32::MAX)),
+            cpu: PcpuId(side.cpu.unwrap_or(u32::MAX)),
             name: NameId(u16::MAX),
-            kind: Kind::Lost { count },
+            kind,
         });
+    }
+}
+
+/// What records that are no samples say of themselves at their end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Side {
+    time: Option<u64>,
+    cpu: Option<u32>,
+}
+
+impl Side {
+    fn of(body: &[u8], context: &Context) -> Side {
+        let order = context.order;
+        let back = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
+        // Where attrs may differ, the last number of a record names its own.
+        let id = context.attrs.first().and_then(|attr| attr.trailer?.id);
+        let named = back(id).and_then(|at| context.attr_of(order.u64(body, at)?));
+        let attr = named.or(context.only()).or(context.attrs.first());
+        let Some(trailer) = attr.and_then(|attr| attr.trailer) else { return Side::default() };
+        let time = back(trailer.time).and_then(|at| order.u64(body, at));
+        let cpu = back(trailer.cpu).and_then(|at| order.u32(body, at));
+        Side { time, cpu }
+    }
+
+    /// When; records that perf made up itself say zero.
+    fn moment(self) -> Option<Moment> {
+        self.time.filter(|&time| time > 0).map(Moment::from_nanos)
     }
 }
 
 /// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.
 fn attr_of<'a>(body: &[u8], context: &'a Context) -> Option<&'a Attr> {
     let at = context.attrs.first()?.id?;
-    let id = context.order.u64(body, at)?;
-    context.attrs.get(*context.attr_of.get(&id)? as usize)
+    context.attr_of(context.order.u64(body, at)?)
 }

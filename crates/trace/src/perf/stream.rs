@@ -1,18 +1,22 @@
 //! Blocks one after the other, where records change how later ones are read: pipes and compressed records.
 
 use super::attr::Attr;
-use super::cursor::{Cursor, Next, whole};
+use super::cursor::{Cursor, Next, find_chain, whole};
 use super::head::{Context, read_feature};
 use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
 use crate::source::TraceError;
 use exitscope_model::{Ledger, Line, TraceInfo};
+use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes unpacked at a time.
 const UNPACKED: usize = 256 << 10;
 
-/// Attrs at most; a hostile pipe could name one a record.
-const MAX_ATTRS: usize = 1 << 16;
+/// Unpacked bytes that are looked at once more with what comes behind them, in search of a record.
+const REACH: usize = 4 << 10;
+
+/// Size of an attr that does not say its size: that of the first version of the structure.
+const FIRST_ATTR_SIZE: usize = 64;
 
 /// Reads block after block.
 pub struct Stream {
@@ -24,6 +28,7 @@ pub struct Stream {
 }
 
 /// Records that perf compressed: one zstd stream over the whole file, cut anywhere.
+#[derive(Default)]
 struct Unpack {
     decoder: Option<Decoder<'static>>,
     /// Bytes of the compressed record in hand that are still to be unpacked.
@@ -32,13 +37,17 @@ struct Unpack {
     /// Whether the last unpacking filled its buffer, so that more may come without new input.
     more: bool,
     offset: u64,
+    /// Where zstd writes.
+    out: Vec<u8>,
     /// Unpacked bytes that do not make a whole record yet.
     rest: Vec<u8>,
+    /// Whether `rest` follows a damaged record, so that where records go on in it has to be found.
+    torn: bool,
 }
 
 impl Stream {
     pub fn new(cursor: Cursor, context: Context) -> Stream {
-        let unpack = Unpack { decoder: None, packed: Vec::new(), taken: 0, more: false, offset: 0, rest: Vec::new() };
+        let unpack = Unpack::default();
         Stream { cursor, context, bytes: Vec::new(), spare: None, unpack }
     }
 
@@ -49,17 +58,19 @@ impl Stream {
             self.unpack.step(&self.context, &mut block);
             return Some(Ok(block));
         }
-        match self.cursor.next(&mut self.bytes, &mut block.ledger) {
+        match self.cursor.next(&mut self.bytes, &mut block) {
             Err(error) => Some(Err(error)),
-            Ok(Next::Records(len, offset)) => {
-                block.decode(&self.bytes[..len], offset, &self.context);
+            Ok(Next::Records(place, offset)) => {
+                block.decode(&self.bytes[place], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
-                Ok(()) => Some(Ok(block)),
-                Err(error) => Some(Err(error)),
-            },
-            Ok(Next::End) if self.unpack.rest.is_empty() && block.ledger == Ledger::default() => None,
+            Ok(Next::Special(kind, place, offset)) => {
+                match self.special(kind, place, offset, info, &mut block.ledger) {
+                    Ok(()) => Some(Ok(block)),
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            Ok(Next::End) if self.unpack.rest.is_empty() && block.is_empty() => None,
             Ok(Next::End) => {
                 if !self.unpack.rest.is_empty() {
                     block.ledger.add(Line::TruncatedBytes, self.unpack.rest.len() as u64);
@@ -75,21 +86,33 @@ impl Stream {
         self.spare = Some(block);
     }
 
-    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
+    fn special(
+        &mut self,
+        kind: u32,
+        place: Range<usize>,
+        offset: u64,
+        info: &mut TraceInfo,
+        ledger: &mut Ledger,
+    ) -> Result<(), TraceError> {
         let order = self.context.order;
-        let body = &self.bytes[HEADER..];
+        let body = &self.bytes[place][HEADER..];
         match kind {
-            HEADER_ATTR if self.context.attrs.len() < MAX_ATTRS => {
+            HEADER_ATTR => {
                 // The attr has its own size; ids fill the rest.
-                let size = order.u32(body, 4).unwrap_or(0) as usize;
-                match (Attr::parse(body, order), body.get(size..)) {
-                    (Some(attr), Some(ids)) => {
+                let size = match order.u32(body, 4) {
+                    None | Some(0) => FIRST_ATTR_SIZE,
+                    Some(size) => size as usize,
+                };
+                let parts = body.split_at_checked(size);
+                let known =
+                    parts.and_then(|(attr, ids)| Some((Attr::parse(attr, order)?, ids))).is_some_and(|(attr, ids)| {
                         if let Some(clock) = attr.clock {
                             info.clock = super::head::clock_name(clock);
                         }
-                        self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
-                    }
-                    _ => ledger.count_at(Line::BadRecord, offset),
+                        self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)))
+                    });
+                if !known {
+                    ledger.count_at(Line::BadRecord, offset);
                 }
             }
             HEADER_TRACING_DATA => {
@@ -135,11 +158,10 @@ impl Unpack {
         if self.decoder.is_none() {
             self.decoder = Decoder::new().ok();
         }
-        let from = self.rest.len();
-        self.rest.resize(from + UNPACKED, 0);
+        self.out.resize(UNPACKED, 0);
         let result = self.decoder.as_mut().map(|decoder| {
             let mut input = InBuffer::around(&self.packed[self.taken..]);
-            let mut output = OutBuffer::around(&mut self.rest[from..]);
+            let mut output = OutBuffer::around(&mut self.out[..]);
             let result = decoder.run(&mut input, &mut output);
             (result, input.pos(), output.pos())
         });
@@ -147,30 +169,50 @@ impl Unpack {
             Some((Ok(_), taken, written)) if taken > 0 || written > 0 => {
                 self.taken += taken;
                 self.more = written == UNPACKED;
-                self.rest.truncate(from + written);
+                self.rest.extend_from_slice(&self.out[..written]);
             }
             Some((Ok(_), ..)) => {
                 self.more = false;
                 self.taken = self.packed.len();
-                self.rest.truncate(from);
             }
             _ => {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
-                block.ledger.count_at(Line::BadCompression, self.offset);
+                block.hole(Line::BadCompression, self.offset);
                 self.decoder = None;
                 self.more = false;
                 self.taken = self.packed.len();
                 self.rest.clear();
+                self.torn = false;
             }
         }
-        let len = whole(&self.rest, context.order);
-        block.decode(&self.rest[..len], self.offset, context);
-        self.rest.drain(..len);
-        // A record that cannot be: without its size nothing behind it can be found.
-        if context.order.u16(&self.rest, 6).is_some_and(|size| usize::from(size) < HEADER) {
-            block.ledger.count_at(Line::BadRecord, self.offset);
-            self.rest.clear();
+        self.decode(context, block);
+    }
+
+    /// Decodes the whole records that `rest` begins with, and those behind damaged ones.
+    fn decode(&mut self, context: &Context, block: &mut Block) {
+        let mut at = 0;
+        loop {
+            if self.torn {
+                match find_chain(&self.rest[at..], 1, false, context.order) {
+                    Some(found) => {
+                        at += found;
+                        self.torn = false;
+                    }
+                    // The chain may go on in what is still to be unpacked.
+                    None => break at = at.max(self.rest.len().saturating_sub(REACH)),
+                }
+            }
+            let (len, bad) = whole(&self.rest[at..], context.order);
+            block.decode(&self.rest[at..at + len], self.offset, context);
+            at += len;
+            if !bad {
+                break;
+            }
+            block.hole(Line::BadRecord, self.offset);
+            self.torn = true;
+            at += 1;
         }
+        self.rest.drain(..at);
     }
 }
