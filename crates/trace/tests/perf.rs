@@ -67,7 +67,7 @@ fn compare(trace: &str, counts: &str, first_and_last: [u64; 2], left_out: &[(&st
     assert!(said.events.is_sorted_by_key(|event| event.at), "{trace}");
     let ends = [said.events.first(), said.events.last()].map(|event| event.unwrap().at.as_nanos());
     assert_eq!(ends, first_and_last, "{trace}");
-    assert!(said.events.iter().all(|event| event.cpu.0 < 16 && event.tid != Tid(u32::MAX)), "{trace}");
+    assert!(said.events.iter().all(|event| event.cpu.0 < 16), "{trace}");
     said
 }
 
@@ -845,7 +845,7 @@ fn a_damaged_compressed_stream_costs_what_it_held() {
         assert_eq!(said.times()[2..], (2..20).map(|n| n * 100).collect::<Vec<_>>(), "{cut}");
     }
     // The stream is cut within a record.
-    let packed = zstd(&[&plain[..100]])[0].clone();
+    let packed = zstd(&[&parts.concat()[..100]])[0].clone();
     let records = [m.compressed(81, &packed)];
     let features = compressed_feature(m);
     let said_cut = said(&Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features }.file());
@@ -931,7 +931,9 @@ fn small_traces() -> Vec<Vec<u8>> {
             [(TRACEPOINT, &[1, 2]), (Attr { sample_type: USUAL | CALLCHAIN, ..TRACEPOINT }, &[3])];
         let trace = Trace { machine: m, attrs: &attrs, records: &records, features: m.features() };
         traces.extend([trace.file(), trace.pipe()]);
-        let parts: Vec<Vec<u8>> = records.concat().chunks(333).map(<[u8]>::to_vec).collect();
+        // Data of hardware tracers are not compressed.
+        let packable: Vec<Vec<u8>> = records.iter().filter(|record| record[..4] != m.u32(71)).cloned().collect();
+        let parts: Vec<Vec<u8>> = packable.concat().chunks(333).map(<[u8]>::to_vec).collect();
         let packed = zstd(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>());
         for kind in [81, 83] {
             let records: Vec<_> = packed.iter().map(|packed| m.compressed(kind, packed)).collect();

@@ -206,7 +206,7 @@ fn read_features(
     info: &mut TraceInfo,
     ledger: &mut Ledger,
 ) -> Result<bool, TraceError> {
-    let mut missing = 0;
+    let mut missing = 0u64;
     for &feature in features {
         let entry = input.read_vec(at, 16)?;
         let (Some(offset), Some(size)) = (context.order.u64(&entry, 0), context.order.u64(&entry, 8)) else {

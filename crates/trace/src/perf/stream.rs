@@ -120,7 +120,11 @@ impl Stream {
                 let size = u64::from(order.u32(body, 0).unwrap_or(0));
                 let data = self.cursor.input.read_vec(self.cursor.at, size)?;
                 read_feature(1, &data, self.cursor.at, &mut self.context, info, ledger);
-                self.cursor.at = self.cursor.at.saturating_add(size.next_multiple_of(8)).min(self.cursor.end);
+                let next = self.cursor.at + size.next_multiple_of(8);
+                if next > self.cursor.end {
+                    ledger.add_at(Line::TruncatedBytes, next - self.cursor.end, offset);
+                }
+                self.cursor.at = next.min(self.cursor.end);
             }
             HEADER_FEATURE => {
                 let feature = order.u64(body, 0).unwrap_or(u64::MAX);
