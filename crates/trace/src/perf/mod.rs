@@ -182,3 +182,124 @@ impl PerfData {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::Kind;
+    use proptest::prelude::*;
+
+    /// One record of a generated file.
+    #[derive(Clone, Debug)]
+    enum Made {
+        Sample { cpu: u32, at: u64, payload: usize },
+        Round,
+        Lost { cpu: u32, at: u64 },
+        LostInAll(u64),
+        Comm { tid: u32, at: u64 },
+        Fork { child: u32, parent: u32, at: u64 },
+        Unknown(usize),
+        Aux(usize),
+        Damaged(u16),
+    }
+
+    fn made() -> impl Strategy<Value = Made> {
+        // Few different moments, so that equal ones occur; zero is "not known".
+        let (cpu, at, tid) = (0u32..4, 0u64..500, 0u32..8);
+        prop_oneof![
+            12 => (cpu.clone(), at.clone(), prop_oneof![0usize..64, 0usize..60_000])
+                .prop_map(|(cpu, at, payload)| Made::Sample { cpu, at, payload }),
+            2 => Just(Made::Round),
+            1 => (cpu, at.clone()).prop_map(|(cpu, at)| Made::Lost { cpu, at }),
+            1 => (0u64..50).prop_map(Made::LostInAll),
+            1 => (tid.clone(), at.clone()).prop_map(|(tid, at)| Made::Comm { tid, at }),
+            1 => (tid.clone(), tid, at).prop_map(|(child, parent, at)| Made::Fork { child, parent, at }),
+            1 => (0usize..8_000).prop_map(|words| Made::Unknown(words * 8)),
+            1 => (0usize..400_000).prop_map(Made::Aux),
+            1 => (0u16..8).prop_map(Made::Damaged),
+        ]
+    }
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        [&kind.to_le_bytes()[..], &[0, 0], &(8 + body.len() as u16).to_le_bytes(), body].concat()
+    }
+
+    fn u64s(values: &[u64]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    impl Made {
+        fn bytes(&self) -> Vec<u8> {
+            // The end of records that are no samples: TID, TIME, CPU, IDENTIFIER.
+            let end = |at: u64, cpu: u32| u64s(&[0, at, u64::from(cpu), 1]);
+            let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+            match *self {
+                Made::Sample { cpu, at, payload } => {
+                    let size = payload.next_multiple_of(8) + 4;
+                    let fixed = u64s(&[1, pair(40, 42), at, u64::from(cpu)]);
+                    record(9, &[&fixed[..], &(size as u32).to_le_bytes(), &vec![7; size]].concat())
+                }
+                Made::Round => record(68, &[]),
+                Made::Lost { cpu, at } => record(2, &[u64s(&[1, 3]), end(at, cpu)].concat()),
+                Made::LostInAll(count) => record(13, &[u64s(&[count]), end(0, 0)].concat()),
+                Made::Comm { tid, at } => {
+                    record(3, &[&u64s(&[pair(40, tid)])[..], format!("name{:04}", at).as_bytes(), &end(at, 0)].concat())
+                }
+                Made::Fork { child, parent, at } => {
+                    record(7, &[u64s(&[pair(40, 40), pair(child, parent), at]), end(at, 0)].concat())
+                }
+                Made::Unknown(size) => record(200, &vec![1; size]),
+                Made::Aux(trailing) => {
+                    [record(71, &u64s(&[trailing as u64, 0, 0, 0, 0])), vec![0xee; trailing]].concat()
+                }
+                Made::Damaged(size) => [&record(9, &[])[..6], &size.to_le_bytes(), &[0xee; 48]].concat(),
+            }
+        }
+    }
+
+    fn file(records: &[Made]) -> Vec<u8> {
+        let data: Vec<u8> = records.iter().flat_map(Made::bytes).collect();
+        let places = [104, 144, 104, 144, 248, data.len() as u64, 0, 0, 0, 0, 0, 0];
+        // IDENTIFIER, TID, TIME, CPU, RAW; sample_id_all.
+        let attr = u64s(&[128 << 32 | 2, 7, 1, 1 << 16 | 1 << 10 | 1 << 7 | 1 << 2 | 1 << 1, 0, 1 << 18]);
+        [b"PERFILE2".to_vec(), u64s(&places), attr, vec![0; 96], data].concat()
+    }
+
+    fn drain(mut source: PerfData) -> (Vec<Event>, Ledger, Vec<(u32, String)>) {
+        let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+        while source.read(&mut events, &mut ledger).unwrap() {}
+        let mut comms: Vec<_> = source.info.comms.into_iter().collect();
+        comms.sort();
+        (events, ledger, comms)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn threads_do_not_change_what_is_read(records in prop::collection::vec(made(), 0..150)) {
+            let input = Input::from_bytes("made.data", &file(&records)).unwrap();
+            let one = PerfData::open(input.try_clone().unwrap(), Options::default(), u64::MAX).unwrap();
+            let many = PerfData::open(input, Options::default(), 0).unwrap();
+            prop_assert!(matches!(many.blocks, Blocks::Pool(_)) || records.is_empty());
+            prop_assert!(matches!(one.blocks, Blocks::Stream(_)));
+            let (one, many) = (drain(one), drain(many));
+            prop_assert_eq!(&one, &many);
+            let (events, ledger, _) = one;
+            let samples = records.iter().filter(|made| matches!(made, Made::Sample { .. })).count() as u64;
+            let damaged = records.iter().filter(|made| matches!(made, Made::Damaged(_))).count() as u64;
+            if damaged == 0 {
+                prop_assert_eq!(ledger.events, samples);
+                let lost = records.iter().filter(|made| matches!(made, Made::Lost { .. })).count() as u64 * 3;
+                let in_all = records.iter().map(|made| if let Made::LostInAll(n) = made { *n } else { 0 }).sum();
+                prop_assert_eq!(ledger.get(Line::LostRecords), lost.max(in_all));
+                if !records.iter().any(|made| matches!(made, Made::Round)) {
+                    prop_assert!(events.is_sorted_by_key(|event| event.at));
+                }
+            }
+            // At most one line for each; what is behind one is found unless the file ends there.
+            prop_assert!(ledger.get(Line::BadRecord) <= damaged);
+            let holes = events.iter().filter(|event| event.kind == Kind::Lost { count: 0 }).count() as u64;
+            prop_assert_eq!(holes, ledger.get(Line::BadRecord));
+        }
+    }
+}
