@@ -95,7 +95,7 @@ impl Cursor {
                 }
                 Stop::Bad => {
                     block.hole(Line::BadRecord, begin);
-                    self.at = self.resync(buffer)?;
+                    self.resync(buffer)?;
                 }
                 Stop::Cut | Stop::Special(..) => {
                     block.ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
@@ -126,24 +126,27 @@ impl Cursor {
         Ok(())
     }
 
-    /// Where records seem to go on behind a damaged one: the next place where several plausible headers follow one
+    /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow one
     /// another. The kernel writes records on a grid of 8 bytes; perf's own compressed ones leave it.
-    fn resync(&mut self, buffer: &mut Vec<u8>) -> Result<u64, TraceError> {
+    fn resync(&mut self, buffer: &mut Vec<u8>) -> Result<(), TraceError> {
         let step = if self.sequential { 1 } else { 8 };
-        let mut from = self.at + step - (self.at - self.start) % step;
-        while from < self.end {
-            self.read(from, buffer)?;
-            let ends = from + buffer.len() as u64 >= self.end;
-            if let Some(found) = find_chain(buffer, step as usize, ends, self.order) {
-                return Ok(from + found as u64);
+        self.at += step - (self.at - self.start) % step;
+        while self.at < self.end {
+            let from = self.fill(buffer)?;
+            let bytes = &buffer[from..];
+            let ends = self.at + bytes.len() as u64 >= self.end;
+            if let Some(found) = find_chain(bytes, step as usize, ends, self.order) {
+                self.at += found as u64;
+                return Ok(());
             }
-            if ends || buffer.len() < BLOCK {
+            if ends || bytes.len() < LONGEST {
                 break;
             }
             // A chain may lie across the end of the block.
-            from += (BLOCK / 2) as u64;
+            self.at += (bytes.len() / 16 * 8) as u64;
         }
-        Ok(self.end)
+        self.at = self.end;
+        Ok(())
     }
 }
 

@@ -35,38 +35,6 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     Ok(Box::new(PerfData::open(input, options, POOLED)?))
 }
 
-impl PerfData {
-    fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
-        let mut ledger = Ledger::default();
-        let head = head::read(&input, options.only_used, &mut ledger)?;
-        if input.cut().is_some() {
-            ledger.count_at(Line::BadCompression, input.len());
-        }
-        let total = input.len();
-        let cursor = Cursor::new(input, head.context.order, head.data, head.sequential);
-        let blocks = if head.sequential || head.data.1.saturating_sub(head.data.0) < pooled {
-            Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
-        } else {
-            Blocks::Pool(Pool::start(cursor, head.context))
-        };
-        Ok(PerfData {
-            info: head.info,
-            blocks,
-            merge: Merge::default(),
-            ledger,
-            named: FxHashMap::default(),
-            lost: 0,
-            lost_in_all: 0,
-            latest: Moment::default(),
-            round: Moment::default(),
-            until: Moment::default(),
-            ended: false,
-            done: 0,
-            total,
-        })
-    }
-}
-
 struct PerfData {
     info: TraceInfo,
     blocks: Blocks,
@@ -130,6 +98,35 @@ impl Source for PerfData {
 }
 
 impl PerfData {
+    fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
+        let mut ledger = Ledger::default();
+        let head = head::read(&input, options.only_used, &mut ledger)?;
+        if input.cut().is_some() {
+            ledger.count_at(Line::BadCompression, input.len());
+        }
+        let total = input.len();
+        let cursor = Cursor::new(input, head.context.order, head.data, head.sequential);
+        let blocks = if head.sequential || head.data.1.saturating_sub(head.data.0) < pooled {
+            Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
+        } else {
+            Blocks::Pool(Pool::start(cursor, head.context))
+        };
+        Ok(PerfData {
+            info: head.info,
+            blocks,
+            merge: Merge::default(),
+            ledger,
+            named: FxHashMap::default(),
+            lost: 0,
+            lost_in_all: 0,
+            latest: Moment::default(),
+            round: Moment::default(),
+            until: Moment::default(),
+            ended: false,
+            done: 0,
+            total,
+        })
+    }
     fn take(&mut self, mut block: Block, ledger: &mut Ledger) {
         // What says no moment of its own has the latest one before it; here that was in a block before.
         let untimed = block.events.iter().take_while(|event| event.at == Moment::default()).count();

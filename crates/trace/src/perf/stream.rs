@@ -183,7 +183,7 @@ impl Unpack {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
                 block.hole(Line::BadCompression, self.offset);
-                self.decoder = None;
+                self.decoder = self.decoder.take().and_then(|mut decoder| decoder.reinit().ok().map(|()| decoder));
                 self.more = false;
                 self.taken = self.packed.len();
                 self.rest.clear();
