@@ -1,1 +1,64 @@
-fn main() {}
+//! What the project needs beside cargo itself.
+//!
+//! ```text
+//! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables
+//! cargo xtask docs    writes the generated documents anew
+//! cargo xtask bench   measures exitscope against perf and trace-cmd, and writes docs/benchmarks.md
+//! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
+//! ```
+
+mod bench;
+mod fuzz;
+mod tidy;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The project's own tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Flags {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the tree for what must not be in it
+    Tidy,
+    /// Write the generated documents anew: JSON schemas, the list of losses, examples
+    Docs,
+    /// Measure exitscope against its peers and write docs/benchmarks.md
+    Bench(bench::Flags),
+    /// Read damaged traces
+    Fuzz(fuzz::Flags),
+}
+
+fn main() -> ExitCode {
+    let result = match Flags::parse().task {
+        Task::Tidy => tidy::run(),
+        Task::Docs => tidy::write_generated(),
+        Task::Bench(flags) => bench::run(&flags),
+        Task::Fuzz(flags) => fuzz::run(&flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository's top directory.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the repository")
+}
+
+/// cargo's target directory, wherever it was told to put it: this program is in `<target>/<profile>/`.
+fn target() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(program.ancestors().nth(2).context("this program is not in a target directory")?.to_path_buf())
+}

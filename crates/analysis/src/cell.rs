@@ -23,7 +23,7 @@ pub struct Cell {
     pub waiting: u64,
     /// The longest exit, everything included.
     pub max: u64,
-    /// The shortest exit.
+    /// The shortest exit, those left out whose two ends bear the same moment.
     pub min: Option<u64>,
     /// Lengths from exit to entry, everything included.
     pub lengths: Histogram,
@@ -45,7 +45,9 @@ impl Cell {
         self.waiting = self.waiting.saturating_add(exit.waiting.0);
         let total = exit.total().0;
         self.max = self.max.max(total);
-        self.min = Some(self.min.map_or(total, |min| min.min(total)));
+        if total > 0 {
+            self.min = Some(self.min.map_or(total, |min| min.min(total)));
+        }
         self.lengths.record(total);
     }
 
@@ -78,9 +80,9 @@ impl Cell {
         self.total().0.checked_div(self.timed).map(Nanos)
     }
 
-    /// The length below or at which `per_10_000 / 10,000` of the exits are, never outside what was seen.
+    /// The length below or at which `per_10_000 / 10,000` of the exits are, never above what was seen.
     pub fn quantile(&self, per_10_000: u64) -> Option<Nanos> {
         let value = self.lengths.quantile(per_10_000)?;
-        Some(Nanos(value.clamp(self.min.unwrap_or(0), self.max)))
+        Some(Nanos(value.min(self.max)))
     }
 }

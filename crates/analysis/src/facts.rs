@@ -1,7 +1,8 @@
 //! All facts of a report, filled together.
 
-use crate::{Cell, Dim, Division, Group, Part, Selection, Slowest, Timeline};
-use exitscope_model::{DetailKind, Exit, LaneSpan, Who};
+use crate::{Cell, Dim, Division, Group, Keyed, Part, Selection, Slowest, Timeline};
+use exitscope_model::codes::REGION_BITS;
+use exitscope_model::{Detail, DetailKind, Exit, ExitCode, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -31,6 +32,18 @@ pub struct DetailKey {
     pub write: bool,
 }
 
+impl DetailKey {
+    /// The key of a detail; addresses are cut to their page.
+    #[inline]
+    pub fn of(detail: Detail) -> DetailKey {
+        let key = match detail.kind {
+            DetailKind::Mmio => detail.key >> REGION_BITS << REGION_BITS,
+            _ => detail.key,
+        };
+        DetailKey { kind: detail.kind, key, write: detail.write }
+    }
+}
+
 /// All facts of a report.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -41,10 +54,12 @@ pub struct Facts {
     /// All selected exits together.
     pub all: Cell,
     /// By reason.
-    pub reasons: Group,
+    pub reasons: Keyed<ExitCode>,
     /// By the dimensions that were asked for.
     pub by: Group,
-    details: Group,
+    details: Keyed<DetailKey>,
+    /// Whether `by` is by reason alone, and so made of `reasons`.
+    by_reason: bool,
     /// Injected interrupts by vector: how often.
     pub injected: BTreeMap<u32, u64>,
     /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
@@ -64,9 +79,10 @@ impl Facts {
             window: (Moment::default(), Moment::MAX),
             duration: Nanos::ZERO,
             all: Cell::default(),
-            reasons: Group::by(&[Dim::Reason]),
+            reasons: Keyed::default(),
             by: Group::by(&wanted.by),
-            details: Group::by(&[]),
+            details: Keyed::default(),
+            by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
             divisions: BTreeMap::new(),
             last_division: None,
@@ -98,12 +114,12 @@ impl Facts {
         if !self.selection.holds_exit(exit) {
             return;
         }
-        self.reasons.absorb(exit);
-        if self.by.dims() != self.reasons.dims() {
+        self.reasons.absorb(exit.code, exit);
+        if !self.by_reason {
             self.by.absorb(exit);
         }
         if let Some(detail) = exit.detail {
-            self.details.absorb_at(&[Part::of_detail(detail)], exit);
+            self.details.absorb(DetailKey::of(detail), exit);
         }
         if let Some(vector) = exit.injected {
             *self.injected.entry(vector).or_default() += 1;
@@ -128,8 +144,12 @@ impl Facts {
         }
         self.slowest.complete(|who| named(who, vcpu_of));
         self.by.complete(vcpu_of);
-        if self.by.dims() == self.reasons.dims() {
-            self.by = self.reasons.clone();
+        if self.by_reason {
+            self.by = Group::by(&[Dim::Reason]);
+            for (code, cell) in self.reasons.cells() {
+                self.by.merge_at(&[Part::Reason(code)], cell);
+            }
+            self.by.other = self.reasons.other.clone();
         }
         self.all = Cell::default();
         for (_, cell) in self.reasons.cells() {
@@ -157,17 +177,7 @@ impl Facts {
 
     /// What exits were about, most costly first.
     pub fn details(&self) -> Vec<(DetailKey, &Cell)> {
-        let mut rows: Vec<(DetailKey, &Cell)> = self
-            .details
-            .cells()
-            .into_iter()
-            .filter_map(|(key, cell)| match key {
-                [Part::Detail { kind, key, write }] => {
-                    Some((DetailKey { kind: *kind, key: *key, write: *write }, cell))
-                }
-                _ => None,
-            })
-            .collect();
+        let mut rows = self.details.cells();
         rows.sort_by_key(|(_, cell)| std::cmp::Reverse((cell.cost(), cell.count)));
         rows
     }

@@ -1,14 +1,11 @@
 //! Exits grouped by any list of dimensions.
 
-use crate::Cell;
+use crate::keyed::MAX_KEYS;
 use crate::timeline::wider;
-use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Door, Exit, ExitCode};
+use crate::{Cell, DetailKey};
+use exitscope_model::{DetailKind, Door, Exit, ExitCode};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
-
-/// Groups at most; exits of further ones are counted together in [`Group::other`]. Bounds memory (about 100 MB).
-pub const MAX_KEYS: usize = 1 << 16;
 
 /// Buckets of time at most, where no width is asked for.
 const MAX_BUCKETS: u64 = 40;
@@ -93,11 +90,11 @@ impl Dim {
             Dim::Vcpu => Part::Vcpu(exit.who.vcpu),
             Dim::Reason => Part::Reason(exit.code),
             Dim::Door => Part::Door(exit.door),
-            Dim::Port => Part::of_detail(about(DetailKind::Port)?),
-            Dim::Mmio => Part::of_detail(about(DetailKind::Mmio)?),
-            Dim::Msr => Part::of_detail(about(DetailKind::Msr)?),
-            Dim::Cpuid => Part::of_detail(about(DetailKind::Cpuid)?),
-            Dim::Hypercall => Part::of_detail(exit.detail.filter(|detail| detail.kind.is_hypercall())?),
+            Dim::Port => Part::Detail(DetailKey::of(about(DetailKind::Port)?)),
+            Dim::Mmio => Part::Detail(DetailKey::of(about(DetailKind::Mmio)?)),
+            Dim::Msr => Part::Detail(DetailKey::of(about(DetailKind::Msr)?)),
+            Dim::Cpuid => Part::Detail(DetailKey::of(about(DetailKind::Cpuid)?)),
+            Dim::Hypercall => Part::Detail(DetailKey::of(exit.detail.filter(|detail| detail.kind.is_hypercall())?)),
             Dim::Cpu => Part::Cpu(exit.cpu),
             Dim::Time(_) => Part::Time(Moment::from_nanos(exit.at.as_nanos() / width * width)),
         })
@@ -118,30 +115,11 @@ pub enum Part {
     /// Where to.
     Door(Door),
     /// What the exit was about.
-    Detail {
-        /// Kind of thing.
-        kind: DetailKind,
-        /// Its number; for MMIO the first address of the page.
-        key: u64,
-        /// Whether the guest wrote.
-        write: bool,
-    },
+    Detail(DetailKey),
     /// A physical CPU.
     Cpu(PcpuId),
     /// A bucket of time, by its beginning.
     Time(Moment),
-}
-
-impl Part {
-    /// The place of a detail; addresses are cut to their page.
-    #[inline]
-    pub fn of_detail(detail: Detail) -> Part {
-        let key = match detail.kind {
-            DetailKind::Mmio => detail.key >> REGION_BITS << REGION_BITS,
-            _ => detail.key,
-        };
-        Part::Detail { kind: detail.kind, key, write: detail.write }
-    }
 }
 
 /// Exits grouped by a list of dimensions.
@@ -191,6 +169,11 @@ impl Group {
         Nanos(self.width)
     }
 
+    /// Width of a bucket of time, if exits are grouped by time.
+    pub fn bucket(&self) -> Option<Nanos> {
+        self.dims.iter().any(|dim| matches!(dim, Dim::Time(_))).then_some(self.width())
+    }
+
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
@@ -207,18 +190,19 @@ impl Group {
                 }
             }
         }
-        let key = std::mem::take(&mut self.scratch);
-        self.absorb_at(&key, exit);
-        self.scratch = key;
+        match self.cells.get_mut(self.last) {
+            Some((known, cell)) if **known == *self.scratch => cell.absorb(exit),
+            _ => {
+                let key = std::mem::take(&mut self.scratch);
+                self.cell(&key).absorb(exit);
+                self.scratch = key;
+            }
+        }
     }
 
-    /// Adds one exit to the group of this key.
-    #[inline]
-    pub(crate) fn absorb_at(&mut self, key: &[Part], exit: &Exit) {
-        match self.cells.get_mut(self.last) {
-            Some((known, cell)) if **known == *key => cell.absorb(exit),
-            _ => self.cell(key).absorb(exit),
-        }
+    /// Adds figures to the group of this key.
+    pub(crate) fn merge_at(&mut self, key: &[Part], cell: &Cell) {
+        self.cell(key).merge(cell);
     }
 
     /// Adds what another group of the same dimensions holds.

@@ -1,6 +1,6 @@
 //! Thresholds on facts, for scripts and CI: `p99(io)>200us`, `rate(*)>50000`, `share(npf)>=30%`, `lost>0`.
 
-use crate::{Cell, Facts, Part};
+use crate::{Cell, Facts};
 use exitscope_model::{Ledger, Line};
 use exitscope_units::Nanos;
 use std::fmt;
@@ -187,8 +187,8 @@ impl Facts {
     /// The figures of the reason with this name, without regard to case.
     pub fn of_reason(&self, name: &str) -> Cell {
         let mut found = Cell::default();
-        for (key, cell) in self.reasons.cells() {
-            if matches!(key, [Part::Reason(code)] if code.name().eq_ignore_ascii_case(name)) {
+        for (code, cell) in self.reasons.cells() {
+            if code.name().eq_ignore_ascii_case(name) {
                 found.merge(cell);
             }
         }

@@ -80,9 +80,9 @@ pub struct ReportArgs {
     /// Show at most this many groups [default: 20 in text, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Order of the groups, largest first
-    #[arg(short = 'k', long, visible_alias = "key", value_enum, default_value = "cost")]
-    pub sort: Sort,
+    /// Order of the groups, largest first [default: cost; with `--by time`, time]
+    #[arg(short = 'k', long, visible_alias = "key", value_enum)]
+    pub sort: Option<Sort>,
     /// Show this many of the slowest single exits
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub slowest: usize,

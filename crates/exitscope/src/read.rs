@@ -103,12 +103,13 @@ fn read_once(
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))?;
+        if let (None, Some(event)) = (first, events.first()) {
+            first = Some(event.at);
+            sink.begin(event.at);
+        }
+        // In time order but for what came too late to be put in order.
+        last = events.last().map_or(last, |event| last.max(event.at));
         for event in &events {
-            if first.is_none() {
-                first = Some(event.at);
-                sink.begin(event.at);
-            }
-            last = last.max(event.at);
             assembler.push(event, &mut rows, &mut ledger);
         }
         let lanes =
@@ -256,7 +257,14 @@ fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan>
 /// The files to read: as given, or the first of the peers' default names that is here.
 pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     const DEFAULTS: [&str; 5] = ["perf.data.guest", "perf.data.kvm", "perf.data.host", "perf.data", "trace.dat"];
-    let files = [given, inputs].concat();
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut known = std::collections::HashSet::new();
+    for path in given.iter().chain(inputs) {
+        match known.insert(path.canonicalize().unwrap_or(path.clone())) {
+            true => files.push(path.clone()),
+            false => anstream::eprintln!("exitscope: {} is named twice; reading it once", path.display()),
+        }
+    }
     if !files.is_empty() {
         return Ok(files);
     }

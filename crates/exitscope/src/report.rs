@@ -6,7 +6,7 @@ use crate::read::{self, Earlier, Sink};
 use exitscope_analysis::{Dim, Facts, Wanted};
 use exitscope_model::{Exit, Ledger, TraceInfo};
 use exitscope_units::Moment;
-use exitscope_view::{Look, Made, Report, report_page, write_csv, write_page};
+use exitscope_view::{Look, Made, Report, SortKey, report_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
 
 /// Groups that text shows unless told otherwise.
@@ -58,7 +58,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         anstream::eprintln!("exitscope: {breach}");
     }
     let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
-    let made = Made { exits, timed_exits, sort: args.sort.into(), top, breaches };
+    let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
+    let made = Made { exits, timed_exits, sort: args.sort.map_or(default_sort, SortKey::from), top, breaches };
     let report = Report::of(&facts, &ledger, traces, &info, made);
     match args.format {
         Format::Json => {

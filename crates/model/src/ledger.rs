@@ -52,6 +52,8 @@ lines! {
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
+    NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest cannot be told from time in the kernel."
+    NoLength Notice "no_length" "Exits whose two ends bear the same moment: the clock stood still or is too coarse; their length counts as zero, and the minimum leaves them out."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
@@ -74,22 +76,29 @@ pub struct Ledger {
     /// Events that were read, used or not.
     pub events: u64,
     /// First and last moment of events that were counted here instead of being passed on.
-    skipped: Option<(Moment, Moment)>,
+    skipped: (Moment, Moment),
 }
 
 impl Default for Ledger {
     fn default() -> Ledger {
-        Ledger { counts: [0; Line::ALL.len()], first: [None; Line::ALL.len()], events: 0, skipped: None }
+        Ledger {
+            counts: [0; Line::ALL.len()],
+            first: [None; Line::ALL.len()],
+            events: 0,
+            skipped: (Moment::MAX, Moment::from_nanos(0)),
+        }
     }
 }
 
 impl Ledger {
     /// Counts one.
+    #[inline]
     pub fn count(&mut self, line: Line) {
         self.add(line, 1);
     }
 
     /// Counts `n`.
+    #[inline]
     pub fn add(&mut self, line: Line, n: u64) {
         let cell = &mut self.counts[line as usize];
         *cell = cell.saturating_add(n);
@@ -112,12 +121,12 @@ impl Ledger {
     pub fn skip(&mut self, at: Moment) {
         self.events += 1;
         self.count(Line::OtherTracepoint);
-        self.skipped = Some(self.skipped.map_or((at, at), |span| (span.0.min(at), span.1.max(at))));
+        self.skipped = (self.skipped.0.min(at), self.skipped.1.max(at));
     }
 
     /// First and last moment of the events that were not passed on.
     pub fn skipped(&self) -> Option<(Moment, Moment)> {
-        self.skipped
+        (self.skipped.0 <= self.skipped.1).then_some(self.skipped)
     }
 
     /// How many of `line` there were.
@@ -133,8 +142,7 @@ impl Ledger {
     /// Adds what another ledger counted.
     pub fn merge(&mut self, other: &Ledger) {
         self.events += other.events;
-        let spans = [self.skipped, other.skipped].into_iter().flatten();
-        self.skipped = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.skipped = (self.skipped.0.min(other.skipped.0), self.skipped.1.max(other.skipped.1));
         for &line in Line::ALL {
             self.add(line, other.get(line));
             if let Some(offset) = other.first(line) {

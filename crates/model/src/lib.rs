@@ -12,6 +12,7 @@ mod assemble;
 pub mod codes;
 mod event;
 mod exit;
+mod lane;
 mod ledger;
 
 pub use assemble::{Assembler, LaneSpan};

@@ -13,22 +13,45 @@ impl Order {
     /// The u16 at `at`.
     #[inline(always)]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let raw = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
     }
 
     /// The u32 at `at`.
     #[inline(always)]
     pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
     }
 
     /// The u64 at `at`.
     #[inline(always)]
     pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        let raw = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Order::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
+    }
+
+    /// The u32 that these bytes are.
+    #[inline(always)]
+    pub fn number(self, raw: [u8; 4]) -> u32 {
+        if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) }
+    }
+
+    /// The u64 at `at`, a multiple of 8 below 64.
+    #[inline(always)]
+    pub fn word(self, bytes: &[u8; 64], at: u8) -> u64 {
+        // The mask lets the compiler see that the word is inside.
+        let at = usize::from(at & 0x38);
+        self.u64(&bytes[at..at + 8], 0).unwrap_or(0)
+    }
+
+    /// The two u32 that follow one another in a u64.
+    #[inline(always)]
+    pub fn halves(self, word: u64) -> (u32, u32) {
+        match self {
+            Order::Little => (word as u32, (word >> 32) as u32),
+            Order::Big => ((word >> 32) as u32, word as u32),
+        }
     }
 
     /// The unsigned number of 1, 2, 4 or 8 bytes at `at`; other sizes are `None`.

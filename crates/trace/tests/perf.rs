@@ -731,7 +731,7 @@ fn records_that_hold_no_event_are_passed_over() {
         m.record(10, 0, &[0; 64]),
         m.record(82, 0, &[]),
         m.record(300, 0, &[1; 16]),
-        m.record(22, 0, &[1; 3]),
+        m.record(23, 0, &[1; 3]),
         m.usual(300, 0),
     ];
     let trace = Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features: m.features() };
@@ -745,7 +745,7 @@ fn records_that_hold_no_event_are_passed_over() {
     let cut = said(&one(m, TRACEPOINT, &[m.usual(100, 0), auxtrace(1 << 40)])).unwrap();
     assert_eq!((cut.times(), cut.lines()), (vec![100], vec![(Line::TruncatedBytes, 1 << 40)]));
     // Records of a pipe where none belong.
-    let misplaced = said(&one(m, TRACEPOINT, &[m.compressed(83, b"x"), m.usual(100, 0)])).unwrap();
+    let misplaced = said(&one(m, TRACEPOINT, &[m.record(64, 0, &m.attr(TRACEPOINT)), m.usual(100, 0)])).unwrap();
     assert_eq!((misplaced.times(), misplaced.lines()), (vec![100], vec![(Line::UnknownRecord, 1)]));
 }
 

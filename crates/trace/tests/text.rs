@@ -330,7 +330,7 @@ fn a_trace_cmd_report_of_arm64_has_the_events_that_grep_counts() {
 fn powerpc_exits_name_the_vcpu_and_say_when_it_ceded() {
     let said = read(&fixture("p8_smt4.trace-cmd-report-t.txt.gz"));
     assert_eq!((said.info.format.as_str(), said.losses()), ("trace-cmd report text", vec![]));
-    assert_reasons(&said, &[("0x0", 174), ("0xe80", 241), ("HV_DECREMENTER", 123), ("SYSCALL", 254)]);
+    assert_reasons(&said, &[("RETURN_TO_HOST", 174), ("0xe80", 241), ("HV_DECREMENTER", 123), ("SYSCALL", 254)]);
     assert_eq!(said.count(|event| matches!(event.kind, Kind::Exit { idle: true, .. })), 110);
     for vcpu in 0..4 {
         let exits = said.count(|event| matches!(event.kind, Kind::Exit { .. }) && event.vcpu == VcpuId(vcpu));
@@ -345,7 +345,7 @@ fn powerpc_exits_name_the_vcpu_and_say_when_it_ceded() {
     let said = read(&fixture("p8_smt4_one_vm_two_threads.perf-script-ns.txt.gz"));
     assert_eq!((said.info.format.as_str(), said.losses()), ("perf script text", vec![]));
     assert_eq!(said.events.len(), 2000);
-    assert_reasons(&said, &[("0x0", 9), ("0xe80", 145), ("HV_DECREMENTER", 97), ("SYSCALL", 178)]);
+    assert_reasons(&said, &[("RETURN_TO_HOST", 9), ("0xe80", 145), ("HV_DECREMENTER", 97), ("SYSCALL", 178)]);
 }
 
 #[test]
@@ -353,7 +353,10 @@ fn call_chains_are_passed_over_in_silence() {
     let said = read(&fixture("p8_smt4_callgraph.perf-script-ns.txt.gz"));
     assert_eq!((said.info.format.as_str(), said.losses()), ("perf script text", vec![]));
     assert_eq!(said.events.len(), 191);
-    assert_reasons(&said, &[("0x0", 4), ("0xe80", 17), ("HV_DECREMENTER", 11), ("H_EMUL_ASSIST", 9), ("SYSCALL", 12)]);
+    assert_reasons(
+        &said,
+        &[("RETURN_TO_HOST", 4), ("0xe80", 17), ("HV_DECREMENTER", 11), ("H_EMUL_ASSIST", 9), ("SYSCALL", 12)],
+    );
     assert_eq!(said.info.comms[&432], "CPU 2/KVM");
 }
 

@@ -151,10 +151,10 @@ fn vcpus(report: &Report) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
-        column("wall time", false, 0),
-        column("in guest", false, 0),
-        column("in kernel", false, 0),
-        column("in user space", false, 0),
+        column("wall", false, 0),
+        column("guest", false, 0),
+        column("kernel", false, 0),
+        column("user space", false, 0),
         column("idle", false, 0),
         column("not running", false, 0),
         column("unknown", false, 0),
@@ -180,7 +180,7 @@ fn vcpus(report: &Report) -> Section {
         ]
     });
     Section {
-        title: "Wall time of each vCPU".into(),
+        title: "Where the wall time of each vCPU went".into(),
         table: Some(Table { columns, rows: rows.collect() }),
         ..Section::default()
     }
@@ -253,8 +253,13 @@ fn groups(report: &Report) -> Section {
         notes.push(format!("{} more rows; --top shows them", report.rows_left_out));
     }
     if report.exits_elsewhere > 0 {
-        let dims = report.by.join(",");
-        notes.push(format!("{} exits have no {dims} and are in the last row only", thousands(report.exits_elsewhere)));
+        let about = ["port", "mmio", "msr", "hypercall", "cpuid"];
+        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| about.contains(dim)).collect();
+        let dims = dims.join(", ");
+        notes.push(format!(
+            "{} exits have none of {dims}; they are in the last row only",
+            thousands(report.exits_elsewhere)
+        ));
     }
     Section {
         title: format!("Exits by {}", report.by.join(", ")),
@@ -406,7 +411,7 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
             let name = if at == 0 { reason.clone() } else { String::new() };
             vec![
                 name,
-                change.measure.to_string(),
+                change.to_string(),
                 change.text(change.before),
                 change.text(change.after),
                 change.percent(),

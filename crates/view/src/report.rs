@@ -1,7 +1,7 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
 use crate::names;
-use exitscope_analysis::{Breach, Cell, Dim, Facts, Part};
+use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Part};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, Severity, TraceInfo, Who};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
@@ -145,7 +145,7 @@ pub struct Figures {
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
-    /// Exits per second of the recording.
+    /// Exits per second of the recording; in a bucket of time, of the bucket.
     pub rate_per_s: f64,
     /// From exit to entry, everything included.
     pub total_ns: u64,
@@ -161,7 +161,7 @@ pub struct Figures {
     pub idle_ns: u64,
     /// Runnable but not running.
     pub waiting_ns: u64,
-    /// Shortest, from exit to entry.
+    /// Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
     pub min_ns: Option<u64>,
     /// Mean.
     pub mean_ns: Option<u64>,
@@ -352,7 +352,11 @@ impl Report {
         let mut rows: Vec<Row> = cells
             .iter()
             .take(made.top)
-            .map(|(key, cell)| Row { place: Place::of(group.dims(), key, info), figures: figures(cell) })
+            .map(|(key, cell)| Row {
+                place: Place::of(group.dims(), key, info),
+                // A bucket of time has its own length.
+                figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.duration)),
+            })
             .collect();
         if group.other.count > 0 {
             let labels = vec!["(more groups than are kept)".to_string(); group.dims().len()];
@@ -565,7 +569,7 @@ impl Place {
                     place.time_ns = Some(at.as_nanos());
                     at.to_string()
                 }
-                Part::Detail { kind, key, write } => {
+                Part::Detail(DetailKey { kind, key, write }) => {
                     let field = match dim {
                         Dim::Port => &mut place.port,
                         Dim::Mmio => &mut place.mmio,

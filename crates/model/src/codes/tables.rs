@@ -228,12 +228,12 @@ pub static SVM: &[(u64, &str)] = &[
     (0x8000fffe, "vmgexit_term_request"),
     (0x8000ffff, "vmgexit_unsupported_event"),
     (0xf0000000, "sw"),
-    (0xffffffff, "invalid_guest_state (exit code -1"),
+    (0xffffffff, "invalid_guest_state"),
 ];
 
 /// `kvm_arm_exception_type`: what `kvm_exit.ret` says on arm64.
 pub static ARM64_EXIT: &[(u64, &str)] =
-    &[(0, "IRQ"), (1, "EL1_SERROR"), (2, "TRAP"), (3, "ILLEGAL"), (0xbadca11, "HYP_GONE")];
+    &[(0, "IRQ"), (1, "SERROR"), (2, "TRAP"), (3, "ILLEGAL"), (0xbadca11, "HYP_GONE")];
 
 /// `kvm_arm_exception_class`: `kvm_exit.esr_ec` when `ret` is TRAP.
 pub static ARM64_EC: &[(u64, &str)] = &[
@@ -511,6 +511,7 @@ pub static S390_PROG: &[(u64, &str)] = &[
 
 /// `kvm_trace_symbol_exit` of powerpc Book 3S: interrupt vectors. The kernel prints others as hexadecimal numbers.
 pub static PPC_TRAP: &[(u64, &str)] = &[
+    (0x0, "RETURN_TO_HOST"),
     (0x100, "SYSTEM_RESET"),
     (0x200, "MACHINE_CHECK"),
     (0x300, "DATA_STORAGE"),

@@ -33,6 +33,8 @@ pub struct Attr {
     pub cpu: Option<usize>,
     /// Where a sample names its event.
     pub id: Option<usize>,
+    /// Where a tracepoint's sample has what matters, if it is at fixed places.
+    pub plain: Option<Plain>,
     /// Where the fields of variable length begin.
     fixed: usize,
     read: Option<u64>,
@@ -44,10 +46,20 @@ pub struct Attr {
     pub clock: Option<i32>,
 }
 
+/// Places in a sample without fields of variable length before its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    pub tid: u8,
+    pub time: u8,
+    pub cpu: u8,
+    /// Size and bytes of the record.
+    pub raw: usize,
+}
+
 /// Fields at the end of records that are no samples, in bytes back from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// The event's id: at the very end, or not usable.
+    /// The event's id, if it is at the very end.
     pub id: Option<usize>,
     pub time: Option<usize>,
     pub cpu: Option<usize>,
@@ -80,6 +92,13 @@ impl Attr {
         let cpu = field(CPU);
         field(PERIOD);
         let kind = order.u32(bytes, 0)?;
+        let fixed_only = kind == TRACEPOINT && sample_type & RAW != 0 && sample_type & (READ | CALLCHAIN) == 0;
+        let plain = match (tid, time, cpu) {
+            (Some(tid), Some(time), Some(cpu)) if fixed_only => {
+                Some(Plain { tid: tid as u8, time: time as u8, cpu: cpu as u8, raw: at })
+            }
+            _ => None,
+        };
         Some(Attr {
             tracepoint: kind == TRACEPOINT,
             dummy: kind == SOFTWARE && order.u64(bytes, 8)? == DUMMY,
@@ -87,6 +106,7 @@ impl Attr {
             time,
             cpu,
             id: identifier.or(id),
+            plain,
             fixed: at,
             read: (sample_type & READ != 0).then_some(order.u64(bytes, 32)?),
             callchain: sample_type & CALLCHAIN != 0,

@@ -24,6 +24,7 @@ const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const OS_RELEASE: u32 = 4;
 const ARCH: u32 = 6;
+const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
 
@@ -35,10 +36,12 @@ const MAX_ATTRS: usize = 1 << 16;
 pub struct Context {
     pub order: Order,
     pub attrs: Vec<Attr>,
-    ids: FxHashMap<u64, u32>,
-    /// The first attr that can have samples, and whether another one has a different layout.
-    sampling: Option<usize>,
-    differ: bool,
+    /// The attr of all samples, if all that can have any are alike.
+    pub only: Option<Attr>,
+    /// Whether there is an attr that can have samples.
+    sampling: bool,
+    /// Which attr an event id belongs to; not needed where all attrs are alike.
+    attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
     /// Whether events that exit accounting has no use for are only counted.
     pub only_used: bool,
@@ -53,6 +56,8 @@ pub struct Head {
     pub data: (u64, u64),
     /// Whether records themselves carry what the header of a file does (pipe mode), or compressed records.
     pub sequential: bool,
+    /// Whether samples may be in other files of a directory (`perf record --threads`).
+    pub directory: bool,
 }
 
 /// Whether these are the first bytes of a perf.data.
@@ -62,33 +67,35 @@ pub fn looks_like(head: &[u8]) -> bool {
 
 impl Context {
     fn new(order: Order, only_used: bool) -> Context {
-        let (attrs, ids, decoders) = (Vec::new(), FxHashMap::default(), Decoders::default());
-        Context { order, attrs, ids, sampling: None, differ: false, decoders, only_used }
+        Context {
+            order,
+            attrs: Vec::new(),
+            only: None,
+            sampling: false,
+            attr_of: FxHashMap::default(),
+            decoders: Decoders::default(),
+            only_used,
+        }
     }
 
     /// Adds an attr and the ids that name it; returns whether there is room for it.
     pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
-        let at = self.attrs.len();
-        if at >= MAX_ATTRS {
+        if self.attrs.len() >= MAX_ATTRS {
             return false;
         }
         if !attr.dummy {
-            let first = *self.sampling.get_or_insert(at);
-            self.differ |= self.attrs.get(first).is_some_and(|first| *first != attr);
+            self.only = if self.sampling { self.only.filter(|only| *only == attr) } else { Some(attr) };
+            self.sampling = true;
         }
+        let at = self.attrs.len() as u32;
         self.attrs.push(attr);
-        self.ids.extend(ids.map(|id| (id, at as u32)));
+        self.attr_of.extend(ids.map(|id| (id, at)));
         true
     }
 
-    /// The attr of all samples, if all that can have any are alike.
-    pub fn only(&self) -> Option<&Attr> {
-        self.attrs.get(self.sampling.filter(|_| !self.differ)?)
-    }
-
-    /// The attr that an event id belongs to.
-    pub fn attr_of(&self, id: u64) -> Option<&Attr> {
-        self.attrs.get(*self.ids.get(&id)? as usize)
+    /// The attr that an event id names.
+    pub fn named(&self, id: u64) -> Option<&Attr> {
+        self.attrs.get(*self.attr_of.get(&id)? as usize)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
@@ -123,7 +130,7 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     let size = u64_at(8)?;
     if size == PIPE_HEADER {
         info.format = "perf.data (pipe)".to_string();
-        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true });
+        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true, directory: false });
     }
     if size != FILE_HEADER {
         return Err(damaged(8, format!("says that it is {size} bytes long, which no perf.data header is")));
@@ -175,9 +182,10 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     if let Some(clock) = context.attrs.iter().find_map(|attr| attr.clock) {
         info.clock = clock_name(clock);
     }
-    // Without its features a file does not say whether its records are compressed.
+    // A recorder that was killed did not say whether it compressed.
     let sequential = features.contains(&COMPRESSED) || !whole;
-    Ok(Head { context, info, data: (data, end.min(input.len())), sequential })
+    let directory = features.contains(&DIR_FORMAT);
+    Ok(Head { context, info, data: (data, end.min(input.len())), sequential, directory })
 }
 
 /// The numbers of the features whose sections follow the data, in order.

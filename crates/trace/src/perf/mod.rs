@@ -20,10 +20,10 @@ use crate::merge::Merge;
 use crate::source::{BATCH, Options, Source, TraceError};
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
-use exitscope_units::Moment;
+use exitscope_units::{Moment, PcpuId};
 pub use head::looks_like;
 use pool::Pool;
-use records::{Block, Side, Thread};
+use records::{Block, Thread, lost_event};
 use rustc_hash::FxHashMap;
 use stream::Stream;
 
@@ -41,16 +41,19 @@ struct PerfData {
     merge: Merge,
     /// What the header gave, until the first read.
     ledger: Ledger,
-    /// When threads got their names.
-    named: FxHashMap<u32, Moment>,
-    /// Records lost so far, and those that perf speaks of at the end.
-    lost: u64,
-    lost_in_all: u64,
     /// The latest moment so far, that at the last FINISHED_ROUND, and that at the one before: up to it events leave.
     latest: Moment,
     round: Moment,
     until: Moment,
+    /// Whether no record is left to be read.
     ended: bool,
+    /// When threads got their names.
+    named: FxHashMap<u32, Moment>,
+    /// Records lost as LOST records say, and as perf's totals at the end say.
+    lost: u64,
+    lost_in_all: u64,
+    /// The file's name, if it is one of a directory and had no event so far.
+    directory: Option<String>,
     done: u64,
     total: u64,
 }
@@ -82,12 +85,7 @@ impl Source for PerfData {
             };
             match next.transpose()? {
                 Some(block) => self.take(block, ledger),
-                None => {
-                    self.rest_of_losses(ledger);
-                    self.ended = true;
-                    self.until = Moment::MAX;
-                    self.done = self.total;
-                }
+                None => self.end(ledger)?,
             }
         }
     }
@@ -105,8 +103,10 @@ impl PerfData {
             ledger.count_at(Line::BadCompression, input.len());
         }
         let total = input.len();
-        let cursor = Cursor::new(input, head.context.order, head.data, head.sequential);
-        let blocks = if head.sequential || head.data.1.saturating_sub(head.data.0) < pooled {
+        let (at, end) = head.data;
+        let name = input.name().to_string();
+        let cursor = Cursor::new(input, head.context.order, (at, end), head.sequential);
+        let blocks = if head.sequential || end.saturating_sub(at) < pooled {
             Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
         } else {
             Blocks::Pool(Pool::start(cursor, head.context))
@@ -116,17 +116,37 @@ impl PerfData {
             blocks,
             merge: Merge::default(),
             ledger,
-            named: FxHashMap::default(),
-            lost: 0,
-            lost_in_all: 0,
             latest: Moment::default(),
             round: Moment::default(),
             until: Moment::default(),
+            lost: 0,
+            lost_in_all: 0,
+            directory: head.directory.then_some(name),
+            named: FxHashMap::default(),
             ended: false,
             done: 0,
             total,
         })
     }
+
+    /// Lets everything go that was held back.
+    fn end(&mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
+        if let Some(name) = self.directory.take() {
+            let what = "perf wrote its samples to the files data.0, data.1, … beside it (perf record --threads)";
+            return Err(TraceError::Unsupported { name, what: what.to_string() });
+        }
+        // Behind the last record of a buffer the kernel had no room to say what it lost; the totals know.
+        let unsaid = self.lost_in_all.saturating_sub(self.lost);
+        if unsaid > 0 {
+            ledger.add(Line::LostRecords, unsaid);
+            self.merge.push(vec![lost_event(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
+        }
+        self.ended = true;
+        self.until = Moment::MAX;
+        self.done = self.total;
+        Ok(())
+    }
+
     fn take(&mut self, mut block: Block, ledger: &mut Ledger) {
         // What says no moment of its own has the latest one before it; here that was in a block before.
         let untimed = block.events.iter().take_while(|event| event.at == Moment::default()).count();
@@ -141,9 +161,12 @@ impl PerfData {
         }
         self.latest = self.latest.max(block.latest);
         self.done += cursor::BLOCK as u64;
-        ledger.merge(&block.ledger);
-        self.lost = self.lost.saturating_add(block.ledger.get(Line::LostRecords));
+        self.lost = self.lost.saturating_add(block.lost);
         self.lost_in_all = self.lost_in_all.saturating_add(block.lost_in_all);
+        if block.ledger.events > 0 {
+            self.directory = None;
+        }
+        ledger.merge(&block.ledger);
         for (at, thread) in block.threads.drain(..) {
             let (tid, name) = match thread {
                 Thread::Comm(tid, name) => (tid, name),
@@ -165,17 +188,6 @@ impl PerfData {
         match &mut self.blocks {
             Blocks::Pool(pool) => pool.recycle(block),
             Blocks::Stream(stream) => stream.recycle(block),
-        }
-    }
-
-    /// What was lost after the last record that could say so: only the totals tell.
-    fn rest_of_losses(&mut self, ledger: &mut Ledger) {
-        let more = self.lost_in_all.saturating_sub(self.lost);
-        if more > 0 {
-            let mut block = Block { latest: self.latest, ..Block::default() };
-            block.lose(more, Side::default());
-            ledger.merge(&block.ledger);
-            self.merge.push(block.events, &[]);
         }
     }
 }

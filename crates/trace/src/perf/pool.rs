@@ -94,8 +94,8 @@ fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
         turn.next += 1;
         drop(turn);
         let (result, last) = match next {
-            Ok(Next::Records(place, offset)) => {
-                block.decode(&bytes[place], offset, context);
+            Ok(Next::Records(len, offset)) => {
+                block.decode(&bytes[..len], offset, context);
                 (Ok(block), false)
             }
             Ok(Next::Special(..)) => (Ok(block), false),

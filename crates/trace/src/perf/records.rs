@@ -23,12 +23,23 @@ pub const HEADER_FEATURE: u32 = 80;
 pub const COMPRESSED: u32 = 81;
 pub const COMPRESSED2: u32 = 83;
 
-/// The last record types that perf itself knows: of the kernel, and of its own.
-pub const LAST_KERNEL: u32 = 21;
-pub const OWN: std::ops::RangeInclusive<u32> = 64..=86;
+/// The last type of a record that the kernel writes.
+pub const LAST_KERNEL: u32 = 22;
 
-/// In LOST_SAMPLES: a filter dropped them on purpose.
+/// Of a LOST_SAMPLES record: a filter left them out, they were not lost.
 const MISC_FILTERED: u16 = 1 << 15;
+
+/// Whether perf itself knows records of this type: the kernel's, and its own.
+#[inline]
+pub fn is_known(kind: u32) -> bool {
+    matches!(kind, 1..=LAST_KERNEL | 64..=86)
+}
+
+/// Whether records of this type change how others are read, or hold others.
+#[inline]
+pub fn is_special(kind: u32) -> bool {
+    matches!(kind, HEADER_ATTR | HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED | COMPRESSED2)
+}
 
 /// What a block of records gave.
 #[derive(Debug, Default)]
@@ -39,8 +50,11 @@ pub struct Block {
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
     pub latest: Moment,
+    /// The moment of the last event.
+    last: Moment,
     pub threads: Vec<(Moment, Thread)>,
-    /// Samples that were lost over the whole recording, as perf says when it ends.
+    /// What LOST records say, and what perf's totals at the end say.
+    pub lost: u64,
     pub lost_in_all: u64,
     pub ledger: Ledger,
 }
@@ -61,8 +75,9 @@ impl Block {
         self.runs.clear();
         self.rounds.clear();
         self.latest = Moment::default();
+        self.last = Moment::default();
         self.threads.clear();
-        self.lost_in_all = 0;
+        (self.lost, self.lost_in_all) = (0, 0);
         self.ledger = Ledger::default();
     }
 
@@ -71,13 +86,18 @@ impl Block {
         self.events.is_empty() && self.ledger == Ledger::default()
     }
 
+    /// Unknown records are missing from here on.
+    pub fn hole(&mut self, line: Line, here: u64) {
+        self.ledger.count_at(line, here);
+        self.push(lost_event(self.latest, PcpuId(u32::MAX), 0));
+    }
+
     #[inline]
     fn push(&mut self, event: Event) {
-        if let Some(last) = self.events.last()
-            && event.at < last.at
-        {
+        if event.at < self.last {
             self.runs.push(self.events.len());
         }
+        self.last = event.at;
         self.latest = self.latest.max(event.at);
         self.events.push(event);
     }
@@ -94,55 +114,77 @@ impl Block {
 
     #[inline(always)]
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
-        let only = context.only();
-        let side = |body: &[u8]| Side::of(body, context);
-        let mut at = 0;
-        while let (Some(kind), Some(size)) = (order.u32(records, at), order.u16(records, at + 6)) {
-            let Some(body) = records.get(at + HEADER..at + usize::from(size)) else { break };
-            let here = offset + at as u64;
+        let only = context.only.as_ref();
+        let mut rest = records;
+        while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
+            let here = offset + (records.len() - rest.len()) as u64;
+            let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
+            let Some(body) = record.get(HEADER..) else { break };
+            rest = behind;
             match kind {
                 SAMPLE => match only.or_else(|| attr_of(body, context)) {
                     Some(attr) => self.sample(order, attr, body, here, context),
                     None => self.unreadable(here, Line::BadRecord),
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
-                LOST => self.lost(order.u64(body, 8), side(body), here),
-                LOST_SAMPLES if order.u16(records, at + 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
-                LOST_SAMPLES => match (side(body), order.u64(body, 0)) {
-                    // Not of a moment: a total that perf adds at the end.
-                    (Side { time: Some(0), .. }, Some(count)) => {
-                        self.lost_in_all = self.lost_in_all.saturating_add(count);
-                    }
-                    (side, count) => self.lost(count, side, here),
-                },
+                LOST => self.lost(context, body, order.u64(body, 8), here),
+                LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
+                LOST_SAMPLES => self.lost_samples(context, body, here),
+                // A name is 15 bytes, whatever is cut there.
                 COMM => match (order.u32(body, 4), body.get(8..)) {
                     (Some(tid), Some(name)) => {
-                        let name = name.split(|&byte| byte == 0).next().unwrap_or(&[]);
+                        let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
                         let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
-                        self.threads.push((side(body).moment().unwrap_or_default(), comm));
+                        self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
                     }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
                 FORK => match (order.u32(body, 8), order.u32(body, 12)) {
                     (Some(child), Some(parent)) => {
                         let fork = Thread::Fork { child, parent };
-                        self.threads.push((side(body).moment().unwrap_or_default(), fork));
+                        self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
                     }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
-                // perf writes these only where they are handled before a block is decoded.
-                HEADER_ATTR | HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED | COMPRESSED2 => {
-                    self.ledger.count_at(Line::UnknownRecord, here);
-                }
-                _ if kind <= LAST_KERNEL || OWN.contains(&kind) => {}
+                COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
+                _ if is_known(kind) && !is_special(kind) => {}
                 _ => self.ledger.count_at(Line::UnknownRecord, here),
             }
-            at += usize::from(size);
         }
     }
 
+    /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
+    /// and whatever is wrong, are for [`Block::odd_sample`].
     #[inline(always)]
     fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
+        if let (Some(plain), Some(head)) = (attr.plain, body.first_chunk())
+            && let Some((size, rest)) = body.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
+            && let Some(raw) = rest.get(..order.number(*size) as usize)
+            && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
+        {
+            let at = Moment::from_nanos(order.word(head, plain.time));
+            if context.only_used && decoder.is_unused() {
+                return self.ledger.skip(at);
+            }
+            if let Some(decoded) = decoder.decode(raw, order) {
+                let (pid, tid) = order.halves(order.word(head, plain.tid));
+                self.ledger.events += 1;
+                return self.push(Event {
+                    at,
+                    tid: Tid(tid),
+                    vm: VmId(pid),
+                    vcpu: decoded.vcpu,
+                    cpu: PcpuId(order.halves(order.word(head, plain.cpu)).0),
+                    name: decoder.name,
+                    kind: decoded.kind,
+                });
+            }
+        }
+        self.odd_sample(order, attr, body, here, context);
+    }
+
+    #[cold]
+    fn odd_sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest),
@@ -174,7 +216,7 @@ impl Block {
                     event.kind = decoded.kind;
                     event.vcpu = decoded.vcpu;
                     if attr.tid.is_none() {
-                        event.tid = decoded.tid;
+                        event.tid = decoder.tid(raw, order);
                     }
                 }
             },
@@ -186,68 +228,74 @@ impl Block {
     fn unreadable(&mut self, here: u64, line: Line) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        self.push_bare(Kind::Other, Side::default());
-    }
-
-    /// Unknown records are missing from here on.
-    pub fn hole(&mut self, line: Line, here: u64) {
-        self.ledger.count_at(line, here);
-        self.push_bare(Kind::Lost { count: 0 }, Side::default());
-    }
-
-    fn lost(&mut self, count: Option<u64>, side: Side, here: u64) {
-        let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
-        self.lose(count, side);
-    }
-
-    /// The recorder lost `count` records before this moment.
-    pub fn lose(&mut self, count: u64, side: Side) {
-        self.ledger.add(Line::LostRecords, count.max(1));
-        self.push_bare(Kind::Lost { count }, side);
-    }
-
-    fn push_bare(&mut self, kind: Kind, side: Side) {
+        let at = self.latest;
         self.push(Event {
-            at: side.moment().unwrap_or(self.latest),
+            at,
             tid: Tid(0),
             vm: VmId::UNKNOWN,
             vcpu: VcpuId::UNKNOWN,
-            cpu: PcpuId(side.cpu.unwrap_or(u32::MAX)),
+            cpu: PcpuId(u32::MAX),
             name: NameId(u16::MAX),
-            kind,
+            kind: Kind::Other,
         });
     }
-}
 
-/// What records that are no samples say of themselves at their end.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Side {
-    time: Option<u64>,
-    cpu: Option<u32>,
-}
-
-impl Side {
-    fn of(body: &[u8], context: &Context) -> Side {
-        let order = context.order;
-        let back = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
-        // Where attrs may differ, the last number of a record names its own.
-        let id = context.attrs.first().and_then(|attr| attr.trailer?.id);
-        let named = back(id).and_then(|at| context.attr_of(order.u64(body, at)?));
-        let attr = named.or(context.only()).or(context.attrs.first());
-        let Some(trailer) = attr.and_then(|attr| attr.trailer) else { return Side::default() };
-        let time = back(trailer.time).and_then(|at| order.u64(body, at));
-        let cpu = back(trailer.cpu).and_then(|at| order.u32(body, at));
-        Side { time, cpu }
+    /// LOST: the kernel had no room in a buffer.
+    fn lost(&mut self, context: &Context, body: &[u8], count: Option<u64>, here: u64) {
+        let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
+        self.lost = self.lost.saturating_add(count);
+        self.push_lost(context, body, count);
     }
 
-    /// When; records that perf made up itself say zero.
-    fn moment(self) -> Option<Moment> {
-        self.time.filter(|&time| time > 0).map(Moment::from_nanos)
+    /// LOST_SAMPLES: either the kernel's own, of a moment, or perf's total of one event that it writes at the end,
+    /// without a moment; the total counts again what LOST records said (`record__read_lost_samples`).
+    fn lost_samples(&mut self, context: &Context, body: &[u8], here: u64) {
+        match (context.order.u64(body, 0), trailer(context, body).0) {
+            (None, _) => self.ledger.count_at(Line::BadRecord, here),
+            (Some(count), Some(time)) if time == Moment::default() => {
+                self.lost_in_all = self.lost_in_all.saturating_add(count)
+            }
+            (Some(count), _) => self.push_lost(context, body, count),
+        }
     }
+
+    fn push_lost(&mut self, context: &Context, body: &[u8], count: u64) {
+        self.ledger.add(Line::LostRecords, count.max(1));
+        let (time, cpu) = trailer(context, body);
+        // Records that perf itself makes up say zero.
+        let time = time.filter(|&time| time != Moment::default());
+        self.push(lost_event(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
+    }
+}
+
+/// The event that says that `count` records were lost before `at`.
+pub fn lost_event(at: Moment, cpu: PcpuId, count: u64) -> Event {
+    Event {
+        at,
+        tid: Tid(0),
+        vm: VmId::UNKNOWN,
+        vcpu: VcpuId::UNKNOWN,
+        cpu,
+        name: NameId(u16::MAX),
+        kind: Kind::Lost { count },
+    }
+}
+
+/// Time and CPU at the end of a record that is no sample.
+fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
+    let place = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
+    // Where attrs may differ, the last number of a record names its own.
+    let id = context.attrs.first().and_then(|attr| attr.trailer?.id);
+    let named = place(id).and_then(|at| context.named(context.order.u64(body, at)?));
+    let attr = named.or(context.only.as_ref()).or(context.attrs.first());
+    let Some(trailer) = attr.and_then(|attr| attr.trailer) else { return (None, None) };
+    let time = place(trailer.time).and_then(|at| context.order.u64(body, at));
+    let cpu = place(trailer.cpu).and_then(|at| context.order.u32(body, at));
+    (time.map(Moment::from_nanos), cpu.map(PcpuId))
 }
 
 /// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.
 fn attr_of<'a>(body: &[u8], context: &'a Context) -> Option<&'a Attr> {
     let at = context.attrs.first()?.id?;
-    context.attr_of(context.order.u64(body, at)?)
+    context.named(context.order.u64(body, at)?)
 }

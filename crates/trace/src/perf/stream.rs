@@ -6,7 +6,6 @@ use super::head::{Context, read_feature};
 use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
 use crate::source::TraceError;
 use exitscope_model::{Ledger, Line, TraceInfo};
-use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes unpacked at a time.
@@ -17,6 +16,11 @@ const REACH: usize = 4 << 10;
 
 /// Size of an attr that does not say its size: that of the first version of the structure.
 const FIRST_ATTR_SIZE: usize = 64;
+
+/// How much may come out of compressed records: whatever they are up to this many bytes, then this many times what went
+/// in. perf's own records shrink to a tenth; a hostile stream could keep a reader busy for hours.
+const UNPACKED_FREELY: u64 = 256 << 20;
+const UNPACKED_RATIO: u64 = 500;
 
 /// Reads block after block.
 pub struct Stream {
@@ -31,14 +35,16 @@ pub struct Stream {
 #[derive(Default)]
 struct Unpack {
     decoder: Option<Decoder<'static>>,
+    out: Vec<u8>,
     /// Bytes of the compressed record in hand that are still to be unpacked.
     packed: Vec<u8>,
     taken: usize,
     /// Whether the last unpacking filled its buffer, so that more may come without new input.
     more: bool,
     offset: u64,
-    /// Where zstd writes.
-    out: Vec<u8>,
+    /// Bytes in and out so far.
+    total_in: u64,
+    total_out: u64,
     /// Unpacked bytes that do not make a whole record yet.
     rest: Vec<u8>,
     /// Whether `rest` follows a damaged record, so that where records go on in it has to be found.
@@ -47,8 +53,7 @@ struct Unpack {
 
 impl Stream {
     pub fn new(cursor: Cursor, context: Context) -> Stream {
-        let unpack = Unpack::default();
-        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack }
+        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack: Unpack::default() }
     }
 
     /// The next block; `None` at the end.
@@ -60,18 +65,17 @@ impl Stream {
         }
         match self.cursor.next(&mut self.bytes, &mut block) {
             Err(error) => Some(Err(error)),
-            Ok(Next::Records(place, offset)) => {
-                block.decode(&self.bytes[place], offset, &self.context);
+            Ok(Next::Records(len, offset)) => {
+                block.decode(&self.bytes[..len], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, place, offset)) => {
-                match self.special(kind, place, offset, info, &mut block.ledger) {
-                    Ok(()) => Some(Ok(block)),
-                    Err(error) => Some(Err(error)),
-                }
-            }
+            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
+                Ok(()) => Some(Ok(block)),
+                Err(error) => Some(Err(error)),
+            },
             Ok(Next::End) if self.unpack.rest.is_empty() && block.is_empty() => None,
             Ok(Next::End) => {
+                self.unpack.decode(&self.context, &mut block, true);
                 if !self.unpack.rest.is_empty() {
                     block.ledger.add(Line::TruncatedBytes, self.unpack.rest.len() as u64);
                     self.unpack.rest.clear();
@@ -86,16 +90,9 @@ impl Stream {
         self.spare = Some(block);
     }
 
-    fn special(
-        &mut self,
-        kind: u32,
-        place: Range<usize>,
-        offset: u64,
-        info: &mut TraceInfo,
-        ledger: &mut Ledger,
-    ) -> Result<(), TraceError> {
+    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
         let order = self.context.order;
-        let body = &self.bytes[place][HEADER..];
+        let body = &self.bytes[HEADER..];
         match kind {
             HEADER_ATTR => {
                 // The attr has its own size; ids fill the rest.
@@ -104,13 +101,13 @@ impl Stream {
                     Some(size) => size as usize,
                 };
                 let parts = body.split_at_checked(size);
-                let known =
-                    parts.and_then(|(attr, ids)| Some((Attr::parse(attr, order)?, ids))).is_some_and(|(attr, ids)| {
-                        if let Some(clock) = attr.clock {
-                            info.clock = super::head::clock_name(clock);
-                        }
-                        self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)))
-                    });
+                let parsed = parts.and_then(|(attr, ids)| Some((Attr::parse(attr, order)?, ids)));
+                let known = parsed.is_some_and(|(attr, ids)| {
+                    if let Some(clock) = attr.clock {
+                        info.clock = super::head::clock_name(clock);
+                    }
+                    self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)))
+                });
                 if !known {
                     ledger.count_at(Line::BadRecord, offset);
                 }
@@ -155,57 +152,62 @@ impl Unpack {
         self.packed.extend_from_slice(packed);
         self.taken = 0;
         self.offset = offset;
+        self.total_in += packed.len() as u64;
     }
 
     /// Unpacks some of the record in hand and decodes the whole records that it gives.
     fn step(&mut self, context: &Context, block: &mut Block) {
         if self.decoder.is_none() {
             self.decoder = Decoder::new().ok();
+            self.out.resize(UNPACKED, 0);
         }
-        self.out.resize(UNPACKED, 0);
-        let result = self.decoder.as_mut().map(|decoder| {
+        let sane = self.total_out <= UNPACKED_FREELY.max(self.total_in.saturating_mul(UNPACKED_RATIO));
+        let result = self.decoder.as_mut().filter(|_| sane).map(|decoder| {
             let mut input = InBuffer::around(&self.packed[self.taken..]);
             let mut output = OutBuffer::around(&mut self.out[..]);
             let result = decoder.run(&mut input, &mut output);
             (result, input.pos(), output.pos())
         });
         match result {
-            Some((Ok(_), taken, written)) if taken > 0 || written > 0 => {
-                self.taken += taken;
-                self.more = written == UNPACKED;
-                self.rest.extend_from_slice(&self.out[..written]);
-            }
-            Some((Ok(_), ..)) => {
+            Some((Ok(_), 0, 0)) => {
                 self.more = false;
                 self.taken = self.packed.len();
+            }
+            Some((Ok(_), taken, written)) => {
+                self.taken += taken;
+                self.total_out += written as u64;
+                self.more = written == UNPACKED;
+                self.rest.extend_from_slice(&self.out[..written]);
             }
             _ => {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
                 block.hole(Line::BadCompression, self.offset);
-                self.decoder = self.decoder.take().and_then(|mut decoder| decoder.reinit().ok().map(|()| decoder));
+                self.torn = false;
+                if self.decoder.as_mut().is_some_and(|decoder| decoder.reinit().is_err()) {
+                    self.decoder = None;
+                }
                 self.more = false;
                 self.taken = self.packed.len();
                 self.rest.clear();
-                self.torn = false;
             }
         }
-        self.decode(context, block);
+        self.decode(context, block, false);
     }
 
-    /// Decodes the whole records that `rest` begins with, and those behind damaged ones.
-    fn decode(&mut self, context: &Context, block: &mut Block) {
+    /// Decodes the whole records that `rest` begins with, and those behind damaged ones. With `last`, nothing more
+    /// will be unpacked.
+    fn decode(&mut self, context: &Context, block: &mut Block, last: bool) {
         let mut at = 0;
         loop {
             if self.torn {
-                match find_chain(&self.rest[at..], 1, false, context.order) {
-                    Some(found) => {
-                        at += found;
-                        self.torn = false;
-                    }
-                    // The chain may go on in what is still to be unpacked.
-                    None => break at = at.max(self.rest.len().saturating_sub(REACH)),
+                // Near the end a chain is better looked at with what is still to be unpacked.
+                let to = (self.rest.len() - at).saturating_sub(if last { 0 } else { REACH });
+                match find_chain(&self.rest[at..], to, last, context.order) {
+                    Some(found) => at += found,
+                    None => break at += to,
                 }
+                self.torn = false;
             }
             let (len, bad) = whole(&self.rest[at..], context.order);
             block.decode(&self.rest[at..at + len], self.offset, context);

@@ -299,10 +299,7 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…`
 fn exit_arm64(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
-    let ret = match scan.until(": HSR_EC: ")? {
-        b"SERROR" => b"EL1_SERROR",
-        ret => ret,
-    };
+    let ret = scan.until(": HSR_EC: ")?;
     let class = scan.hex()?;
     let mut code = reasons.of(CodeList::Arm64Exit, ret);
     if code == ExitCode::new(CodeList::Arm64Exit, 2) {

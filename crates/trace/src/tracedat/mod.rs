@@ -233,7 +233,7 @@ impl Decode {
             events.push(Event { at, tid, vm, vcpu, cpu, name, kind: Kind::Other });
             return;
         };
-        let tid = decoded.tid;
+        let tid = decoder.tid(payload, self.order);
         if let Some(vm) = decoder.vm(payload, self.order)
             && self.vms.len() < MAX_THREADS
         {

@@ -16,8 +16,6 @@ pub struct Decoded {
     pub kind: Kind,
     /// To which vCPU, if the event says.
     pub vcpu: VcpuId,
-    /// The thread that recorded it (`common_pid`).
-    pub tid: Tid,
 }
 
 /// Reads payloads of one tracepoint.
@@ -52,8 +50,8 @@ impl At {
     #[inline(always)]
     fn get(self, payload: &[u8], order: Order) -> u64 {
         let at = self.offset as usize;
-        match payload.get(at..at + 8) {
-            Some(wide) if order == Order::Little => order.u64(wide, 0).unwrap_or(0) & self.mask,
+        match order.u64(payload, at) {
+            Some(wide) if order == Order::Little => wide & self.mask,
             _ => order.unsigned(payload, at, usize::from(self.size)).unwrap_or(0),
         }
     }
@@ -200,7 +198,13 @@ impl Decoder {
             0 => VcpuId::UNKNOWN,
             _ => VcpuId(get(self.vcpu) as u32),
         };
-        Some(Decoded { kind, vcpu, tid: Tid(get(self.pid) as u32) })
+        Some(Decoded { kind, vcpu })
+    }
+
+    /// The thread that recorded it (`common_pid`).
+    #[inline(always)]
+    pub fn tid(&self, payload: &[u8], order: Order) -> Tid {
+        Tid(self.pid.get(payload, order) as u32)
     }
 }
 

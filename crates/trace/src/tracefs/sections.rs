@@ -135,10 +135,10 @@ impl<'a> Sections<'a> {
 /// Reads `pid comm` lines.
 pub fn parse_cmdlines(text: &str, comms: &mut FxHashMap<u32, String>) {
     for line in text.trim_end_matches('\0').lines() {
-        if let Some((pid, comm)) = line.split_once(' ') {
-            if let Ok(pid) = pid.parse() {
-                comms.insert(pid, comm.to_string());
-            }
+        if let Some((pid, comm)) = line.split_once(' ')
+            && let Ok(pid) = pid.parse()
+        {
+            comms.insert(pid, comm.to_string());
         }
     }
 }

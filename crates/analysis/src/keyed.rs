@@ -1,0 +1,72 @@
+//! Figures by a small key.
+
+use crate::Cell;
+use exitscope_model::Exit;
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+
+/// Keys at most; exits of further ones are counted together in [`Keyed::other`]. Bounds memory (about 100 MB).
+pub const MAX_KEYS: usize = 1 << 16;
+
+/// Figures by key.
+#[derive(Clone, Debug)]
+pub struct Keyed<K> {
+    index: FxHashMap<K, u32>,
+    cells: Vec<(K, Cell)>,
+    /// Exits of keys beyond [`MAX_KEYS`].
+    pub other: Cell,
+    /// The last key's place: the next exit is often like the last.
+    last: usize,
+}
+
+impl<K> Default for Keyed<K> {
+    fn default() -> Keyed<K> {
+        Keyed { index: FxHashMap::default(), cells: Vec::new(), other: Cell::default(), last: 0 }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Keyed<K> {
+    /// Adds one exit to a key.
+    #[inline]
+    pub fn absorb(&mut self, key: K, exit: &Exit) {
+        match self.cells.get_mut(self.last) {
+            Some((known, cell)) if *known == key => cell.absorb(exit),
+            _ => self.cell(key).absorb(exit),
+        }
+    }
+
+    /// Adds what another holds.
+    pub fn merge(&mut self, other: &Keyed<K>) {
+        for (key, cell) in &other.cells {
+            self.cell(*key).merge(cell);
+        }
+        self.other.merge(&other.other);
+    }
+
+    /// Every key's figures, in the order of the keys.
+    pub fn cells(&self) -> Vec<(K, &Cell)> {
+        let mut cells: Vec<_> = self.cells.iter().map(|(key, cell)| (*key, cell)).collect();
+        cells.sort_unstable_by_key(|row| row.0);
+        cells
+    }
+
+    #[inline]
+    fn cell(&mut self, key: K) -> &mut Cell {
+        if let Some(&at) = self.index.get(&key) {
+            self.last = at as usize;
+            return &mut self.cells[self.last].1;
+        }
+        self.add(key)
+    }
+
+    #[cold]
+    fn add(&mut self, key: K) -> &mut Cell {
+        if self.cells.len() >= MAX_KEYS {
+            return &mut self.other;
+        }
+        self.last = self.cells.len();
+        self.index.insert(key, self.last as u32);
+        self.cells.push((key, Cell::default()));
+        &mut self.cells[self.last].1
+    }
+}

@@ -1,0 +1,261 @@
+//! The commands as a user runs them.
+
+mod common;
+
+use common::{corpus, exitscope, report, run, stderr, stdout};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_string()
+}
+
+fn t2() -> String {
+    text(&corpus("x86-svm/t2.data.gz"))
+}
+
+#[test]
+fn a_report_says_coverage_first_then_time_then_reasons() {
+    let output = run(&["report", &t2()]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = stdout(&output);
+    let places: Vec<_> = [
+        "Coverage",
+        "130,675 events read, 16,632 exits made (16,630 timed), 0 lost, 0 not understood",
+        "Where the wall time of each vCPU went",
+        "Exits by reason",
+        "MSRs",
+        "Interrupts injected",
+        "Slowest single exits",
+        "Over time",
+    ]
+    .iter()
+    .map(|heading| page.find(heading).unwrap_or_else(|| panic!("{heading} is not on the page")))
+    .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(page.contains("MSR_IA32_TSC_DEADLINE write"));
+    assert!(!page.contains('\u{1b}'), "no colours where nobody looks");
+}
+
+#[test]
+fn idle_time_is_no_cost() {
+    let report = report(&[&corpus("x86-svm/t2.data.gz")], &[]);
+    let rows = report["rows"].as_array().unwrap();
+    let hlt = rows.iter().find(|row| row["reason"] == "hlt").unwrap();
+    assert_eq!(hlt["cost_ns"], 0);
+    assert!(hlt["idle_ns"].as_u64().unwrap() > 8_000_000_000);
+    for row in report["vcpus"].as_array().unwrap() {
+        let part = |name: &str| row[name].as_u64().unwrap();
+        let parts: u64 = ["guest_ns", "kernel_ns", "user_ns", "idle_ns", "waiting_ns", "unknown_ns"]
+            .iter()
+            .map(|name| part(name))
+            .sum();
+        assert_eq!(parts, part("span_ns"), "the parts of a vCPU's time make up its time");
+    }
+}
+
+#[test]
+fn groups_can_be_formed_by_any_list_of_dimensions() {
+    let trace = corpus("x86-svm/t2.data.gz");
+    let whole = report(&[&trace], &[])["total"]["count"].as_u64().unwrap();
+    for by in [
+        "vm",
+        "vcpu",
+        "reason",
+        "door",
+        "port",
+        "mmio",
+        "msr",
+        "hypercall",
+        "cpuid",
+        "cpu",
+        "time",
+        "vm,vcpu,reason,time",
+    ] {
+        let report = report(&[&trace], &["--by", by]);
+        let rows = report["rows"].as_array().unwrap();
+        let counted: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+        assert_eq!(counted + report["exits_elsewhere"].as_u64().unwrap(), whole, "{by}");
+        assert!(!rows.is_empty(), "{by}");
+    }
+    let ports = report(&[&trace], &["--event", "ioport"]);
+    assert_eq!(ports["by"], serde_json::json!(["port"]), "perf's name for it");
+}
+
+#[test]
+fn exits_can_be_selected() {
+    let trace = corpus("x86-svm/t2.data.gz");
+    let count = |arguments: &[&str]| report(&[&trace], arguments)["total"]["count"].as_u64().unwrap();
+    assert_eq!(count(&["--reason", "IO,msr"]), 3839 + 3859);
+    assert_eq!(count(&["--vcpu", "0"]) + count(&["--vcpu", "1"]), 16632);
+    assert_eq!(count(&["-p", "121"]), 16632);
+    assert_eq!(count(&["--vm", "1"]), 0);
+    assert_eq!(count(&["--to", "35"]) + count(&["--from", "35.000000001"]), 16632);
+    assert!((1..200).contains(&count(&["--longer-than", "20ms", "--reason", "io,npf,msr"])));
+    let arm = corpus("arm64/arm.dat.gz");
+    let of = |vcpu| report(&[&arm], &["--vcpu", vcpu])["total"]["count"].as_u64().unwrap();
+    assert_eq!((of("0"), of("1"), of("2")), (1947, 2029, 0), "although no exit event names its vCPU");
+}
+
+#[test]
+fn rows_come_in_the_order_asked_for_and_no_more_than_asked_for() {
+    let trace = corpus("x86-svm/t2.data.gz");
+    for (sort, field) in
+        [("count", "count"), ("sample", "count"), ("max_t", "max_ns"), ("p99", "p99_ns"), ("total", "total_ns")]
+    {
+        let report = report(&[&trace], &["-k", sort, "--top", "5"]);
+        let values: Vec<u64> =
+            report["rows"].as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).collect();
+        assert_eq!(values.len(), 5);
+        assert!(values.is_sorted_by(|a, b| a >= b), "{sort}: {values:?}");
+        assert_eq!(report["rows_left_out"], 13);
+    }
+}
+
+#[test]
+fn csv_has_a_heading_and_the_same_figures() {
+    let output = run(&["report", &t2(), "--format", "csv", "--by", "reason,door"]);
+    let text = stdout(&output);
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("reason,door,count,timed,rate_per_s,total_ns,cost_ns,"));
+    let total: u64 = lines.map(|line| line.split(',').nth(2).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(total, 16632);
+}
+
+#[test]
+fn thresholds_decide_the_exit_code() {
+    for (limit, code) in
+        [("p99(io)>200us", 1), ("p99(io)>200ms", 0), ("lost>0", 0), ("share(*)>=100%", 1), ("count(hlt)<10", 0)]
+    {
+        assert_eq!(run(&["report", &t2(), "--fail-on", limit]).status.code(), Some(code), "{limit}");
+    }
+    let output = run(&["report", &t2(), "--fail-on", "p98(io)>1us"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("is no figure"));
+    let output = run(&["report", &t2(), "--fail-on", "p99(nosuch)>1us"]);
+    assert_eq!((output.status.code(), stderr(&output).contains("nosuch")), (Some(0), true), "said, not silent");
+}
+
+#[test]
+fn a_trace_may_come_compressed_or_through_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("pipe.data");
+    let mut unpacked = Vec::new();
+    let packed = std::fs::File::open(corpus("x86-svm/t4-pipe.data.gz")).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut unpacked).unwrap();
+    std::fs::write(&plain, &unpacked).unwrap();
+    let expected = report(&[&plain], &[])["rows"].clone();
+    for (tool, ending) in [("gzip", "gz"), ("zstd", "zst"), ("xz", "xz")] {
+        let output = std::process::Command::new(tool).args(["-q", "-k", "-c"]).arg(&plain).output();
+        let output = output.unwrap_or_else(|error| panic!("{tool} is needed for this test: {error}"));
+        let path = folder.path().join(format!("packed.{ending}"));
+        std::fs::write(&path, output.stdout).unwrap();
+        assert_eq!(report(&[&path], &[])["rows"], expected, "{tool}");
+    }
+    let mut child = exitscope()
+        .args(["report", "-", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&unpacked).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let piped: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(piped["rows"], expected);
+}
+
+#[test]
+fn events_are_one_json_object_a_line() {
+    let output = run(&["events", &text(&corpus("powerpc/p8_smt4_cede_all.data.gz")), "--format", "json"]);
+    let text = stdout(&output);
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let exits: Vec<_> = rows.iter().filter(|row| row["kind"] == "exit").collect();
+    assert!(exits.len() > 10);
+    assert!(exits.iter().all(|row| row["event"] == "kvm_hv:kvm_guest_exit" && row["reason"].is_string()));
+    assert!(rows.is_sorted_by_key(|row| row["at_ns"].as_u64().unwrap()));
+}
+
+#[test]
+fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
+    let output = run(&["diff", &t2(), &t2(), "--format", "json"]);
+    let same: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let verdicts = |diff: &serde_json::Value| -> Vec<String> {
+        let rows = diff["rows"].as_array().unwrap().clone();
+        let changes = rows.iter().flat_map(|row| row["changes"].as_array().unwrap().clone());
+        changes.map(|change| change["verdict"].as_str().unwrap().to_string()).collect()
+    };
+    assert!(verdicts(&same).iter().all(|verdict| verdict == "unclear" || verdict == "too few"));
+    let other = text(&corpus("x86-svm/t4-kvmstat.data.gz"));
+    let output = run(&["diff", &t2(), &other, "--format", "json"]);
+    let differs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(verdicts(&differs).iter().any(|verdict| verdict == "more" || verdict == "less"));
+    let output = run(&["diff", &t2(), &other]);
+    assert!(stdout(&output).contains("A verdict stands only where"));
+}
+
+#[test]
+fn one_file_named_twice_is_read_once() {
+    let output = run(&["report", &t2(), "-i", &t2()]);
+    assert!(stdout(&output).contains("16,632 exits made"));
+    assert!(stderr(&output).contains("named twice"));
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_on_standard_error_and_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        text(&path)
+    };
+    let cases = [
+        (text(folder.path()), "is a directory"),
+        (file("empty", b""), "is empty"),
+        (file("elf", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), "is not a trace"),
+        (file("readme", b"# A title\n\nSome words.\n"), "is not a trace"),
+        (file("magic", b"PERFILE2"), "at byte 8"),
+        (text(&folder.path().join("missing")), "No such file"),
+    ];
+    for command in ["report", "events"] {
+        for (path, words) in &cases {
+            let output = run(&[command, path]);
+            assert_eq!(output.status.code(), Some(2), "{path}");
+            assert!(output.stdout.is_empty(), "{path}");
+            let message = stderr(&output);
+            assert!(message.starts_with("exitscope: ") && message.contains(words), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_fifo_that_ends_early_gives_a_report_that_says_so() {
+    let bytes = std::fs::read(corpus("x86-svm/t4-pipe.data.gz")).unwrap();
+    let mut child = exitscope().args(["report", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&bytes[..bytes.len() / 2]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let page = stdout(&output);
+    assert!(page.contains("warning:") && page.contains("exits made"), "{page}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut child = exitscope().args(["events", &t2()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&run(&["completions", shell])).contains("fail-on"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert!(run(&["man", &text(folder.path())]).status.success());
+    for page in ["exitscope.1", "exitscope-report.1", "exitscope-events.1", "exitscope-diff.1"] {
+        assert!(folder.path().join(page).is_file(), "{page}");
+    }
+}

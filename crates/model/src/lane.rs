@@ -1,0 +1,316 @@
+//! A lane: the thing on which at most one exit is open.
+
+use crate::{CodeList, Detail, Door, Event, Exit, ExitCode, Kind, Ledger, Line, Who};
+use exitscope_units::{Moment, Nanos, VcpuId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Before the first entry or exit, or after a loss.
+    Unknown,
+    Guest,
+    Kernel,
+    User,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    Running,
+    Sleeping,
+    Runnable,
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub who: Who,
+    pub state: State,
+    pub run: Run,
+    /// Up to when time is accounted.
+    pub since: Moment,
+    /// First and last entry or exit.
+    pub span: Option<(Moment, Moment)>,
+    pub open: Option<Exit>,
+    /// A detail that came before its exit (back ends without `kvm_exit`).
+    pub early: Option<Detail>,
+    pub early_events: u32,
+    /// Guest time since the last row.
+    pub guest: Nanos,
+    /// The first row of a lane where no `kvm_exit` or `kvm_entry` was seen yet: real only if another follows.
+    pub held: Option<Exit>,
+    /// A row without `kvm_exit` whose end is known, waiting for the detail that comes after re-entry.
+    pub closed: Option<Exit>,
+    pub hardware: bool,
+    pub rows_without_hardware: bool,
+}
+
+impl Lane {
+    /// Uses one event of this lane.
+    #[inline]
+    pub fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        match event.kind {
+            Kind::Exit { code, idle } => return self.exit(event, code, idle, rows, ledger),
+            Kind::Enter => return self.enter(event, rows, ledger),
+            Kind::UserspaceExit { reason, errno } => return self.userspace_exit(event, reason, errno, rows, ledger),
+            Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
+            Kind::Detail(detail) => return self.detail(event.at, detail, rows, ledger),
+            Kind::HaltEnd { ns, .. } => {
+                self.account(event.at);
+                if let Some(exit) = &mut self.open {
+                    exit.halted(Nanos(ns));
+                }
+            }
+            Kind::Inject { vector } => {
+                if let Some(exit) = &mut self.open {
+                    exit.injected = Some(vector);
+                }
+            }
+            Kind::Wfx { wfe: true } => {
+                if let Some(exit) = &mut self.open {
+                    exit.not_idle_after_all();
+                }
+            }
+            Kind::VcpuHint if self.who.vcpu == VcpuId::UNKNOWN => self.who.vcpu = event.vcpu,
+            _ => {}
+        }
+        self.note(ledger);
+    }
+
+    pub fn new(who: Who) -> Lane {
+        Lane {
+            who,
+            state: State::Unknown,
+            run: Run::Running,
+            since: Moment::default(),
+            span: None,
+            open: None,
+            early: None,
+            early_events: 0,
+            guest: Nanos::ZERO,
+            held: None,
+            closed: None,
+            hardware: false,
+            rows_without_hardware: false,
+        }
+    }
+
+    /// Charges the time since the last call to what the lane was doing.
+    #[inline]
+    pub fn account(&mut self, now: Moment) {
+        let Some(spent) = now.since(self.since) else { return };
+        self.since = now;
+        match &mut self.open {
+            Some(exit) if self.run == Run::Runnable => exit.waiting = exit.waiting.plus(spent),
+            Some(exit) if exit.is_idle => exit.idle = exit.idle.plus(spent),
+            Some(exit) if self.state == State::User => exit.user = exit.user.plus(spent),
+            Some(exit) => exit.kernel = exit.kernel.plus(spent),
+            None if self.state == State::Guest && self.run == Run::Running => self.guest = self.guest.plus(spent),
+            None => {}
+        }
+    }
+
+    /// Counts an event into the open exit, or as outside any.
+    #[inline]
+    fn note(&mut self, ledger: &mut Ledger) {
+        match &mut self.open {
+            Some(exit) => exit.events += 1,
+            None => ledger.count(Line::OutsideExit),
+        }
+    }
+
+    /// Counts a scheduler's event into the open exit; false if none is open.
+    pub fn take_scheduler(&mut self) -> bool {
+        match &mut self.open {
+            Some(exit) => {
+                exit.events += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn heard(&mut self, at: Moment) {
+        let first = self.span.map_or(at, |span| span.0);
+        self.span = Some((first, at.max(self.since)));
+    }
+
+    fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool) -> Exit {
+        Exit {
+            at: event.at,
+            who: self.who,
+            cpu: event.cpu,
+            code,
+            door: Door::Kernel,
+            detail: None,
+            injected: None,
+            guest: std::mem::take(&mut self.guest),
+            kernel: Nanos::ZERO,
+            user: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            waiting: Nanos::ZERO,
+            timed: true,
+            is_idle: idle || code.is_idle(),
+            events: 1,
+        }
+    }
+
+    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        self.account(event.at);
+        if let Some(mut exit) = self.open.take() {
+            exit.timed = false;
+            ledger.count(Line::ExitWithoutEntry);
+            rows.push(exit);
+        }
+        ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
+        self.early = None;
+        self.since = event.at;
+        self.heard(event.at);
+        self.open = Some(self.open_row(event, code, idle));
+        self.state = State::Kernel;
+        self.run = Run::Running;
+    }
+
+    fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        self.account(event.at);
+        self.heard(event.at);
+        match self.open.take() {
+            Some(mut exit) => {
+                exit.events += 1;
+                exit.who = self.who;
+                if exit.total() == Nanos::ZERO {
+                    ledger.count(Line::NoLength);
+                }
+                rows.push(exit);
+            }
+            None => ledger.count(Line::EntryWithoutExit),
+        }
+        self.since = event.at;
+        self.state = State::Guest;
+        self.run = Run::Running;
+    }
+
+    /// Rows in hand were the tail of an exit before the recording.
+    pub fn let_go(&mut self, ledger: &mut Ledger) {
+        for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
+            ledger.add(Line::BeforeRecording, u64::from(exit.events));
+        }
+        self.span = None;
+    }
+
+    fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        // A signal ends KVM_RUN with -EINTR; `reason` is then left over from an earlier exit.
+        let reason = if errno < 0 { KVM_EXIT_INTR } else { reason };
+        self.account(event.at);
+        if let Some(exit) = &mut self.open {
+            exit.door = Door::Userspace(reason);
+            exit.events += 1;
+            self.state = State::User;
+            return;
+        }
+        if self.hardware {
+            ledger.count(Line::OutsideExit);
+            return;
+        }
+        self.settle_closed(rows);
+        if let Some(held) = self.held.take() {
+            self.rows_without_hardware = true;
+            rows.push(held);
+        }
+        self.since = event.at;
+        self.heard(event.at);
+        self.guest = Nanos::ZERO;
+        let mut exit = self.open_row(event, ExitCode::new(CodeList::KvmExit, u64::from(reason)), false);
+        exit.door = Door::Userspace(reason);
+        exit.detail = self.early.take();
+        exit.events += std::mem::take(&mut self.early_events);
+        self.open = Some(exit);
+        self.state = State::User;
+    }
+
+    /// `KVM_RUN` is entered again.
+    fn run_enter(&mut self, at: Moment, ledger: &mut Ledger) {
+        self.account(at);
+        self.note(ledger);
+        self.state = State::Kernel;
+        if !self.hardware
+            && let Some(exit) = self.open.take()
+        {
+            self.heard(at);
+            self.closed = Some(exit);
+        }
+    }
+
+    /// A row without `kvm_exit` whose end is known leaves.
+    pub fn settle_closed(&mut self, rows: &mut Vec<Exit>) {
+        if let Some(exit) = self.closed.take() {
+            match (self.rows_without_hardware, self.held.take()) {
+                (false, None) => self.held = Some(exit),
+                (_, held) => {
+                    self.rows_without_hardware = true;
+                    rows.extend(held);
+                    rows.push(exit);
+                }
+            }
+        }
+    }
+
+    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        self.account(at);
+        if let Some(exit) = &mut self.open {
+            exit.events += 1;
+            // An emulated access that goes on after user space: its completion is in the kernel again.
+            if self.state == State::User {
+                self.state = State::Kernel;
+            }
+            if exit.detail.is_none_or(|known| known.kind < detail.kind) {
+                exit.detail = Some(detail);
+            } else if let Some(known) = &mut exit.detail {
+                // The completion of a read carries the value that the first mention lacked.
+                if known.kind == detail.kind && known.key == detail.key && !detail.write {
+                    known.value = detail.value;
+                }
+            }
+            return;
+        }
+        if self.hardware {
+            ledger.count(Line::OutsideExit);
+            return;
+        }
+        // No kvm_exit here: a read's detail comes after re-entry, a write's before the return to user space.
+        if let Some(exit) = &mut self.closed {
+            let completes = match exit.detail {
+                None => !detail.write,
+                Some(known) => known.kind == detail.kind && known.key == detail.key && !detail.write && !known.write,
+            };
+            if completes {
+                exit.detail = Some(detail);
+                exit.events += 1;
+                self.settle_closed(rows);
+                return;
+            }
+        }
+        self.settle_closed(rows);
+        self.early = Some(detail);
+        self.early_events += 1;
+    }
+}
+
+/// `KVM_EXIT_INTR`, `include/uapi/linux/kvm.h`.
+const KVM_EXIT_INTR: u32 = 10;
+
+impl Exit {
+    /// `ns` of the time so far were a halt: they are no cost, whatever the reason's name.
+    fn halted(&mut self, ns: Nanos) {
+        if !self.is_idle {
+            let from_kernel = self.kernel.0.min(ns.0);
+            self.kernel.0 -= from_kernel;
+            self.idle.0 += from_kernel;
+        }
+    }
+
+    /// What looked idle was a yield.
+    fn not_idle_after_all(&mut self) {
+        if self.is_idle {
+            self.is_idle = false;
+            self.kernel.0 += std::mem::take(&mut self.idle.0);
+        }
+    }
+}

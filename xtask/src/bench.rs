@@ -1,0 +1,287 @@
+//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, and writes docs/benchmarks.md.
+//!
+//! ```text
+//! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
+//! ```
+//!
+//! The commands take turns, so that whatever else the machine does hits all of them. Output goes to /dev/null. The
+//! first round warms up and is not counted.
+
+mod inputs;
+
+use crate::{root, target};
+use anyhow::{Context, bail, ensure};
+use flate2::read::MultiGzDecoder;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use wait4::Wait4;
+
+/// How often the recordings are repeated in the bench inputs.
+const PERF_TIMES: u64 = 5;
+const TRACEDAT_TIMES: u64 = 20;
+/// How much larger the input is that shows whether memory grows with the trace.
+const LARGER: u64 = 10;
+
+/// Flags of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub struct Flags {
+    /// Rounds to count
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+}
+
+/// A trace to measure with.
+struct Input {
+    name: &'static str,
+    path: PathBuf,
+    events: u64,
+}
+
+/// One command and what it took, round by round.
+struct Case<'a> {
+    input: &'a Input,
+    shown: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    walls: Vec<Duration>,
+    peak: u64,
+}
+
+/// Builds, makes the inputs, measures, writes the table.
+pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    for tool in ["perf", "trace-cmd"] {
+        let found = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
+    }
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--package", "exitscope"])
+        .env("CARGO_TARGET_DIR", target()?)
+        .current_dir(root())
+        .status()?;
+    ensure!(status.success(), "exitscope does not build");
+
+    let perf = perf_input("perf.data", PERF_TIMES)?;
+    let larger = perf_input("larger perf.data", PERF_TIMES * LARGER)?;
+    let tracedat = tracedat_input()?;
+    let mut speed =
+        vec![exitscope(&perf)?, perf_kvm_stat(&perf), perf_script(&perf), exitscope(&tracedat)?, trace_cmd(&tracedat)];
+    let mut memory = vec![exitscope(&larger)?, perf_kvm_stat(&larger)];
+    for round in 0..=flags.rounds {
+        eprintln!("bench: round {round} of {}", flags.rounds);
+        for case in &mut speed {
+            let (wall, peak) = measure(case)?;
+            if round > 0 {
+                case.walls.push(wall);
+                case.peak = case.peak.max(peak);
+            }
+        }
+    }
+    for case in &mut memory {
+        let (wall, peak) = measure(case)?;
+        case.walls.push(wall);
+        case.peak = peak;
+    }
+
+    let page = page(flags.rounds, &[&perf, &larger, &tracedat], &speed, &memory)?;
+    print!("{page}");
+    std::fs::create_dir_all(root().join("docs"))?;
+    std::fs::write(root().join("docs/benchmarks.md"), page)?;
+    Ok(())
+}
+
+fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
+    let program = target()?.join("release/exitscope");
+    Ok(case(input, "exitscope report", program, &["report"], &[]))
+}
+
+fn perf_kvm_stat(input: &Input) -> Case<'_> {
+    case(input, "perf kvm stat report", "perf".into(), &["kvm", "--host", "-i"], &["stat", "report"])
+}
+
+fn perf_script(input: &Input) -> Case<'_> {
+    case(input, "perf script", "perf".into(), &["script", "-i"], &[])
+}
+
+fn trace_cmd(input: &Input) -> Case<'_> {
+    case(input, "trace-cmd report", "trace-cmd".into(), &["report", "-i"], &[])
+}
+
+fn case<'a>(input: &'a Input, shown: &str, program: PathBuf, before: &[&str], after: &[&str]) -> Case<'a> {
+    let path = input.path.display().to_string();
+    let arguments = before.iter().copied().chain([path.as_str()]).chain(after.iter().copied()).map(String::from);
+    let arguments = arguments.collect();
+    Case { input, shown: shown.to_string(), program, arguments, walls: Vec::new(), peak: 0 }
+}
+
+/// Runs the command once: how long it took, and the most memory it had, in bytes.
+fn measure(case: &Case) -> anyhow::Result<(Duration, u64)> {
+    let mut command = Command::new(&case.program);
+    command.args(&case.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| case.program.display().to_string())?;
+    let used = child.wait4()?;
+    let wall = start.elapsed();
+    ensure!(used.status.success(), "{} {}: {}", case.program.display(), case.arguments.join(" "), used.status);
+    Ok((wall, used.rusage.maxrss))
+}
+
+fn perf_input(name: &'static str, times: u64) -> anyhow::Result<Input> {
+    // Not the lines of `perf script`, which leaves some samples out.
+    let samples = |path: &Path| -> anyhow::Result<u64> {
+        let output = Command::new("perf").args(["report", "--stats", "-i"]).arg(path).output()?;
+        let stats = String::from_utf8(output.stdout)?;
+        let line = stats.lines().find_map(|line| line.trim().strip_prefix("SAMPLE events:"));
+        Ok(line.and_then(|rest| rest.split_whitespace().next()).context("perf counts no samples")?.parse()?)
+    };
+    make(name, "x86-svm/t2.data", times, inputs::repeat_perf, samples)
+}
+
+fn tracedat_input() -> anyhow::Result<Input> {
+    // The first line says how many CPUs there are.
+    let lines = |path: &Path| Ok(lines(Command::new("trace-cmd").args(["report", "-i"]).arg(path))?.saturating_sub(1));
+    make("trace.dat", "x86-svm/t4-none.dat", TRACEDAT_TIMES, inputs::repeat_tracedat, lines)
+}
+
+/// The corpus file repeated, from an earlier bench or made now. A new one is checked: a peer must find `times` the
+/// events in it.
+fn make(
+    name: &'static str,
+    corpus: &str,
+    times: u64,
+    repeat: impl Fn(&Path, &Path, u64) -> anyhow::Result<()>,
+    count: impl Fn(&Path) -> anyhow::Result<u64>,
+) -> anyhow::Result<Input> {
+    let directory = target()?.join("bench");
+    std::fs::create_dir_all(&directory)?;
+    let (stem, extension) =
+        corpus.rsplit_once('/').and_then(|(_, file)| file.split_once('.')).context("a file name")?;
+    let source = directory.join(format!("{stem}.{extension}"));
+    if !source.exists() {
+        let packed = File::open(root().join("corpus").join(format!("{corpus}.gz")))?;
+        write_whole(&source, |path| {
+            std::io::copy(&mut MultiGzDecoder::new(packed), &mut BufWriter::new(File::create(path)?))?;
+            Ok(())
+        })?;
+    }
+    let path = directory.join(format!("{stem}-{times}.{extension}"));
+    let events = count(&source)? * times;
+    if !path.exists() {
+        eprintln!("bench: making {} ({events} events)", path.display());
+        write_whole(&path, |path| {
+            repeat(&source, path, times)?;
+            let found = count(path)?;
+            ensure!(found == events, "{}: {found} events found, {events} expected", path.display());
+            Ok(())
+        })?;
+    }
+    Ok(Input { name, path, events })
+}
+
+/// Lets `write` make a file, which gets its name only when it is whole.
+fn write_whole(path: &Path, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let part = path.with_extension("part");
+    write(&part)?;
+    Ok(std::fs::rename(part, path)?)
+}
+
+/// How many lines `command` prints.
+fn lines(command: &mut Command) -> anyhow::Result<u64> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut output = BufReader::new(child.stdout.take().context("its output")?);
+    let (mut count, mut line) = (0, Vec::new());
+    while output.read_until(b'\n', &mut line)? > 0 {
+        count += 1;
+        line.clear();
+    }
+    if !child.wait()?.success() {
+        bail!("{command:?} failed");
+    }
+    Ok(count)
+}
+
+fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyhow::Result<String> {
+    let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`; change nothing by hand.\n\n");
+    writeln!(page, "{}\n", machine()?)?;
+    writeln!(page, "| input | made from | size | events |\n| --- | --- | ---: | ---: |")?;
+    let made = [
+        format!("corpus/x86-svm/t2.data.gz × {PERF_TIMES}"),
+        format!("corpus/x86-svm/t2.data.gz × {}", PERF_TIMES * LARGER),
+        format!("corpus/x86-svm/t4-none.dat.gz × {TRACEDAT_TIMES}"),
+    ];
+    for (input, made) in inputs.iter().zip(made) {
+        let size = input.path.metadata()?.len();
+        writeln!(page, "| {} | {made} | {} MB | {} |", input.name, size / 1_000_000, input.events)?;
+    }
+    writeln!(
+        page,
+        "\n## Time\n\nMedian of {rounds} rounds, in which the commands took turns. *Ratio* is the command's time over exitscope's.\n"
+    )?;
+    writeln!(page, "| input | command | wall time | fastest – slowest | ratio | peak memory |")?;
+    writeln!(page, "| --- | --- | ---: | ---: | ---: | ---: |")?;
+    let mut ours = Duration::ZERO;
+    for case in speed {
+        let mut walls = case.walls.clone();
+        walls.sort_unstable();
+        let median = walls[walls.len() / 2];
+        if case.shown.starts_with("exitscope") {
+            ours = median; // each input's first case
+        }
+        writeln!(
+            page,
+            "| {} | `{}` | {:.3} s | {:.3} – {:.3} s | {:.2} | {} MB |",
+            case.input.name,
+            case.shown,
+            median.as_secs_f64(),
+            walls[0].as_secs_f64(),
+            walls[walls.len() - 1].as_secs_f64(),
+            median.as_secs_f64() / ours.as_secs_f64(),
+            case.peak / 1_000_000,
+        )?;
+    }
+    writeln!(page, "\n## Memory\n\nThe same commands, once, on a perf.data file {LARGER} times as large.\n")?;
+    writeln!(
+        page,
+        "| command | peak memory | peak memory, {LARGER} times the input | wall time, {LARGER} times the input |"
+    )?;
+    writeln!(page, "| --- | ---: | ---: | ---: |")?;
+    for large in memory {
+        let small = speed.iter().find(|case| case.shown == large.shown).context("a case without its smaller one")?;
+        writeln!(
+            page,
+            "| `{}` | {} MB | {} MB | {:.3} s |",
+            large.shown,
+            small.peak / 1_000_000,
+            large.peak / 1_000_000,
+            large.walls[0].as_secs_f64(),
+        )?;
+    }
+    page.push_str(
+        "\n`perf kvm stat report` reads exits and entries only; `perf script` and `trace-cmd report` print every event. \
+         exitscope reads every event and counts those that belong to no exit.\n",
+    );
+    Ok(page)
+}
+
+/// The machine, its tools and the date, as one sentence each.
+fn machine() -> anyhow::Result<String> {
+    let said = |program: &str, arguments: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new(program).args(arguments).output().with_context(|| program.to_string())?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().lines().next().unwrap_or_default().to_string())
+    };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
+    let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    let cores = std::thread::available_parallelism()?;
+    Ok(format!(
+        "{} on {} ({cores} CPUs), Linux {}. {}, {}, {}.",
+        said("date", &["-u", "+%Y-%m-%d"])?,
+        model.map_or("an unnamed CPU", |(_, name)| name),
+        said("uname", &["-r"])?,
+        said("rustc", &["--version"])?,
+        said("perf", &["--version"])?,
+        said("trace-cmd", &["--version"])?,
+    ))
+}
