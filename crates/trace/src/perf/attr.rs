@@ -59,6 +59,8 @@ pub struct Plain {
 /// Fields at the end of records that are no samples, in bytes back from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
+    /// The event's id, if it is at the very end.
+    pub id: Option<usize>,
     pub time: Option<usize>,
     pub cpu: Option<usize>,
 }
@@ -143,11 +145,11 @@ impl Trailer {
             back += 8;
             Some(back)
         };
-        field(IDENTIFIER);
+        let id = field(IDENTIFIER);
         let cpu = field(CPU);
         field(STREAM_ID);
         field(ID);
-        Trailer { cpu, time: field(TIME) }
+        Trailer { id, cpu, time: field(TIME) }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Where records begin: blocks of whole records out of a file, in order.
 
-use super::records::{AUXTRACE, HEADER, is_known, is_special};
+use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, is_known, is_special};
 use crate::bytes::Order;
 use crate::input::Input;
 use crate::source::TraceError;
-use exitscope_model::{Ledger, Line};
+use exitscope_model::Line;
 use std::ops::Range;
 
 /// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
@@ -51,15 +51,15 @@ impl Cursor {
         Cursor { input, order, at, end, sequential, window: Vec::new(), window_at: u64::MAX }
     }
 
-    /// Reads the next block into `buffer`.
-    pub fn next(&mut self, buffer: &mut Vec<u8>, ledger: &mut Ledger) -> Result<Next, TraceError> {
+    /// Reads the next block into `buffer`. What is damaged before it goes to `block`.
+    pub fn next(&mut self, buffer: &mut Vec<u8>, block: &mut Block) -> Result<Next, TraceError> {
         while self.at < self.end {
             let from = self.load()?;
             let begin = self.at;
             let mut at = from;
             let stop = loop {
                 let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
-                if size < HEADER || kind > LAST_KIND {
+                if !is_sound(kind, size) {
                     break Stop::Bad;
                 }
                 if self.sequential && is_special(kind) || kind == AUXTRACE {
@@ -80,7 +80,7 @@ impl Cursor {
                     let trailing = self.order.u64(&self.window, from + HEADER).unwrap_or(0);
                     let next = begin.saturating_add(size as u64).saturating_add(trailing);
                     if next > self.end {
-                        ledger.add_at(Line::TruncatedBytes, next - self.end, begin);
+                        block.ledger.add_at(Line::TruncatedBytes, next - self.end, begin);
                     }
                     self.at = next.min(self.end);
                 }
@@ -89,11 +89,11 @@ impl Cursor {
                     return Ok(Next::Special(kind, begin));
                 }
                 Stop::Bad => {
-                    ledger.count_at(Line::BadRecord, begin);
+                    block.hole(Line::BadRecord, begin);
                     self.resync()?;
                 }
                 Stop::Cut | Stop::Special(..) => {
-                    ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
+                    block.ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
                     self.at = self.end;
                 }
             }
@@ -137,8 +137,8 @@ impl Cursor {
             let last = self.window_at + self.window.len() as u64 >= self.end;
             // Near the window's end a chain is better looked at with what follows.
             let to = if last { self.window.len() } else { self.window.len() - RECORD / 2 };
-            if let Some(found) = (from..to).find(|&at| self.chain(at, last)) {
-                self.at += (found - from) as u64;
+            if let Some(found) = find_chain(&self.window[from..], to - from, last, self.order) {
+                self.at += found as u64;
                 return Ok(());
             }
             self.at += (to - from).max(1) as u64;
@@ -146,23 +146,28 @@ impl Cursor {
         self.at = self.end;
         Ok(())
     }
+}
 
-    fn chain(&self, mut at: usize, last: bool) -> bool {
+/// The first of `bytes`' places up to `to` from which plausible records follow one another. With `last`, nothing comes
+/// behind `bytes`.
+pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: Order) -> Option<usize> {
+    let is_chain = |mut at: usize| {
         for number in 0..CHAIN {
-            match header(&self.window, at, self.order) {
-                Some((kind, size)) if size >= HEADER && size % 8 == 0 && is_known(kind) => at += size,
-                // Records that end where the file does, or go on behind the window, are as good.
-                _ => return number > 0 && if last { at == self.window.len() } else { at + HEADER > self.window.len() },
+            match header(bytes, at, order) {
+                Some((kind, size)) if is_sound(kind, size) && is_known(kind) => at += size,
+                // Records that end where the file does, or go on behind the bytes in hand, are as good.
+                _ => return number > 0 && if last { at == bytes.len() } else { at + HEADER > bytes.len() },
             }
         }
         true
-    }
+    };
+    (0..to).find(|&at| is_chain(at))
 }
 
 enum Stop {
     /// The block ends within a record.
     Cut,
-    /// No header can be so: a size smaller than its own, or a type beyond any.
+    /// No header can be so.
     Bad,
     Special(u32, usize),
 }
@@ -172,14 +177,24 @@ fn header(bytes: &[u8], at: usize, order: Order) -> Option<(u32, usize)> {
     Some((order.u32(bytes, at)?, usize::from(order.u16(bytes, at + 6)?)))
 }
 
-/// How many bytes of whole records `bytes` begins with, special ones left out. For records out of compressed ones.
-pub fn whole(bytes: &[u8], order: Order) -> usize {
+/// Whether a record of this type can have this size. The kernel's are on a grid of 8 bytes, perf's own need not be.
+#[inline]
+fn is_sound(kind: u32, size: usize) -> bool {
+    size >= HEADER && kind <= LAST_KIND && (size.is_multiple_of(8) || kind > LAST_KERNEL)
+}
+
+/// How many bytes of whole records `bytes` begins with, and whether a damaged one follows. For records out of
+/// compressed ones.
+pub fn whole(bytes: &[u8], order: Order) -> (usize, bool) {
     let mut at = 0;
-    while let Some((_, size)) = header(bytes, at, order) {
-        if size < HEADER || at + size > bytes.len() {
+    while let Some((kind, size)) = header(bytes, at, order) {
+        if !is_sound(kind, size) {
+            return (at, true);
+        }
+        if at + size > bytes.len() {
             break;
         }
         at += size;
     }
-    at
+    (at, false)
 }

@@ -28,6 +28,9 @@ const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
 
+/// Attrs at most; perf writes one per event.
+const MAX_ATTRS: usize = 1 << 16;
+
 /// What records need to be read.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -35,8 +38,10 @@ pub struct Context {
     pub attrs: Vec<Attr>,
     /// The attr of all samples, if all that can have any are alike.
     pub only: Option<Attr>,
+    /// Whether there is an attr that can have samples.
+    sampling: bool,
     /// Which attr an event id belongs to; not needed where all attrs are alike.
-    pub attr_of: FxHashMap<u64, u32>,
+    attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
     /// Whether events that exit accounting has no use for are only counted.
     pub only_used: bool,
@@ -66,21 +71,31 @@ impl Context {
             order,
             attrs: Vec::new(),
             only: None,
+            sampling: false,
             attr_of: FxHashMap::default(),
             decoders: Decoders::default(),
             only_used,
         }
     }
 
-    /// Adds an attr and the ids that name it.
-    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+    /// Adds an attr and the ids that name it; returns whether there is room for it.
+    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
+        if self.attrs.len() >= MAX_ATTRS {
+            return false;
+        }
         if !attr.dummy {
-            let first = self.attrs.iter().all(|attr| attr.dummy);
-            self.only = if first { Some(attr) } else { self.only.filter(|only| *only == attr) };
+            self.only = if self.sampling { self.only.filter(|only| *only == attr) } else { Some(attr) };
+            self.sampling = true;
         }
         let at = self.attrs.len() as u32;
         self.attrs.push(attr);
         self.attr_of.extend(ids.map(|id| (id, at)));
+        true
+    }
+
+    /// The attr that an event id names.
+    pub fn named(&self, id: u64) -> Option<&Attr> {
+        self.attrs.get(*self.attr_of.get(&id)? as usize)
     }
 
     /// Takes the event formats of a TRACING_DATA section; returns how far it could be read.
@@ -126,7 +141,7 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         return Err(damaged(16, format!("says that an attr is {attr_size} bytes long")));
     }
     let attrs = input.read_vec(u64_at(24)?, u64_at(32)?)?;
-    if (attrs.len() as u64) < u64_at(32)? {
+    if (attrs.len() as u64) < u64_at(32)? || !(attrs.len() as u64).is_multiple_of(attr_size) {
         ledger.count_at(Line::BadRecord, u64_at(24)?);
     }
     // Lists of ids do not overlap in a sound file, so all together are no longer than the file.
@@ -134,13 +149,16 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     for bytes in attrs.chunks_exact(attr_size as usize) {
         let ids_at = attr_size as usize - 16;
         let (Some(attr), Some(offset), Some(size)) =
-            (Attr::parse(bytes, order), order.u64(bytes, ids_at), order.u64(bytes, ids_at + 8))
+            (Attr::parse(&bytes[..ids_at], order), order.u64(bytes, ids_at), order.u64(bytes, ids_at + 8))
         else {
             continue;
         };
         let ids = input.read_vec(offset, size.min(ids_left))?;
         ids_left -= ids.len() as u64;
-        context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+        let known = context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+        if !known || ids.len() as u64 != size || !size.is_multiple_of(8) {
+            ledger.count_at(Line::BadRecord, offset);
+        }
     }
     if context.attrs.is_empty() {
         return Err(damaged(24, "names no event".to_string()));
@@ -151,18 +169,21 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         0 => input.len(),
         size => data.saturating_add(size),
     };
-    if data_size == 0 {
-        ledger.count_at(Line::UnfinishedFile, 48);
-    }
-    if end > input.len() {
-        ledger.add_at(Line::TruncatedBytes, end - input.len(), input.len());
-    }
     let features = feature_bits(&bytes, order);
-    read_features(input, &features, end, &mut context, &mut info, ledger)?;
+    let whole = if data_size == 0 {
+        ledger.count_at(Line::UnfinishedFile, 48);
+        false
+    } else if end > input.len() {
+        ledger.add_at(Line::TruncatedBytes, end - input.len(), input.len());
+        false
+    } else {
+        read_features(input, &features, end, &mut context, &mut info, ledger)?
+    };
     if let Some(clock) = context.attrs.iter().find_map(|attr| attr.clock) {
         info.clock = clock_name(clock);
     }
-    let sequential = features.contains(&COMPRESSED);
+    // A recorder that was killed did not say whether it compressed.
+    let sequential = features.contains(&COMPRESSED) || !whole;
     let directory = features.contains(&DIR_FORMAT);
     Ok(Head { context, info, data: (data, end.min(input.len())), sequential, directory })
 }
@@ -184,6 +205,7 @@ fn feature_bits(header: &[u8], order: Order) -> Vec<u32> {
     }
 }
 
+/// Reads the sections of features, which `at` begins to list; returns whether all of them are in the file.
 fn read_features(
     input: &Input,
     features: &[u32],
@@ -191,19 +213,26 @@ fn read_features(
     context: &mut Context,
     info: &mut TraceInfo,
     ledger: &mut Ledger,
-) -> Result<(), TraceError> {
+) -> Result<bool, TraceError> {
+    let mut missing = 0u64;
     for &feature in features {
         let entry = input.read_vec(at, 16)?;
         let (Some(offset), Some(size)) = (context.order.u64(&entry, 0), context.order.u64(&entry, 8)) else {
-            return Ok(());
+            missing = missing.saturating_add(16 - entry.len() as u64);
+            at = input.len();
+            continue;
         };
+        missing = offset.saturating_add(size).saturating_sub(offset.max(input.len())).saturating_add(missing);
         at = at.saturating_add(16);
         if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH) {
             let section = input.read_vec(offset, size)?;
             read_feature(feature, &section, offset, context, info, ledger);
         }
     }
-    Ok(())
+    if missing > 0 {
+        ledger.add_at(Line::TruncatedBytes, missing, input.len());
+    }
+    Ok(missing == 0)
 }
 
 /// Takes what one feature section says.
@@ -218,7 +247,7 @@ pub fn read_feature(
     match feature {
         TRACING_DATA => {
             if let Err(torn) = context.add_formats(section, info) {
-                ledger.count_at(Line::BadRecord, offset + torn.at as u64);
+                ledger.count_at(Line::BadRecord, offset.saturating_add(torn.at as u64));
             }
         }
         HOSTNAME => info.hostname = string(section, context.order),

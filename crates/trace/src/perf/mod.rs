@@ -24,6 +24,7 @@ use exitscope_units::{Moment, PcpuId};
 pub use head::looks_like;
 use pool::Pool;
 use records::{Block, Thread, lost_event};
+use rustc_hash::FxHashMap;
 use stream::Stream;
 
 /// Data from this size on is decoded on several threads.
@@ -31,34 +32,7 @@ const POOLED: u64 = 1 << 20;
 
 /// Opens a perf.data.
 pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
-    let mut ledger = Ledger::default();
-    let head = head::read(&input, options.only_used, &mut ledger)?;
-    if input.cut().is_some() {
-        ledger.count_at(Line::BadCompression, input.len());
-    }
-    let total = input.len();
-    let (at, end) = head.data;
-    let name = input.name().to_string();
-    let cursor = Cursor::new(input, head.context.order, (at, end), head.sequential);
-    let blocks = if head.sequential || end.saturating_sub(at) < POOLED {
-        Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
-    } else {
-        Blocks::Pool(Pool::start(cursor, head.context))
-    };
-    Ok(Box::new(PerfData {
-        info: head.info,
-        blocks,
-        merge: Merge::default(),
-        ledger,
-        latest: Moment::default(),
-        round: Moment::default(),
-        until: Moment::default(),
-        lost: 0,
-        lost_in_all: 0,
-        directory: head.directory.then_some(name),
-        done: 0,
-        total,
-    }))
+    Ok(Box::new(PerfData::open(input, options, POOLED)?))
 }
 
 struct PerfData {
@@ -71,6 +45,10 @@ struct PerfData {
     latest: Moment,
     round: Moment,
     until: Moment,
+    /// Whether no record is left to be read.
+    ended: bool,
+    /// When threads got their names.
+    named: FxHashMap<u32, Moment>,
     /// Records lost as LOST records say, and as perf's totals at the end say.
     lost: u64,
     lost_in_all: u64,
@@ -98,7 +76,7 @@ impl Source for PerfData {
             if events.len() >= full {
                 return Ok(true);
             }
-            if self.until == Moment::MAX {
+            if self.ended {
                 return Ok(false);
             }
             let next = match &mut self.blocks {
@@ -118,6 +96,39 @@ impl Source for PerfData {
 }
 
 impl PerfData {
+    fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
+        let mut ledger = Ledger::default();
+        let head = head::read(&input, options.only_used, &mut ledger)?;
+        if input.cut().is_some() {
+            ledger.count_at(Line::BadCompression, input.len());
+        }
+        let total = input.len();
+        let (at, end) = head.data;
+        let name = input.name().to_string();
+        let cursor = Cursor::new(input, head.context.order, (at, end), head.sequential);
+        let blocks = if head.sequential || end.saturating_sub(at) < pooled {
+            Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
+        } else {
+            Blocks::Pool(Pool::start(cursor, head.context))
+        };
+        Ok(PerfData {
+            info: head.info,
+            blocks,
+            merge: Merge::default(),
+            ledger,
+            latest: Moment::default(),
+            round: Moment::default(),
+            until: Moment::default(),
+            lost: 0,
+            lost_in_all: 0,
+            directory: head.directory.then_some(name),
+            named: FxHashMap::default(),
+            ended: false,
+            done: 0,
+            total,
+        })
+    }
+
     /// Lets everything go that was held back.
     fn end(&mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
         if let Some(name) = self.directory.take() {
@@ -130,12 +141,19 @@ impl PerfData {
             ledger.add(Line::LostRecords, unsaid);
             self.merge.push(vec![lost_event(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
         }
+        self.ended = true;
         self.until = Moment::MAX;
         self.done = self.total;
         Ok(())
     }
 
     fn take(&mut self, mut block: Block, ledger: &mut Ledger) {
+        // What says no moment of its own has the latest one before it; here that was in a block before.
+        let untimed = block.events.iter().take_while(|event| event.at == Moment::default()).count();
+        block.events[..untimed].iter_mut().for_each(|event| event.at = self.latest);
+        if untimed > 0 && block.events.get(untimed).is_some_and(|event| event.at < self.latest) {
+            block.runs.insert(0, untimed);
+        }
         for &latest in &block.rounds {
             self.latest = self.latest.max(latest);
             self.until = self.until.max(self.round);
@@ -149,17 +167,18 @@ impl PerfData {
             self.directory = None;
         }
         ledger.merge(&block.ledger);
-        for thread in block.threads.drain(..) {
-            let comms = &mut self.info.comms;
-            match thread {
-                Thread::Comm(tid, name) => {
-                    comms.insert(tid, name);
-                }
-                Thread::Fork { child, parent } => {
-                    if let Some(name) = comms.get(&parent).cloned() {
-                        comms.entry(child).or_insert(name);
-                    }
-                }
+        for (at, thread) in block.threads.drain(..) {
+            let (tid, name) = match thread {
+                Thread::Comm(tid, name) => (tid, name),
+                Thread::Fork { child, parent } => match self.info.comms.get(&parent) {
+                    Some(name) => (child, name.clone()),
+                    None => continue,
+                },
+            };
+            // Records of different CPUs are not in order.
+            if self.named.get(&tid).is_none_or(|&named| named <= at) {
+                self.named.insert(tid, at);
+                self.info.comms.insert(tid, name);
             }
         }
         block.events = self.merge.push(std::mem::take(&mut block.events), &block.runs);
@@ -169,6 +188,127 @@ impl PerfData {
         match &mut self.blocks {
             Blocks::Pool(pool) => pool.recycle(block),
             Blocks::Stream(stream) => stream.recycle(block),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::Kind;
+    use proptest::prelude::*;
+
+    /// One record of a generated file.
+    #[derive(Clone, Debug)]
+    enum Made {
+        Sample { cpu: u32, at: u64, payload: usize },
+        Round,
+        Lost { cpu: u32, at: u64 },
+        LostInAll(u64),
+        Comm { tid: u32, at: u64 },
+        Fork { child: u32, parent: u32, at: u64 },
+        Unknown(usize),
+        Aux(usize),
+        Damaged(u16),
+    }
+
+    fn made() -> impl Strategy<Value = Made> {
+        // Few different moments, so that equal ones occur; zero is "not known".
+        let (cpu, at, tid) = (0u32..4, 0u64..500, 0u32..8);
+        prop_oneof![
+            12 => (cpu.clone(), at.clone(), prop_oneof![0usize..64, 0usize..60_000])
+                .prop_map(|(cpu, at, payload)| Made::Sample { cpu, at, payload }),
+            2 => Just(Made::Round),
+            1 => (cpu, at.clone()).prop_map(|(cpu, at)| Made::Lost { cpu, at }),
+            1 => (0u64..50).prop_map(Made::LostInAll),
+            1 => (tid.clone(), at.clone()).prop_map(|(tid, at)| Made::Comm { tid, at }),
+            1 => (tid.clone(), tid, at).prop_map(|(child, parent, at)| Made::Fork { child, parent, at }),
+            1 => (0usize..8_000).prop_map(|words| Made::Unknown(words * 8)),
+            1 => (0usize..400_000).prop_map(Made::Aux),
+            1 => (0u16..8).prop_map(Made::Damaged),
+        ]
+    }
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        [&kind.to_le_bytes()[..], &[0, 0], &(8 + body.len() as u16).to_le_bytes(), body].concat()
+    }
+
+    fn u64s(values: &[u64]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    impl Made {
+        fn bytes(&self) -> Vec<u8> {
+            // The end of records that are no samples: TID, TIME, CPU, IDENTIFIER.
+            let end = |at: u64, cpu: u32| u64s(&[0, at, u64::from(cpu), 1]);
+            let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+            match *self {
+                Made::Sample { cpu, at, payload } => {
+                    let size = payload.next_multiple_of(8) + 4;
+                    let fixed = u64s(&[1, pair(40, 42), at, u64::from(cpu)]);
+                    record(9, &[&fixed[..], &(size as u32).to_le_bytes(), &vec![7; size]].concat())
+                }
+                Made::Round => record(68, &[]),
+                Made::Lost { cpu, at } => record(2, &[u64s(&[1, 3]), end(at, cpu)].concat()),
+                Made::LostInAll(count) => record(13, &[u64s(&[count]), end(0, 0)].concat()),
+                Made::Comm { tid, at } => {
+                    record(3, &[&u64s(&[pair(40, tid)])[..], format!("name{:04}", at).as_bytes(), &end(at, 0)].concat())
+                }
+                Made::Fork { child, parent, at } => {
+                    record(7, &[u64s(&[pair(40, 40), pair(child, parent), at]), end(at, 0)].concat())
+                }
+                Made::Unknown(size) => record(200, &vec![1; size]),
+                Made::Aux(trailing) => {
+                    [record(71, &u64s(&[trailing as u64, 0, 0, 0, 0])), vec![0xee; trailing]].concat()
+                }
+                Made::Damaged(size) => [&record(9, &[])[..6], &size.to_le_bytes(), &[0xee; 48]].concat(),
+            }
+        }
+    }
+
+    fn file(records: &[Made]) -> Vec<u8> {
+        let data: Vec<u8> = records.iter().flat_map(Made::bytes).collect();
+        let places = [104, 144, 104, 144, 248, data.len() as u64, 0, 0, 0, 0, 0, 0];
+        // IDENTIFIER, TID, TIME, CPU, RAW; sample_id_all.
+        let attr = u64s(&[128 << 32 | 2, 7, 1, 1 << 16 | 1 << 10 | 1 << 7 | 1 << 2 | 1 << 1, 0, 1 << 18]);
+        [b"PERFILE2".to_vec(), u64s(&places), attr, vec![0; 96], data].concat()
+    }
+
+    fn drain(mut source: PerfData) -> (Vec<Event>, Ledger, Vec<(u32, String)>) {
+        let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+        while source.read(&mut events, &mut ledger).unwrap() {}
+        let mut comms: Vec<_> = source.info.comms.into_iter().collect();
+        comms.sort();
+        (events, ledger, comms)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn threads_do_not_change_what_is_read(records in prop::collection::vec(made(), 0..150)) {
+            let input = Input::from_bytes("made.data", &file(&records)).unwrap();
+            let one = PerfData::open(input.try_clone().unwrap(), Options::default(), u64::MAX).unwrap();
+            let many = PerfData::open(input, Options::default(), 0).unwrap();
+            prop_assert!(matches!(many.blocks, Blocks::Pool(_)) || records.is_empty());
+            prop_assert!(matches!(one.blocks, Blocks::Stream(_)));
+            let (one, many) = (drain(one), drain(many));
+            prop_assert_eq!(&one, &many);
+            let (events, ledger, _) = one;
+            let samples = records.iter().filter(|made| matches!(made, Made::Sample { .. })).count() as u64;
+            let damaged = records.iter().filter(|made| matches!(made, Made::Damaged(_))).count() as u64;
+            if damaged == 0 {
+                prop_assert_eq!(ledger.events, samples);
+                let lost = records.iter().filter(|made| matches!(made, Made::Lost { .. })).count() as u64 * 3;
+                let in_all = records.iter().map(|made| if let Made::LostInAll(n) = made { *n } else { 0 }).sum();
+                prop_assert_eq!(ledger.get(Line::LostRecords), lost.max(in_all));
+                if !records.iter().any(|made| matches!(made, Made::Round)) {
+                    prop_assert!(events.is_sorted_by_key(|event| event.at));
+                }
+            }
+            // At most one line for each; what is behind one is found unless the file ends there.
+            prop_assert!(ledger.get(Line::BadRecord) <= damaged);
+            let holes = events.iter().filter(|event| event.kind == Kind::Lost { count: 0 }).count() as u64;
+            prop_assert_eq!(holes, ledger.get(Line::BadRecord));
         }
     }
 }

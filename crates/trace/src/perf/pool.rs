@@ -11,7 +11,6 @@ use super::cursor::{Cursor, Next};
 use super::head::Context;
 use super::records::Block;
 use crate::source::TraceError;
-use exitscope_model::Ledger;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -90,8 +89,7 @@ fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
     loop {
         let Ok(mut turn) = shared.lock() else { return };
         let Ok(mut block) = turn.empties.recv() else { return };
-        let mut ledger = Ledger::default();
-        let next = turn.cursor.next(&mut bytes, &mut ledger);
+        let next = turn.cursor.next(&mut bytes, &mut block);
         let number = turn.next;
         turn.next += 1;
         drop(turn);
@@ -104,10 +102,6 @@ fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
             Ok(Next::End) => (Ok(block), true),
             Err(error) => (Err(error), true),
         };
-        let result = result.map(|mut block| {
-            block.ledger.merge(&ledger);
-            block
-        });
         if done.send((number, result)).is_err() || last {
             return;
         }

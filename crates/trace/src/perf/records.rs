@@ -23,13 +23,16 @@ pub const HEADER_FEATURE: u32 = 80;
 pub const COMPRESSED: u32 = 81;
 pub const COMPRESSED2: u32 = 83;
 
+/// The last type of a record that the kernel writes.
+pub const LAST_KERNEL: u32 = 22;
+
 /// Of a LOST_SAMPLES record: a filter left them out, they were not lost.
 const MISC_FILTERED: u16 = 1 << 15;
 
 /// Whether perf itself knows records of this type: the kernel's, and its own.
 #[inline]
 pub fn is_known(kind: u32) -> bool {
-    matches!(kind, 1..=22 | 64..=86)
+    matches!(kind, 1..=LAST_KERNEL | 64..=86)
 }
 
 /// Whether records of this type change how others are read, or hold others.
@@ -49,7 +52,7 @@ pub struct Block {
     pub latest: Moment,
     /// The moment of the last event.
     last: Moment,
-    pub threads: Vec<Thread>,
+    pub threads: Vec<(Moment, Thread)>,
     /// What LOST records say, and what perf's totals at the end say.
     pub lost: u64,
     pub lost_in_all: u64,
@@ -76,6 +79,17 @@ impl Block {
         self.threads.clear();
         (self.lost, self.lost_in_all) = (0, 0);
         self.ledger = Ledger::default();
+    }
+
+    /// Whether nothing came and nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.ledger == Ledger::default()
+    }
+
+    /// Unknown records are missing from here on.
+    pub fn hole(&mut self, line: Line, here: u64) {
+        self.ledger.count_at(line, here);
+        self.push(lost_event(self.latest, PcpuId(u32::MAX), 0));
     }
 
     #[inline]
@@ -120,12 +134,16 @@ impl Block {
                 COMM => match (order.u32(body, 4), body.get(8..)) {
                     (Some(tid), Some(name)) => {
                         let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
-                        self.threads.push(Thread::Comm(tid, String::from_utf8_lossy(name).into_owned()));
+                        let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
+                        self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
                     }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
                 FORK => match (order.u32(body, 8), order.u32(body, 12)) {
-                    (Some(child), Some(parent)) => self.threads.push(Thread::Fork { child, parent }),
+                    (Some(child), Some(parent)) => {
+                        let fork = Thread::Fork { child, parent };
+                        self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
+                    }
                     _ => self.ledger.count_at(Line::BadRecord, here),
                 },
                 COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
@@ -244,6 +262,8 @@ impl Block {
     fn push_lost(&mut self, context: &Context, body: &[u8], count: u64) {
         self.ledger.add(Line::LostRecords, count.max(1));
         let (time, cpu) = trailer(context, body);
+        // Records that perf itself makes up say zero.
+        let time = time.filter(|&time| time != Moment::default());
         self.push(lost_event(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
     }
 }
@@ -263,8 +283,12 @@ pub fn lost_event(at: Moment, cpu: PcpuId, count: u64) -> Event {
 
 /// Time and CPU at the end of a record that is no sample.
 fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
-    let Some(trailer) = context.attrs.first().and_then(|attr| attr.trailer) else { return (None, None) };
     let place = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
+    // Where attrs may differ, the last number of a record names its own.
+    let id = context.attrs.first().and_then(|attr| attr.trailer?.id);
+    let named = place(id).and_then(|at| context.named(context.order.u64(body, at)?));
+    let attr = named.or(context.only.as_ref()).or(context.attrs.first());
+    let Some(trailer) = attr.and_then(|attr| attr.trailer) else { return (None, None) };
     let time = place(trailer.time).and_then(|at| context.order.u64(body, at));
     let cpu = place(trailer.cpu).and_then(|at| context.order.u32(body, at));
     (time.map(Moment::from_nanos), cpu.map(PcpuId))
@@ -273,6 +297,5 @@ fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
 /// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.
 fn attr_of<'a>(body: &[u8], context: &'a Context) -> Option<&'a Attr> {
     let at = context.attrs.first()?.id?;
-    let id = context.order.u64(body, at)?;
-    context.attrs.get(*context.attr_of.get(&id)? as usize)
+    context.named(context.order.u64(body, at)?)
 }

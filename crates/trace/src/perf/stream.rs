@@ -1,7 +1,7 @@
 //! Blocks one after the other, where records change how later ones are read: pipes and compressed records.
 
 use super::attr::Attr;
-use super::cursor::{Cursor, Next, whole};
+use super::cursor::{Cursor, Next, find_chain, whole};
 use super::head::{Context, read_feature};
 use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
 use crate::source::TraceError;
@@ -11,8 +11,11 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 /// Bytes unpacked at a time.
 const UNPACKED: usize = 256 << 10;
 
-/// Attrs at most; a hostile pipe could name one a record.
-const MAX_ATTRS: usize = 1 << 16;
+/// Unpacked bytes that are looked at once more with what comes behind them, in search of a record.
+const REACH: usize = 4 << 10;
+
+/// Size of an attr that does not say its size: that of the first version of the structure.
+const FIRST_ATTR_SIZE: usize = 64;
 
 /// How much may come out of compressed records: whatever they are up to this many bytes, then this many times what went
 /// in. perf's own records shrink to a tenth; a hostile stream could keep a reader busy for hours.
@@ -44,6 +47,8 @@ struct Unpack {
     total_out: u64,
     /// Unpacked bytes that do not make a whole record yet.
     rest: Vec<u8>,
+    /// Whether `rest` follows a damaged record, so that where records go on in it has to be found.
+    torn: bool,
 }
 
 impl Stream {
@@ -58,7 +63,7 @@ impl Stream {
             self.unpack.step(&self.context, &mut block);
             return Some(Ok(block));
         }
-        match self.cursor.next(&mut self.bytes, &mut block.ledger) {
+        match self.cursor.next(&mut self.bytes, &mut block) {
             Err(error) => Some(Err(error)),
             Ok(Next::Records(len, offset)) => {
                 block.decode(&self.bytes[..len], offset, &self.context);
@@ -68,8 +73,9 @@ impl Stream {
                 Ok(()) => Some(Ok(block)),
                 Err(error) => Some(Err(error)),
             },
-            Ok(Next::End) if self.unpack.rest.is_empty() && block.ledger == Ledger::default() => None,
+            Ok(Next::End) if self.unpack.rest.is_empty() && block.is_empty() => None,
             Ok(Next::End) => {
+                self.unpack.decode(&self.context, &mut block, true);
                 if !self.unpack.rest.is_empty() {
                     block.ledger.add(Line::TruncatedBytes, self.unpack.rest.len() as u64);
                     self.unpack.rest.clear();
@@ -88,17 +94,22 @@ impl Stream {
         let order = self.context.order;
         let body = &self.bytes[HEADER..];
         match kind {
-            HEADER_ATTR if self.context.attrs.len() < MAX_ATTRS => {
+            HEADER_ATTR => {
                 // The attr has its own size; ids fill the rest.
-                let size = order.u32(body, 4).unwrap_or(0) as usize;
-                match (Attr::parse(body, order), body.get(size..)) {
-                    (Some(attr), Some(ids)) => {
-                        if let Some(clock) = attr.clock {
-                            info.clock = super::head::clock_name(clock);
-                        }
-                        self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)));
+                let size = match order.u32(body, 4) {
+                    None | Some(0) => FIRST_ATTR_SIZE,
+                    Some(size) => size as usize,
+                };
+                let parts = body.split_at_checked(size);
+                let parsed = parts.and_then(|(attr, ids)| Some((Attr::parse(attr, order)?, ids)));
+                let known = parsed.is_some_and(|(attr, ids)| {
+                    if let Some(clock) = attr.clock {
+                        info.clock = super::head::clock_name(clock);
                     }
-                    _ => ledger.count_at(Line::BadRecord, offset),
+                    self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)))
+                });
+                if !known {
+                    ledger.count_at(Line::BadRecord, offset);
                 }
             }
             HEADER_TRACING_DATA => {
@@ -106,7 +117,11 @@ impl Stream {
                 let size = u64::from(order.u32(body, 0).unwrap_or(0));
                 let data = self.cursor.input.read_vec(self.cursor.at, size)?;
                 read_feature(1, &data, self.cursor.at, &mut self.context, info, ledger);
-                self.cursor.at = self.cursor.at.saturating_add(size.next_multiple_of(8)).min(self.cursor.end);
+                let next = self.cursor.at + size.next_multiple_of(8);
+                if next > self.cursor.end {
+                    ledger.add_at(Line::TruncatedBytes, next - self.cursor.end, offset);
+                }
+                self.cursor.at = next.min(self.cursor.end);
             }
             HEADER_FEATURE => {
                 let feature = order.u64(body, 0).unwrap_or(u64::MAX);
@@ -167,7 +182,8 @@ impl Unpack {
             _ => {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
-                block.ledger.count_at(Line::BadCompression, self.offset);
+                block.hole(Line::BadCompression, self.offset);
+                self.torn = false;
                 if self.decoder.as_mut().is_some_and(|decoder| decoder.reinit().is_err()) {
                     self.decoder = None;
                 }
@@ -176,13 +192,33 @@ impl Unpack {
                 self.rest.clear();
             }
         }
-        let len = whole(&self.rest, context.order);
-        block.decode(&self.rest[..len], self.offset, context);
-        self.rest.drain(..len);
-        // A record that cannot be: without its size nothing behind it can be found.
-        if context.order.u16(&self.rest, 6).is_some_and(|size| usize::from(size) < HEADER) {
-            block.ledger.count_at(Line::BadRecord, self.offset);
-            self.rest.clear();
+        self.decode(context, block, false);
+    }
+
+    /// Decodes the whole records that `rest` begins with, and those behind damaged ones. With `last`, nothing more
+    /// will be unpacked.
+    fn decode(&mut self, context: &Context, block: &mut Block, last: bool) {
+        let mut at = 0;
+        loop {
+            if self.torn {
+                // Near the end a chain is better looked at with what is still to be unpacked.
+                let to = (self.rest.len() - at).saturating_sub(if last { 0 } else { REACH });
+                match find_chain(&self.rest[at..], to, last, context.order) {
+                    Some(found) => at += found,
+                    None => break at += to,
+                }
+                self.torn = false;
+            }
+            let (len, bad) = whole(&self.rest[at..], context.order);
+            block.decode(&self.rest[at..at + len], self.offset, context);
+            at += len;
+            if !bad {
+                break;
+            }
+            block.hole(Line::BadRecord, self.offset);
+            self.torn = true;
+            at += 1;
         }
+        self.rest.drain(..at);
     }
 }
