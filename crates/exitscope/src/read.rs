@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Files from this size on show a progress bar.
 const SHOW_PROGRESS: u64 = 32 << 20;
 
+/// Nanoseconds by which two recorders' moments of one and the same event may differ: each reads the clock itself.
+const SLACK: u64 = 10_000;
+
 /// What takes exit rows.
 pub trait Sink {
     /// The trace's first event.
@@ -221,7 +224,11 @@ impl Earlier {
 
 impl EarlierTrace {
     fn holds(&self, exit: &Exit) -> bool {
-        self.lanes.iter().any(|lane| same_lane(&lane.who, &exit.who) && lane.first <= exit.at && exit.at <= lane.last)
+        let at = exit.at.as_nanos();
+        self.lanes.iter().any(|lane| {
+            let (first, last) = (lane.first.as_nanos(), lane.last.as_nanos());
+            same_lane(&lane.who, &exit.who) && (first.saturating_sub(SLACK)..=last.saturating_add(SLACK)).contains(&at)
+        })
     }
 }
 
