@@ -8,7 +8,7 @@ use common::report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Set to 1, this allows the test to pass on a machine where a guest cannot be recorded.
 const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
@@ -20,16 +20,16 @@ fn machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
-fn tiny_guest() -> PathBuf {
-    let profile = Path::new(env!("CARGO_BIN_EXE_exitscope")).parent().unwrap();
-    let target = profile.parent().unwrap();
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "-q", "-p", "tiny-guest", "--target-dir"])
-        .arg(target)
-        .status()
-        .unwrap();
-    assert!(built.success(), "tiny-guest does not build");
-    target.join("debug/tiny-guest")
+/// The guest, built once.
+fn tiny_guest() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_BIN_EXE_exitscope")).ancestors().nth(2).unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        let built = command.args(["build", "-q", "-p", "tiny-guest", "--target-dir"]).arg(target).status().unwrap();
+        assert!(built.success(), "tiny-guest does not build");
+        target.join("debug/tiny-guest")
+    })
 }
 
 /// Records the guest; `None` if that cannot be done here and was allowed not to be.
