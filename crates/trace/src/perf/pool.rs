@@ -11,7 +11,9 @@ use super::cursor::{Cursor, Next};
 use super::head::Context;
 use super::records::Block;
 use crate::source::TraceError;
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -25,12 +27,20 @@ pub struct Pool {
     done: Receiver<Done>,
     empties: Sender<Block>,
     /// Blocks that came before their turn.
-    early: BTreeMap<u64, Result<Block, TraceError>>,
+    early: BTreeMap<u64, Outcome>,
     next: u64,
     workers: Vec<JoinHandle<()>>,
 }
 
-type Done = (u64, Result<Block, TraceError>);
+type Done = (u64, Outcome);
+
+/// What became of a block. A panic is carried to the consumer, which would otherwise wait for the block for ever.
+#[derive(Debug)]
+enum Outcome {
+    Decoded(Block),
+    Failed(TraceError),
+    Panicked(Box<dyn Any + Send>),
+}
 
 struct Shared {
     cursor: Cursor,
@@ -59,16 +69,20 @@ impl Pool {
     /// The next block in order; `None` at the end.
     pub fn next(&mut self) -> Option<Result<Block, TraceError>> {
         loop {
-            if let Some(block) = self.early.remove(&self.next) {
+            if let Some(outcome) = self.early.remove(&self.next) {
                 self.next += 1;
-                return Some(block);
+                return Some(match outcome {
+                    Outcome::Decoded(block) => Ok(block),
+                    Outcome::Failed(error) => Err(error),
+                    Outcome::Panicked(panic) => resume_unwind(panic),
+                });
             }
             match self.done.recv() {
-                Ok((number, block)) => self.early.insert(number, block),
+                Ok((number, outcome)) => self.early.insert(number, outcome),
                 Err(_) => {
                     for worker in self.workers.drain(..) {
                         if let Err(panic) = worker.join() {
-                            std::panic::resume_unwind(panic);
+                            resume_unwind(panic);
                         }
                     }
                     return None;
@@ -93,16 +107,18 @@ fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
         let number = turn.next;
         turn.next += 1;
         drop(turn);
-        let (result, last) = match next {
+        let (outcome, last) = match next {
             Ok(Next::Records(len, offset)) => {
-                block.decode(&bytes[..len], offset, context);
-                (Ok(block), false)
+                match catch_unwind(AssertUnwindSafe(|| block.decode(&bytes[..len], offset, context))) {
+                    Ok(()) => (Outcome::Decoded(block), false),
+                    Err(panic) => (Outcome::Panicked(panic), true),
+                }
             }
-            Ok(Next::Special(..)) => (Ok(block), false),
-            Ok(Next::End) => (Ok(block), true),
-            Err(error) => (Err(error), true),
+            Ok(Next::Special(..)) => (Outcome::Decoded(block), false),
+            Ok(Next::End) => (Outcome::Decoded(block), true),
+            Err(error) => (Outcome::Failed(error), true),
         };
-        if done.send((number, result)).is_err() || last {
+        if done.send((number, outcome)).is_err() || last {
             return;
         }
     }
