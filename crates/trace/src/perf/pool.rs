@@ -11,7 +11,6 @@ use super::cursor::{Cursor, Next};
 use super::head::Context;
 use super::records::Block;
 use crate::source::TraceError;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,12 +34,7 @@ pub struct Pool {
 type Done = (u64, Outcome);
 
 /// What became of a block. A panic is carried to the consumer, which would otherwise wait for the block for ever.
-#[derive(Debug)]
-enum Outcome {
-    Decoded(Block),
-    Failed(TraceError),
-    Panicked(Box<dyn Any + Send>),
-}
+type Outcome = std::thread::Result<Result<Block, TraceError>>;
 
 struct Shared {
     cursor: Cursor,
@@ -71,11 +65,7 @@ impl Pool {
         loop {
             if let Some(outcome) = self.early.remove(&self.next) {
                 self.next += 1;
-                return Some(match outcome {
-                    Outcome::Decoded(block) => Ok(block),
-                    Outcome::Failed(error) => Err(error),
-                    Outcome::Panicked(panic) => resume_unwind(panic),
-                });
+                return Some(outcome.unwrap_or_else(|panic| resume_unwind(panic)));
             }
             match self.done.recv() {
                 Ok((number, outcome)) => self.early.insert(number, outcome),
@@ -107,17 +97,13 @@ fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
         let number = turn.next;
         turn.next += 1;
         drop(turn);
-        let (outcome, last) = match next {
-            Ok(Next::Records(len, offset)) => {
-                match catch_unwind(AssertUnwindSafe(|| block.decode(&bytes[..len], offset, context))) {
-                    Ok(()) => (Outcome::Decoded(block), false),
-                    Err(panic) => (Outcome::Panicked(panic), true),
-                }
+        let last = matches!(next, Ok(Next::End) | Err(_));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if let Next::Records(len, offset) = next? {
+                block.decode(&bytes[..len], offset, context);
             }
-            Ok(Next::Special(..)) => (Outcome::Decoded(block), false),
-            Ok(Next::End) => (Outcome::Decoded(block), true),
-            Err(error) => (Outcome::Failed(error), true),
-        };
+            Ok(block)
+        }));
         if done.send((number, outcome)).is_err() || last {
             return;
         }
