@@ -3,30 +3,15 @@
 //! The fixtures are ranges of lines that perf 6.1 (`perf script --ns`) and trace-cmd 3.1.6 (`trace-cmd report -t`)
 //! print of traces in `corpus/`; each fixture's name begins with its trace's.
 
-use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Ledger, Line, TraceInfo};
-use exitscope_trace::{Input, Options, TraceError, open, open_input};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Line};
+use exitscope_trace::{Input, TraceError, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// All that a source says.
-struct Said {
-    info: TraceInfo,
-    events: Vec<Event>,
-    ledger: Ledger,
-}
+mod common;
 
-fn drain(mut source: Box<dyn exitscope_trace::Source>) -> Result<Said, TraceError> {
-    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
-    while source.read(&mut events, &mut ledger)? {}
-    let (done, all) = source.progress();
-    assert_eq!(done, all);
-    Ok(Said { info: source.info().clone(), events, ledger })
-}
-
-fn corpus(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
-}
+use common::{Said, corpus, drain, said};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text").join(name)
@@ -37,7 +22,7 @@ fn read(path: &Path) -> Said {
 }
 
 fn try_text(text: &[u8]) -> Result<Said, TraceError> {
-    drain(open_input(Input::from_bytes("text", text)?, Options::default())?)
+    said(text)
 }
 
 fn text(text: &str) -> Said {

@@ -1,47 +1,17 @@
 //! trace.dat files: real ones compared with what `trace-cmd report` (3.1.6) says of them, and small ones made here of
 //! every shape of ring-buffer page.
 
-use exitscope_model::{CodeList, Event, ExitCode, Kind, Ledger, Line, TraceInfo};
+use exitscope_model::{CodeList, ExitCode, Kind, Line};
 use exitscope_trace::{Input, Options, TraceError, open, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
-/// All that a source says.
-struct Said {
-    info: TraceInfo,
-    events: Vec<Event>,
-    ledger: Ledger,
-}
+mod common;
 
-fn drain(mut source: Box<dyn exitscope_trace::Source>) -> Result<Said, TraceError> {
-    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
-    while source.read(&mut events, &mut ledger)? {}
-    let lost = events.iter().filter(|event| matches!(event.kind, Kind::Lost { .. })).count();
-    assert_eq!(ledger.events as usize, events.len() - lost);
-    Ok(Said { info: source.info().clone(), events, ledger })
-}
+use common::{Said, corpus, drain, said};
 
-fn said(bytes: &[u8]) -> Result<Said, TraceError> {
-    drain(tracedat::open(Input::from_bytes("made.dat", bytes)?, Options::default())?)
-}
-
-impl Said {
-    /// Damage, by name.
-    fn lines(&self) -> Vec<(Line, u64)> {
-        self.ledger.lines().collect()
-    }
-
-    /// Time, CPU and kind of every event.
-    fn told(&self) -> Vec<(u64, u32, Kind)> {
-        self.events.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect()
-    }
-}
-
-fn corpus(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
-}
+impl Said {}
 
 /// Compares with lines `     12 kvm_exit:`, made by `trace-cmd report | awk … | sort | uniq -c`, and with the first and
 /// last time that `trace-cmd report -t` prints.

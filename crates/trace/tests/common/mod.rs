@@ -1,0 +1,46 @@
+//! What the tests of the readers share.
+#![allow(dead_code)]
+
+use exitscope_model::{Event, Kind, Ledger, Line, TraceInfo};
+use exitscope_trace::{Input, Options, Source, TraceError, open_input};
+use std::path::{Path, PathBuf};
+
+/// All that a source says.
+pub struct Said {
+    pub info: TraceInfo,
+    pub events: Vec<Event>,
+    pub ledger: Ledger,
+}
+
+/// Reads a source to its end.
+pub fn drain(mut source: Box<dyn Source>) -> Result<Said, TraceError> {
+    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+    while source.read(&mut events, &mut ledger)? {}
+    let lost = events.iter().filter(|event| matches!(event.kind, Kind::Lost { .. })).count();
+    assert_eq!(ledger.events as usize, events.len() - lost, "every event is counted");
+    let (done, all) = source.progress();
+    assert_eq!(done, all, "at the end all is done");
+    Ok(Said { info: source.info().clone(), events, ledger })
+}
+
+/// Reads a trace made of these bytes.
+pub fn said(bytes: &[u8]) -> Result<Said, TraceError> {
+    drain(open_input(Input::from_bytes("made", bytes)?, Options::default())?)
+}
+
+impl Said {
+    /// What the ledger has, by line.
+    pub fn lines(&self) -> Vec<(Line, u64)> {
+        self.ledger.lines().collect()
+    }
+
+    /// Time, CPU and kind of every event.
+    pub fn told(&self) -> Vec<(u64, u32, Kind)> {
+        self.events.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect()
+    }
+}
+
+/// A file of the corpus.
+pub fn corpus(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
+}
