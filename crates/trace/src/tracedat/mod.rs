@@ -138,6 +138,7 @@ impl Source for TraceDat {
             events.push(lost(self.latest, PcpuId(cpu), count));
             ledger.add(Line::LostRecords, count);
         }
+        self.supply.done = self.supply.input.len();
         Ok(false)
     }
 
