@@ -18,6 +18,16 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-kvmstat.data.gz", "corpus/x86-svm/t2.data.gz"]),
 ];
 
+/// Which of our crates each crate may import: nothing imports to its right, so that no stage knows the next.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("model", &["units"]),
+    ("trace", &["units", "model"]),
+    ("analysis", &["units", "model"]),
+    ("view", &["units", "model", "analysis"]),
+    ("exitscope", &["units", "model", "trace", "analysis", "view"]),
+];
+
 /// The largest file outside corpus/, in bytes.
 const MAX_FILE: u64 = 2 << 20;
 
@@ -47,6 +57,7 @@ pub fn run() -> anyhow::Result<()> {
         check_file(path, &mut findings)?;
     }
     check_crates(&files, &mut findings)?;
+    check_imports(&mut findings)?;
     check_corpus(&files, &mut findings)?;
     check_generated(&mut findings)?;
     check_excerpts(&mut findings)?;
@@ -190,6 +201,22 @@ fn check_corpus(files: &BTreeSet<PathBuf>, findings: &mut Vec<String>) -> anyhow
     }
     for path in listed.difference(&there) {
         findings.push(format!("corpus/README.md: lists {}, which is not there", path.display()));
+    }
+    Ok(())
+}
+
+fn check_imports(findings: &mut Vec<String>) -> anyhow::Result<()> {
+    for folder in std::fs::read_dir(root().join("crates"))? {
+        let name = folder?.file_name().to_string_lossy().into_owned();
+        let Some((_, allowed)) = IMPORTS.iter().find(|row| row.0 == name) else {
+            findings.push(format!("crates/{name}: what it may import is not in the table of xtask/src/tidy.rs"));
+            continue;
+        };
+        let manifest = std::fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml"))?;
+        let imports = manifest.lines().filter_map(|line| line.strip_prefix("exitscope-")?.split(['.', ' ']).next());
+        for import in imports.filter(|import| !allowed.contains(import)) {
+            findings.push(format!("crates/{name}/Cargo.toml: {name} may not import {import}"));
+        }
     }
     Ok(())
 }
