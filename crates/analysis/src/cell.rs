@@ -80,9 +80,11 @@ impl Cell {
         self.total().0.checked_div(self.timed).map(Nanos)
     }
 
-    /// The length below or at which `per_10_000 / 10,000` of the exits are, never above what was seen.
+    /// The length below or at which `per_10_000 / 10,000` of the exits are, never outside what was seen.
     pub fn quantile(&self, per_10_000: u64) -> Option<Nanos> {
         let value = self.lengths.quantile(per_10_000)?;
-        Some(Nanos(value.min(self.max)))
+        // Zeros are exits of no length, which the minimum leaves out.
+        let least = if value == 0 { 0 } else { self.min.unwrap_or(0) };
+        Some(Nanos(value.max(least).min(self.max)))
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Each recording is cut into blocks of time. A resample draws as many blocks as there are, with replacement, and
 //! computes every measure anew; the spread of the differences over many resamples is the confidence interval (block
-//! bootstrap: exits within a block may depend on each other, blocks are taken as independent). The generator is
-//! seeded by a constant, so that the same files give the same answer.
+//! bootstrap: exits within a block may depend on each other, blocks are taken as independent). Where a side has
+//! several recordings, as many of them are drawn first, with replacement, and then each one's blocks: so that the
+//! interval covers what differs from run to run as well. The generator is seeded by a constant, so that the same files
+//! give the same answer.
 
 use crate::{Cell, Dim, Group, Histogram, Part};
 use exitscope_model::{Exit, ExitCode};
@@ -11,6 +13,7 @@ use exitscope_units::Moment;
 use rand::Rng;
 use rand::SeedableRng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Resamples.
 const RESAMPLES: usize = 2_000;
@@ -26,6 +29,8 @@ const FEWEST_EXITS: u64 = 20;
 pub struct Diff {
     group: Group,
     blocks: Vec<Block>,
+    /// The blocks of each recording.
+    recordings: Vec<Range<usize>>,
 }
 
 /// A stretch of time and its exits by reason.
@@ -115,7 +120,7 @@ pub struct DiffRow {
 
 impl Default for Diff {
     fn default() -> Diff {
-        Diff { group: Group::by(&[Dim::Time(None), Dim::Reason]), blocks: Vec::new() }
+        Diff { group: Group::by(&[Dim::Time(None), Dim::Reason]), blocks: Vec::new(), recordings: Vec::new() }
     }
 }
 
@@ -128,6 +133,12 @@ impl Diff {
 
     /// Ends the recording in hand, whose selected time is `first..=last`.
     pub fn end(&mut self, first: Moment, last: Moment) {
+        let before = self.blocks.len();
+        self.cut(first, last);
+        self.recordings.push(before..self.blocks.len());
+    }
+
+    fn cut(&mut self, first: Moment, last: Moment) {
         let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
         let width = group.width().0;
         let (first, last) = (first.as_nanos(), last.as_nanos());
@@ -163,8 +174,8 @@ impl Diff {
     /// confidence of the intervals.
     pub fn against(&self, before: &Diff, per_10_000: u64) -> Vec<DiffRow> {
         let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(0x0065_7869_7473);
-        let draws_before = draws(before.blocks.len(), &mut rng);
-        let draws_after = draws(self.blocks.len(), &mut rng);
+        let draws_before = draws(&before.recordings, &mut rng);
+        let draws_after = draws(&self.recordings, &mut rng);
         let codes: BTreeSet<ExitCode> =
             before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys().copied()).collect();
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
@@ -183,16 +194,21 @@ impl Diff {
 }
 
 /// How often each block is drawn, for every resample.
-fn draws(blocks: usize, rng: &mut impl Rng) -> Vec<Vec<u32>> {
+fn draws(recordings: &[Range<usize>], rng: &mut impl Rng) -> Vec<Vec<u32>> {
+    let blocks = recordings.last().map_or(0, |last| last.end);
     if blocks < FEWEST_BLOCKS {
         return Vec::new();
     }
-    let resample = |_| {
+    let mut below = |n: usize| rng.random_range(0..n as u32) as usize;
+    let mut resample = |_| {
         let mut times = vec![0; blocks];
-        (0..blocks).for_each(|_| times[rng.random_range(0..blocks as u32) as usize] += 1);
+        for _ in recordings {
+            let recording = &recordings[below(recordings.len())];
+            recording.clone().for_each(|_| times[recording.start + below(recording.len())] += 1);
+        }
         times
     };
-    (0..RESAMPLES).map(resample).collect()
+    (0..RESAMPLES).map(&mut resample).collect()
 }
 
 /// One reason's cells on one side, a block each.

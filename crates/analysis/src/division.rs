@@ -23,16 +23,27 @@ pub struct Division {
 }
 
 impl Division {
-    /// Adds one exit and the guest time before it.
+    /// Adds one exit and the guest time before it, as far as they lie within `window`. Of an exit that lies partly
+    /// within, each part is taken in proportion: a row does not say when in it which part was.
     #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
-        self.exits += 1;
-        self.guest = self.guest.saturating_add(exit.guest.0);
+    pub fn absorb(&mut self, exit: &Exit, window: (Moment, Moment)) {
+        let (from, to) = (window.0.as_nanos(), window.1.as_nanos());
+        let left = exit.at.as_nanos();
+        let total = if exit.timed { exit.total().0 } else { 0 };
+        let (since, entered) = (left.saturating_sub(exit.guest.0), left.saturating_add(total));
+        self.exits += u64::from(from <= left && left <= to);
+        let within = |begin: u64, end: u64| end.min(to).saturating_sub(begin.max(from));
+        self.guest = self.guest.saturating_add(within(since, left));
+        let held = within(left, entered);
+        let part = |nanos: Nanos| match held == total {
+            true => nanos.0,
+            false => (u128::from(nanos.0) * u128::from(held) / u128::from(total.max(1))) as u64,
+        };
         if exit.timed {
-            self.kernel = self.kernel.saturating_add(exit.kernel.0);
-            self.user = self.user.saturating_add(exit.user.0);
-            self.idle = self.idle.saturating_add(exit.idle.0);
-            self.waiting = self.waiting.saturating_add(exit.waiting.0);
+            self.kernel = self.kernel.saturating_add(part(exit.kernel));
+            self.user = self.user.saturating_add(part(exit.user));
+            self.idle = self.idle.saturating_add(part(exit.idle));
+            self.waiting = self.waiting.saturating_add(part(exit.waiting));
         }
     }
 

@@ -99,17 +99,21 @@ impl Facts {
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if exit.at < self.window.0 || exit.at > self.window.1 || !self.selection.holds_who(&exit.who) {
+        if !self.selection.holds_who(&exit.who) {
             return;
         }
+        let window = self.window;
         match &mut self.last_division {
-            Some((who, division)) if *who == exit.who => division.absorb(exit),
+            Some((who, division)) if *who == exit.who => division.absorb(exit, window),
             _ => {
                 self.settle();
                 let mut division = Division::default();
-                division.absorb(exit);
+                division.absorb(exit, window);
                 self.last_division = Some((exit.who, division));
             }
+        }
+        if exit.at < window.0 || exit.at > window.1 {
+            return;
         }
         if !self.selection.holds_exit(exit) {
             return;
@@ -140,6 +144,9 @@ impl Facts {
             }
         }
         for (who, division) in std::mem::take(&mut self.divisions) {
+            if division == Division::default() {
+                continue;
+            }
             self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
         }
         self.slowest.complete(|who| named(who, vcpu_of));

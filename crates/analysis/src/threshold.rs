@@ -1,7 +1,7 @@
 //! Thresholds on facts, for scripts and CI: `p99(io)>200us`, `rate(*)>50000`, `share(npf)>=30%`, `lost>0`.
 
 use crate::{Cell, Facts};
-use exitscope_model::{Ledger, Line};
+use exitscope_model::{Ledger, Severity};
 use exitscope_units::Nanos;
 use std::fmt;
 use std::str::FromStr;
@@ -157,7 +157,10 @@ impl Threshold {
             Figure::Max => (cell.timed > 0).then_some(cell.max)?,
             Figure::Share => share(cell.cost().0, facts.all.cost().0)?,
             Figure::User => share(cell.user_count, cell.count)?,
-            Figure::Lost => ledger.get(Line::LostRecords),
+            Figure::Lost => {
+                let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);
+                lines.fold(0, |sum: u64, row| sum.saturating_add(row.1))
+            }
         };
         let passed = match self.test {
             Test::Above => found > self.limit,

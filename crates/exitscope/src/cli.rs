@@ -27,7 +27,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
     ///
-    /// A verdict is given only where the bootstrap confidence interval of the change excludes zero.
+    /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. The intervals cover
+    /// the variation within the recordings; that from run to run only if each side has several.
     Diff(DiffArgs),
     /// Print a completion script for a shell
     Completions {
@@ -80,7 +81,8 @@ pub struct ReportArgs {
     /// Show at most this many groups [default: 20 in text, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Order of the groups, largest first [default: cost; with `--by time`, time]
+    /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,
+    /// percent_sample, percent_time, mean_t, max_t, min_t) are taken too
     #[arg(short = 'k', long, visible_alias = "key", value_enum)]
     pub sort: Option<Sort>,
     /// Show this many of the slowest single exits
@@ -91,34 +93,36 @@ pub struct ReportArgs {
     pub format: Format,
     /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'
     ///
-    /// Figures: count, rate, total, cost, mean, p50, p90, p99, p99.9, max, share (of cost), user (share that went to
-    /// user space), lost. `*` or nothing in the parentheses stands for all reasons together.
+    /// Figures: count, rate, total, cost, share (of cost), user (share that went to user space); mean, p50, p90, p99,
+    /// p99.9, max (from exit to entry, idle time included); lost (everything that docs/losses.md calls a loss or an
+    /// error). `*` or nothing in the parentheses stands for all reasons together.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
 }
 
 #[derive(Debug, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by process id
+    /// Only these VMs, by process id; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
     pub vms: Vec<u32>,
-    /// Only these vCPUs, by number
+    /// Only these vCPUs, by number; several with commas
     #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
     pub vcpus: Vec<u32>,
-    /// Only these exit reasons, by the kernel's name in any case
+    /// Only these exit reasons, by the kernel's name in any case; several with commas
     #[arg(long = "reason", value_name = "NAME", value_delimiter = ',')]
     pub reasons: Vec<String>,
-    /// Only exits from this moment on: seconds on the trace's clock, or +LENGTH after its first event
+    /// Only exits from this moment on: seconds on the trace's clock, or +LENGTH (like +1.5s)
+    /// after its first event
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
     pub from: Option<When>,
     /// Only exits up to this moment
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
     pub to: Option<When>,
-    /// Only exits that took longer than this
+    /// Only exits that took longer than this from exit to entry, idle time included
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
     /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
-    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ")]
+    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
 }
 
@@ -140,7 +144,7 @@ pub struct EventsArgs {
     /// Trace to read; `-` is standard input
     pub file: PathBuf,
     /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
-    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ")]
+    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -154,10 +158,10 @@ pub struct DiffArgs {
     /// Trace after the change; more with --after
     pub b: PathBuf,
     /// Further traces from before the change
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub before: Vec<PathBuf>,
     /// Further traces from after the change
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub after: Vec<PathBuf>,
     #[command(flatten)]
     pub select: SelectArgs,

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::cli::{DiffArgs, EventsFormat};
 use crate::read::{self, Earlier, Sink};
-use crate::report::look;
+use crate::report::{check_reason, look};
 use exitscope_analysis::{Diff, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_units::{Moment, Nanos};
@@ -61,6 +61,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 
 fn side(first: &Path, more: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
     let selection = args.select.selection();
+    for reason in &selection.reasons {
+        check_reason(reason)?;
+    }
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);

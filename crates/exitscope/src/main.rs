@@ -49,5 +49,9 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+    let kind = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
+        Some(json) => json.io_error_kind(),
+        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

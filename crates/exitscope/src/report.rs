@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
 use crate::read::{self, Earlier, Sink};
 use exitscope_analysis::{Dim, Facts, Wanted};
-use exitscope_model::{Exit, Ledger, TraceInfo};
+use exitscope_model::{Exit, ExitCode, Ledger, TraceInfo};
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, report_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
@@ -25,9 +25,15 @@ impl Sink for Facts {
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let selection = args.select.selection();
+    for reason in &selection.reasons {
+        check_reason(reason)?;
+    }
     let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
     let by: Vec<Dim> =
         by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
+    if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
+        anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
+    }
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection };
     let mut facts = Facts::new(&wanted);
@@ -50,6 +56,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let breaches: Vec<_> = args.fail_on.iter().filter_map(|limit| limit.check(&facts, &ledger)).collect();
     for reason in args.fail_on.iter().filter_map(|limit| limit.reason()) {
         if facts.of_reason(reason).count == 0 {
+            check_reason(reason)?;
             anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
         }
     }
@@ -66,10 +73,24 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             serde_json::to_writer(&mut *out, &report)?;
             writeln!(out)?;
         }
-        Format::Csv => write_csv(&report, &mut *out)?,
+        Format::Csv => {
+            // The rows have no place for it.
+            for line in report.coverage.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")) {
+                anstream::eprintln!("exitscope: {} {}", line.count, line.text);
+            }
+            write_csv(&report, &mut *out)?;
+        }
         Format::Text => write_page(&report_page(&report), look(), out)?,
     }
     Ok(if failed { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// A misspelt name must not pass for a reason that did not occur.
+pub fn check_reason(name: &str) -> anyhow::Result<()> {
+    match ExitCode::is_known(name) {
+        true => Ok(()),
+        false => anyhow::bail!("no hypervisor has an exit reason {name:?}"),
+    }
 }
 
 /// How to draw on standard output.

@@ -133,8 +133,43 @@ fn thresholds_decide_the_exit_code() {
     let output = run(&["report", &t2(), "--fail-on", "p98(io)>1us"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("is no figure"));
-    let output = run(&["report", &t2(), "--fail-on", "p99(nosuch)>1us"]);
-    assert_eq!((output.status.code(), stderr(&output).contains("nosuch")), (Some(0), true), "said, not silent");
+    let output = run(&["report", &t2(), "--fail-on", "p99(rdpmc)>1us"]);
+    assert_eq!((output.status.code(), stderr(&output).contains("rdpmc")), (Some(0), true), "said, not silent");
+    for arguments in [["--fail-on", "p99(nosuch)>1us"], ["--reason", "nosuch"], ["--interval", "1s"]] {
+        assert_eq!(run(&[&["report", &t2()], &arguments[..]].concat()).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_a_cut_file_lacks_can_fail_a_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(corpus("x86-svm/t2.data.gz")).unwrap();
+    let cut = folder.path().join("cut.data.gz");
+    std::fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
+    assert_eq!(run(&["report", &text(&cut), "--fail-on", "lost>0"]).status.code(), Some(1));
+    let output = run(&["report", &text(&cut), "--format", "csv"]);
+    assert!(!stderr(&output).is_empty(), "CSV has no place for it, so it is said beside");
+}
+
+#[test]
+fn in_any_window_the_parts_of_a_vcpus_time_make_up_its_time() {
+    let trace = corpus("x86-svm/t2.data.gz");
+    let whole = report(&[&trace], &[]);
+    let sum = |report: &serde_json::Value, name: &str| -> u64 {
+        report["vcpus"].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).sum()
+    };
+    let parts = ["guest_ns", "kernel_ns", "user_ns", "idle_ns", "waiting_ns", "unknown_ns", "span_ns"];
+    let mut windows = [0; 7];
+    for second in (30..42).step_by(2) {
+        let (from, to) = (format!("{second}"), format!("{}", second + 2));
+        let report = report(&[&trace], &["--from", &from, "--to", &to]);
+        let of: Vec<u64> = parts.iter().map(|part| sum(&report, part)).collect();
+        assert!(of[..6].iter().sum::<u64>().abs_diff(of[6]) < 100, "from {second} s on: {of:?}");
+        windows.iter_mut().zip(of).for_each(|(all, one)| *all += one);
+    }
+    for (part, windows) in parts.iter().zip(windows) {
+        assert!(windows.abs_diff(sum(&whole, part)) < 1_000, "{part}: windows {windows}, whole {}", sum(&whole, part));
+    }
 }
 
 #[test]
@@ -190,6 +225,10 @@ fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
     let output = run(&["diff", &t2(), &other, "--format", "json"]);
     let differs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(verdicts(&differs).iter().any(|verdict| verdict == "more" || verdict == "less"));
+    let output = run(&["diff", &t2(), &other, "--before", &other, "--after", &t2(), "--format", "json"]);
+    let mixed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let decided = verdicts(&mixed).into_iter().filter(|verdict| verdict == "more" || verdict == "less").count();
+    assert_eq!(decided, 0, "sides that differ as much within as between them decide nothing");
     let output = run(&["diff", &t2(), &other]);
     assert!(stdout(&output).contains("A verdict stands only where"));
 }
@@ -242,10 +281,14 @@ fn a_fifo_that_ends_early_gives_a_report_that_says_so() {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    let mut child = exitscope().args(["events", &t2()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    for arguments in [&["events"][..], &["events", "--format", "json"], &["report", "--format", "json"], &["report"]] {
+        let mut command = exitscope();
+        command.args(arguments).arg(t2()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
+    }
 }
 
 #[test]

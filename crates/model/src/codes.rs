@@ -93,6 +93,26 @@ impl ExitCode {
         Some(ExitCode { list, number })
     }
 
+    /// Whether any list has a reason of this name, without regard to case, or the name is a number.
+    pub fn is_known(name: &str) -> bool {
+        const NAMED: [&[(u64, &str)]; 9] = [
+            t::VMX,
+            t::SVM,
+            t::ARM64_EXIT,
+            t::ARM64_EC,
+            t::S390_ICPT,
+            t::PPC_TRAP,
+            t::PPC_BOOKE,
+            t::RISCV,
+            t::LOONGARCH,
+        ];
+        let user = name.get(..9).filter(|start| start.eq_ignore_ascii_case("KVM_EXIT_")).map(|_| &name[9..]);
+        let has = |table: &[(u64, &str)], name: &str| table.iter().any(|row| row.1.eq_ignore_ascii_case(name));
+        NAMED.iter().any(|table| has(table, name))
+            || user.is_some_and(|name| has(t::KVM_EXIT, name))
+            || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
+    }
+
     /// Whether the virtual CPU left because it had nothing to do: HLT, WFI, s390 wait state, idle.
     /// powerpc's H_CEDE leaves no code of its own; the event says `ceded`.
     pub const fn is_idle(self) -> bool {

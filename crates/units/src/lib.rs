@@ -75,21 +75,22 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Three significant digits and the unit that suits: `831ns`, `12.4us`, `3.05ms`, `1.27s`.
+    /// Three significant digits, rounded, and the unit that suits: `831ns`, `12.4us`, `3.05ms`, `1.27s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = match self.0 {
-            0..=999 => return write!(f, "{}ns", self.0),
-            1_000..=999_999 => (1_000, "us"),
-            1_000_000..=999_999_999 => (1_000_000, "ms"),
-            _ => (1_000_000_000, "s"),
-        };
-        let whole = self.0 / unit;
-        let rest = self.0 % unit;
-        match whole {
-            0..=9 => write!(f, "{whole}.{:02}{name}", rest * 100 / unit),
-            10..=99 => write!(f, "{whole}.{}{name}", rest * 10 / unit),
-            _ => write!(f, "{whole}{name}"),
+        const UNITS: [(u64, &str); 4] = [(1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")];
+        for (unit, name) in UNITS {
+            let rounded = |parts: u128| (u128::from(self.0) * parts + u128::from(unit) / 2) / u128::from(unit);
+            let (hundredths, tenths, whole) = (rounded(100), rounded(10), rounded(1));
+            match () {
+                _ if unit == 1 && whole < 1_000 => return write!(f, "{whole}{name}"),
+                _ if unit == 1 => {}
+                _ if hundredths < 1_000 => return write!(f, "{}.{:02}{name}", hundredths / 100, hundredths % 100),
+                _ if tenths < 1_000 => return write!(f, "{}.{}{name}", tenths / 10, tenths % 10),
+                _ if whole < 1_000 || name == "s" => return write!(f, "{whole}{name}"),
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 
@@ -137,6 +138,7 @@ pub struct PcpuId(pub u32);
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -148,6 +150,20 @@ mod tests {
         }
         for text in ["", "5", "-5us", "us", ".us", "1e3us", "99999999999999s", "1.2.3s"] {
             assert_eq!(Nanos::parse(text), None, "{text}");
+        }
+        let shown = [
+            (0, "0ns"),
+            (831, "831ns"),
+            (1_000, "1.00us"),
+            (9_994, "9.99us"),
+            (9_996, "10.0us"),
+            (99_950, "100us"),
+            (999_499, "999us"),
+            (999_500, "1.00ms"),
+            (1_234_567_890_123, "1235s"),
+        ];
+        for (nanos, text) in shown {
+            assert_eq!(std::format!("{}", Nanos(nanos)), text);
         }
         assert_eq!(Moment::parse("30.163347420"), Some(Moment::from_nanos(30_163_347_420)));
         assert_eq!(Moment::parse("30"), Some(Moment::from_nanos(30_000_000_000)));

@@ -82,7 +82,10 @@ pub fn thousands(number: u64) -> String {
 
 /// `12.3%`; `<0.1%` for what is not nothing.
 pub fn percent(part: u64, whole: u64) -> String {
-    let Some(tenths) = (u128::from(part) * 1_000).checked_div(u128::from(whole)) else { return "-".to_string() };
+    if whole == 0 {
+        return "-".to_string();
+    }
+    let tenths = (u128::from(part) * 1_000 + u128::from(whole) / 2) / u128::from(whole);
     match (tenths, part) {
         (0, 0) => "0%".to_string(),
         (0, _) => "<0.1%".to_string(),

@@ -204,6 +204,7 @@ const FIGURES: &[Column] = &[
     Column { title: "/s", names: false, rank: 5 },
     Column { title: "total", names: false, rank: 3 },
     Column { title: "idle", names: false, rank: 6 },
+    Column { title: "not running", names: false, rank: 6 },
     Column { title: "cost", names: false, rank: 0 },
     Column { title: "share", names: false, rank: 0 },
     Column { title: "mean", names: false, rank: 2 },
@@ -232,6 +233,7 @@ fn figures(figures: &Figures) -> Vec<String> {
         thousands(figures.rate_per_s.round() as u64),
         sum(figures.total_ns),
         sum(figures.idle_ns),
+        sum(figures.waiting_ns),
         sum(figures.cost_ns),
         share(figures.share_of_cost),
         length(figures.mean_ns),
@@ -263,7 +265,7 @@ fn groups(report: &Report) -> Section {
         let dims: Vec<&str> = report.by.iter().copied().filter(|dim| about.contains(dim)).collect();
         let dims = dims.join(", ");
         notes.push(format!(
-            "{} exits have none of {dims}; they are in the last row only",
+            "{} exits have none of {dims} and are in none of these groups",
             thousands(report.exits_elsewhere)
         ));
     }
@@ -313,7 +315,7 @@ fn injected(report: &Report) -> Option<Section> {
 fn slowest(report: &Report) -> Option<Section> {
     let columns = vec![
         column("at (s)", false, 0),
-        column("cost", false, 0),
+        column("took", false, 0),
         column("not running", false, 2),
         column("reason", true, 0),
         column("about", true, 0),
@@ -330,7 +332,7 @@ fn slowest(report: &Report) -> Option<Section> {
         .map(|row| {
             vec![
                 row.at().to_string(),
-                sum(row.kernel_ns + row.user_ns),
+                sum(row.kernel_ns + row.user_ns + row.waiting_ns),
                 sum(row.waiting_ns),
                 row.reason.clone(),
                 row.detail.clone().unwrap_or_default(),
@@ -343,7 +345,7 @@ fn slowest(report: &Report) -> Option<Section> {
         })
         .collect();
     (!rows.is_empty()).then(|| Section {
-        title: "Slowest single exits".into(),
+        title: "Slowest single exits, idle time left out".into(),
         table: Some(Table { columns, rows }),
         ..Section::default()
     })
@@ -359,10 +361,9 @@ fn over_time(timeline: &TimelineRows) -> Section {
         format!("exits {}", spark(&counts)),
         format!("cost  {}", spark(&cost)),
         format!(
-            "at most {} exits and {} of cost a bar ({} of one CPU)",
+            "at most {} exits in a bar, and {} of cost of the exits that began in one",
             thousands(most(&counts)),
             Nanos(most(&cost)),
-            percent(most(&cost), width)
         ),
     ];
     Section {
@@ -409,7 +410,7 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
         column("after", false, 0),
         column("change", false, 0),
         column("interval of the change", false, 1),
-        column("", true, 0),
+        column("verdict", true, 0),
     ];
     let rows = comparison.rows.iter().flat_map(|row| {
         let reason = row.reason.clone().unwrap_or_else(|| "all".to_string());
@@ -430,7 +431,9 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
         title: format!("Change by reason, {} % confidence", comparison.confidence_percent),
         table: Some(Table { columns, rows: rows.collect() }),
         notes: vec![
-            "A verdict stands only where the interval of the change excludes zero (block bootstrap over time).".into(),
+            "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation within"
+                .into(),
+            "the recordings; that from run to run only if each side has several (--before, --after).".into(),
         ],
         ..Section::default()
     };

@@ -36,7 +36,7 @@ pub struct Report {
     pub details: Vec<DetailRow>,
     /// Interrupts injected at the entries that ended exits.
     pub injected: Vec<InjectedRow>,
-    /// The slowest single exits, idle time left out.
+    /// The slowest single exits by cost and waiting time, idle time left out.
     pub slowest: Vec<SlowRow>,
     /// Exits over time, for one trace.
     pub timeline: Option<TimelineRows>,
