@@ -161,8 +161,7 @@ impl Diff {
         let from = of(first).max(low.saturating_sub(most)).min(low);
         let to = of(last).min(high.saturating_add(most)).max(high);
         for at in from..=to {
-            let begin = if at == from { first.min(at * width) } else { at * width };
-            let begin = if at == from && first > at * width { first } else { begin };
+            let begin = if at == from { first } else { at * width };
             let end = if at == to { last } else { (at + 1).saturating_mul(width).min(last) };
             let mut block = found.remove(&at).unwrap_or_default();
             block.duration = end.saturating_sub(begin).max(1);

@@ -101,6 +101,13 @@ pub struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct ClockArgs {
+    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
+    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tsc_hz: Option<u64>,
+}
+
+#[derive(Debug, Args)]
 pub struct SelectArgs {
     /// Only these VMs, by process id; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
@@ -121,9 +128,8 @@ pub struct SelectArgs {
     /// Only exits that took longer than this from exit to entry, idle time included
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
-    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
-    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
-    pub tsc_hz: Option<u64>,
+    #[command(flatten)]
+    pub clock: ClockArgs,
 }
 
 impl SelectArgs {
@@ -143,9 +149,8 @@ impl SelectArgs {
 pub struct EventsArgs {
     /// Trace to read; `-` is standard input
     pub file: PathBuf,
-    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
-    #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
-    pub tsc_hz: Option<u64>,
+    #[command(flatten)]
+    pub clock: ClockArgs,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,

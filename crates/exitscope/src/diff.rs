@@ -76,7 +76,7 @@ fn side(first: &Path, more: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff
             exits: 0,
         };
         let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.tsc_hz, fresh)?;
+            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.clock.tsc_hz, fresh)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

@@ -8,7 +8,7 @@ use exitscope_view::{EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let options = Options { clock_hz: args.tsc_hz, only_used: false };
+    let options = Options { clock_hz: args.clock.tsc_hz, only_used: false };
     let mut source = exitscope_trace::open_input(Input::open(&args.file)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();

@@ -53,7 +53,7 @@ struct EarlierTrace {
 }
 
 /// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
-/// trace is read a second time, `restart` first.
+/// trace is read a second time, into a fresh sink.
 pub fn read<S: Sink>(
     path: &Path,
     earlier: &mut Earlier,

@@ -43,7 +43,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut earlier = Earlier::default();
     for path in read::files(&args.files, &args.inputs)? {
         let (trace, mut of_trace) =
-            read::read(&path, &mut earlier, need_vcpus, args.select.tsc_hz, || Facts::new(&wanted))?;
+            read::read(&path, &mut earlier, need_vcpus, args.select.clock.tsc_hz, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         facts.merge(&of_trace);

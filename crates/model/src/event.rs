@@ -8,6 +8,11 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(pub u16);
 
+impl NameId {
+    /// No name: the trace does not tell the tracepoint.
+    pub const NONE: NameId = NameId(u16::MAX);
+}
+
 /// One thing that a hypervisor said: a moment, who recorded it, what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -25,6 +30,18 @@ pub struct Event {
     pub name: NameId,
     /// What happened.
     pub kind: Kind,
+}
+
+impl Event {
+    /// An event of no tracepoint that the trace names, of no known thread: a loss, or a record that cannot be read.
+    pub const fn nameless(at: Moment, cpu: PcpuId, kind: Kind) -> Event {
+        Event { at, tid: Tid(0), vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind }
+    }
+
+    /// `count` records were lost before `at`.
+    pub const fn lost(at: Moment, cpu: PcpuId, count: u64) -> Event {
+        Event::nameless(at, cpu, Kind::Lost { count })
+    }
 }
 
 /// What an event says, as far as the accounting of exits cares.

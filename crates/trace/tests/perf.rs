@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 mod common;
 
-use common::{Said, corpus, drain, said};
+use common::{Dice, Said, corpus, drain, said};
 
 impl Said {
     fn times(&self) -> Vec<u64> {
@@ -860,18 +860,6 @@ fn an_unfinished_or_cut_file_says_so() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Damage.
 
-/// The same numbers on every run (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-}
-
 /// Reads what is damaged: any error will do, and whatever is missing must be told.
 #[track_caller]
 fn assert_honest(bytes: &[u8], whole: u64, what: &str) {
@@ -980,10 +968,7 @@ fn flipped_bits_and_absurd_numbers_are_survived() {
         }
         for _ in 0..400 {
             let mut damaged = file.clone();
-            for _ in 0..=dice.below(8) {
-                let at = dice.below(file.len());
-                damaged[at] ^= 1 << dice.below(8);
-            }
+            dice.damage(&mut damaged);
             if let Ok(said) = said(&damaged) {
                 // Each record takes at least 8 bytes.
                 assert!(said.events.len() < 10_000);

@@ -9,7 +9,7 @@ use std::io::Write;
 
 mod common;
 
-use common::{Said, corpus, drain, said};
+use common::{Dice, Said, corpus, drain, said};
 
 impl Said {}
 
@@ -589,18 +589,6 @@ fn data_beyond_the_file_or_claimed_twice_is_counted() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Damage.
 
-/// The same numbers on every run (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-}
-
 /// One small trace of every shape.
 fn small_traces() -> Vec<Vec<u8>> {
     let pages = |cpu: u64| (1..=6).flat_map(move |n| entries(HOST, n * 1_000 + cpu * 10, &[0, 100, 200])).collect();
@@ -656,10 +644,7 @@ fn flipped_bits_and_absurd_numbers_are_survived() {
         }
         for _ in 0..400 {
             let mut damaged = file.clone();
-            for _ in 0..=dice.below(8) {
-                let at = dice.below(file.len());
-                damaged[at] ^= 1 << dice.below(8);
-            }
+            dice.damage(&mut damaged);
             if let Ok(said) = said(&damaged) {
                 // Each event takes at least one word of a page, and pages are as long as the file or unpacked.
                 assert!(said.events.len() < 10_000);

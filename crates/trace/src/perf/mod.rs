@@ -23,7 +23,7 @@ use exitscope_model::{Event, Ledger, Line, TraceInfo};
 use exitscope_units::{Moment, PcpuId};
 pub use head::looks_like;
 use pool::Pool;
-use records::{Block, Thread, lost_event};
+use records::{Block, Thread};
 use rustc_hash::FxHashMap;
 use stream::Stream;
 
@@ -139,7 +139,7 @@ impl PerfData {
         let unsaid = self.lost_in_all.saturating_sub(self.lost);
         if unsaid > 0 {
             ledger.add(Line::LostRecords, unsaid);
-            self.merge.push(vec![lost_event(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
+            self.merge.push(vec![Event::lost(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
         }
         self.ended = true;
         self.until = Moment::MAX;

@@ -89,7 +89,7 @@ impl Block {
     /// Unknown records are missing from here on.
     pub fn hole(&mut self, line: Line, here: u64) {
         self.ledger.count_at(line, here);
-        self.push(lost_event(self.latest, PcpuId(u32::MAX), 0));
+        self.push(Event::lost(self.latest, PcpuId(u32::MAX), 0));
     }
 
     #[inline]
@@ -203,7 +203,7 @@ impl Block {
             vm: VmId(number(attr.tid).unwrap_or(0)),
             vcpu: VcpuId::UNKNOWN,
             cpu: PcpuId(number(attr.cpu).unwrap_or(u32::MAX)),
-            name: decoder.map_or(NameId(u16::MAX), |decoder| decoder.name),
+            name: decoder.map_or(NameId::NONE, |decoder| decoder.name),
             kind: Kind::Other,
         };
         match (raw, decoder) {
@@ -228,16 +228,7 @@ impl Block {
     fn unreadable(&mut self, here: u64, line: Line) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        let at = self.latest;
-        self.push(Event {
-            at,
-            tid: Tid(0),
-            vm: VmId::UNKNOWN,
-            vcpu: VcpuId::UNKNOWN,
-            cpu: PcpuId(u32::MAX),
-            name: NameId(u16::MAX),
-            kind: Kind::Other,
-        });
+        self.push(Event::nameless(self.latest, PcpuId(u32::MAX), Kind::Other));
     }
 
     /// LOST: the kernel had no room in a buffer.
@@ -264,20 +255,7 @@ impl Block {
         let (time, cpu) = trailer(context, body);
         // Records that perf itself makes up say zero.
         let time = time.filter(|&time| time != Moment::default());
-        self.push(lost_event(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
-    }
-}
-
-/// The event that says that `count` records were lost before `at`.
-pub fn lost_event(at: Moment, cpu: PcpuId, count: u64) -> Event {
-    Event {
-        at,
-        tid: Tid(0),
-        vm: VmId::UNKNOWN,
-        vcpu: VcpuId::UNKNOWN,
-        cpu,
-        name: NameId(u16::MAX),
-        kind: Kind::Lost { count },
+        self.push(Event::lost(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
     }
 }
 

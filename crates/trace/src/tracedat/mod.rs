@@ -38,9 +38,6 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     Ok(Box::new(TraceDat::new(input, options)?))
 }
 
-/// The name of what has none: losses, and events without a format.
-const NAMELESS: NameId = NameId(u16::MAX);
-
 /// Threads whose VM is remembered, at most.
 const MAX_THREADS: usize = 1 << 18;
 
@@ -135,7 +132,7 @@ impl Source for TraceDat {
         }
         // Of these only the number is known, not the moment.
         for (cpu, count) in std::mem::take(&mut self.dropped) {
-            events.push(lost(self.latest, PcpuId(cpu), count));
+            events.push(Event::lost(self.latest, PcpuId(cpu), count));
             ledger.add(Line::LostRecords, count);
         }
         self.supply.done = self.supply.input.len();
@@ -208,7 +205,7 @@ impl Decode {
         if stream.hole || stream.missed.is_some() {
             let missed = stream.missed.take();
             stream.hole = false;
-            events.push(lost(at, cpu, missed.unwrap_or(0)));
+            events.push(Event::lost(at, cpu, missed.unwrap_or(0)));
             ledger.add(Line::LostRecords, missed.map_or(0, |count| count.max(1)));
         }
         let Some(payload) = stream.payload() else { return };
@@ -219,7 +216,7 @@ impl Decode {
             // The common fields have been in the same places since 2.6.31.
             let tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
             let (vm, vcpu) = self.who(tid);
-            events.push(Event { at, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Other });
+            events.push(Event { at, tid, vm, vcpu, cpu, name: NameId::NONE, kind: Kind::Other });
             return;
         };
         if self.only_used && decoder.is_unused() {
@@ -254,10 +251,4 @@ impl Decode {
         let vm = self.vms.get(&tid.0).copied().unwrap_or(VmId::UNKNOWN);
         (vm, self.vcpus.get(&tid.0).map_or(VcpuId::UNKNOWN, |&vcpu| VcpuId(vcpu)))
     }
-}
-
-/// Records are missing before this moment.
-fn lost(at: Moment, cpu: PcpuId, count: u64) -> Event {
-    let (tid, vm, vcpu) = (Tid(0), VmId::UNKNOWN, VcpuId::UNKNOWN);
-    Event { at, tid, vm, vcpu, cpu, name: NAMELESS, kind: Kind::Lost { count } }
 }

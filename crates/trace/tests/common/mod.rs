@@ -44,3 +44,24 @@ impl Said {
 pub fn corpus(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
 }
+
+/// Numbers that look random and are the same every time (xorshift).
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+
+    /// Flips one to eight bits of `bytes`.
+    pub fn damage(&mut self, bytes: &mut [u8]) {
+        for _ in 0..=self.below(8) {
+            let at = self.below(bytes.len());
+            bytes[at] ^= 1 << self.below(8);
+        }
+    }
+}
