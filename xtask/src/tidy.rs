@@ -21,6 +21,7 @@ const GENERATED: &[(&str, &[&str])] = &[
 /// Which of our crates each crate may import: nothing imports to its right, so that no stage knows the next.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("policy", &["units"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),
     ("analysis", &["units", "model"]),

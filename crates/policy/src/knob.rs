@@ -1,0 +1,419 @@
+//! Knobs: one row for each tunable number of a policy, under the kernel's own name.
+//!
+//! ```text
+//!  --set guest_halt_poll_ns=80us ──► Knob::parse ──► Params::set ──► a policy reads the field
+//!                                       │
+//!           docs, the guest's page, advice: loop over the rows, Params::get ──► Knob::text
+//! ```
+//!
+//! A policy declares its tunables once, with `params!`; struct, defaults, rows, `get` and `set` come from there.
+
+use core::fmt;
+use exitscope_units::Nanos;
+
+/// What a knob's number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanos,
+    /// How many of something.
+    Count,
+    /// A multiplier or a divisor.
+    Factor,
+    /// In a hundred.
+    Percent,
+    /// Times a second.
+    Hertz,
+    /// Ticks of the time stamp counter.
+    Cycles,
+    /// Yes or no: 1 or 0.
+    Bool,
+    /// One of these words; the number is the position in the list.
+    Choice(&'static [&'static str]),
+}
+
+/// Where a running system has a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A parameter of a kernel module: `/sys/module/<module>/parameters/<name>`, and `<module>.<name>=` at boot.
+    Module(&'static str),
+    /// A file that is read and written as text.
+    File(&'static str),
+    /// A file that is read and written as text, and the same at boot, as `<name>=`.
+    FileAndBoot(&'static str, &'static str),
+    /// An ioctl or a capability of KVM's.
+    Ioctl(&'static str),
+    /// Chosen when the software was built or written: no switch in a running system, but one here.
+    Design,
+    /// A property of the machine.
+    Machine,
+}
+
+/// One tunable number of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// The kernel's name for it, or ours where the kernel has none.
+    pub name: &'static str,
+    /// What the number counts.
+    pub unit: Unit,
+    /// The kernel's default.
+    pub default: u64,
+    /// The smallest value that makes sense.
+    pub min: u64,
+    /// The largest value.
+    pub max: u64,
+    /// Where a running system has it.
+    pub place: Place,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+}
+
+/// Why a knob cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnobError {
+    /// No policy has a knob of that name.
+    NoSuchKnob,
+    /// The text is not a value of the knob's unit.
+    NotAValue {
+        /// The knob that was to be set.
+        knob: &'static Knob,
+    },
+    /// The number is out of the knob's bounds.
+    OutOfBounds {
+        /// The knob that was to be set.
+        knob: &'static Knob,
+        /// The number.
+        value: u64,
+    },
+}
+
+impl Knob {
+    /// Reads a value as people and the kernel write it: `80us` or `80000` for a time, `Y` or `true` for a switch, the
+    /// word for a choice, otherwise a number.
+    pub fn parse(&'static self, text: &str) -> Result<u64, KnobError> {
+        let text = text.trim();
+        let number = text.parse::<u64>().ok();
+        let value = match self.unit {
+            Unit::Nanos => number.or_else(|| Nanos::parse(text).map(|nanos| nanos.0)),
+            Unit::Bool => switch(text).map(u64::from),
+            Unit::Choice(words) => {
+                words.iter().position(|word| word.eq_ignore_ascii_case(text)).map(|position| position as u64)
+            }
+            Unit::Count | Unit::Factor | Unit::Percent | Unit::Hertz | Unit::Cycles => number,
+        };
+        self.check(value.ok_or(KnobError::NotAValue { knob: self })?)
+    }
+
+    /// The value, if it is within the bounds.
+    pub fn check(&'static self, value: u64) -> Result<u64, KnobError> {
+        match self.min <= value && value <= self.max {
+            true => Ok(value),
+            false => Err(KnobError::OutOfBounds { knob: self, value }),
+        }
+    }
+
+    /// A value in the kernel's spelling: what is written into its file or behind its name at boot.
+    pub fn text(&self, value: u64) -> KnobText {
+        KnobText { unit: self.unit, value }
+    }
+
+    /// The file that shows and changes it on a running system, if there is one.
+    pub fn file(&self) -> Option<KnobFile> {
+        match self.place {
+            Place::Module(_) | Place::File(_) | Place::FileAndBoot(..) => {
+                Some(KnobFile { place: self.place, name: self.name })
+            }
+            Place::Ioctl(_) | Place::Design | Place::Machine => None,
+        }
+    }
+
+    /// The words for a kernel's command line that set it, if it can be set there.
+    pub fn boot(&self, value: u64) -> Option<KnobBoot> {
+        matches!(self.place, Place::Module(_) | Place::FileAndBoot(..)).then(|| KnobBoot {
+            place: self.place,
+            name: self.name,
+            text: self.text(value),
+        })
+    }
+}
+
+/// A yes or a no, as the kernel's `kstrtobool` and people write them.
+fn switch(text: &str) -> Option<bool> {
+    let is = |words: [&str; 5]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    match () {
+        _ if is(["y", "yes", "1", "true", "on"]) => Some(true),
+        _ if is(["n", "no", "0", "false", "off"]) => Some(false),
+        _ => None,
+    }
+}
+
+/// A knob's value in the kernel's spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnobText {
+    unit: Unit,
+    value: u64,
+}
+
+impl fmt::Display for KnobText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Unit::Bool => f.write_str(if self.value == 0 { "N" } else { "Y" }),
+            Unit::Choice(words) => f.write_str(words.get(self.value as usize).copied().unwrap_or("?")),
+            _ => write!(f, "{}", self.value),
+        }
+    }
+}
+
+/// The path of a knob's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnobFile {
+    place: Place,
+    name: &'static str,
+}
+
+impl fmt::Display for KnobFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::Module(module) => write!(f, "/sys/module/{module}/parameters/{}", self.name),
+            Place::File(path) | Place::FileAndBoot(path, _) => f.write_str(path),
+            Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
+        }
+    }
+}
+
+/// A knob on a kernel's command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnobBoot {
+    place: Place,
+    name: &'static str,
+    text: KnobText,
+}
+
+impl fmt::Display for KnobBoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::Module(module) => write!(f, "{module}.{}={}", self.name, self.text),
+            Place::FileAndBoot(_, word) => write!(f, "{word}={}", self.text),
+            Place::File(_) | Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::Nanos => "ns",
+            Unit::Count => "count",
+            Unit::Factor => "factor",
+            Unit::Percent => "%",
+            Unit::Hertz => "1/s",
+            Unit::Cycles => "cycles",
+            Unit::Bool => "Y or N",
+            Unit::Choice(words) => {
+                for (at, word) in words.iter().enumerate() {
+                    write!(f, "{}{word}", if at == 0 { "" } else { ", " })?;
+                }
+                return Ok(());
+            }
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Module(module) => write!(f, "module {module}"),
+            Place::File(path) => f.write_str(path),
+            Place::FileAndBoot(path, word) => write!(f, "{path}, {word}= at boot"),
+            Place::Ioctl(name) => f.write_str(name),
+            Place::Design => f.write_str("built in"),
+            Place::Machine => f.write_str("the machine"),
+        }
+    }
+}
+
+impl fmt::Display for KnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let knob = match self {
+            KnobError::NoSuchKnob => return f.write_str("no policy has a knob of that name"),
+            KnobError::NotAValue { knob } => knob,
+            KnobError::OutOfBounds { knob, value } => {
+                write!(f, "{value} is out of bounds: ")?;
+                knob
+            }
+        };
+        let Knob { name, unit, min, max, .. } = knob;
+        match unit {
+            Unit::Bool => write!(f, "{name} is Y or N"),
+            Unit::Choice(_) => write!(f, "{name} is one of {unit}"),
+            Unit::Nanos => write!(f, "{name} is a time from {min} to {max} ns, such as {} or 80us", knob.default),
+            _ => write!(f, "{name} is a whole number from {min} to {max} ({unit})"),
+        }
+    }
+}
+
+impl core::error::Error for KnobError {}
+
+/// A type that a knob's number is stored as.
+pub(crate) trait Value: Copy {
+    fn from_knob(value: u64) -> Self;
+    fn to_knob(self) -> u64;
+}
+
+impl Value for u64 {
+    fn from_knob(value: u64) -> u64 {
+        value
+    }
+    fn to_knob(self) -> u64 {
+        self
+    }
+}
+
+impl Value for u32 {
+    fn from_knob(value: u64) -> u32 {
+        value as u32 // within the row's bounds, which a test holds to be within the type's
+    }
+    fn to_knob(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Value for Nanos {
+    fn from_knob(value: u64) -> Nanos {
+        Nanos(value)
+    }
+    fn to_knob(self) -> u64 {
+        self.0
+    }
+}
+
+impl Value for bool {
+    fn from_knob(value: u64) -> bool {
+        value != 0
+    }
+    fn to_knob(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+/// Declares a policy's tunables, one line each: field, type, unit, default, bounds, place, and what it does. Makes the
+/// struct `Params` with its defaults, its rows `KNOBS`, and `get` and `set` by name.
+macro_rules! params {
+    ($(#[$doc:meta])* $($name:ident: $type:ty, $unit:expr, $default:expr, $min:expr => $max:expr, $place:expr, $about:expr;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Params {
+            $(#[doc = $about] pub $name: $type,)*
+        }
+
+        impl Params {
+            /// The rows of these tunables, in the order of the fields.
+            pub const KNOBS: &'static [$crate::Knob] = &[$($crate::Knob {
+                name: stringify!($name),
+                unit: $unit,
+                default: $default as u64,
+                min: $min as u64,
+                max: $max as u64,
+                place: $place,
+                about: $about,
+            }),*];
+
+            /// The value of the knob of this name.
+            pub fn get(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($name) => Some($crate::knob::Value::to_knob(self.$name)),)*
+                    _ => None,
+                }
+            }
+
+            /// Sets the knob of this name, if the value is within its bounds.
+            pub fn set(&mut self, name: &str, value: u64) -> Result<(), $crate::KnobError> {
+                let knob = Self::KNOBS.iter().find(|knob| knob.name == name);
+                let value = knob.ok_or($crate::KnobError::NoSuchKnob)?.check(value)?;
+                match name {
+                    $(stringify!($name) => self.$name = $crate::knob::Value::from_knob(value),)*
+                    _ => {}
+                }
+                Ok(())
+            }
+        }
+
+        impl Default for Params {
+            fn default() -> Params {
+                Params { $($name: $crate::knob::Value::from_knob($default as u64)),* }
+            }
+        }
+    };
+}
+pub(crate) use params;
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    static TIME: Knob = Knob {
+        name: "some_time",
+        unit: Unit::Nanos,
+        default: 200_000,
+        min: 10,
+        max: 1_000_000,
+        place: Place::Module("haltpoll"),
+        about: "",
+    };
+    static SWITCH: Knob = Knob { name: "some_switch", unit: Unit::Bool, default: 1, min: 0, max: 1, ..TIME };
+    static WORD: Knob =
+        Knob { name: "some_word", unit: Unit::Choice(&["big", "split"]), default: 0, min: 0, max: 1, ..TIME };
+    static COUNT: Knob = Knob { name: "some_count", unit: Unit::Count, default: 3, min: 0, max: 9, ..TIME };
+
+    #[test]
+    fn values_are_read_as_people_and_the_kernel_write_them() {
+        for (knob, text, value) in [
+            (&TIME, "80us", 80_000),
+            (&TIME, " 200000 ", 200_000),
+            (&TIME, "1ms", 1_000_000),
+            (&TIME, "12.5us", 12_500),
+            (&SWITCH, "Y", 1),
+            (&SWITCH, "n", 0),
+            (&SWITCH, "true", 1),
+            (&SWITCH, "False", 0),
+            (&WORD, "split", 1),
+            (&WORD, "BIG", 0),
+            (&COUNT, "9", 9),
+        ] {
+            assert_eq!(knob.parse(text), Ok(value), "{} = {text}", knob.name);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_knob_its_bounds_and_its_unit() {
+        for (knob, text, says) in [
+            (&TIME, "soon", "some_time is a time from 10 to 1000000 ns, such as 200000 or 80us"),
+            (
+                &TIME,
+                "2ms",
+                "2000000 is out of bounds: some_time is a time from 10 to 1000000 ns, such as 200000 or 80us",
+            ),
+            (&TIME, "-1", "some_time is a time from 10 to 1000000 ns, such as 200000 or 80us"),
+            (&SWITCH, "2", "some_switch is Y or N"),
+            (&WORD, "", "some_word is one of big, split"),
+            (&COUNT, "10", "10 is out of bounds: some_count is a whole number from 0 to 9 (count)"),
+            (&COUNT, "3us", "some_count is a whole number from 0 to 9 (count)"),
+        ] {
+            assert_eq!(knob.parse(text).unwrap_err().to_string(), says, "{} = {text}", knob.name);
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_told_in_its_own_spelling() {
+        assert_eq!(TIME.file().unwrap().to_string(), "/sys/module/haltpoll/parameters/some_time");
+        assert_eq!(TIME.boot(80_000).unwrap().to_string(), "haltpoll.some_time=80000");
+        assert_eq!(SWITCH.text(1).to_string(), "Y");
+        let sysctl = Knob { place: Place::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"), ..COUNT };
+        assert_eq!(sysctl.file().unwrap().to_string(), "/proc/sys/kernel/spin_retry");
+        assert_eq!(sysctl.boot(7).unwrap().to_string(), "spin_retry=7");
+        let design = Knob { place: Place::Design, ..COUNT };
+        assert_eq!((design.file(), design.boot(1)), (None, None));
+    }
+}
