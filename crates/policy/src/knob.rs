@@ -347,6 +347,35 @@ macro_rules! params {
 }
 pub(crate) use params;
 
+/// Declares an enum that a knob chooses among; the words are the knob's, in the order of the variants.
+macro_rules! choice {
+    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $type {
+            /// Every one, in the order of the knob's words.
+            pub const ALL: &'static [$type] = &[$($type::$variant),*];
+            /// The knob's words.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+        }
+
+        impl $crate::knob::Value for $type {
+            fn from_knob(value: u64) -> $type {
+                // `set` let through only what the row allows, and the row is made of WORDS.
+                Self::ALL[(value as usize).min(Self::ALL.len() - 1)]
+            }
+            fn to_knob(self) -> u64 {
+                self as u64
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
 #[cfg(test)]
 mod tests {
     extern crate std;

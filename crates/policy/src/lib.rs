@@ -15,6 +15,7 @@
 pub mod guest_halt_poll;
 pub mod host_halt_poll;
 mod knob;
+pub mod yielding;
 
 pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobText, Place, Unit};
 
@@ -52,6 +53,8 @@ policies! {
     guest_halt_poll,
     /// Host halt polling.
     host_halt_poll,
+    /// Directed yield and pause-loop exiting.
+    yielding,
 }
 
 /// The rows of all policies.
