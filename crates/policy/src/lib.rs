@@ -15,6 +15,7 @@
 pub mod guest_halt_poll;
 pub mod host_halt_poll;
 mod knob;
+pub mod vcore;
 pub mod yielding;
 
 pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobText, Place, Unit};
@@ -55,6 +56,8 @@ policies! {
     host_halt_poll,
     /// Directed yield and pause-loop exiting.
     yielding,
+    /// Gangs of hardware threads.
+    vcore,
 }
 
 /// The rows of all policies.
