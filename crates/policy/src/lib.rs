@@ -1,9 +1,12 @@
 //! The mechanisms that decide when a vCPU polls, yields, gangs and exits, each written once as a pure state machine.
 //!
 //! ```text
-//!   replay over a trace ─┐                     ┌─ guest_halt_poll   poll before halting, in the guest
-//!   simulator ───────────┼─► step(time, …) ──► ├─ host_halt_poll    poll before blocking, in the host
-//!   a guest's own code ──┘    decision ◄────── └─ …
+//!                                              ┌─ guest_halt_poll   poll before halting, in the guest
+//!   replay over a trace ─┐                     ├─ host_halt_poll    poll before blocking, in the host
+//!   simulator ───────────┼─► step(time, …) ──► ├─ yielding          whom a vCPU that spins lets run
+//!   a guest's own code ──┘    decision ◄────── ├─ vcore             which hardware threads leave together
+//!                                              ├─ port_path         which way a port access takes
+//!                                              └─ exit_path         which phases an exit has
 //! ```
 //!
 //! Time is an argument. Nothing here has a clock, a thread, a heap, a float or randomness, so that the same code runs in
@@ -12,6 +15,7 @@
 //! Every tunable number is a [`Knob`]: one row, under the kernel's own name.
 #![no_std]
 
+pub mod exit_path;
 pub mod guest_halt_poll;
 pub mod host_halt_poll;
 mod knob;
@@ -63,6 +67,8 @@ policies! {
     vcore,
     /// The way of a port access.
     port_path,
+    /// The phases of an exit.
+    exit_path,
 }
 
 /// The rows of all policies.
