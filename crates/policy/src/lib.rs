@@ -15,9 +15,13 @@
 pub mod guest_halt_poll;
 pub mod host_halt_poll;
 mod knob;
+pub mod port_path;
+mod steps;
+pub mod vcore;
 pub mod yielding;
 
 pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobText, Place, Unit};
+pub use steps::Steps;
 
 /// Lists the policies: makes `Policies`, a field each, and all that goes through every one of them.
 macro_rules! policies {
@@ -55,6 +59,10 @@ policies! {
     host_halt_poll,
     /// Directed yield and pause-loop exiting.
     yielding,
+    /// Gangs of hardware threads.
+    vcore,
+    /// The way of a port access.
+    port_path,
 }
 
 /// The rows of all policies.
