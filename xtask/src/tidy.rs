@@ -22,6 +22,8 @@ const GENERATED: &[(&str, &[&str])] = &[
 const IMPORTS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("policy", &["units"]),
+    ("scenario", &["units", "policy"]),
+    ("sim", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),
     ("analysis", &["units", "model"]),

@@ -94,6 +94,31 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// A length of time in picoseconds: the grain of simulated time, fine enough for single cycles. The longest is 213 days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Picos(pub u64);
+
+impl Picos {
+    /// No time.
+    pub const ZERO: Picos = Picos(0);
+
+    /// `nanos` nanoseconds, or the longest length if it does not fit.
+    pub const fn from_nanos(nanos: u64) -> Picos {
+        Picos(nanos.saturating_mul(1_000))
+    }
+
+    /// `cycles` of a clock of `hz`; `None` if the clock stands still or the result does not fit.
+    pub fn from_cycles(cycles: u64, hz: u64) -> Option<Picos> {
+        let picos = (u128::from(cycles) * 1_000_000_000_000).checked_div(u128::from(hz))?;
+        u64::try_from(picos).ok().map(Picos)
+    }
+
+    /// In nanoseconds, what is less than one cut.
+    pub const fn as_nanos(self) -> u64 {
+        self.0 / 1_000
+    }
+}
+
 /// A decimal number times `unit`, digits beyond the unit's precision cut.
 fn parse_decimal(text: &str, unit: u64) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));

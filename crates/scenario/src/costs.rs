@@ -1,0 +1,148 @@
+//! What each step costs on one machine. Every number has a source, and says whether it was fitted.
+
+use exitscope_units::Picos;
+
+/// Where a number of a cost model comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Printed in a publication, or read off one.
+    Published,
+    /// Fitted to rows of published figures that are then no longer predictions.
+    Calibrated,
+    /// Taken from a measurement of comparable hardware, or a round number of the right size.
+    Assumed,
+}
+
+/// One cost: how long, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How long it takes.
+    pub time: Picos,
+    /// How the number is known.
+    pub origin: Origin,
+    /// Source or reason, for people.
+    pub source: String,
+}
+
+macro_rules! costs {
+    ($($(#[doc = $about:literal])+ $name:ident: $nanos:literal,)+) => {
+        /// The costs of one machine, by step.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct CostModel {
+            /// Its name.
+            pub name: String,
+            /// Cycles a second, for costs written in cycles.
+            pub clock_hz: u64,
+            $($(#[doc = $about])+ pub $name: Cost,)+
+        }
+
+        impl Default for CostModel {
+            /// A plain server of about 2020: every number of the right size, none measured.
+            fn default() -> CostModel {
+                let assumed = |nanos: u64| Cost {
+                    time: Picos::from_nanos(nanos),
+                    origin: Origin::Assumed,
+                    source: "default, of the right size".to_string(),
+                };
+                CostModel { name: "default".to_string(), clock_hz: 2_500_000_000, $($name: assumed($nanos),)+ }
+            }
+        }
+
+        impl CostModel {
+            /// Every cost's name and meaning.
+            pub const ROWS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($about,)+)),)+];
+
+            /// The cost of this name.
+            pub fn get(&self, name: &str) -> Option<&Cost> {
+                match name {
+                    $(stringify!($name) => Some(&self.$name),)+
+                    _ => None,
+                }
+            }
+
+            /// The cost of this name, to change.
+            pub fn get_mut(&mut self, name: &str) -> Option<&mut Cost> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+costs! {
+    /// Guest to host: the processor's own switch and the saving of registers.
+    exit: 350,
+    /// Host to guest.
+    entry: 350,
+    /// The checks before entry (requests, signals, timers) when nothing is pending and one test says so.
+    checks_early: 5,
+    /// The same checks made one by one.
+    checks_full: 40,
+    /// Time accounting and tracing hooks on every exit.
+    accounting: 20,
+    /// Injects a pending interrupt at entry.
+    inject: 150,
+    /// Decides what a port access is from what the processor reports, without decoding.
+    port_decode: 100,
+    /// Fetches, decodes and executes an instruction in software.
+    emulate: 900,
+    /// A device inside the hypervisor answers.
+    kernel_device: 200,
+    /// Signals an eventfd, without what the woken thread costs.
+    eventfd: 150,
+    /// Puts a write into the ring of coalesced accesses.
+    coalesce: 80,
+    /// Handles a hypercall.
+    hypercall: 100,
+    /// Handles CPUID.
+    cpuid: 150,
+    /// Handles a halt, up to the point where the vCPU sleeps or polls.
+    halt: 300,
+    /// Handles an exit for a host interrupt, timer tick or kick.
+    interrupt: 500,
+    /// Handles a yield (PAUSE exit, diagnose X'44' on the normal path, X'9C', H_CONFER), without the switch.
+    yielding: 500,
+    /// Handles diagnose X'44' on the fast path.
+    yield_fast: 100,
+    /// Asks whether another vCPU runs (SIGP sense running).
+    sense_running: 150,
+    /// From the run loop to the VMM's user space: end of the ioctl, FPU, signal mask.
+    user_out: 500,
+    /// From user space back into the run loop.
+    user_in: 500,
+    /// The VMM's own work for one access in its thread or the device model's.
+    user_handle: 1_000,
+    /// One register ioctl.
+    register_ioctl: 80,
+    /// Copies registers through the shared page.
+    register_page: 20,
+    /// A task switch on a host CPU.
+    switch: 1_000,
+    /// Wakes a task: what the waker pays.
+    wake: 500,
+    /// From the wake-up to the first instruction of the woken task on an idle CPU.
+    wake_latency: 2_000,
+    /// Sends an inter-processor interrupt.
+    ipi_send: 200,
+    /// Until an inter-processor interrupt arrives.
+    ipi_latency: 500,
+    /// Gang exit: until the last sibling thread has left after the first (powerpc).
+    gang_latency: 300,
+    /// The guest kernel's work for one interrupt.
+    guest_interrupt: 800,
+    /// The guest kernel's way from its idle loop to the task that was woken.
+    guest_wake: 1_000,
+    /// The guest kernel's way from the running task into its idle loop.
+    guest_idle: 500,
+    /// One pass of a guest's spin loop.
+    spin_pass: 5,
+    /// Until a lock given back is seen by a spinning vCPU.
+    lock_transfer: 60,
+    /// Between two ticks of the host's timer on a busy CPU; zero: none.
+    tick_period: 4_000_000,
+    /// An artificial delay after every exit.
+    delay: 0,
+}

@@ -1,0 +1,167 @@
+//! Guests: VMs, their devices, the channels between them, and the load from outside.
+
+use crate::program::{Program, Span};
+use exitscope_policy::Policies;
+use exitscope_policy::yielding::Machine;
+use exitscope_units::Picos;
+
+/// Some VMs that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vm {
+    /// Its name, unique in the scenario; copies are numbered.
+    pub name: String,
+    /// How many VMs like this there are.
+    pub copies: u32,
+    /// Virtual CPUs of each.
+    pub vcpus: u32,
+    /// Share of the CPUs when they are short; 1024 is the usual one.
+    pub weight: u32,
+    /// CPUs of the scheduler on which its vCPUs may run; empty: all.
+    pub cpus: Vec<u32>,
+    /// Whether vCPU (or virtual core) n stays on the nth of `cpus`.
+    pub pinned: bool,
+    /// Names of its spinlocks.
+    pub locks: Vec<String>,
+    /// Who answers accesses that leave the kernel.
+    pub device_model: DeviceModel,
+    /// What is registered with the hypervisor for ports and addresses.
+    pub registrations: Vec<Registration>,
+    /// Its disks.
+    pub disks: Vec<Disk>,
+    /// Which vCPUs run which program. A vCPU without one idles.
+    pub programs: Vec<(Vec<u32>, Program)>,
+    /// The knobs that hold for it: the scenario's, but where it has its own.
+    pub policies: Policies,
+    /// Whether its idle loop polls before it halts, by the `guest_halt_poll_*` knobs (cpuidle's haltpoll is loaded).
+    pub cpuidle_haltpoll: bool,
+    /// What its kernel does when it spins for a lock and spinning does not help.
+    pub spin: SpinWait,
+}
+
+/// What a guest kernel does when it spins for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpinWait {
+    /// Executes PAUSE; the processor makes an exit when it has done so for a window's time (x86).
+    PauseLoop,
+    /// Spins `spin_retry` times, then calls the hypervisor, if the machine has a call for that (s390).
+    Diagnose(Machine),
+}
+
+/// Who answers accesses that leave the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceModel {
+    /// The vCPU's own thread, in user space (QEMU).
+    Inline,
+    /// A task of its own, woken for each access while the vCPU waits (a Xen stub domain).
+    Task {
+        /// CPUs on which it may run; empty: all.
+        cpus: Vec<u32>,
+    },
+}
+
+/// What answers an access, where it is not the device model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Whether `first` and `last` are ports, not addresses.
+    pub port: bool,
+    /// First port or guest-physical address.
+    pub first: u64,
+    /// Last one.
+    pub last: u64,
+    /// What answers.
+    pub kind: RegistrationKind,
+}
+
+/// What answers an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationKind {
+    /// A device inside the hypervisor.
+    Kernel,
+    /// An ioeventfd: of this access size (0: any), for this value only if there is one.
+    Ioeventfd {
+        /// Bytes, or 0 for any.
+        size: u8,
+        /// The value asked for.
+        datamatch: Option<u64>,
+    },
+    /// Writes are collected in a ring.
+    Coalesced,
+}
+
+/// A disk: what happens after a request was handed over by the accesses that the program makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name.
+    pub name: String,
+    /// How long a request takes.
+    pub service: Span,
+    /// How many requests it works on at once.
+    pub parallel: u32,
+    /// Host CPU time of the thread that serves a request (half before, half after); zero: no thread.
+    pub thread: Picos,
+}
+
+/// A way for messages: to any vCPU that receives from it, in order of arrival.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// From the sender's device to the receiver's, one way.
+    pub latency: Span,
+    /// What a send costs the sender.
+    pub doorbell: Doorbell,
+    /// Host CPU time of the device thread for each message on each side; zero: no thread.
+    pub thread: Picos,
+}
+
+/// What a vCPU does to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doorbell {
+    /// Writes memory only: the other side sees it.
+    Memory,
+    /// An exit that signals an eventfd.
+    Eventfd,
+    /// An exit to the device model in user space.
+    DeviceModel,
+}
+
+/// Load from outside the host, into a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The channel.
+    pub channel: usize,
+    /// How it arrives.
+    pub arrival: Arrival,
+}
+
+/// How load arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// So many clients; each sends, waits for the answer, thinks, and sends again.
+    Closed {
+        /// How many clients.
+        clients: u32,
+        /// How long each thinks.
+        think: Span,
+    },
+    /// A message after each such time, whatever became of the last one.
+    Open {
+        /// Between two messages.
+        every: Span,
+    },
+}
+
+/// A thread of the host that runs a program: native work beside the guests, or without any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostThread {
+    /// Its name.
+    pub name: String,
+    /// How many there are.
+    pub copies: u32,
+    /// CPUs on which it may run; empty: all.
+    pub cpus: Vec<u32>,
+    /// Whether copy n stays on the nth of `cpus`.
+    pub pinned: bool,
+    /// What it does: computing, sleeping, sending and receiving.
+    pub program: Program,
+}

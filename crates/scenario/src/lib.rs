@@ -1,0 +1,25 @@
+//! Scenarios: what the simulator runs, and later the lab. Host, guests, their programs, policies and costs, as one value.
+//!
+//! ```text
+//! Scenario ┬ Host ── Scheduler
+//!          ├ CostModel ── Cost (time, origin, source)
+//!          ├ Policies (knobs, from the policy crate)
+//!          ├ Vm … ── Program, Disk, Registration
+//!          ├ HostThread … ── Program
+//!          └ Channel …, Load …
+//! ```
+
+mod costs;
+mod guest;
+mod host;
+mod program;
+mod scenario;
+
+pub use costs::{Cost, CostModel, Origin};
+pub use exitscope_policy::Policies;
+pub use guest::{
+    Arrival, Channel, DeviceModel, Disk, Doorbell, HostThread, Load, Registration, RegistrationKind, SpinWait, Vm,
+};
+pub use host::{Arch, Host, Scheduler, YieldRules};
+pub use program::{Op, Program, Span};
+pub use scenario::Scenario;

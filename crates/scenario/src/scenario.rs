@@ -1,0 +1,33 @@
+//! A scenario: everything that a run depends on, as one value.
+
+use crate::{Channel, CostModel, Host, HostThread, Load, Policies, Vm};
+use exitscope_units::Picos;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it stands for, for people.
+    pub about: String,
+    /// All randomness comes from this.
+    pub seed: u64,
+    /// Simulated time before measuring begins.
+    pub warmup: Picos,
+    /// Simulated time that is measured.
+    pub duration: Picos,
+    /// Processors and hypervisor.
+    pub host: Host,
+    /// What each step costs.
+    pub costs: CostModel,
+    /// Knobs that hold where a VM does not say otherwise.
+    pub policies: Policies,
+    /// The VMs.
+    pub vms: Vec<Vm>,
+    /// Threads of the host that run programs.
+    pub threads: Vec<HostThread>,
+    /// The channels.
+    pub channels: Vec<Channel>,
+    /// Load from outside.
+    pub loads: Vec<Load>,
+}
