@@ -276,6 +276,8 @@ fn what_a_cut_file_lacks_can_fail_a_job() {
     let cut = folder.path().join("cut.data.gz");
     std::fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
     assert_eq!(run(&["report", &text(&cut), "--fail-on", "lost>0"]).status.code(), Some(1));
+    let page = stdout(&run(&["report", &text(&cut)]));
+    assert!(page.contains("None of the events could be read.") && !page.contains("Record with"), "{page}");
     let output = run(&["report", &text(&cut), "--format", "csv"]);
     assert!(!stderr(&output).is_empty(), "CSV has no place for it, so it is said beside");
 }

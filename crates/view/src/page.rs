@@ -130,6 +130,7 @@ fn head(report: &Report) -> Section {
     if coverage.exits == 0 {
         let text = match coverage.events {
             0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
+            events if not_understood >= events => "None of the events could be read.".to_string(),
             _ => "No event in the trace is a VM exit. Record with `perf record -e 'kvm:*' -a` or \
                   `trace-cmd record -e kvm` while a guest runs."
                 .to_string(),
