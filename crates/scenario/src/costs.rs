@@ -77,19 +77,43 @@ costs! {
     exit: 350,
     /// Host to guest.
     entry: 350,
-    /// The checks before entry (requests, signals, timers) when nothing is pending and one test says so.
-    checks_early: 5,
-    /// The same checks made one by one.
-    checks_full: 40,
+    /// One look whether anything (a timer, a signal, a request) is pending, at every entry.
+    look: 2,
+    /// The work behind such a look, done to find nothing where there is no early exit.
+    look_in_vain: 10,
+    /// One kind of request tested for.
+    request_test: 1,
     /// Time accounting and tracing hooks on every exit.
     accounting: 20,
     /// Injects a pending interrupt at entry.
     inject: 150,
-    /// Decides what a port access is from what the processor reports, without decoding.
+    /// Saves the guest's floating-point state.
+    fpu_save: 100,
+    /// Loads it.
+    fpu_load: 100,
+    /// Switches the signal mask, one way.
+    signal_mask: 100,
+    /// Copies one class of registers to or from the shared page.
+    register_copy: 10,
+    /// One register ioctl.
+    register_ioctl: 80,
+    /// KVM_RUN returns to user space.
+    kernel_leave: 200,
+    /// User space finds out what the exit was.
+    user_loop: 150,
+    /// Takes and gives back a lock in user space that nobody else wants.
+    user_lock: 40,
+    /// KVM_RUN begins again.
+    kernel_enter: 200,
+    /// Puts what a device read into the guest's register.
+    complete_io: 50,
+    /// The device model's own work for one access.
+    device: 1_000,
+    /// Decodes a port access from what the processor reports.
     port_decode: 100,
     /// Fetches, decodes and executes an instruction in software.
     emulate: 900,
-    /// A device inside the hypervisor answers.
+    /// A device in the kernel or the hypervisor answers.
     kernel_device: 200,
     /// Signals an eventfd, without what the woken thread costs.
     eventfd: 150,
@@ -99,31 +123,21 @@ costs! {
     hypercall: 100,
     /// Handles CPUID.
     cpuid: 150,
-    /// Handles a halt, up to the point where the vCPU sleeps or polls.
+    /// Handles a halt, up to the point where the vCPU polls or sleeps.
     halt: 300,
     /// Handles an exit for a host interrupt, timer tick or kick.
     interrupt: 500,
-    /// Handles a yield (PAUSE exit, diagnose X'44' on the normal path, X'9C', H_CONFER), without the switch.
+    /// Handles a yield (PAUSE exit, diagnose X'44' on the normal path, X'9C'), without the switch.
     yielding: 500,
     /// Handles diagnose X'44' on the fast path.
     yield_fast: 100,
-    /// Asks whether another vCPU runs (SIGP sense running).
+    /// Answers whether another vCPU runs (SIGP sense running).
     sense_running: 150,
-    /// From the run loop to the VMM's user space: end of the ioctl, FPU, signal mask.
-    user_out: 500,
-    /// From user space back into the run loop.
-    user_in: 500,
-    /// The VMM's own work for one access in its thread or the device model's.
-    user_handle: 1_000,
-    /// One register ioctl.
-    register_ioctl: 80,
-    /// Copies registers through the shared page.
-    register_page: 20,
     /// A task switch on a host CPU.
     switch: 1_000,
     /// Wakes a task: what the waker pays.
     wake: 500,
-    /// From the wake-up to the first instruction of the woken task on an idle CPU.
+    /// From a wake-up to the first instruction of the woken task on an idle CPU.
     wake_latency: 2_000,
     /// Sends an inter-processor interrupt.
     ipi_send: 200,
@@ -131,6 +145,8 @@ costs! {
     ipi_latency: 500,
     /// Gang exit: until the last sibling thread has left after the first (powerpc).
     gang_latency: 300,
+    /// Gang exit: what the runner does for each further thread that left (powerpc).
+    gang_thread: 200,
     /// The guest kernel's work for one interrupt.
     guest_interrupt: 800,
     /// The guest kernel's way from its idle loop to the task that was woken.

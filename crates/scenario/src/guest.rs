@@ -2,6 +2,7 @@
 
 use crate::program::{Program, Span};
 use exitscope_policy::Policies;
+use exitscope_policy::exit_path::Registers;
 use exitscope_policy::yielding::Machine;
 use exitscope_units::Picos;
 
@@ -22,8 +23,10 @@ pub struct Vm {
     pub pinned: bool,
     /// Names of its spinlocks.
     pub locks: Vec<String>,
-    /// Who answers accesses that leave the kernel.
-    pub device_model: DeviceModel,
+    /// CPUs on which its device model may run, where `device_model` gives it a task of its own; empty: all.
+    pub device_model_cpus: Vec<u32>,
+    /// Classes of registers that its device model reads and writes, by ioctl or page as `register_sync` says.
+    pub registers: Registers,
     /// What is registered with the hypervisor for ports and addresses.
     pub registrations: Vec<Registration>,
     /// Its disks.
@@ -45,18 +48,6 @@ pub enum SpinWait {
     PauseLoop,
     /// Spins `spin_retry` times, then calls the hypervisor, if the machine has a call for that (s390).
     Diagnose(Machine),
-}
-
-/// Who answers accesses that leave the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceModel {
-    /// The vCPU's own thread, in user space (QEMU).
-    Inline,
-    /// A task of its own, woken for each access while the vCPU waits (a Xen stub domain).
-    Task {
-        /// CPUs on which it may run; empty: all.
-        cpus: Vec<u32>,
-    },
 }
 
 /// What answers an access, where it is not the device model.
@@ -164,4 +155,48 @@ pub struct HostThread {
     pub pinned: bool,
     /// What it does: computing, sleeping, sending and receiving.
     pub program: Program,
+}
+
+impl Vm {
+    /// One VM without devices, whose vCPUs run anywhere and do nothing.
+    pub fn new(name: &str, vcpus: u32) -> Vm {
+        Vm {
+            name: name.to_string(),
+            copies: 1,
+            vcpus,
+            weight: 1_024,
+            cpus: Vec::new(),
+            pinned: false,
+            locks: Vec::new(),
+            device_model_cpus: Vec::new(),
+            registers: Registers::default(),
+            registrations: Vec::new(),
+            disks: Vec::new(),
+            programs: Vec::new(),
+            policies: Policies::default(),
+            cpuidle_haltpoll: false,
+            spin: SpinWait::PauseLoop,
+        }
+    }
+
+    /// The same, with `program` on all its vCPUs that have none yet.
+    pub fn running(mut self, program: Program) -> Vm {
+        let free = (0..self.vcpus).filter(|vcpu| !self.programs.iter().any(|(vcpus, _)| vcpus.contains(vcpu)));
+        let free = free.collect();
+        self.programs.push((free, program));
+        self
+    }
+
+    /// The same, with `program` on one vCPU.
+    pub fn running_on(mut self, vcpu: u32, program: Program) -> Vm {
+        self.programs.push((vec![vcpu], program));
+        self
+    }
+}
+
+impl Channel {
+    /// A channel through shared memory, without latency.
+    pub fn new(name: &str) -> Channel {
+        Channel { name: name.to_string(), latency: Span::ZERO, doorbell: Doorbell::Memory, thread: Picos::ZERO }
+    }
 }

@@ -75,3 +75,31 @@ pub enum YieldRules {
     /// z/VM: fast path when nobody waits; otherwise another vCPU of the VM.
     Zvm,
 }
+
+impl Default for Scheduler {
+    /// Linux's fair scheduler, roughly.
+    fn default() -> Scheduler {
+        Scheduler {
+            time_slice: Picos::from_nanos(3_000_000),
+            wakeup_granularity: Picos::from_nanos(1_000_000),
+            steal: true,
+            yields: YieldRules::Kvm,
+        }
+    }
+}
+
+impl Host {
+    /// A host of so many single-threaded cores, with VMX and Linux's scheduler.
+    pub fn new(cores: u32) -> Host {
+        Host {
+            arch: Arch::Vmx,
+            sockets: 1,
+            cores,
+            threads: 1,
+            smt_speed: vec![1_000],
+            ganged: false,
+            posted_interrupts: false,
+            scheduler: Scheduler::default(),
+        }
+    }
+}

@@ -17,9 +17,7 @@ mod scenario;
 
 pub use costs::{Cost, CostModel, Origin};
 pub use exitscope_policy::Policies;
-pub use guest::{
-    Arrival, Channel, DeviceModel, Disk, Doorbell, HostThread, Load, Registration, RegistrationKind, SpinWait, Vm,
-};
+pub use guest::{Arrival, Channel, Disk, Doorbell, HostThread, Load, Registration, RegistrationKind, SpinWait, Vm};
 pub use host::{Arch, Host, Scheduler, YieldRules};
 pub use program::{Op, Program, Span};
 pub use scenario::Scenario;

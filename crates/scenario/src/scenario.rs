@@ -31,3 +31,23 @@ pub struct Scenario {
     /// Load from outside.
     pub loads: Vec<Load>,
 }
+
+impl Scenario {
+    /// One second after a tenth of a second of warm-up, with nothing on the host yet.
+    pub fn new(name: &str, host: Host) -> Scenario {
+        Scenario {
+            name: name.to_string(),
+            about: String::new(),
+            seed: 1,
+            warmup: Picos::from_nanos(100_000_000),
+            duration: Picos::from_nanos(1_000_000_000),
+            host,
+            costs: CostModel::default(),
+            policies: Policies::default(),
+            vms: Vec::new(),
+            threads: Vec::new(),
+            channels: Vec::new(),
+            loads: Vec::new(),
+        }
+    }
+}

@@ -144,6 +144,22 @@ impl SpinLoop {
         }
     }
 
+    /// How many looks from now on may fail without a word, the owner being the same or not.
+    pub fn quiet(&self) -> u32 {
+        match self.phase {
+            Phase::Spinning(left) => left,
+            Phase::Top | Phase::SensingFirst(_) | Phase::SensingLast(_) => 0,
+        }
+    }
+
+    /// `looks` looks found the lock held, at most [`quiet`](Self::quiet) of them: the same as that many calls of
+    /// [`failed`](Self::failed).
+    pub fn pass(&mut self, looks: u32) {
+        if let Phase::Spinning(left) = &mut self.phase {
+            *left = left.saturating_sub(looks);
+        }
+    }
+
     /// The answer to [`Step::Sense`].
     pub fn sensed(&mut self, running: bool) -> Step {
         match self.phase {

@@ -1,0 +1,519 @@
+//! Exits: what each makes a CPU do, step by step, until the strands may enter the guest again.
+//!
+//! ```text
+//!  Exit ─► handler, by reason ─► looks ─► (to user space and back) ─► Entry
+//!          port: the way that `port_path` says          as `exit_path` says
+//! ```
+
+use crate::Observer;
+use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, YieldCall};
+use crate::world::World;
+use exitscope_policy::exit_path::{self, Needs};
+use exitscope_policy::port_path::{self, Access, Direction, Server};
+use exitscope_policy::vcore::{self, Left};
+use exitscope_scenario::{Cost, Doorbell, RegistrationKind, YieldRules};
+
+/// Why a strand leaves the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Port {
+        port: u16,
+        size: u8,
+        write: bool,
+        string: bool,
+    },
+    Mmio {
+        address: u64,
+        size: u8,
+        write: bool,
+        value: u64,
+    },
+    Hypercall(u32),
+    Cpuid,
+    /// Tells a device of a message.
+    Doorbell {
+        channel: u32,
+        message: u32,
+    },
+    Ipi {
+        to: u32,
+    },
+    Halt,
+    /// An interrupt of the host, to be handled there.
+    Interrupt,
+    /// The host's timer.
+    Tick,
+    Yield(YieldCall),
+    Sense {
+        of: u32,
+    },
+}
+
+/// How many kinds of reasons there are.
+pub(crate) const REASONS: usize = 13;
+
+impl Reason {
+    /// A number below [`REASONS`].
+    pub(crate) const fn number(self) -> usize {
+        match self {
+            Reason::Port { .. } => 0,
+            Reason::Mmio { .. } => 1,
+            Reason::Hypercall(_) => 2,
+            Reason::Cpuid => 3,
+            Reason::Doorbell { .. } => 4,
+            Reason::Ipi { .. } => 5,
+            Reason::Halt => 6,
+            Reason::Interrupt => 7,
+            Reason::Tick => 8,
+            Reason::Yield(YieldCall::Pause) => 9,
+            Reason::Yield(YieldCall::Diag44) => 10,
+            Reason::Yield(YieldCall::Diag9c { .. }) => 11,
+            Reason::Sense { .. } => 12,
+        }
+    }
+
+    /// What a report calls them.
+    pub(crate) const NAMES: [&'static str; REASONS] = [
+        "port access",
+        "MMIO access",
+        "hypercall",
+        "CPUID",
+        "doorbell",
+        "IPI",
+        "halt",
+        "interrupt",
+        "timer tick",
+        "PAUSE loop",
+        "diagnose X'44'",
+        "diagnose X'9C'",
+        "sense running",
+    ];
+
+    /// The trap that a powerpc thread leaves with.
+    pub(crate) const fn trap(self) -> u16 {
+        match self {
+            Reason::Tick => vcore::HV_DECREMENTER,
+            Reason::Interrupt => vcore::EXTERNAL,
+            _ => 0xc00,
+        }
+    }
+}
+
+/// What to do outside the guest, in order, times added up as long as nothing happens in between.
+#[derive(Default)]
+struct Plan {
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    fn spend(&mut self, time: u64, in_user: bool) {
+        if let Some(Step::Spend { time: sum, user }) = self.steps.last_mut() {
+            if *user == in_user {
+                *sum = sum.saturating_add(time);
+                return;
+            }
+        }
+        self.steps.push(Step::Spend { time, user: in_user });
+    }
+
+    fn kernel(&mut self, cost: &Cost) {
+        self.spend(cost.time.0, false);
+    }
+
+    fn then(&mut self, effect: Effect) {
+        self.steps.push(Step::Then(effect));
+    }
+}
+
+impl<O: Observer> World<'_, O> {
+    /// A strand in the guest exits.
+    pub(crate) fn exit(&mut self, strand: u32, reason: Reason) {
+        let task = self.strands[strand as usize].task;
+        let native = self.strands[strand as usize].vm == NONE;
+        self.stop(strand);
+        if reason == Reason::Halt {
+            self.strands[strand as usize].doing = Doing::Halted;
+        }
+        let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan) };
+        if native {
+            self.plan_native(&mut plan, strand, reason);
+        } else {
+            self.count_exit(strand, reason);
+            self.observe_exit(strand, reason);
+            if self.is_gang(task) {
+                self.gang_out(&mut plan, strand, reason);
+            }
+            self.plan_exit(&mut plan, strand, reason);
+        }
+        plan.steps.reverse();
+        let t = &mut self.tasks[task as usize];
+        t.plan = plan.steps;
+        t.in_guest = false;
+        let cpu = t.cpu;
+        self.set_threads(cpu, 1);
+        self.set_task_status(task, Status::Kernel);
+        self.begin_plan(cpu, task);
+    }
+
+    /// Begins with a new plan: what comes first takes time already, or the CPU goes on at this moment.
+    fn begin_plan(&mut self, cpu: u32, task: u32) {
+        let plan = &mut self.tasks[task as usize].plan;
+        let time = match plan.last() {
+            Some(Step::Spend { time, user: false }) => {
+                let time = *time;
+                plan.pop();
+                time
+            }
+            _ => 0,
+        };
+        self.plan_cpu(cpu, time);
+    }
+
+    /// All threads of a gang leave with one.
+    fn gang_out(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
+        let task = self.strands[strand as usize].task;
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+        let me = strand - first;
+        let inside = self.tasks[task as usize].vcore.inside();
+        let trap = reason.trap();
+        let kicked = if trap == vcore::HV_DECREMENTER { trap } else { vcore::H_DOORBELL };
+        let napping = |world: &Self, thread: u32| world.strands[(first + thread) as usize].doing == Doing::Halted;
+        let left: Vec<(u32, Left)> = (0..count)
+            .filter(|thread| inside.contain(vcore::Threads::one(*thread)))
+            .map(|thread| {
+                let trap = if thread == me { trap } else { kicked };
+                (thread, Left { trap, ceded: napping(self, thread) })
+            })
+            .collect();
+        self.tasks[task as usize].vcore.exit(me, trap);
+        for (thread, left) in &left {
+            if *thread != me {
+                self.stop(first + thread);
+                self.tasks[task as usize].vcore.exit(*thread, left.trap);
+            }
+        }
+        let done = self.tasks[task as usize].vcore.finish();
+        debug_assert!(done, "every thread that entered has left");
+        self.count_gang(task, &left);
+        self.observe_core_exit(task, &left);
+        let others = left.iter().filter(|(thread, left)| *thread != me && !left.ceded).count() as u64;
+        if others > 0 {
+            plan.spend(self.s.costs.gang_latency.time.0 + others * self.s.costs.gang_thread.time.0, false);
+        }
+    }
+
+    /// The phases of an exit, with what the reason's handler does.
+    fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
+        let costs = &self.s.costs;
+        let params = self.policies_of(strand).exit_path;
+        let registers = self.spec_of(strand).map(|vm| vm.registers).unwrap_or_default();
+        let mut handler = Plan::default();
+        let goes_to_user = self.plan_handler(&mut handler, strand, reason);
+        let user = goes_to_user.then_some(registers);
+        let needs = Needs { user, ..Needs::default() };
+        let mut handler = Some(handler);
+        for step in exit_path::phases(&params, &needs).iter() {
+            let times = u64::from(step.times);
+            let mut kernel = |cost: &Cost| plan.spend(cost.time.0.saturating_mul(times), false);
+            use exit_path::Phase as P;
+            match step.phase {
+                P::Exit => plan.spend(costs.exit.time.0 + costs.accounting.time.0 + costs.delay.time.0, false),
+                P::Handle | P::HandleFast => {
+                    for step in handler.take().map(|handler| handler.steps).unwrap_or_default() {
+                        match step {
+                            Step::Spend { time, user } => plan.spend(time, user),
+                            Step::Then(effect) => plan.then(effect),
+                        }
+                    }
+                }
+                P::SaveFpu => kernel(&costs.fpu_save),
+                P::LoadFpu => kernel(&costs.fpu_load),
+                P::LookForTimer | P::LookForSignal | P::LookForRequests => kernel(&costs.look),
+                P::ServeTimer | P::ServeSignal | P::ServeRequest => kernel(&costs.look_in_vain),
+                P::TestRequest => kernel(&costs.request_test),
+                P::CopyOut | P::CopyIn => kernel(&costs.register_copy),
+                P::SwitchSignalMask => kernel(&costs.signal_mask),
+                P::LeaveKernel => {
+                    kernel(&costs.kernel_leave);
+                    plan.then(Effect::UserExit { strand, reason: user_reason(reason) });
+                }
+                P::UserLoop => plan.spend(costs.user_loop.time.0, true),
+                P::TakeBigLock => {
+                    plan.then(Effect::TakeLock { strand });
+                    plan.spend(costs.user_lock.time.0, true);
+                }
+                P::ReleaseBigLock => plan.then(Effect::DropLock { strand }),
+                P::TakeDeviceLock => plan.spend(costs.user_lock.time.0, true),
+                P::ReleaseDeviceLock => {}
+                P::GetRegisters | P::SetRegisters => {
+                    plan.spend(costs.register_ioctl.time.0.saturating_mul(times), true);
+                }
+                P::Device => plan.spend(costs.device.time.0, true),
+                P::EnterKernel => {
+                    if let Reason::Doorbell { message, .. } = reason {
+                        plan.then(Effect::Send { message });
+                    }
+                    plan.then(Effect::UserEnter { strand });
+                    plan.spend(costs.kernel_enter.time.0, false);
+                }
+                P::CompleteIo => plan.spend(self.completion(strand, reason), false),
+                // Put before the entry itself, together with what is pending then.
+                P::Entry => {}
+            }
+        }
+    }
+
+    /// What the kernel does for a reason. Whether user space has to go on with it.
+    fn plan_handler(&mut self, plan: &mut Plan, strand: u32, reason: Reason) -> bool {
+        let costs = &self.s.costs;
+        match reason {
+            Reason::Port { port, size, write, string } => {
+                return self.plan_port(plan, strand, port, size, write, string);
+            }
+            Reason::Mmio { address, size, write, value } => {
+                return self.plan_mmio(plan, strand, (address, size, write, value));
+            }
+            Reason::Hypercall(_) => plan.kernel(&costs.hypercall),
+            Reason::Cpuid => plan.kernel(&costs.cpuid),
+            Reason::Doorbell { channel, message } => {
+                plan.kernel(&costs.port_decode);
+                if self.s.channels[channel as usize].doorbell == Doorbell::DeviceModel {
+                    return true;
+                }
+                plan.kernel(&costs.eventfd);
+                plan.then(Effect::Send { message });
+            }
+            Reason::Ipi { to } => {
+                plan.kernel(&costs.ipi_send);
+                plan.then(Effect::Ipi { to });
+            }
+            Reason::Halt => plan.kernel(&costs.halt),
+            Reason::Interrupt | Reason::Tick => plan.kernel(&costs.interrupt),
+            Reason::Yield(YieldCall::Diag44)
+                if self.s.host.scheduler.yields == YieldRules::Zvm && !self.anybody_waits() =>
+            {
+                self.m.yields_fast += u64::from(self.m.on);
+                plan.kernel(&costs.yield_fast);
+            }
+            Reason::Yield(call) => {
+                plan.kernel(&costs.yielding);
+                plan.then(Effect::Yield { strand, call });
+            }
+            Reason::Sense { of } => {
+                plan.kernel(&costs.sense_running);
+                plan.then(Effect::Sensed { strand, of });
+            }
+        }
+        false
+    }
+
+    /// Whether any task waits for a CPU.
+    pub(crate) fn anybody_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    fn plan_port(&mut self, plan: &mut Plan, strand: u32, port: u16, size: u8, write: bool, string: bool) -> bool {
+        let costs = &self.s.costs;
+        let params = self.policies_of(strand).port_path;
+        let direction = if write { Direction::Out } else { Direction::In };
+        let access = Access { port, size, direction, value: 0, string, rep: false };
+        let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
+        let route = port_path::route(&params, &vm.bus, &access, vm.ring.has_room());
+        match route.server {
+            Server::Coalesced => vm.ring.push(),
+            Server::DeviceModel => {
+                vm.ring.drain();
+            }
+            Server::Device | Server::Ioeventfd => {}
+        }
+        let mut emulations = 0;
+        let mut in_user = false;
+        for phase in port_path::phases(&params, &route, direction).iter() {
+            use port_path::Phase as P;
+            match phase {
+                P::Exit | P::Entry => {}
+                P::Decode => plan.kernel(&costs.port_decode),
+                P::Emulate if in_user => {}
+                P::Emulate => {
+                    emulations += 1;
+                    plan.kernel(&costs.emulate);
+                }
+                P::Device => plan.kernel(&costs.kernel_device),
+                P::Signal => plan.kernel(&costs.eventfd),
+                P::Store => plan.kernel(&costs.coalesce),
+                P::LeaveToUser => in_user = true,
+                P::WakeDeviceModel => plan.kernel(&costs.wake),
+                P::Block => plan.then(Effect::Ask { strand }),
+                P::DeviceModel | P::ReturnFromUser | P::Resume => {}
+                P::Complete if !in_user => plan.kernel(&costs.complete_io),
+                P::Complete => {}
+            }
+        }
+        self.m.emulations += emulations * u64::from(self.m.on);
+        in_user
+    }
+
+    /// What it takes to put the answer of user space into the guest.
+    fn completion(&self, strand: u32, reason: Reason) -> u64 {
+        let costs = &self.s.costs;
+        match reason {
+            Reason::Port { write: false, string, .. } => {
+                let quick = self.policies_of(strand).port_path.quick_path && !string;
+                if quick { costs.complete_io.time.0 } else { costs.emulate.time.0 }
+            }
+            Reason::Mmio { write: false, .. } => costs.complete_io.time.0,
+            _ => 0,
+        }
+    }
+
+    fn plan_mmio(&mut self, plan: &mut Plan, strand: u32, access: (u64, u8, bool, u64)) -> bool {
+        let costs = &self.s.costs;
+        let (address, size, write, value) = access;
+        let vm = self.strands[strand as usize].vm as usize;
+        let spec = &self.s.vms[self.vms[vm].spec];
+        let room = self.vms[vm].ring.has_room();
+        let hit =
+            spec.registrations.iter().filter(|r| !r.port && r.first <= address && address <= r.last).find(|r| match r
+                .kind
+            {
+                RegistrationKind::Kernel => true,
+                RegistrationKind::Coalesced => write && room,
+                RegistrationKind::Ioeventfd { size: len, datamatch } => {
+                    write
+                        && address == r.first
+                        && (len == 0 || len == size)
+                        && datamatch.is_none_or(|asked| asked == value)
+                }
+            });
+        match hit.map(|hit| hit.kind) {
+            // Without a size to compare, KVM needs no decoding.
+            Some(RegistrationKind::Ioeventfd { size: 0, .. }) => {
+                plan.kernel(&costs.port_decode);
+                plan.kernel(&costs.eventfd);
+            }
+            Some(RegistrationKind::Ioeventfd { .. }) => {
+                plan.kernel(&costs.emulate);
+                plan.kernel(&costs.eventfd);
+            }
+            Some(RegistrationKind::Kernel) => {
+                plan.kernel(&costs.emulate);
+                plan.kernel(&costs.kernel_device);
+            }
+            Some(RegistrationKind::Coalesced) => {
+                self.vms[vm].ring.push();
+                plan.kernel(&costs.emulate);
+                plan.kernel(&costs.coalesce);
+            }
+            None => {
+                self.vms[vm].ring.drain();
+                plan.kernel(&costs.emulate);
+                if self.vms[vm].device_model == NONE {
+                    return true;
+                }
+                plan.kernel(&costs.wake);
+                plan.then(Effect::Ask { strand });
+                plan.spend(if write { 0 } else { costs.complete_io.time.0 }, false);
+            }
+        }
+        false
+    }
+
+    /// A thread of the host makes no exits: it waits, or sends.
+    fn plan_native(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
+        match reason {
+            Reason::Doorbell { message, .. } => {
+                plan.kernel(&self.s.costs.kernel_enter);
+                plan.then(Effect::Send { message });
+            }
+            Reason::Yield(call) => plan.then(Effect::Yield { strand, call }),
+            _ => {}
+        }
+    }
+
+    /// A strand's interrupts are to be injected: it leaves the guest for that, if it is in there.
+    pub(crate) fn kick(&mut self, strand: u32) {
+        let st = &self.strands[strand as usize];
+        if st.rate > 0 && st.pending > 0 {
+            self.exit(strand, Reason::Interrupt);
+        }
+    }
+
+    /// A task is to leave the guest: the scheduler wants its CPU.
+    pub(crate) fn leave_guest(&mut self, task: u32) {
+        if let Some(strand) = self.running_strand(task) {
+            self.exit(strand, Reason::Interrupt);
+        }
+    }
+
+    /// The host's timer ticks while a task is in the guest.
+    pub(crate) fn tick_in_guest(&mut self, task: u32) {
+        if let (Some(strand), Kind::Strands { native: false, .. }) =
+            (self.running_strand(task), &self.tasks[task as usize].kind)
+        {
+            self.exit(strand, Reason::Tick);
+        }
+    }
+
+    fn running_strand(&self, task: u32) -> Option<u32> {
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return None };
+        (first..first + count).find(|strand| self.strands[*strand as usize].rate > 0)
+    }
+
+    /// Something comes of a plan's step. Whether the task has to block, in the middle of its plan.
+    pub(crate) fn take_effect(&mut self, cpu: u32, effect: Effect) -> bool {
+        match effect {
+            Effect::Enter => {}
+            Effect::UserExit { strand, reason } => self.observe_user_exit(strand, reason),
+            Effect::UserEnter { strand } => self.observe_user_enter(strand),
+            Effect::TakeLock { strand } => return self.take_big_lock(strand),
+            Effect::DropLock { strand } => self.drop_big_lock(strand),
+            Effect::Send { message } => self.send(message),
+            Effect::Depart { message } => self.depart(message),
+            Effect::Deliver { message } => self.deliver(message),
+            Effect::Ask { strand } => return self.ask_device_model(strand),
+            Effect::Answer { strand } => self.wake(self.strands[strand as usize].task),
+            Effect::Disk { disk, strand } => self.disk_starts(disk, strand),
+            Effect::DiskSeen { disk, strand } => self.disk_seen(disk, strand),
+            Effect::Ipi { to } => {
+                self.strands[to as usize].ipis += 1;
+                self.interrupt(to, true);
+            }
+            Effect::Yield { strand, call } => self.yield_cpu(cpu, strand, call),
+            Effect::Sensed { strand, of } => {
+                let task = self.strands[of as usize].task;
+                let running = self.tasks[task as usize].state == State::Running;
+                self.sensed(strand, running);
+            }
+        }
+        false
+    }
+
+    /// Takes the lock of all devices. Whether the strand has to wait for it.
+    fn take_big_lock(&mut self, strand: u32) -> bool {
+        let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
+        if vm.lock_holder == NONE {
+            vm.lock_holder = strand;
+            return false;
+        }
+        vm.lock_waiters.push_back(strand);
+        self.m.big_lock_waits += u64::from(self.m.on);
+        true
+    }
+
+    fn drop_big_lock(&mut self, strand: u32) {
+        let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
+        let next = vm.lock_waiters.pop_front().unwrap_or(NONE);
+        vm.lock_holder = next;
+        if next != NONE {
+            self.wake(self.strands[next as usize].task);
+        }
+    }
+}
+
+/// `KVM_EXIT_*` of a reason that goes on to user space.
+fn user_reason(reason: Reason) -> u32 {
+    match reason {
+        Reason::Port { .. } => 2,
+        _ => 6,
+    }
+}

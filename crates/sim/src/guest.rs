@@ -1,0 +1,493 @@
+//! What strands do in the guest: their programs, their idle loops, their interrupts.
+
+use crate::code::Code;
+use crate::exits::Reason;
+use crate::state::{Doing, Effect, Kind, NONE, Party, State, Status, Step, Wait, What};
+use crate::world::World;
+use crate::{Observer, SimError};
+use exitscope_policy::Policies;
+use exitscope_policy::guest_halt_poll::{Entered, Idle};
+use exitscope_policy::vcore::{Cede, Enter, Threads};
+use exitscope_scenario::Span;
+use exitscope_units::{Moment, Nanos};
+use rand::Rng;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+
+/// So many steps of a program may take no time in a row.
+const FREE_STEPS: u32 = 1_000_000;
+
+/// A random length.
+pub(crate) fn sample(rng: &mut rand_pcg::Pcg64Mcg, span: Span) -> u64 {
+    match span {
+        Span::Fixed(time) => time.0,
+        Span::Uniform(low, high) => rng.random_range(low.0.min(high.0)..=high.0.max(low.0)),
+        Span::Exponential(mean) => {
+            let unit: f64 = Exp1.sample(rng);
+            (mean.0 as f64 * unit) as u64
+        }
+        Span::Normal(mean, deviation) => {
+            let unit: f64 = StandardNormal.sample(rng);
+            (mean.0 as f64 + deviation.0 as f64 * unit).max(0.0) as u64
+        }
+    }
+}
+
+impl<O: Observer> World<'_, O> {
+    /// The knobs that hold for a strand.
+    pub(crate) fn policies_of(&self, strand: u32) -> &Policies {
+        self.spec_of(strand).map_or(&self.s.policies, |vm| &vm.policies)
+    }
+
+    /// The strand makes progress from now on: its interrupts first, then its step.
+    pub(crate) fn start(&mut self, strand: u32) {
+        let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
+        let rate = self.speed(cpu);
+        let now = self.now;
+        let st = &mut self.strands[strand as usize];
+        (st.since, st.rate) = (now, rate);
+        let work = if st.interrupt_left > 0 { st.interrupt_left } else { st.left };
+        let time = if rate == 1_000 { work } else { (u128::from(work) * 1_000).div_ceil(rate.into()) as u64 };
+        st.generation = st.generation.wrapping_add(1);
+        let generation = st.generation;
+        self.queue.plan(now.saturating_add(time), What::Strand { strand, generation });
+        let status = match self.strands[strand as usize].doing {
+            _ if self.strands[strand as usize].interrupt_left > 0 => Status::Guest,
+            Doing::Spin => Status::Spinning,
+            Doing::Poll => Status::Polling,
+            _ => Status::Guest,
+        };
+        self.set_status(strand, status);
+    }
+
+    /// It makes none from now on. Whether it made any just now.
+    pub(crate) fn stop(&mut self, strand: u32) -> bool {
+        let now = self.now;
+        let st = &mut self.strands[strand as usize];
+        if st.rate == 0 {
+            return false;
+        }
+        let time = now - st.since;
+        let done = if st.rate == 1_000 { time } else { (u128::from(time) * u128::from(st.rate) / 1_000) as u64 };
+        let work = if st.interrupt_left > 0 { &mut st.interrupt_left } else { &mut st.left };
+        // A step that has all but ended is ended by its event, not here: what is left stays above zero.
+        *work = work.saturating_sub(done).max(1);
+        st.rate = 0;
+        st.generation = st.generation.wrapping_add(1);
+        true
+    }
+
+    /// A strand's timed step, or the interrupts in front of it, are over.
+    pub(crate) fn step_over(&mut self, strand: u32) {
+        let st = &mut self.strands[strand as usize];
+        st.rate = 0;
+        st.free_steps = 0;
+        if std::mem::take(&mut st.interrupt_left) > 0 {
+            return self.resume(strand);
+        }
+        st.left = 0;
+        match st.doing {
+            Doing::Compute | Doing::Acquire | Doing::Wake => {
+                if st.doing == Doing::Acquire {
+                    self.count_lock_wait(strand);
+                }
+                self.strands[strand as usize].doing = Doing::Program;
+                self.advance(strand);
+            }
+            Doing::Spin => self.spin_over(strand),
+            Doing::IdleEnter => self.idle_check(strand),
+            Doing::Poll => {
+                self.reflect(strand, Entered::Polled { expired: true });
+                self.idle_select(strand);
+            }
+            Doing::Program | Doing::Halted => {}
+        }
+    }
+
+    fn reflect(&mut self, strand: u32, entered: Entered) {
+        let params = self.policies_of(strand).guest_halt_poll;
+        match entered {
+            Entered::Polled { expired } => {
+                self.m.guest_polls += 1;
+                self.m.guest_polls_paid += u64::from(!expired);
+            }
+            Entered::Halted { .. } => {}
+        }
+        self.strands[strand as usize].guest_poll.reflect(&params, entered);
+    }
+
+    /// The strand is in the guest and has no interrupts to handle: goes on with whatever it was doing.
+    pub(crate) fn resume(&mut self, strand: u32) {
+        let st = &self.strands[strand as usize];
+        match st.doing {
+            _ if st.interrupt_left > 0 => self.start(strand),
+            Doing::Program => self.advance(strand),
+            Doing::Compute | Doing::Acquire | Doing::Wake | Doing::IdleEnter => self.start(strand),
+            Doing::Spin => self.spin_resume(strand),
+            Doing::Poll => {
+                // An interrupt was handled in the poll, and may have brought what is waited for.
+                if self.is_satisfied(strand) {
+                    self.reflect(strand, Entered::Polled { expired: false });
+                    self.idle_check(strand);
+                } else {
+                    self.start(strand);
+                }
+            }
+            Doing::Halted => self.idle_check(strand),
+        }
+    }
+
+    /// A strand enters the guest, with what is pending.
+    pub(crate) fn enter_strand(&mut self, strand: u32) {
+        let native = self.strands[strand as usize].vm == NONE;
+        let handler = if native { 0 } else { self.s.costs.guest_interrupt.time.0 };
+        let now = self.now;
+        let st = &mut self.strands[strand as usize];
+        let pending = std::mem::take(&mut st.pending);
+        st.interrupt_left += handler * u64::from(pending);
+        if st.doing == Doing::Halted && !native {
+            let residency = Nanos((now - st.idle_from) / 1_000);
+            self.reflect(strand, Entered::Halted { residency });
+        }
+        self.resume(strand);
+    }
+
+    /// Goes on with the program until something takes time.
+    pub(crate) fn advance(&mut self, strand: u32) {
+        loop {
+            let st = &mut self.strands[strand as usize];
+            st.free_steps += 1;
+            if st.free_steps > FREE_STEPS {
+                let who = self.name(strand);
+                self.trouble = Some(SimError::NoProgress { who, at: self.now });
+                return;
+            }
+            let place = st.place as usize;
+            st.place += 1;
+            let (program, vm) = (st.program as usize, st.vm as usize);
+            let Some(code) = self.flats.get(program).map(|flat| &flat.code[place]) else {
+                return self.idle(strand, Wait::Forever);
+            };
+            match *code {
+                Code::Compute(span) => {
+                    let st = &mut self.strands[strand as usize];
+                    st.left = sample(&mut st.rng, span);
+                    if st.left > 0 {
+                        st.doing = Doing::Compute;
+                        return self.start(strand);
+                    }
+                }
+                Code::Lock(lock) => {
+                    let lock = self.vms[vm].first_lock + lock;
+                    if !self.lock(strand, lock) {
+                        return;
+                    }
+                }
+                Code::Unlock(lock) => {
+                    let lock = self.vms[vm].first_lock + lock;
+                    self.unlock(strand, lock);
+                }
+                Code::Port { port, size, write, string } => {
+                    return self.exit(strand, Reason::Port { port, size, write, string });
+                }
+                Code::Mmio { address, size, write, value } => {
+                    return self.exit(strand, Reason::Mmio { address, size, write, value });
+                }
+                Code::Hypercall(number) => return self.exit(strand, Reason::Hypercall(number)),
+                Code::Cpuid => return self.exit(strand, Reason::Cpuid),
+                Code::Sleep(span) => {
+                    let st = &mut self.strands[strand as usize];
+                    st.timer = false;
+                    let at = self.now.saturating_add(sample(&mut st.rng, span));
+                    self.queue.plan(at, What::Timer { strand });
+                    return self.idle(strand, Wait::Timer);
+                }
+                Code::Ipi(vcpu) => {
+                    let to = self.vms[vm].first_strand + vcpu;
+                    return self.exit(strand, Reason::Ipi { to });
+                }
+                Code::AwaitIpi => {
+                    if self.wait(strand, Wait::Ipi) {
+                        return;
+                    }
+                }
+                Code::Submit(disk) => {
+                    let disk = self.vms[vm].first_disk + disk;
+                    self.submit(disk, strand);
+                }
+                Code::Await(disk) => {
+                    if self.wait(strand, Wait::Disk(disk)) {
+                        return;
+                    }
+                }
+                Code::Send(channel) => {
+                    let message = self.new_message(channel, Party::Strand(strand), Party::Nobody);
+                    if self.ring(strand, channel, message) {
+                        return;
+                    }
+                }
+                Code::Receive(channel) => {
+                    self.drop_message(strand);
+                    if let Some(message) = self.channels[channel as usize].arrived.pop_front() {
+                        self.strands[strand as usize].message = message;
+                    } else {
+                        self.channels[channel as usize].waiting.push_back(strand);
+                        return self.idle(strand, Wait::Message(channel));
+                    }
+                }
+                Code::Reply => {
+                    if let Some((channel, message)) = self.answer(strand) {
+                        if self.ring(strand, channel, message) {
+                            return;
+                        }
+                    }
+                }
+                Code::AwaitReply => {
+                    if self.wait(strand, Wait::Reply) {
+                        return;
+                    }
+                }
+                Code::Count => self.count(strand),
+                Code::Start => self.strands[strand as usize].latency_start = self.now,
+                Code::Stop => self.record_latency(strand),
+                Code::Begin { slot, times } => self.strands[strand as usize].counters[slot as usize] = times,
+                Code::Again { slot, target } => {
+                    let st = &mut self.strands[strand as usize];
+                    st.counters[slot as usize] -= 1;
+                    if st.counters[slot as usize] > 0 {
+                        st.place = target;
+                    }
+                }
+                Code::Jump(target) => self.strands[strand as usize].place = target,
+                Code::Pick(ref targets) => {
+                    let total = targets.last().map_or(1, |(weight, _)| *weight);
+                    let st = &mut self.strands[strand as usize];
+                    let drawn = st.rng.random_range(0..total);
+                    let target = targets.iter().find(|(weight, _)| drawn < *weight).map(|(_, target)| *target);
+                    st.place = target.unwrap_or(st.place);
+                }
+                Code::End => {
+                    self.strands[strand as usize].place = place as u32;
+                    if self.strands[strand as usize].held > 0 {
+                        let who = self.name(strand);
+                        self.trouble = Some(SimError::EndsWithLock { who, at: self.now });
+                        return;
+                    }
+                    return self.idle(strand, Wait::Forever);
+                }
+            }
+        }
+    }
+
+    /// Idles unless what is waited for is there already. Whether it idles.
+    fn wait(&mut self, strand: u32, wait: Wait) -> bool {
+        self.strands[strand as usize].wait = wait;
+        if self.is_satisfied(strand) {
+            self.take(strand);
+            return false;
+        }
+        self.idle(strand, wait);
+        true
+    }
+
+    /// Nothing to do until what is waited for comes.
+    fn idle(&mut self, strand: u32, wait: Wait) {
+        let time = self.s.costs.guest_idle.time.0;
+        let st = &mut self.strands[strand as usize];
+        (st.wait, st.doing, st.left) = (wait, Doing::IdleEnter, time);
+        if time > 0 { self.start(strand) } else { self.idle_check(strand) }
+    }
+
+    /// Whether what a strand waits for has come.
+    pub(crate) fn is_satisfied(&self, strand: u32) -> bool {
+        let st = &self.strands[strand as usize];
+        match st.wait {
+            Wait::Nothing => true,
+            Wait::Timer => st.timer,
+            Wait::Ipi => st.ipis > 0,
+            Wait::Message(_) => st.message != NONE,
+            Wait::Reply => st.replies > 0,
+            Wait::Disk(disk) => st.disk_done[disk as usize] > 0,
+            Wait::Forever => false,
+        }
+    }
+
+    /// Takes what was waited for.
+    fn take(&mut self, strand: u32) {
+        let st = &mut self.strands[strand as usize];
+        match std::mem::replace(&mut st.wait, Wait::Nothing) {
+            Wait::Ipi => st.ipis -= 1,
+            Wait::Reply => st.replies -= 1,
+            Wait::Disk(disk) => st.disk_done[disk as usize] -= 1,
+            Wait::Nothing | Wait::Timer | Wait::Message(_) | Wait::Forever => {}
+        }
+    }
+
+    /// In the idle loop: back to the program if what is waited for has come, else poll or halt.
+    fn idle_check(&mut self, strand: u32) {
+        if !self.is_satisfied(strand) {
+            return self.idle_select(strand);
+        }
+        self.take(strand);
+        let time = self.s.costs.guest_wake.time.0;
+        let st = &mut self.strands[strand as usize];
+        (st.doing, st.left) = (Doing::Wake, time);
+        self.start(strand);
+    }
+
+    fn idle_select(&mut self, strand: u32) {
+        let spec = self.spec_of(strand);
+        let choice = match spec {
+            Some(vm) if vm.cpuidle_haltpoll => self.strands[strand as usize].guest_poll.select(),
+            _ => Idle::Halt,
+        };
+        let now = self.now;
+        self.strands[strand as usize].idle_from = now;
+        match choice {
+            Idle::Poll { limit } => {
+                let end = self.policies_of(strand).guest_halt_poll.poll_end(limit);
+                let st = &mut self.strands[strand as usize];
+                (st.doing, st.left) = (Doing::Poll, end.0 * 1_000);
+                self.start(strand);
+            }
+            Idle::Halt => self.halt(strand),
+        }
+    }
+
+    /// Halts: alone, or as the last of its gang, by an exit; beside siblings that work, by a nap.
+    fn halt(&mut self, strand: u32) {
+        let task = self.strands[strand as usize].task;
+        if self.is_gang(task) {
+            let thread = self.thread_of(strand);
+            if self.tasks[task as usize].vcore.cede(thread) == Cede::Naps {
+                self.strands[strand as usize].doing = Doing::Halted;
+                self.set_status(strand, Status::Idle);
+                self.count_threads(task);
+                return;
+            }
+        }
+        self.exit(strand, Reason::Halt);
+    }
+
+    /// Whether a task's strands enter and leave the guest together.
+    pub(crate) fn is_gang(&self, task: u32) -> bool {
+        self.s.host.ganged && matches!(self.tasks[task as usize].kind, Kind::Strands { native: false, .. })
+    }
+
+    /// A strand's hardware thread within its task's CPU.
+    pub(crate) fn thread_of(&self, strand: u32) -> u32 {
+        match self.tasks[self.strands[strand as usize].task as usize].kind {
+            Kind::Strands { first, .. } => strand - first,
+            Kind::Device { .. } => 0,
+        }
+    }
+
+    /// The hardware threads that a task in the guest keeps busy.
+    pub(crate) fn count_threads(&mut self, task: u32) {
+        let cpu = self.tasks[task as usize].cpu;
+        let threads = self.tasks[task as usize].vcore.working().count().max(1);
+        self.set_threads(cpu, threads);
+    }
+
+    /// Something has come for a strand: from another vCPU, which only writes memory if this one polls, or from the host.
+    pub(crate) fn interrupt(&mut self, strand: u32, from_sibling: bool) {
+        let st = &self.strands[strand as usize];
+        let task = st.task;
+        let native = st.vm == NONE;
+        if st.rate > 0 {
+            if native {
+                return; // It looks when it goes idle.
+            }
+            let polls = st.doing == Doing::Poll && st.interrupt_left == 0;
+            if polls && from_sibling {
+                self.stop(strand);
+                self.reflect(strand, Entered::Polled { expired: false });
+                self.idle_check(strand);
+            } else if self.s.host.posted_interrupts {
+                let handler = self.s.costs.guest_interrupt.time.0;
+                self.stop(strand);
+                self.strands[strand as usize].interrupt_left += handler;
+                self.start(strand);
+            } else {
+                self.strands[strand as usize].pending += 1;
+                let at = self.now.saturating_add(self.s.costs.ipi_latency.time.0);
+                self.queue.plan(at, What::Kick { strand });
+            }
+            return;
+        }
+        let halted = st.doing == Doing::Halted;
+        self.strands[strand as usize].pending += 1;
+        if !halted {
+            return;
+        }
+        let cpu = self.tasks[task as usize].cpu;
+        match self.tasks[task as usize].state {
+            State::Blocked => self.wake(task),
+            State::Running if self.tasks[task as usize].in_guest => {
+                let at = self.now.saturating_add(self.s.costs.ipi_latency.time.0);
+                self.queue.plan(at, What::Nap { strand });
+            }
+            State::Running if self.cpus[cpu as usize].polling => self.plan_cpu(cpu, 0),
+            State::Running | State::Queued => {}
+        }
+    }
+
+    /// A napping thread of a gang has something to do: it goes on without an exit.
+    pub(crate) fn nap_over(&mut self, strand: u32) {
+        let task = self.strands[strand as usize].task;
+        let st = &self.strands[strand as usize];
+        if st.doing != Doing::Halted || st.pending == 0 || !self.tasks[task as usize].in_guest {
+            return;
+        }
+        let thread = self.thread_of(strand);
+        let vcore = &mut self.tasks[task as usize].vcore;
+        if vcore.inside().contain(Threads::one(thread)) {
+            vcore.wake(thread);
+        } else if vcore.enter(thread) == Enter::TooLate {
+            return;
+        }
+        self.count_threads(task);
+        self.enter_strand(strand);
+    }
+
+    /// A task's strands that can run enter the guest.
+    pub(crate) fn enter(&mut self, task: u32) {
+        let Kind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
+        self.tasks[task as usize].in_guest = true;
+        self.tasks[task as usize].woken = false;
+        let ready: Vec<u32> = (first..first + count).filter(|strand| self.wants_to_run(*strand)).collect();
+        if self.is_gang(task) {
+            for strand in &ready {
+                let thread = self.thread_of(*strand);
+                self.tasks[task as usize].vcore.enter(thread);
+            }
+            self.count_threads(task);
+            self.observe_core_enter(task, &ready);
+        } else if !native {
+            self.observe_enter(first);
+        }
+        for strand in ready {
+            // One that exits at once takes the others along.
+            if self.tasks[task as usize].in_guest {
+                self.enter_strand(strand);
+            }
+        }
+    }
+
+    /// What is put before the next entry.
+    pub(crate) fn plan_entry(&mut self, task: u32) {
+        let Kind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
+        let pending = (first..first + count).any(|strand| self.strands[strand as usize].pending > 0);
+        let costs = &self.s.costs;
+        let time = match (native, pending) {
+            (true, _) => 0,
+            (false, false) => costs.entry.time.0,
+            (false, true) => costs.entry.time.0 + costs.inject.time.0,
+        };
+        self.tasks[task as usize].plan.extend([Step::Then(Effect::Enter), Step::Spend { time, user: false }]);
+    }
+
+    /// Moment of now for events.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment::from_nanos(self.now / 1_000)
+    }
+}

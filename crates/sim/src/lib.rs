@@ -1,0 +1,97 @@
+//! A deterministic discrete-event machine: runs a scenario and measures it.
+//!
+//! ```text
+//!  Scenario ─► World ─► queue: what comes next ─► guest: programs, idle loops, locks
+//!                        ▲                         │ exit
+//!                        │                         ▼
+//!                        └── plans ◄── exits: phases and effects ◄─► scheduler, devices, yields
+//!                                          │
+//!                                          └─► Outcome, and Events for whoever observes
+//! ```
+//!
+//! What the mechanisms decide is decided by the `policy` crate; what steps cost is in the scenario's cost model. The
+//! same scenario and seed give the same outcome, bit for bit.
+
+mod bits;
+mod code;
+mod devices;
+mod exits;
+mod guest;
+mod locks;
+mod observe;
+mod outcome;
+mod queue;
+mod run;
+mod state;
+mod world;
+
+pub use observe::{Observer, Unseen, event_names};
+pub use outcome::{Locks, Outcome, Paid, Queues, Split, VmOutcome, Work, Yields};
+pub use queue::Queue;
+
+use exitscope_scenario::Scenario;
+
+/// How much a run may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Events of the machine.
+    pub events: u64,
+}
+
+impl Default for Limits {
+    /// Ten billion events: hours.
+    fn default() -> Limits {
+        Limits { events: 10_000_000_000 }
+    }
+}
+
+/// Why a run did not reach its end. Times are picoseconds of simulated time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// Everybody waits for somebody else.
+    #[error("deadlock at {at} ps: {who}")]
+    Deadlock {
+        /// When.
+        at: u64,
+        /// Who waits for what or whom.
+        who: String,
+    },
+    /// A program goes round without taking time.
+    #[error("{who} goes round in its program at {at} ps without taking time: let it compute something")]
+    NoProgress {
+        /// Whose.
+        who: String,
+        /// When.
+        at: u64,
+    },
+    /// A program ends and keeps a lock.
+    #[error("the program of {who} ends at {at} ps with a lock that it has not given back")]
+    EndsWithLock {
+        /// Whose.
+        who: String,
+        /// When.
+        at: u64,
+    },
+    /// A program gives back what it does not have.
+    #[error("{who} gives back a lock at {at} ps that it does not have")]
+    NotItsLock {
+        /// Whose.
+        who: String,
+        /// When.
+        at: u64,
+    },
+    /// More events than allowed.
+    #[error("stopped after {events} events at {at} ps of simulated time: the limit")]
+    TooManyEvents {
+        /// The limit.
+        events: u64,
+        /// When.
+        at: u64,
+    },
+}
+
+/// Runs a scenario. The observer is given back with what it saw.
+pub fn run<O: Observer>(scenario: &Scenario, observer: O, limits: Limits) -> Result<(Outcome, O), SimError> {
+    world::World::new(scenario, observer, limits).run_to_end()
+}

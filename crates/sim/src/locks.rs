@@ -1,0 +1,371 @@
+//! Spinlocks of guests, and what hypervisors do for those that spin.
+
+use crate::exits::Reason;
+use crate::state::{Doing, Kind, NONE, State, Status, YieldCall};
+use crate::world::World;
+use crate::{Observer, SimError};
+use exitscope_policy::yielding::{
+    Call, HostTask, OnSpin, Outcome, SpinLoop, SpinVcpu, Step, Target, Waiting, diag9c, pick_undirected,
+};
+use exitscope_scenario::{SpinWait, YieldRules};
+use exitscope_units::{Picos, VcpuId, VmId};
+use rand::Rng;
+
+impl<O: Observer> World<'_, O> {
+    /// Takes a lock, or begins to spin for it. Whether it was had at once.
+    pub(crate) fn lock(&mut self, strand: u32, lock: u32) -> bool {
+        self.m.lock_takes += u64::from(self.m.on);
+        if self.locks[lock as usize].holder == NONE {
+            self.locks[lock as usize].holder = strand;
+            self.strands[strand as usize].held += 1;
+            return true;
+        }
+        self.m.lock_contended += u64::from(self.m.on);
+        self.strands[strand as usize].lock = lock;
+        if let Some(who) = self.circle(strand) {
+            self.trouble = Some(SimError::Deadlock { at: self.now, who });
+            return false;
+        }
+        self.locks[lock as usize].spinners.push(strand);
+        let (now, params) = (self.now, self.policies_of(strand).yielding);
+        let st = &mut self.strands[strand as usize];
+        (st.doing, st.lock_wait_from) = (Doing::Spin, now);
+        match self.window(strand) {
+            Some(window) => {
+                self.strands[strand as usize].left = window;
+                self.start(strand);
+            }
+            None => {
+                let owner = self.owner(lock);
+                let st = &mut self.strands[strand as usize];
+                st.spin = SpinLoop::new(&params, st.machine);
+                let step = st.spin.enter(owner);
+                self.spin_step(strand, step);
+            }
+        }
+        false
+    }
+
+    /// How long a vCPU spins before the processor notices; `None` where the guest counts for itself.
+    fn window(&self, strand: u32) -> Option<u64> {
+        let vm = self.spec_of(strand)?;
+        if vm.spin != SpinWait::PauseLoop {
+            return None;
+        }
+        let cycles = u64::from(vm.policies.yielding.ple_window);
+        Picos::from_cycles(cycles, self.s.costs.clock_hz).map(|time| time.0.max(1))
+    }
+
+    fn owner(&self, lock: u32) -> Option<VcpuId> {
+        let holder = self.locks[lock as usize].holder;
+        (holder != NONE).then(|| VcpuId(self.strands[holder as usize].vcpu))
+    }
+
+    fn spin_step(&mut self, strand: u32, step: Step) {
+        let pass = self.s.costs.spin_pass.time.0.max(1);
+        let first = self.first_strand_of(strand);
+        match step {
+            Step::Spin => {
+                let st = &mut self.strands[strand as usize];
+                st.left = pass.saturating_mul(u64::from(st.spin.quiet()) + 1);
+                self.start(strand);
+            }
+            Step::Sense(of) => self.exit(strand, Reason::Sense { of: first + of.0 }),
+            Step::Yield(Call::Diag44) => self.exit(strand, Reason::Yield(YieldCall::Diag44)),
+            Step::Yield(Call::Diag9c(to)) => {
+                self.exit(strand, Reason::Yield(YieldCall::Diag9c { to: first + to.0 }));
+            }
+        }
+    }
+
+    fn first_strand_of(&self, strand: u32) -> u32 {
+        self.vms.get(self.strands[strand as usize].vm as usize).map_or(0, |vm| vm.first_strand)
+    }
+
+    /// A round of looks is over, and the lock is held still.
+    pub(crate) fn spin_over(&mut self, strand: u32) {
+        if self.window(strand).is_some() {
+            self.strands[strand as usize].left = 0;
+            return self.exit(strand, Reason::Yield(YieldCall::Pause));
+        }
+        let owner = self.owner(self.strands[strand as usize].lock);
+        let st = &mut self.strands[strand as usize];
+        st.spin.pass(st.spin.quiet());
+        let step = st.spin.failed(owner);
+        self.spin_step(strand, step);
+    }
+
+    /// A strand that spins is in the guest again: the lock may be free by now.
+    pub(crate) fn spin_resume(&mut self, strand: u32) {
+        let lock = self.strands[strand as usize].lock;
+        if self.locks[lock as usize].holder == NONE {
+            return self.give(lock, strand);
+        }
+        if self.strands[strand as usize].left > 0 {
+            return self.start(strand);
+        }
+        match self.window(strand) {
+            Some(window) => {
+                self.strands[strand as usize].left = window;
+                self.start(strand);
+            }
+            None => {
+                let owner = self.owner(lock);
+                let step = self.strands[strand as usize].spin.failed(owner);
+                self.spin_step(strand, step);
+            }
+        }
+    }
+
+    /// The hypervisor's answer whether the owner runs.
+    pub(crate) fn sensed(&mut self, strand: u32, running: bool) {
+        if let Step::Yield(call) = self.strands[strand as usize].spin.sensed(running) {
+            let first = self.first_strand_of(strand);
+            let call = match call {
+                Call::Diag44 => YieldCall::Diag44,
+                Call::Diag9c(to) => YieldCall::Diag9c { to: first + to.0 },
+            };
+            // One exit after the other: this one begins as the last ends.
+            self.count_exit(strand, Reason::Yield(call));
+            let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
+            self.yield_cpu(cpu, strand, call);
+        }
+    }
+
+    fn give(&mut self, lock: u32, strand: u32) {
+        self.locks[lock as usize].holder = strand;
+        self.locks[lock as usize].spinners.retain(|other| *other != strand);
+        let time = self.s.costs.lock_transfer.time.0;
+        let st = &mut self.strands[strand as usize];
+        st.held += 1;
+        (st.doing, st.left) = (Doing::Acquire, time);
+        self.start(strand);
+    }
+
+    /// Gives a lock back: to one of those that spin for it in the guest at this moment, whoever's look comes first.
+    pub(crate) fn unlock(&mut self, strand: u32, lock: u32) {
+        if self.locks[lock as usize].holder != strand {
+            let who = self.name(strand);
+            self.trouble = Some(SimError::NotItsLock { who, at: self.now });
+            return;
+        }
+        self.locks[lock as usize].holder = NONE;
+        self.strands[strand as usize].held -= 1;
+        let looks = |st: &crate::state::Strand| st.rate > 0 && st.interrupt_left == 0;
+        let spinners = &self.locks[lock as usize].spinners;
+        let looking = spinners.iter().filter(|other| looks(&self.strands[**other as usize])).count();
+        if looking == 0 {
+            return;
+        }
+        let nth = if looking == 1 { 0 } else { self.strands[strand as usize].rng.random_range(0..looking) };
+        let spinners = &self.locks[lock as usize].spinners;
+        let chosen = spinners.iter().filter(|other| looks(&self.strands[**other as usize])).nth(nth).copied();
+        if let Some(chosen) = chosen {
+            self.stop(chosen);
+            self.give(lock, chosen);
+        }
+    }
+
+    pub(crate) fn count_lock_wait(&mut self, strand: u32) {
+        let wait = self.now - self.strands[strand as usize].lock_wait_from;
+        if self.m.on {
+            self.m.lock_wait.record(wait / 1_000);
+        }
+    }
+
+    /// Who waits for whom in a circle of locks that begins with this strand, in words.
+    fn circle(&self, strand: u32) -> Option<String> {
+        let mut words = Vec::new();
+        let mut at = strand;
+        for _ in 0..=self.locks.len() {
+            let lock = self.strands[at as usize].lock;
+            let holder = self.locks.get(lock as usize)?.holder;
+            if holder == NONE {
+                return None;
+            }
+            let waiter = self.name(at);
+            words.push(format!("{waiter} spins for lock {}, held by {}", self.lock_name(at, lock), self.name(holder)));
+            let st = &self.strands[holder as usize];
+            if holder == strand {
+                return Some(words.join("; "));
+            }
+            if st.doing != Doing::Spin {
+                return None;
+            }
+            at = holder;
+        }
+        None
+    }
+
+    fn lock_name(&self, strand: u32, lock: u32) -> String {
+        let vm = self.strands[strand as usize].vm as usize;
+        let first = self.vms[vm].first_lock;
+        self.s.vms[self.vms[vm].spec].locks.get((lock - first) as usize).cloned().unwrap_or_default()
+    }
+
+    /// A strand gives its CPU away, or wants another one to run. The CPU looks at that when the plan is done.
+    pub(crate) fn yield_cpu(&mut self, cpu: u32, strand: u32, call: YieldCall) {
+        let on = u64::from(self.m.on);
+        let zvm = self.s.host.scheduler.yields == YieldRules::Zvm;
+        match call {
+            YieldCall::Diag9c { to } => {
+                let (me, target) = (self.strands[strand as usize].task, self.strands[to as usize].task);
+                let state = match self.tasks[target as usize].state {
+                    _ if me == target => Target::Caller,
+                    State::Queued => Target::Queued,
+                    State::Running => Target::Running { preempted: false },
+                    State::Blocked if self.strands[to as usize].doing == Doing::Halted => Target::Idle,
+                    State::Blocked => Target::SoftWait,
+                };
+                match diag9c(state, || None) {
+                    Outcome::Run => {
+                        self.m.yields_directed += on;
+                        self.run_next(cpu, target);
+                    }
+                    Outcome::Ignored(_) | Outcome::Forwarded => self.m.yields_ignored += on,
+                }
+            }
+            YieldCall::Diag44 if zvm => {
+                self.m.yields_undirected += on;
+                let vector: Vec<Waiting> =
+                    self.cpus[cpu as usize].queue.iter().rev().map(|t| self.waiting_as(*t)).collect();
+                let caller = self.waiting_as(self.strands[strand as usize].task);
+                match pick_undirected(&vector, caller) {
+                    Some(at) => {
+                        let queue = &self.cpus[cpu as usize].queue;
+                        let target = queue[queue.len() - 1 - at];
+                        self.run_next(cpu, target);
+                    }
+                    None => self.step_back(cpu, strand),
+                }
+            }
+            YieldCall::Diag44 | YieldCall::Pause => self.on_spin(cpu, strand),
+        }
+    }
+
+    fn waiting_as(&self, task: u32) -> Waiting {
+        match self.tasks[task as usize].kind {
+            Kind::Strands { first, .. } => {
+                let st = &self.strands[first as usize];
+                // Number 0 is no VM's.
+                Waiting { vm: VmId(st.vm.wrapping_add(1)), vcpu: VcpuId(st.vcpu) }
+            }
+            Kind::Device { .. } => Waiting { vm: VmId(u32::MAX), vcpu: VcpuId(task) },
+        }
+    }
+
+    /// KVM's choice for a vCPU that spins.
+    fn on_spin(&mut self, cpu: u32, strand: u32) {
+        let vm = self.strands[strand as usize].vm as usize;
+        let Some(state) = self.vms.get(vm) else { return };
+        let (first, count) = (state.first_strand, self.s.vms[state.spec].vcpus);
+        let mut vcpus: Vec<SpinVcpu> = (first..first + count).map(|other| self.spin_vcpu(other)).collect();
+        let here = self.cpus[cpu as usize].queue.len() as u32 + 1;
+        let mut on_spin = std::mem::replace(&mut self.vms[vm].on_spin, OnSpin::new());
+        let chosen = on_spin.begin(&mut vcpus, (strand - first) as usize, true, |at| {
+            let task = &self.tasks[self.strands[first as usize + at].task as usize];
+            let there = &self.cpus[task.cpu as usize];
+            HostTask {
+                exists: true,
+                here,
+                there: there.queue.len() as u32 + u32::from(there.current != NONE),
+                same_class: true,
+                on_cpu: task.state == State::Running,
+                queued: task.state == State::Queued,
+            }
+            .yield_to()
+        });
+        self.vms[vm].on_spin = on_spin;
+        for (at, vcpu) in vcpus.iter().enumerate() {
+            self.strands[first as usize + at].dy_eligible = vcpu.dy_eligible;
+        }
+        self.strands[strand as usize].in_spin_loop = chosen.is_some();
+        let on = u64::from(self.m.on);
+        match chosen {
+            Some(at) => {
+                self.m.yields_directed += on;
+                let target = self.strands[first as usize + at].task;
+                let there = self.tasks[target as usize].cpu;
+                self.back_of_queue(strand);
+                self.cpus[there as usize].buddy = target;
+                self.preempt(there);
+                self.cpus[cpu as usize].resched = true;
+            }
+            None => self.m.yields_ignored += on,
+        }
+    }
+
+    fn spin_vcpu(&self, strand: u32) -> SpinVcpu {
+        let st = &self.strands[strand as usize];
+        let task = &self.tasks[st.task as usize];
+        let queued = task.state == State::Queued;
+        SpinVcpu {
+            ready: queued,
+            blocking: task.state == State::Blocked,
+            dy_runnable: st.pending > 0,
+            preempted: queued && !task.woken,
+            // A guest that spins or holds a spinlock is in its kernel; compute steps are programs of users.
+            preempted_in_kernel: st.doing == Doing::Spin || st.held > 0,
+            pending_interrupt: st.pending > 0,
+            in_spin_loop: st.in_spin_loop,
+            dy_eligible: st.dy_eligible,
+        }
+    }
+
+    /// A waiting task runs next on this CPU, wherever it waits.
+    fn run_next(&mut self, cpu: u32, target: u32) {
+        if self.tasks[target as usize].cpu != cpu {
+            if !self.may_run(target, cpu) {
+                // It has to be run where it may: its own CPU takes it up.
+                let there = self.tasks[target as usize].cpu;
+                self.cpus[there as usize].buddy = target;
+                return self.preempt(there);
+            }
+            self.dequeue(target);
+            self.enqueue(cpu, target);
+        }
+        self.cpus[cpu as usize].buddy = target;
+        self.cpus[cpu as usize].resched = true;
+    }
+
+    /// The next in the queue goes first.
+    fn step_back(&mut self, cpu: u32, strand: u32) {
+        let task = self.strands[strand as usize].task;
+        self.charge(task);
+        if let Some(next) = self.cpus[cpu as usize].queue.last() {
+            let behind = self.tasks[*next as usize].run.saturating_add(1);
+            self.tasks[task as usize].run = self.tasks[task as usize].run.max(behind);
+            self.cpus[cpu as usize].resched = true;
+        }
+    }
+
+    /// As the kernel's fair scheduler does to one that yields: it loses the rest of its slice.
+    fn back_of_queue(&mut self, strand: u32) {
+        let task = self.strands[strand as usize].task;
+        self.charge(task);
+        let slice = self.s.host.scheduler.time_slice.0;
+        self.tasks[task as usize].run = self.tasks[task as usize].run.saturating_add(slice);
+    }
+
+    /// The status of a strand changes.
+    pub(crate) fn set_status(&mut self, strand: u32, status: Status) {
+        let now = self.now;
+        let st = &mut self.strands[strand as usize];
+        let (before, since) = (st.status, st.status_since);
+        (st.status, st.status_since) = (status, now);
+        let vm = st.vm;
+        if self.m.on && vm != NONE {
+            let spec = self.vms[vm as usize].spec;
+            self.m.vms[spec].time[before as usize] += u128::from(now - since);
+        }
+    }
+
+    /// The status of all strands of a task changes; halted ones stay idle.
+    pub(crate) fn set_task_status(&mut self, task: u32, status: Status) {
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+        for strand in first..first + count {
+            let idles = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
+            self.set_status(strand, if idles { Status::Idle } else { status });
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The run as a trace: the same events that a recording of such a host would have.
+
+use crate::exits::Reason;
+use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
+use crate::world::World;
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Kind, NameId};
+use exitscope_policy::vcore::{H_DOORBELL, Left};
+use exitscope_scenario::Arch;
+use exitscope_units::{Nanos, PcpuId, Tid, VcpuId, VmId};
+
+/// Who wants to see a run's events.
+pub trait Observer {
+    /// Whether it wants them at all.
+    const WANTED: bool;
+
+    /// One event; they come in the order of their moments.
+    fn event(&mut self, event: Event);
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unseen;
+
+impl Observer for Unseen {
+    const WANTED: bool = false;
+
+    fn event(&mut self, _: Event) {}
+}
+
+impl Observer for Vec<Event> {
+    const WANTED: bool = true;
+
+    fn event(&mut self, event: Event) {
+        self.push(event);
+    }
+}
+
+/// The tracepoints of simulated runs; an event's name is the position in this list.
+const TRACEPOINTS: [&str; 13] = [
+    "kvm:kvm_exit",
+    "kvm:kvm_entry",
+    "kvm:kvm_userspace_exit",
+    "kvm:kvm_fpu",
+    "kvm:kvm_vcpu_wakeup",
+    "kvm:kvm_pio",
+    "kvm:kvm_mmio",
+    "kvm:kvm_hypercall",
+    "kvm:kvm_cpuid",
+    "kvm_hv:kvm_guest_exit",
+    "kvm_hv:kvm_guest_enter",
+    "kvm_hv:kvmppc_run_core",
+    "sched:sched_switch",
+];
+const WAKEUP: &str = "sched:sched_wakeup";
+const S390: [&str; 3] = ["kvm:kvm_s390_sie_exit", "kvm:kvm_s390_sie_enter", "kvm:kvm_s390_handle_diag"];
+
+/// The names of a simulated run's tracepoints.
+pub fn event_names() -> EventNames {
+    let mut names = EventNames::default();
+    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390) {
+        names.intern(name);
+    }
+    names
+}
+
+const EXIT: NameId = NameId(0);
+const ENTRY: NameId = NameId(1);
+const USER_EXIT: NameId = NameId(2);
+const FPU: NameId = NameId(3);
+const VCPU_WAKEUP: NameId = NameId(4);
+const PIO: NameId = NameId(5);
+const MMIO: NameId = NameId(6);
+const HYPERCALL: NameId = NameId(7);
+const CPUID: NameId = NameId(8);
+const GUEST_EXIT: NameId = NameId(9);
+const GUEST_ENTER: NameId = NameId(10);
+const RUN_CORE: NameId = NameId(11);
+const SWITCH: NameId = NameId(12);
+const SCHED_WAKEUP: NameId = NameId(13);
+const SIE_EXIT: NameId = NameId(14);
+const SIE_ENTER: NameId = NameId(15);
+const DIAG: NameId = NameId(16);
+
+/// The first process number.
+const FIRST_PID: u32 = 1_000;
+
+impl<O: Observer> World<'_, O> {
+    /// The process of a VM.
+    fn process_of(&self, vm: u32) -> VmId {
+        match self.vms.get(vm as usize) {
+            Some(state) => VmId(FIRST_PID + state.first_strand + vm),
+            None => VmId::UNKNOWN,
+        }
+    }
+
+    fn thread_id(&self, strand: u32) -> Tid {
+        let st = &self.strands[strand as usize];
+        match self.vms.get(st.vm as usize) {
+            Some(vm) => Tid(FIRST_PID + vm.first_strand + st.vm + 1 + st.vcpu),
+            None => Tid(FIRST_PID + strand + self.vms.len() as u32),
+        }
+    }
+
+    fn task_id(&self, task: u32) -> Tid {
+        match self.tasks.get(task as usize).map(|task| &task.kind) {
+            Some(TaskKind::Strands { first, .. }) => self.thread_id(*first),
+            Some(TaskKind::Device { .. }) => Tid(FIRST_PID + (self.strands.len() + self.vms.len()) as u32 + task),
+            None => Tid(0),
+        }
+    }
+
+    /// An event of a strand, on the CPU that runs its task.
+    fn tell(&mut self, strand: u32, name: NameId, kind: Kind) {
+        let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
+        let st = &self.strands[strand as usize];
+        let event = Event {
+            at: self.moment(),
+            tid: self.thread_id(strand),
+            vm: self.process_of(st.vm),
+            vcpu: VcpuId(st.vcpu),
+            cpu: PcpuId(cpu),
+            name,
+            kind,
+        };
+        self.observer.event(event);
+    }
+
+    pub(crate) fn observe_exit(&mut self, strand: u32, reason: Reason) {
+        if !O::WANTED || self.s.host.ganged {
+            return;
+        }
+        let (list, number) = match self.s.host.arch {
+            Arch::Vmx => (CodeList::Vmx, vmx(reason)),
+            Arch::Svm => (CodeList::Svm, svm(reason)),
+            Arch::Powerpc => (CodeList::PpcTrap, u64::from(reason.trap())),
+            Arch::S390 => (CodeList::S390, s390(reason)),
+        };
+        let name = match self.s.host.arch {
+            Arch::Vmx | Arch::Svm => EXIT,
+            Arch::Powerpc => GUEST_EXIT,
+            Arch::S390 => SIE_EXIT,
+        };
+        let idle = self.s.host.arch == Arch::Powerpc && reason == Reason::Halt;
+        self.tell(strand, name, Kind::Exit { code: ExitCode::new(list, number), idle });
+        if let Some((name, detail)) = detail(reason) {
+            self.tell(strand, name, Kind::Detail(detail));
+        }
+    }
+
+    pub(crate) fn observe_enter(&mut self, strand: u32) {
+        if !O::WANTED {
+            return;
+        }
+        let name = match self.s.host.arch {
+            Arch::Vmx | Arch::Svm => ENTRY,
+            Arch::Powerpc => GUEST_ENTER,
+            Arch::S390 => SIE_ENTER,
+        };
+        self.tell(strand, name, Kind::Enter);
+    }
+
+    /// A virtual core enters: its runner tells of every thread, then of the core.
+    pub(crate) fn observe_core_enter(&mut self, task: u32, strands: &[u32]) {
+        if !O::WANTED {
+            return;
+        }
+        let runnable = strands.len() as u32;
+        for strand in strands {
+            self.tell_by_runner(task, *strand, GUEST_ENTER, Kind::Enter);
+        }
+        if let Some(first) = strands.first() {
+            self.tell_by_runner(task, *first, RUN_CORE, Kind::RunCore { exit: false, runnable });
+        }
+    }
+
+    /// A virtual core's threads have left.
+    pub(crate) fn observe_core_exit(&mut self, task: u32, left: &[(u32, Left)]) {
+        let TaskKind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+        if !O::WANTED {
+            return;
+        }
+        for (thread, left) in left {
+            let trap = if left.ceded { H_DOORBELL } else { left.trap };
+            let code = ExitCode::new(CodeList::PpcTrap, u64::from(trap));
+            self.tell_by_runner(task, first + thread, GUEST_EXIT, Kind::Exit { code, idle: left.ceded });
+        }
+        let kind = Kind::RunCore { exit: true, runnable: left.len() as u32 };
+        self.tell_by_runner(task, first, RUN_CORE, kind);
+    }
+
+    fn tell_by_runner(&mut self, task: u32, strand: u32, name: NameId, kind: Kind) {
+        let st = &self.strands[strand as usize];
+        let event = Event {
+            at: self.moment(),
+            tid: self.task_id(task),
+            vm: self.process_of(st.vm),
+            vcpu: VcpuId(st.vcpu),
+            cpu: PcpuId(self.tasks[task as usize].cpu),
+            name,
+            kind,
+        };
+        self.observer.event(event);
+    }
+
+    pub(crate) fn observe_user_exit(&mut self, strand: u32, reason: u32) {
+        if O::WANTED {
+            self.tell(strand, FPU, Kind::Fpu { load: false });
+            self.tell(strand, USER_EXIT, Kind::UserspaceExit { reason, errno: 0 });
+        }
+    }
+
+    pub(crate) fn observe_user_enter(&mut self, strand: u32) {
+        if O::WANTED {
+            self.tell(strand, FPU, Kind::Fpu { load: true });
+        }
+    }
+
+    pub(crate) fn observe_halt_end(&mut self, strand: u32, halt: Nanos, waited: bool) {
+        if O::WANTED {
+            self.tell(strand, VCPU_WAKEUP, Kind::HaltEnd { ns: halt.0, waited });
+        }
+    }
+
+    /// A CPU gives itself to a task.
+    pub(crate) fn observe_switch(&mut self, cpu: u32, task: u32) {
+        if O::WANTED {
+            let next = self.task_id(task);
+            let prev = self.last_on[cpu as usize];
+            self.last_on[cpu as usize] = task;
+            self.tell_switch(cpu, prev, next);
+        }
+    }
+
+    pub(crate) fn observe_idle(&mut self, cpu: u32) {
+        if O::WANTED {
+            let prev = std::mem::replace(&mut self.last_on[cpu as usize], NONE);
+            self.tell_switch(cpu, prev, Tid(0));
+        }
+    }
+
+    fn tell_switch(&mut self, cpu: u32, prev: u32, next: Tid) {
+        let sleeps = self.tasks.get(prev as usize).is_some_and(|task| task.state == State::Blocked);
+        let prev = self.task_id(prev);
+        let kind = Kind::Switch { prev, sleeps, next };
+        let event = Event { tid: prev, name: SWITCH, ..Event::nameless(self.moment(), PcpuId(cpu), kind) };
+        self.observer.event(event);
+    }
+
+    pub(crate) fn observe_wakeup(&mut self, task: u32) {
+        if O::WANTED {
+            let tid = self.task_id(task);
+            let cpu = PcpuId(self.tasks[task as usize].cpu);
+            let event = Event { name: SCHED_WAKEUP, ..Event::nameless(self.moment(), cpu, Kind::Wakeup { tid }) };
+            self.observer.event(event);
+        }
+    }
+}
+
+/// VMX basic exit reasons.
+const fn vmx(reason: Reason) -> u64 {
+    match reason {
+        Reason::Port { .. } => 30,
+        Reason::Mmio { .. } | Reason::Doorbell { .. } => 49,
+        Reason::Hypercall(_) | Reason::Sense { .. } => 18,
+        Reason::Cpuid => 10,
+        Reason::Ipi { .. } => 32,
+        Reason::Halt => 12,
+        Reason::Interrupt => 1,
+        Reason::Tick => 52,
+        Reason::Yield(YieldCall::Pause) => 40,
+        Reason::Yield(_) => 18,
+    }
+}
+
+/// SVM exit codes.
+const fn svm(reason: Reason) -> u64 {
+    match reason {
+        Reason::Port { .. } => 0x7b,
+        Reason::Mmio { .. } | Reason::Doorbell { .. } => 0x400,
+        Reason::Hypercall(_) | Reason::Sense { .. } => 0x81,
+        Reason::Cpuid => 0x72,
+        Reason::Ipi { .. } => 0x7c,
+        Reason::Halt => 0x78,
+        Reason::Interrupt | Reason::Tick => 0x60,
+        Reason::Yield(YieldCall::Pause) => 0x77,
+        Reason::Yield(_) => 0x81,
+    }
+}
+
+/// s390 interception codes.
+const fn s390(reason: Reason) -> u64 {
+    match reason {
+        Reason::Halt => 0x1c,
+        Reason::Interrupt | Reason::Tick => 0,
+        _ => 4,
+    }
+}
+
+fn detail(reason: Reason) -> Option<(NameId, Detail)> {
+    let plain = Detail { kind: DetailKind::Port, write: false, size: 0, key: 0, value: 0 };
+    Some(match reason {
+        Reason::Port { port, size, write, .. } => (PIO, Detail { write, size: size.into(), key: port.into(), ..plain }),
+        Reason::Mmio { address, size, write, value } => {
+            (MMIO, Detail { kind: DetailKind::Mmio, write, size: size.into(), key: address, value })
+        }
+        Reason::Hypercall(number) => (HYPERCALL, Detail { kind: DetailKind::Hypercall, key: number.into(), ..plain }),
+        Reason::Cpuid => (CPUID, Detail { kind: DetailKind::Cpuid, ..plain }),
+        Reason::Yield(YieldCall::Diag44) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x44, ..plain }),
+        Reason::Yield(YieldCall::Diag9c { .. }) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x9c, ..plain }),
+        _ => return None,
+    })
+}

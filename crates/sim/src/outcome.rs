@@ -1,0 +1,348 @@
+//! What a run measured.
+
+use crate::Observer;
+use crate::exits::{REASONS, Reason};
+use crate::state::{NONE, STATUSES, Wait};
+use crate::world::World;
+use exitscope_analysis::Histogram;
+use exitscope_policy::vcore::{self, Gang, Left};
+use exitscope_scenario::Scenario;
+use exitscope_units::Nanos;
+
+/// What a run measured, from the end of the warm-up on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How long was measured.
+    pub time: Nanos,
+    /// Events that the machine went through, warm-up included.
+    pub events: u64,
+    /// By description of VMs, in the scenario's order.
+    pub vms: Vec<VmOutcome>,
+    /// By description of the host's threads.
+    pub threads: Vec<Work>,
+    /// Times from request to answer as clients outside see them, in nanoseconds, by load.
+    pub loads: Vec<Histogram>,
+    /// The CPUs' queues.
+    pub queues: Queues,
+    /// Host halt polls, and how many of them made sleeping unnecessary.
+    pub host_polls: Paid,
+    /// Guest halt polls, and how many of them made halting unnecessary.
+    pub guest_polls: Paid,
+    /// Yields, by what became of them.
+    pub yields: Yields,
+    /// Spinlocks.
+    pub locks: Locks,
+    /// How often a vCPU waited for the lock of all devices in user space.
+    pub big_lock_waits: u64,
+    /// Instructions that were emulated for port accesses.
+    pub emulations: u64,
+}
+
+/// Work done, and how long it took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// How often a program came by `Count`.
+    pub count: u64,
+    /// From `Start` to `Stop`, in nanoseconds.
+    pub latency: Histogram,
+}
+
+/// What was measured of the VMs of one description, all copies together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VmOutcome {
+    /// Their name.
+    pub name: String,
+    /// Work done.
+    pub work: Work,
+    /// How often vCPUs left the guest, by reason: its name and the number.
+    pub exits: Vec<(&'static str, u64)>,
+    /// Runs of virtual cores that ended with at least two threads that did not want to.
+    pub gang_exits: u64,
+    /// The same as the script of 2015 counts them.
+    pub gang_exits_by_script: u64,
+    /// Where the vCPUs' time went.
+    pub time: Split,
+}
+
+/// Where vCPUs' time went, summed over them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// In the guest, working.
+    pub guest: Nanos,
+    /// In the guest, spinning for a lock.
+    pub spinning: Nanos,
+    /// In the guest, polling before a halt.
+    pub polling: Nanos,
+    /// In the hypervisor.
+    pub kernel: Nanos,
+    /// In user space.
+    pub user: Nanos,
+    /// Halted.
+    pub idle: Nanos,
+    /// Waiting for a CPU.
+    pub waiting: Nanos,
+    /// Waiting for a device model, or a lock in user space.
+    pub blocked: Nanos,
+}
+
+/// Tries, and those that paid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paid {
+    /// How many there were.
+    pub tried: u64,
+    /// How many paid.
+    pub paid: u64,
+}
+
+/// The CPUs' queues of waiting tasks (z/VM: the processor local dispatch vectors).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Queues {
+    /// Share of time in which a CPU's queue is empty, 0 to 1.
+    pub empty: f64,
+    /// Mean number of waiting tasks.
+    pub depth: f64,
+}
+
+/// Yields, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Yields {
+    /// Diagnose X'44' on the fast path.
+    pub fast: u64,
+    /// Without a target.
+    pub undirected: u64,
+    /// To a target that was run.
+    pub directed: u64,
+    /// That did nothing.
+    pub ignored: u64,
+}
+
+/// Spinlocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Locks {
+    /// How often one was taken.
+    pub taken: u64,
+    /// How often somebody had it.
+    pub contended: u64,
+    /// How long those waited, in nanoseconds.
+    pub wait: Histogram,
+}
+
+/// What is counted during a run.
+#[derive(Debug)]
+pub(crate) struct Measures {
+    /// Whether the warm-up is over.
+    pub(crate) on: bool,
+    pub(crate) events: u64,
+    pub(crate) vms: Vec<VmMeasures>,
+    pub(crate) threads: Vec<Work>,
+    pub(crate) loads: Vec<Histogram>,
+    pub(crate) host_polls: u64,
+    pub(crate) host_polls_paid: u64,
+    pub(crate) guest_polls: u64,
+    pub(crate) guest_polls_paid: u64,
+    pub(crate) yields_fast: u64,
+    pub(crate) yields_undirected: u64,
+    pub(crate) yields_directed: u64,
+    pub(crate) yields_ignored: u64,
+    pub(crate) lock_takes: u64,
+    pub(crate) lock_contended: u64,
+    pub(crate) lock_wait: Histogram,
+    pub(crate) big_lock_waits: u64,
+    pub(crate) emulations: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct VmMeasures {
+    pub(crate) work: Work,
+    pub(crate) exits: [u64; REASONS],
+    pub(crate) gang: u64,
+    pub(crate) gang_by_script: u64,
+    pub(crate) time: [u128; STATUSES],
+}
+
+impl Measures {
+    pub(crate) fn new(s: &Scenario) -> Measures {
+        Measures {
+            on: false,
+            events: 0,
+            vms: s.vms.iter().map(|_| VmMeasures::default()).collect(),
+            threads: s.threads.iter().map(|_| Work::default()).collect(),
+            loads: s.loads.iter().map(|_| Histogram::default()).collect(),
+            host_polls: 0,
+            host_polls_paid: 0,
+            guest_polls: 0,
+            guest_polls_paid: 0,
+            yields_fast: 0,
+            yields_undirected: 0,
+            yields_directed: 0,
+            yields_ignored: 0,
+            lock_takes: 0,
+            lock_contended: 0,
+            lock_wait: Histogram::default(),
+            big_lock_waits: 0,
+            emulations: 0,
+        }
+    }
+}
+
+impl<O: Observer> World<'_, O> {
+    /// The warm-up is over: what was counted until now does not count.
+    pub(crate) fn begin_measuring(&mut self) {
+        let events = self.m.events;
+        self.m = Measures { on: true, events, ..Measures::new(self.s) };
+        for cpu in &mut self.cpus {
+            (cpu.queue_since, cpu.queue_time, cpu.empty_time) = (self.now, 0, 0);
+        }
+        for strand in &mut self.strands {
+            strand.status_since = self.now;
+        }
+    }
+
+    fn work(&mut self, strand: u32) -> Option<&mut Work> {
+        if !self.m.on {
+            return None;
+        }
+        let vm = self.strands[strand as usize].vm;
+        match self.vms.get(vm as usize) {
+            Some(vm) => self.m.vms.get_mut(vm.spec).map(|vm| &mut vm.work),
+            None => {
+                let thread = self.thread_spec(strand);
+                self.m.threads.get_mut(thread)
+            }
+        }
+    }
+
+    /// Which description a thread of the host is of.
+    fn thread_spec(&self, strand: u32) -> usize {
+        let mut number = strand - self.vms.iter().map(|vm| self.s.vms[vm.spec].vcpus).sum::<u32>();
+        for (at, thread) in self.s.threads.iter().enumerate() {
+            if number < thread.copies {
+                return at;
+            }
+            number -= thread.copies;
+        }
+        usize::MAX
+    }
+
+    pub(crate) fn count(&mut self, strand: u32) {
+        if let Some(work) = self.work(strand) {
+            work.count += 1;
+        }
+    }
+
+    pub(crate) fn record_latency(&mut self, strand: u32) {
+        let time = self.now - self.strands[strand as usize].latency_start;
+        if let Some(work) = self.work(strand) {
+            work.latency.record(time / 1_000);
+        }
+    }
+
+    pub(crate) fn count_exit(&mut self, strand: u32, reason: Reason) {
+        if let (true, Some(vm)) = (self.m.on, self.vms.get(self.strands[strand as usize].vm as usize)) {
+            self.m.vms[vm.spec].exits[reason.number()] += 1;
+        }
+    }
+
+    /// A virtual core's threads have left the guest.
+    pub(crate) fn count_gang(&mut self, task: u32, left: &[(u32, Left)]) {
+        let crate::state::Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+        let vm = self.strands[first as usize].vm;
+        if !self.m.on || vm == NONE {
+            return;
+        }
+        let ceded = left.iter().filter(|(_, left)| left.ceded).count() as u32;
+        let by_script = vcore::script_counts(left.len() as u32, ceded);
+        let gang = vcore::gang(left.iter().map(|(_, left)| *left), vcore::H_DOORBELL);
+        let measures = &mut self.m.vms[self.vms[vm as usize].spec];
+        measures.gang_by_script += u64::from(by_script);
+        measures.gang += u64::from(is_ganged(&gang));
+    }
+
+    /// A strand's name for people.
+    pub(crate) fn name(&self, strand: u32) -> String {
+        let st = &self.strands[strand as usize];
+        match self.vms.get(st.vm as usize) {
+            Some(vm) => {
+                let spec = &self.s.vms[vm.spec];
+                let copy = self.vms[..st.vm as usize].iter().filter(|other| other.spec == vm.spec).count();
+                let number = if spec.copies > 1 { format!(" #{copy}") } else { String::new() };
+                format!("vCPU {} of {}{number}", st.vcpu, spec.name)
+            }
+            None => {
+                let thread = self.s.threads.get(self.thread_spec(strand));
+                format!("thread {}", thread.map_or("?", |thread| &thread.name))
+            }
+        }
+    }
+
+    pub(crate) fn what_it_waits_for(&self, strand: u32) -> String {
+        let channel = |at: u32| self.s.channels.get(at as usize).map_or("?", |channel| &channel.name);
+        let what = match self.strands[strand as usize].wait {
+            Wait::Message(at) => format!("a message from channel {}", channel(at)),
+            Wait::Reply => "an answer".to_string(),
+            Wait::Ipi => "an IPI".to_string(),
+            Wait::Disk(_) => "a disk".to_string(),
+            Wait::Timer => "a timer".to_string(),
+            Wait::Nothing | Wait::Forever => "nothing".to_string(),
+        };
+        format!("{} waits for {what}", self.name(strand))
+    }
+
+    pub(crate) fn finish(mut self) -> (Outcome, O) {
+        for strand in 0..self.strands.len() as u32 {
+            let status = self.strands[strand as usize].status;
+            self.set_status(strand, status);
+        }
+        for cpu in 0..self.cpus.len() as u32 {
+            self.count_queue(cpu);
+        }
+        let total = self.s.duration.0 as f64 * self.cpus.len() as f64;
+        let empty: u128 = self.cpus.iter().map(|cpu| u128::from(cpu.empty_time)).sum();
+        let depth: u128 = self.cpus.iter().map(|cpu| cpu.queue_time).sum();
+        let m = self.m;
+        let vms = self.s.vms.iter().zip(m.vms).map(|(spec, vm)| {
+            let nanos = |at: usize| Nanos(u64::try_from(vm.time[at] / 1_000).unwrap_or(u64::MAX));
+            VmOutcome {
+                name: spec.name.clone(),
+                work: vm.work,
+                exits: Reason::NAMES.into_iter().zip(vm.exits).filter(|(_, count)| *count > 0).collect(),
+                gang_exits: vm.gang,
+                gang_exits_by_script: vm.gang_by_script,
+                time: Split {
+                    guest: nanos(0),
+                    spinning: nanos(1),
+                    polling: nanos(2),
+                    kernel: nanos(3),
+                    user: nanos(4),
+                    idle: nanos(5),
+                    waiting: nanos(6),
+                    blocked: nanos(7),
+                },
+            }
+        });
+        let outcome = Outcome {
+            time: Nanos(self.s.duration.as_nanos()),
+            events: m.events,
+            vms: vms.collect(),
+            threads: m.threads,
+            loads: m.loads,
+            queues: Queues { empty: empty as f64 / total, depth: depth as f64 / total },
+            host_polls: Paid { tried: m.host_polls, paid: m.host_polls_paid },
+            guest_polls: Paid { tried: m.guest_polls, paid: m.guest_polls_paid },
+            yields: Yields {
+                fast: m.yields_fast,
+                undirected: m.yields_undirected,
+                directed: m.yields_directed,
+                ignored: m.yields_ignored,
+            },
+            locks: Locks { taken: m.lock_takes, contended: m.lock_contended, wait: m.lock_wait },
+            big_lock_waits: m.big_lock_waits,
+            emulations: m.emulations,
+        };
+        (outcome, self.observer)
+    }
+}
+
+fn is_ganged(gang: &Gang) -> bool {
+    matches!(gang, Gang::Ganged { .. })
+}

@@ -1,0 +1,513 @@
+//! The run: takes what comes next, and shares the CPUs out.
+//!
+//! ```text
+//!            wake                dispatch                settle: nothing to do
+//!  Blocked ───────► Queued ◄──────────────► Running ────────────────────────► Blocked
+//!                      ▲    slice, preemption  │ plan: steps outside the guest
+//!                      └───────────────────────┘ guest: until a strand exits
+//! ```
+
+use crate::outcome::Outcome;
+use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, Wait, What};
+use crate::world::{NEVER, World};
+use crate::{Observer, SimError};
+use exitscope_policy::host_halt_poll::Leave;
+use exitscope_units::Nanos;
+
+/// How many idle CPUs are looked at for one on an idle core.
+const PLACES_TRIED: usize = 64;
+
+impl<O: Observer> World<'_, O> {
+    /// Runs to the end.
+    pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
+        while let Some((at, what)) = self.queue.next() {
+            if at > self.end {
+                break;
+            }
+            self.now = at;
+            self.m.events += 1;
+            if self.m.events > self.limits.events {
+                return Err(SimError::TooManyEvents { events: self.limits.events, at: self.now });
+            }
+            self.happen(what);
+            if let Some(trouble) = self.trouble.take() {
+                return Err(trouble);
+            }
+            if self.queue.is_empty() {
+                break;
+            }
+        }
+        if self.queue.is_empty() {
+            self.check_for_deadlock()?;
+        }
+        self.now = self.end;
+        Ok(self.finish())
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Strand { strand, generation } => {
+                if self.strands[strand as usize].generation == generation {
+                    self.step_over(strand);
+                }
+            }
+            What::Cpu { cpu, generation } => {
+                if self.cpus[cpu as usize].generation == generation {
+                    self.go_on(cpu);
+                }
+            }
+            What::Slice { cpu, generation } => {
+                if self.cpus[cpu as usize].slice == generation {
+                    self.slice_over(cpu);
+                }
+            }
+            What::Tick { cpu, generation } => {
+                if self.cpus[cpu as usize].tick == generation {
+                    self.tick(cpu);
+                }
+            }
+            What::Timer { strand } => {
+                self.strands[strand as usize].timer = true;
+                self.interrupt(strand, false);
+            }
+            What::Kick { strand } => self.kick(strand),
+            What::Nap { strand } => self.nap_over(strand),
+            What::Arrive { message } => self.arrive(message),
+            What::Client { load, client } => self.client_sends(load, client),
+            What::DiskDone { disk, strand } => self.disk_done(disk, strand),
+            What::Measure => self.begin_measuring(),
+        }
+    }
+
+    /// Whether a task may run on a CPU.
+    pub(crate) fn may_run(&self, task: u32, cpu: u32) -> bool {
+        self.allowed.get(self.tasks[task as usize].allowed as usize).is_none_or(|set| set.has(cpu))
+    }
+
+    /// A blocked task can run again.
+    pub(crate) fn wake(&mut self, task: u32) {
+        if self.tasks[task as usize].state != State::Blocked {
+            return;
+        }
+        self.observe_wakeup(task);
+        self.tasks[task as usize].woken = true;
+        let (cpu, is_idle) = self.place(task);
+        let credit = self.s.host.scheduler.time_slice.0 / 2;
+        let least = self.cpus[cpu as usize].least.saturating_sub(credit);
+        self.tasks[task as usize].run = self.tasks[task as usize].run.max(least);
+        if is_idle {
+            self.idle.set(cpu, false);
+            self.put_on(cpu, task);
+            let latency = self.s.costs.wake_latency.time.0;
+            self.plan_cpu(cpu, latency);
+            return;
+        }
+        self.enqueue(cpu, task);
+        let running = self.cpus[cpu as usize].current;
+        if self.cpus[cpu as usize].polling {
+            self.plan_cpu(cpu, 0);
+        } else if running != NONE {
+            self.charge(running);
+            let margin = self.s.host.scheduler.wakeup_granularity.0;
+            if self.tasks[running as usize].run > self.tasks[task as usize].run.saturating_add(margin) {
+                self.preempt(cpu);
+            }
+        }
+    }
+
+    /// Where a woken task goes: its last CPU if that is idle, another idle one, or its last one's queue.
+    fn place(&self, task: u32) -> (u32, bool) {
+        let last = self.tasks[task as usize].cpu;
+        let allowed = self.allowed.get(self.tasks[task as usize].allowed as usize);
+        let may = allowed.is_none_or(|set| set.has(last));
+        if may && self.idle.has(last) && self.core_is_idle(last) {
+            return (last, true);
+        }
+        let mut first = None;
+        for cpu in self.idle.round(allowed, last).take(PLACES_TRIED) {
+            if self.core_is_idle(cpu) {
+                return (cpu, true);
+            }
+            first = first.or(Some(cpu));
+        }
+        match (first, allowed) {
+            (Some(_), _) if may && self.idle.has(last) => (last, true),
+            (Some(cpu), _) => (cpu, true),
+            (None, None) => (last, false),
+            (None, Some(_)) if may => (last, false),
+            (None, Some(set)) => (set.round(None, last).next().unwrap_or(last), false),
+        }
+    }
+
+    fn core_is_idle(&self, cpu: u32) -> bool {
+        self.s.host.threads == 1 || self.cores[self.cpus[cpu as usize].core as usize].threads == 0
+    }
+
+    /// A task begins to have a CPU.
+    fn put_on(&mut self, cpu: u32, task: u32) {
+        self.cpus[cpu as usize].current = task;
+        self.cpus[cpu as usize].resched = false;
+        self.cpus[cpu as usize].least = self.cpus[cpu as usize].least.max(self.tasks[task as usize].run);
+        let now = self.now;
+        let t = &mut self.tasks[task as usize];
+        (t.state, t.cpu, t.run_since, t.slice_start) = (State::Running, cpu, now, now);
+        self.set_threads(cpu, 1);
+        self.observe_switch(cpu, task);
+        self.set_task_status(task, Status::Kernel);
+        self.arm_tick(cpu);
+        self.arm_slice(cpu);
+    }
+
+    /// Takes the current task off its CPU.
+    fn take_off(&mut self, cpu: u32, state: State) -> u32 {
+        let task = self.cpus[cpu as usize].current;
+        self.charge(task);
+        self.cpus[cpu as usize].current = NONE;
+        self.cpus[cpu as usize].slice_armed = false;
+        self.cpus[cpu as usize].slice = self.cpus[cpu as usize].slice.wrapping_add(1);
+        self.tasks[task as usize].state = state;
+        self.tasks[task as usize].woken = false;
+        let status = match state {
+            State::Queued => Status::Waiting,
+            _ if self.tasks[task as usize].plan.is_empty() => Status::Idle,
+            _ => Status::Blocked,
+        };
+        self.set_task_status(task, status);
+        task
+    }
+
+    /// Adds up the run time of a running task.
+    pub(crate) fn charge(&mut self, task: u32) {
+        let now = self.now;
+        let t = &mut self.tasks[task as usize];
+        if t.state == State::Running {
+            let time = now - t.run_since;
+            t.run += if t.weight == 1024 { time } else { time.saturating_mul(1024) / u64::from(t.weight) };
+            t.run_since = now;
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, cpu: u32, task: u32) {
+        self.count_queue(cpu);
+        let run = self.tasks[task as usize].run;
+        let queue = &self.cpus[cpu as usize].queue;
+        let at = queue.partition_point(|other| self.tasks[*other as usize].run > run);
+        self.cpus[cpu as usize].queue.insert(at, task);
+        self.tasks[task as usize].state = State::Queued;
+        self.tasks[task as usize].cpu = cpu;
+        self.loaded.set(cpu, true);
+        self.waiting += 1;
+        self.set_task_status(task, Status::Waiting);
+        self.arm_slice(cpu);
+    }
+
+    /// Takes a waiting task out of its queue.
+    pub(crate) fn dequeue(&mut self, task: u32) {
+        let cpu = self.tasks[task as usize].cpu;
+        self.count_queue(cpu);
+        let queue = &mut self.cpus[cpu as usize].queue;
+        queue.retain(|other| *other != task);
+        let empty = queue.is_empty();
+        self.loaded.set(cpu, !empty);
+        self.waiting -= 1;
+        if self.cpus[cpu as usize].buddy == task {
+            self.cpus[cpu as usize].buddy = NONE;
+        }
+    }
+
+    /// Adds up how long the queue was, before it changes.
+    pub(crate) fn count_queue(&mut self, cpu: u32) {
+        let now = self.now;
+        let cpu = &mut self.cpus[cpu as usize];
+        let time = now - cpu.queue_since;
+        cpu.queue_since = now;
+        match cpu.queue.len() {
+            0 => cpu.empty_time += time,
+            length => cpu.queue_time += u128::from(time) * length as u128,
+        }
+    }
+
+    /// Chooses the next task of a CPU that has none: the one a yield asked for, the one that ran least, one from
+    /// another CPU's queue, or none.
+    fn choose(&mut self, cpu: u32) -> Option<u32> {
+        let state = &mut self.cpus[cpu as usize];
+        let buddy = std::mem::replace(&mut state.buddy, NONE);
+        let task = if buddy != NONE {
+            buddy
+        } else if let Some(task) = state.queue.last() {
+            *task
+        } else if self.s.host.scheduler.steal && self.waiting > 0 {
+            let found = self.loaded.round(None, cpu).find_map(|other| {
+                self.cpus[other as usize].queue.iter().rev().find(|task| self.may_run(**task, cpu)).copied()
+            });
+            found?
+        } else {
+            return None;
+        };
+        self.dequeue(task);
+        Some(task)
+    }
+
+    /// Gives a CPU to the next task, if there is one; the CPU goes on with it at once.
+    fn dispatch(&mut self, cpu: u32) {
+        match self.choose(cpu) {
+            Some(task) => {
+                let (from, least) = (self.tasks[task as usize].cpu, self.cpus[cpu as usize].least);
+                if from != cpu {
+                    self.tasks[task as usize].run = self.tasks[task as usize].run.max(least);
+                }
+                self.put_on(cpu, task);
+                let time = self.s.costs.switch.time.0;
+                self.tasks[task as usize].plan.push(Step::Spend { time, user: false });
+            }
+            None => {
+                self.set_threads(cpu, 0);
+                self.idle.set(cpu, true);
+                self.cpus[cpu as usize].tick = self.cpus[cpu as usize].tick.wrapping_add(1);
+                self.observe_idle(cpu);
+            }
+        }
+    }
+
+    /// Plans that the CPU goes on with its task after `time`.
+    pub(crate) fn plan_cpu(&mut self, cpu: u32, time: u64) {
+        let at = self.now.saturating_add(time);
+        let state = &mut self.cpus[cpu as usize];
+        state.generation = state.generation.wrapping_add(1);
+        self.queue.plan(at, What::Cpu { cpu, generation: state.generation });
+    }
+
+    /// The CPU goes on with its task's plan, until something takes time or it has no task.
+    pub(crate) fn go_on(&mut self, cpu: u32) {
+        if std::mem::take(&mut self.cpus[cpu as usize].polling) {
+            let task = self.cpus[cpu as usize].current;
+            self.set_task_status(task, Status::Kernel);
+            if !self.can_run(task) {
+                self.block(cpu);
+            } else {
+                self.m.host_polls_paid += 1;
+            }
+        }
+        loop {
+            let task = self.cpus[cpu as usize].current;
+            if task == NONE || self.trouble.is_some() {
+                return;
+            }
+            match self.tasks[task as usize].plan.pop() {
+                Some(Step::Spend { time: 0, .. }) => {}
+                Some(Step::Spend { time, user }) => {
+                    self.set_task_status(task, if user { Status::User } else { Status::Kernel });
+                    self.plan_cpu(cpu, time);
+                    return;
+                }
+                Some(Step::Then(Effect::Enter)) => {
+                    self.enter(task);
+                    return;
+                }
+                Some(Step::Then(effect)) => {
+                    if self.take_effect(cpu, effect) {
+                        self.block(cpu);
+                    }
+                }
+                None => {
+                    if self.settle(cpu, task) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether any of a task's strands has something to do.
+    fn can_run(&self, task: u32) -> bool {
+        match &self.tasks[task as usize].kind {
+            Kind::Device { jobs, .. } => !jobs.is_empty(),
+            Kind::Strands { first, count, .. } => (*first..*first + *count).any(|strand| self.wants_to_run(strand)),
+        }
+    }
+
+    pub(crate) fn wants_to_run(&self, strand: u32) -> bool {
+        let strand = &self.strands[strand as usize];
+        strand.doing != Doing::Halted || strand.pending > 0
+    }
+
+    /// The task's plan is done: what now? True: the CPU waits for something that is planned.
+    fn settle(&mut self, cpu: u32, task: u32) -> bool {
+        let others = !self.cpus[cpu as usize].queue.is_empty() || self.cpus[cpu as usize].buddy != NONE;
+        if !self.can_run(task) {
+            return self.host_poll(cpu, task, others);
+        }
+        if others && std::mem::take(&mut self.cpus[cpu as usize].resched) {
+            let task = self.take_off(cpu, State::Queued);
+            self.enqueue(cpu, task);
+            self.dispatch(cpu);
+            return false;
+        }
+        if let Kind::Device { jobs, .. } = &mut self.tasks[task as usize].kind {
+            if let Some((time, effect)) = jobs.pop_front() {
+                let plan = &mut self.tasks[task as usize].plan;
+                plan.extend([Step::Then(effect), Step::Spend { time, user: true }]);
+            }
+            return false;
+        }
+        self.end_halt(task);
+        self.plan_entry(task);
+        false
+    }
+
+    /// Nothing to do: the host polls for a halted vCPU if its policy says so and nobody else wants the CPU; otherwise
+    /// the task blocks.
+    fn host_poll(&mut self, cpu: u32, task: u32, others: bool) -> bool {
+        let now = self.now;
+        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind {
+            if self.tasks[task as usize].halted_at == NEVER {
+                self.tasks[task as usize].halted_at = now;
+                let params = self.policies_of(first).host_halt_poll;
+                let leave = self.leave(first);
+                let poll = self.tasks[task as usize].poll.start(&params, &leave).0 * 1_000;
+                if poll > 0 && !others {
+                    self.m.host_polls += 1;
+                    self.cpus[cpu as usize].polling = true;
+                    self.set_task_status(task, Status::Idle);
+                    self.plan_cpu(cpu, poll);
+                    return true;
+                }
+            }
+        }
+        self.block(cpu);
+        false
+    }
+
+    fn leave(&self, strand: u32) -> Leave {
+        // The guest's driver has switched host polling off, if it polls itself.
+        let no_poll = self.spec_of(strand).is_some_and(|vm| vm.cpuidle_haltpoll);
+        Leave { cap: None, no_poll }
+    }
+
+    /// A halted vCPU goes on: its poll length is adjusted.
+    fn end_halt(&mut self, task: u32) {
+        let since = std::mem::replace(&mut self.tasks[task as usize].halted_at, NEVER);
+        if since == NEVER {
+            return;
+        }
+        let Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+        let params = self.policies_of(first).host_halt_poll;
+        let leave = self.leave(first);
+        let halt = Nanos((self.now - since) / 1_000);
+        self.tasks[task as usize].poll.finish(&params, &leave, halt, true);
+        let waited = std::mem::take(&mut self.tasks[task as usize].slept);
+        self.observe_halt_end(first, halt, waited);
+    }
+
+    /// The current task has nothing to do until something wakes it.
+    fn block(&mut self, cpu: u32) {
+        let task = self.take_off(cpu, State::Blocked);
+        self.tasks[task as usize].slept = true;
+        self.dispatch(cpu);
+    }
+
+    /// Somebody else should have the CPU soon: at once if the task is in a guest, else when its plan is done.
+    pub(crate) fn preempt(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].resched = true;
+        let task = self.cpus[cpu as usize].current;
+        if task != NONE && self.tasks[task as usize].in_guest {
+            self.leave_guest(task);
+        }
+    }
+
+    fn arm_slice(&mut self, cpu: u32) {
+        let state = &self.cpus[cpu as usize];
+        if state.current == NONE || state.slice_armed || state.queue.is_empty() {
+            return;
+        }
+        let since = self.tasks[state.current as usize].slice_start;
+        let at = since.saturating_add(self.s.host.scheduler.time_slice.0).max(self.now);
+        let state = &mut self.cpus[cpu as usize];
+        state.slice_armed = true;
+        self.queue.plan(at, What::Slice { cpu, generation: state.slice });
+    }
+
+    fn slice_over(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].slice_armed = false;
+        if !self.cpus[cpu as usize].queue.is_empty() && self.cpus[cpu as usize].current != NONE {
+            self.preempt(cpu);
+        }
+    }
+
+    fn arm_tick(&mut self, cpu: u32) {
+        let period = self.s.costs.tick_period.time.0;
+        if period == 0 {
+            return;
+        }
+        // Ticks of different CPUs do not coincide.
+        let offset = period / self.cpus.len() as u64 * u64::from(cpu);
+        let next = (self.now.saturating_sub(offset) / period + 1) * period + offset;
+        let state = &mut self.cpus[cpu as usize];
+        state.tick = state.tick.wrapping_add(1);
+        self.queue.plan(next, What::Tick { cpu, generation: state.tick });
+    }
+
+    fn tick(&mut self, cpu: u32) {
+        let task = self.cpus[cpu as usize].current;
+        if task == NONE {
+            return;
+        }
+        self.arm_tick(cpu);
+        if self.tasks[task as usize].in_guest {
+            self.tick_in_guest(task);
+        }
+    }
+
+    /// So many hardware threads of a CPU are in use; the others of its core run slower or faster for it.
+    pub(crate) fn set_threads(&mut self, cpu: u32, threads: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        if state.threads == threads {
+            return;
+        }
+        let core = state.core;
+        let used = &mut self.cores[core as usize].threads;
+        *used = *used - state.threads + threads;
+        state.threads = threads;
+        if self.s.host.threads > 1 {
+            self.change_speed(core);
+        }
+    }
+
+    /// The speed of a core's threads, in thousandths.
+    pub(crate) fn speed(&self, cpu: u32) -> u32 {
+        if self.s.host.threads == 1 {
+            return 1_000;
+        }
+        let busy = self.cores[self.cpus[cpu as usize].core as usize].threads.max(1) as usize;
+        let speeds = &self.s.host.smt_speed;
+        speeds.get(busy - 1).or(speeds.last()).copied().unwrap_or(1_000).max(1)
+    }
+
+    fn change_speed(&mut self, core: u32) {
+        let first = self.cores[core as usize].first_cpu;
+        for cpu in first..first + self.cpus_per_core {
+            let task = self.cpus[cpu as usize].current;
+            if task == NONE || !self.tasks[task as usize].in_guest {
+                continue;
+            }
+            let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
+            for strand in first..first + count {
+                if self.strands[strand as usize].rate > 0 {
+                    self.stop(strand);
+                    self.start(strand);
+                }
+            }
+        }
+    }
+
+    /// Nothing will ever happen again: that is an end if nobody waits for anything.
+    fn check_for_deadlock(&self) -> Result<(), SimError> {
+        let waits = |strand: &crate::state::Strand| !matches!(strand.wait, Wait::Nothing | Wait::Forever);
+        let waiting: Vec<String> = (0..self.strands.len() as u32)
+            .filter(|strand| waits(&self.strands[*strand as usize]))
+            .map(|strand| self.what_it_waits_for(strand))
+            .take(8)
+            .collect();
+        if waiting.is_empty() { Ok(()) } else { Err(SimError::Deadlock { at: self.now, who: waiting.join("; ") }) }
+    }
+}

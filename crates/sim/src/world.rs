@@ -1,0 +1,343 @@
+//! The machine: everything that a run changes, and how it is set up from a scenario.
+
+use crate::bits::Bits;
+use crate::code::{Code, Flat, flatten};
+use crate::outcome::Measures;
+use crate::queue::Queue;
+use crate::state::{
+    ChannelState, Cpu, DiskState, Doing, Kind, Lock, Message, NONE, State, Status, Strand, Task, Wait, What,
+};
+use crate::{Limits, Observer, SimError};
+use exitscope_policy::guest_halt_poll::GuestHaltPoll;
+use exitscope_policy::host_halt_poll::{HostHaltPoll, Whose};
+use exitscope_policy::port_path::{CoalescedRing, DeviceModel, Registration as PortRegistration};
+use exitscope_policy::vcore::Vcore;
+use exitscope_policy::yielding::{Machine, OnSpin, SpinLoop};
+use exitscope_scenario::{Arrival, Program, RegistrationKind, Scenario, SpinWait, Vm};
+use rand_pcg::Pcg64Mcg;
+use std::collections::VecDeque;
+
+/// One VM of those that a scenario describes.
+#[derive(Debug)]
+pub(crate) struct VmState {
+    /// Its description in the scenario.
+    pub(crate) spec: usize,
+    pub(crate) first_strand: u32,
+    pub(crate) first_lock: u32,
+    pub(crate) first_disk: u32,
+    pub(crate) on_spin: OnSpin,
+    /// The strand that holds the lock of all devices, and those that wait for it.
+    pub(crate) lock_holder: u32,
+    pub(crate) lock_waiters: VecDeque<u32>,
+    /// The task of its device model, or `NONE`.
+    pub(crate) device_model: u32,
+    /// Its device's task for each channel, or `NONE`.
+    pub(crate) channel_tasks: Vec<u32>,
+    pub(crate) bus: Vec<PortRegistration>,
+    pub(crate) ring: CoalescedRing,
+}
+
+/// A core: how many of its hardware threads are in use, and which CPUs of the scheduler it has.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) threads: u32,
+    pub(crate) first_cpu: u32,
+}
+
+pub(crate) struct World<'s, O> {
+    pub(crate) s: &'s Scenario,
+    pub(crate) observer: O,
+    pub(crate) limits: Limits,
+    pub(crate) now: u64,
+    pub(crate) end: u64,
+    pub(crate) queue: Queue<What>,
+    pub(crate) flats: Vec<Flat>,
+    pub(crate) cores: Vec<Core>,
+    pub(crate) cpus_per_core: u32,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) idle: Bits,
+    pub(crate) loaded: Bits,
+    pub(crate) waiting: u32,
+    pub(crate) allowed: Vec<Bits>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) strands: Vec<Strand>,
+    pub(crate) vms: Vec<VmState>,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) disks: Vec<DiskState>,
+    pub(crate) channels: Vec<ChannelState>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) free_messages: Vec<u32>,
+    pub(crate) outside: Pcg64Mcg,
+    pub(crate) sent_at: Vec<Vec<u64>>,
+    pub(crate) m: Measures,
+    pub(crate) trouble: Option<SimError>,
+    /// The task that a trace saw last on each CPU.
+    pub(crate) last_on: Vec<u32>,
+}
+
+impl<'s, O: Observer> World<'s, O> {
+    /// The machine before its first event.
+    pub(crate) fn new(s: &'s Scenario, observer: O, limits: Limits) -> World<'s, O> {
+        let cpus_per_core = s.host.cpus_per_core(s.policies.vcore.subcores_per_core);
+        let cores = s.host.sockets * s.host.cores;
+        let mut world = World {
+            s,
+            observer,
+            limits,
+            now: 0,
+            end: s.warmup.0.saturating_add(s.duration.0),
+            queue: Queue::new(),
+            flats: Vec::new(),
+            cores: (0..cores).map(|core| Core { threads: 0, first_cpu: core * cpus_per_core }).collect(),
+            cpus_per_core,
+            cpus: (0..cores * cpus_per_core).map(|cpu| Cpu::new(cpu / cpus_per_core)).collect(),
+            idle: Bits::all(cores * cpus_per_core),
+            loaded: Bits::none(cores * cpus_per_core),
+            waiting: 0,
+            allowed: Vec::new(),
+            tasks: Vec::new(),
+            strands: Vec::new(),
+            vms: Vec::new(),
+            locks: Vec::new(),
+            disks: Vec::new(),
+            channels: s.channels.iter().map(|_| ChannelState::default()).collect(),
+            messages: Vec::new(),
+            free_messages: Vec::new(),
+            outside: stream(s.seed, u64::from(NONE)),
+            sent_at: Vec::new(),
+            m: Measures::new(s),
+            trouble: None,
+            last_on: vec![NONE; (cores * cpus_per_core) as usize],
+        };
+        for (spec, vm) in s.vms.iter().enumerate() {
+            let flats: Vec<u32> = vm.programs.iter().map(|(_, program)| world.add_flat(program)).collect();
+            for _ in 0..vm.copies {
+                world.add_vm(spec, vm, &flats);
+            }
+        }
+        for thread in &s.threads {
+            let flat = world.add_flat(&thread.program);
+            for copy in 0..thread.copies {
+                let allowed = world.allow(&thread.cpus, thread.pinned.then_some(copy));
+                world.add_strands(None, 1, allowed, 1024, |_| flat);
+            }
+        }
+        world.queue.plan(s.warmup.0, What::Measure);
+        for (load, spec) in s.loads.iter().enumerate() {
+            let clients = match spec.arrival {
+                Arrival::Closed { clients, .. } => clients,
+                Arrival::Open { .. } => 1,
+            };
+            world.sent_at.push(vec![0; clients as usize]);
+            for client in 0..clients {
+                world.plan_client(load as u32, client);
+            }
+        }
+        for task in 0..world.tasks.len() as u32 {
+            if matches!(world.tasks[task as usize].kind, Kind::Strands { .. }) {
+                world.wake(task);
+            }
+        }
+        world
+    }
+
+    fn add_flat(&mut self, program: &Program) -> u32 {
+        self.flats.push(flatten(program));
+        self.flats.len() as u32 - 1
+    }
+
+    fn add_vm(&mut self, spec: usize, vm: &Vm, flats: &[u32]) {
+        let number = self.vms.len() as u32;
+        let first_strand = self.strands.len() as u32;
+        let first_lock = self.locks.len() as u32;
+        self.locks.extend(vm.locks.iter().map(|_| Lock { holder: NONE, spinners: Vec::new() }));
+        let first_disk = self.disks.len() as u32;
+        self.vms.push(VmState {
+            spec,
+            first_strand,
+            first_lock,
+            first_disk,
+            on_spin: OnSpin::new(),
+            lock_holder: NONE,
+            lock_waiters: VecDeque::new(),
+            device_model: NONE,
+            channel_tasks: vec![NONE; self.s.channels.len()],
+            bus: vm.registrations.iter().filter_map(port_registration).collect(),
+            ring: CoalescedRing::default(),
+        });
+        let width = if self.s.host.ganged { vm.policies.vcore.smt_mode } else { 1 };
+        for first in (0..vm.vcpus).step_by(width as usize) {
+            let count = width.min(vm.vcpus - first);
+            let allowed = self.allow(&vm.cpus, vm.pinned.then_some(first / width));
+            self.add_strands(Some(number), count, allowed, vm.weight, |vcpu| {
+                let program = vm.programs.iter().position(|(vcpus, _)| vcpus.contains(&vcpu));
+                program.map_or(NONE, |at| flats[at])
+            });
+        }
+        let device_model = vm.policies.port_path.device_model == DeviceModel::Scheduled;
+        if device_model {
+            let allowed = self.allow(&vm.device_model_cpus, None);
+            self.vms[number as usize].device_model = self.add_device(allowed);
+        }
+        for disk in &vm.disks {
+            let task = if disk.thread.0 > 0 { self.add_device(NONE) } else { NONE };
+            self.disks.push(DiskState { task, ..DiskState::default() });
+        }
+        for (at, channel) in self.s.channels.iter().enumerate() {
+            let used = (first_strand..self.strands.len() as u32).any(|strand| self.uses(strand, at as u32));
+            if channel.thread.0 > 0 && used {
+                self.vms[number as usize].channel_tasks[at] = self.add_device(NONE);
+            }
+        }
+    }
+
+    /// Whether a strand's program sends into a channel or receives from it.
+    fn uses(&self, strand: u32, channel: u32) -> bool {
+        let flat = self.flats.get(self.strands[strand as usize].program as usize);
+        flat.is_some_and(|flat| {
+            flat.code.iter().any(|code| matches!(code, Code::Send(at) | Code::Receive(at) if *at == channel))
+        })
+    }
+
+    /// The set of CPUs for those listed, or for the one at `pin`; `NONE` if all are allowed.
+    fn allow(&mut self, cpus: &[u32], pin: Option<u32>) -> u32 {
+        let listed: Vec<u32> = match (cpus.is_empty(), pin) {
+            (true, None) => return NONE,
+            (true, Some(pin)) => vec![pin],
+            (false, None) => cpus.to_vec(),
+            (false, Some(pin)) => cpus.get(pin as usize).copied().into_iter().collect(),
+        };
+        let mut set = Bits::none(self.cpus.len() as u32);
+        listed.into_iter().for_each(|cpu| set.set(cpu, true));
+        let known = self.allowed.iter().position(|other| *other == set);
+        known.unwrap_or_else(|| {
+            self.allowed.push(set);
+            self.allowed.len() - 1
+        }) as u32
+    }
+
+    fn add_device(&mut self, allowed: u32) -> u32 {
+        self.add_task(Kind::Device { jobs: VecDeque::new() }, allowed, 1024)
+    }
+
+    fn add_task(&mut self, kind: Kind, allowed: u32, weight: u32) -> u32 {
+        let whose = if self.s.host.ganged { Whose::Vcore } else { Whose::Vcpu };
+        self.tasks.push(Task {
+            kind,
+            state: State::Blocked,
+            weight: weight.max(1),
+            allowed,
+            run: 0,
+            run_since: 0,
+            cpu: self.tasks.len() as u32 % self.cpus.len() as u32,
+            slice_start: 0,
+            plan: Vec::new(),
+            in_guest: false,
+            woken: false,
+            poll: HostHaltPoll::new(whose),
+            halted_at: NEVER,
+            slept: false,
+            vcore: Vcore::new(),
+        });
+        self.tasks.len() as u32 - 1
+    }
+
+    fn add_strands(&mut self, vm: Option<u32>, count: u32, allowed: u32, weight: u32, program_of: impl Fn(u32) -> u32) {
+        let first = self.strands.len() as u32;
+        let native = vm.is_none();
+        let task = self.add_task(Kind::Strands { first, count, native }, allowed, weight);
+        for strand in first..first + count {
+            let vcpu = vm.map_or(0, |vm| strand - self.vms[vm as usize].first_strand);
+            let program = program_of(vcpu);
+            let spec = vm.map(|vm| &self.s.vms[self.vms[vm as usize].spec]);
+            let machine = match spec.map(|vm| vm.spin) {
+                Some(SpinWait::Diagnose(machine)) => machine,
+                _ => Machine { diag44: false, diag9c: false, sense_running: false, lpar: false },
+            };
+            let policies = spec.map_or(&self.s.policies, |vm| &vm.policies);
+            let slots = self.flats.get(program as usize).map_or(0, |flat| flat.slots);
+            self.strands.push(Strand {
+                task,
+                vm: vm.unwrap_or(NONE),
+                vcpu,
+                program,
+                place: 0,
+                counters: vec![0; slots as usize],
+                rng: stream(self.s.seed, u64::from(strand)),
+                generation: 0,
+                doing: Doing::Program,
+                left: 0,
+                interrupt_left: 0,
+                since: 0,
+                rate: 0,
+                pending: 0,
+                wait: Wait::Nothing,
+                ipis: 0,
+                replies: 0,
+                timer: false,
+                disk_done: vec![0; spec.map_or(0, |vm| vm.disks.len())],
+                message: NONE,
+                latency_start: 0,
+                guest_poll: GuestHaltPoll::new(),
+                idle_from: 0,
+                spin: SpinLoop::new(&policies.yielding, machine),
+                machine,
+                lock: NONE,
+                held: 0,
+                status: Status::Waiting,
+                status_since: 0,
+                in_spin_loop: false,
+                dy_eligible: false,
+                free_steps: 0,
+                lock_wait_from: 0,
+            });
+            let receives: Vec<u32> =
+                (0..self.channels.len() as u32).filter(|channel| self.receives(strand, *channel)).collect();
+            for channel in receives {
+                self.channels[channel as usize].receivers.push(strand);
+            }
+        }
+    }
+
+    fn receives(&self, strand: u32, channel: u32) -> bool {
+        let flat = self.flats.get(self.strands[strand as usize].program as usize);
+        flat.is_some_and(|flat| flat.code.iter().any(|code| matches!(code, Code::Receive(at) if *at == channel)))
+    }
+
+    /// The description of a strand's VM; `None` for a thread of the host.
+    pub(crate) fn spec_of(&self, strand: u32) -> Option<&'s Vm> {
+        let vm = self.strands[strand as usize].vm;
+        self.vms.get(vm as usize).map(|vm| &self.s.vms[vm.spec])
+    }
+}
+
+/// No moment.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The random numbers of one strand: its own, so that nothing that others do changes them.
+fn stream(seed: u64, number: u64) -> Pcg64Mcg {
+    let mix = |mut value: u64| {
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    };
+    let high = mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
+    let low = mix(high ^ number.wrapping_add(0x632b_e59b_d9b4_e019));
+    Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low))
+}
+
+/// The registration of ports as the policy has it; `None` for one of addresses.
+fn port_registration(registration: &exitscope_scenario::Registration) -> Option<PortRegistration> {
+    if !registration.port {
+        return None;
+    }
+    let port = u16::try_from(registration.first).ok()?;
+    let len = u16::try_from(registration.last.saturating_sub(registration.first) + 1).unwrap_or(u16::MAX);
+    Some(match registration.kind {
+        RegistrationKind::Kernel => PortRegistration::Device { port, len },
+        RegistrationKind::Coalesced => PortRegistration::Coalesced { port, len },
+        RegistrationKind::Ioeventfd { size, datamatch } => {
+            PortRegistration::Ioeventfd { port, len: size, datamatch: datamatch.map(|value| value as u32) }
+        }
+    })
+}

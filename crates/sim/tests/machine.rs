@@ -1,0 +1,222 @@
+//! The machine against what can be worked out by hand.
+
+use exitscope_policy::port_path::DeviceModel;
+use exitscope_scenario::{Arrival, Channel, Doorbell, Host, HostThread, Load, Op, Program, Scenario, Span, Vm};
+use exitscope_sim::{Limits, Outcome, SimError, Unseen, run};
+use exitscope_units::Picos;
+
+fn us(micros: u64) -> Picos {
+    Picos::from_nanos(micros * 1_000)
+}
+
+fn compute(micros: u64) -> Op {
+    Op::Compute(Span::Fixed(us(micros)))
+}
+
+fn forever(steps: Vec<Op>) -> Program {
+    vec![Op::Repeat(None, steps)]
+}
+
+/// A scenario without ticks, of one VM.
+fn scenario(cores: u32, vm: Vm) -> Scenario {
+    let mut scenario = Scenario::new("test", Host::new(cores));
+    scenario.costs.tick_period.time = Picos::ZERO;
+    scenario.warmup = us(10_000);
+    scenario.duration = us(100_000);
+    scenario.vms.push(vm);
+    scenario
+}
+
+fn outcome(scenario: &Scenario) -> Outcome {
+    run(scenario, Unseen, Limits::default()).unwrap().0
+}
+
+fn exits(outcome: &Outcome, name: &str) -> u64 {
+    outcome.vms[0].exits.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn a_vcpu_alone_computes_all_the_time() {
+    let outcome = outcome(&scenario(1, Vm::new("a", 1).running(forever(vec![compute(10), Op::Count]))));
+    assert_eq!(outcome.vms[0].work.count, 10_000);
+    assert_eq!(outcome.vms[0].time.guest.0, 100_000_000);
+    assert_eq!(outcome.vms[0].exits, []);
+}
+
+#[test]
+fn an_exit_costs_the_sum_of_its_phases() {
+    let scenario = scenario(1, Vm::new("a", 1).running(forever(vec![compute(1), Op::Cpuid, Op::Count])));
+    let c = &scenario.costs;
+    // Exit, handler, looks for timers, signals and requests, entry.
+    let cost = c.exit.time.0 + c.accounting.time.0 + c.cpuid.time.0 + 3 * c.look.time.0 + c.entry.time.0;
+    let expected = us(100_000).0 / (us(1).0 + cost);
+    let outcome = outcome(&scenario);
+    assert!(outcome.vms[0].work.count.abs_diff(expected) <= 1, "{} {expected}", outcome.vms[0].work.count);
+    assert!(exits(&outcome, "CPUID").abs_diff(expected) <= 1);
+}
+
+#[test]
+fn two_vcpus_share_one_cpu_and_weights_count() {
+    let mut light = Vm::new("light", 1).running(forever(vec![compute(10), Op::Count]));
+    light.weight = 512;
+    let mut scenario = scenario(1, Vm::new("heavy", 1).running(forever(vec![compute(10), Op::Count])));
+    scenario.vms.push(light);
+    scenario.duration = us(1_000_000);
+    let outcome = outcome(&scenario);
+    let (heavy, light) = (outcome.vms[0].work.count as f64, outcome.vms[1].work.count as f64);
+    assert!((heavy / light - 2.0).abs() < 0.05, "{heavy} {light}");
+    assert!(heavy + light > 99_000.0, "switching took {} of 100,000", 100_000.0 - heavy - light);
+}
+
+#[test]
+fn a_device_model_in_a_task_of_its_own_costs_more_than_one_in_the_vcpus_thread() {
+    let program = forever(vec![Op::Port { port: 0x1f0, size: 1, write: false, string: false }, Op::Count]);
+    let inline = scenario(2, Vm::new("a", 1).running(program));
+    let mut scheduled = inline.clone();
+    scheduled.vms[0].policies.port_path.device_model = DeviceModel::Scheduled;
+    let mut emulated = scheduled.clone();
+    emulated.vms[0].policies.port_path.quick_path = false;
+    let counts = [&inline, &scheduled, &emulated].map(|scenario| outcome(scenario).vms[0].work.count);
+    assert!(counts[0] > counts[1] && counts[1] > counts[2], "{counts:?}");
+    // An IN is emulated twice without the quick path.
+    let emulations = outcome(&emulated).emulations;
+    assert!(emulations.abs_diff(2 * counts[2]) <= 2, "{emulations} {counts:?}");
+}
+
+#[test]
+fn one_core_of_four_threads_runs_gangs_and_a_thread_alone_is_never_ganged() {
+    let mut vm = Vm::new("a", 4).running_on(0, forever(vec![compute(100), Op::Hypercall(1), Op::Count]));
+    vm.policies.vcore.smt_mode = 4;
+    let mut alone = scenario(1, vm);
+    alone.host.ganged = true;
+    alone.host.threads = 4;
+    alone.host.smt_speed = vec![1_000, 600, 450, 400];
+    alone.policies.vcore.threads_per_core = 4;
+    let busy = {
+        let mut busy = alone.clone();
+        busy.vms[0].programs.push((vec![1, 2], forever(vec![compute(30), Op::Count])));
+        busy
+    };
+    let (alone, busy) = (outcome(&alone), outcome(&busy));
+    assert_eq!((alone.vms[0].gang_exits, alone.vms[0].gang_exits_by_script), (0, 0));
+    assert!(exits(&alone, "hypercall") > 900);
+    assert_eq!(busy.vms[0].gang_exits, exits(&busy, "hypercall"));
+    assert!(busy.vms[0].gang_exits > 300);
+}
+
+fn ping_pong(guest_poll: bool, host_poll: u64) -> Scenario {
+    let mut ping = Vm::new("ping", 1).running(forever(vec![
+        Op::Start,
+        Op::Send(0),
+        Op::AwaitReply,
+        Op::Stop,
+        compute(2),
+        Op::Count,
+    ]));
+    let mut pong = Vm::new("pong", 1).running(forever(vec![Op::Receive(0), compute(2), Op::Reply]));
+    for vm in [&mut ping, &mut pong] {
+        vm.cpuidle_haltpoll = guest_poll;
+        vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(host_poll);
+    }
+    let mut scenario = scenario(2, ping);
+    scenario.vms.push(pong);
+    scenario.channels.push(Channel::new("wire"));
+    scenario
+}
+
+#[test]
+fn polling_in_the_guest_beats_polling_in_the_host_beats_none() {
+    let latency = |scenario: &Scenario| outcome(scenario).vms[0].work.latency.quantile(5_000).unwrap();
+    let (none, host, guest) =
+        (latency(&ping_pong(false, 0)), latency(&ping_pong(false, 200_000)), latency(&ping_pong(true, 0)));
+    assert!(guest < host && host < none, "none {none} host {host} guest {guest} ns");
+    let (host, guest) = (outcome(&ping_pong(false, 200_000)), outcome(&ping_pong(true, 0)));
+    assert!(host.host_polls.paid * 10 > host.host_polls.tried * 9, "{:?}", host.host_polls);
+    assert!(guest.guest_polls.paid * 10 > guest.guest_polls.tried * 9, "{:?}", guest.guest_polls);
+    assert_eq!(exits(&guest, "halt"), 0);
+}
+
+#[test]
+fn clients_outside_are_answered_and_their_latency_is_seen() {
+    let mut scenario =
+        scenario(2, Vm::new("server", 1).running(forever(vec![Op::Receive(0), compute(5), Op::Reply, Op::Count])));
+    scenario.channels.push(Channel {
+        latency: Span::Fixed(us(20)),
+        doorbell: Doorbell::Eventfd,
+        thread: us(2),
+        ..Channel::new("net")
+    });
+    scenario.loads.push(Load { channel: 0, arrival: Arrival::Closed { clients: 1, think: Span::ZERO } });
+    let outcome = outcome(&scenario);
+    let latency = outcome.loads[0].quantile(5_000).unwrap();
+    assert!((49_000..70_000).contains(&latency), "{latency}");
+    assert!(outcome.vms[0].work.count.abs_diff(outcome.loads[0].total()) <= 2);
+}
+
+#[test]
+fn lock_holders_that_lose_their_cpu_make_others_spin_and_yielding_helps() {
+    let program = forever(vec![Op::Lock(0), compute(20), Op::Unlock(0), compute(20), Op::Count]);
+    let mut vm = Vm::new("a", 4).running(program);
+    vm.locks.push("l".to_string());
+    let mut helped = scenario(2, vm);
+    helped.host.scheduler.time_slice = us(1_000);
+    let mut unhelped = helped.clone();
+    // A window so long that the processor never notices.
+    unhelped.vms[0].policies.yielding.ple_window = u32::MAX;
+    let (helped, unhelped) = (outcome(&helped), outcome(&unhelped));
+    assert!(helped.yields.directed > 100, "{:?}", helped.yields);
+    assert!(helped.vms[0].time.spinning < unhelped.vms[0].time.spinning);
+    assert!(helped.vms[0].work.count > unhelped.vms[0].work.count);
+}
+
+#[test]
+fn a_thread_of_the_host_makes_no_exits() {
+    let mut scenario = scenario(1, Vm::new("idle", 1));
+    scenario.threads.push(HostThread {
+        name: "native".to_string(),
+        copies: 1,
+        cpus: Vec::new(),
+        pinned: false,
+        program: forever(vec![compute(10), Op::Sleep(Span::Fixed(us(10))), Op::Count]),
+    });
+    let outcome = outcome(&scenario);
+    assert!(outcome.threads[0].count > 3_000, "{}", outcome.threads[0].count);
+    assert_eq!(outcome.vms[0].exits, []);
+}
+
+#[test]
+fn deadlocks_and_standstills_are_named() {
+    let mut vm = Vm::new("a", 2)
+        .running_on(0, vec![Op::Lock(0), compute(10), Op::Lock(1)])
+        .running_on(1, vec![Op::Lock(1), compute(10), Op::Lock(0)]);
+    vm.locks = vec!["left".to_string(), "right".to_string()];
+    let locks = run(&scenario(2, vm), Unseen, Limits::default()).unwrap_err();
+    let SimError::Deadlock { who, .. } = &locks else { panic!("{locks}") };
+    assert!(who.contains("vCPU 1 of a spins for lock left, held by vCPU 0 of a"), "{who}");
+
+    let mut waits = scenario(1, Vm::new("a", 1).running(vec![Op::Receive(0)]));
+    waits.channels.push(Channel::new("silence"));
+    let waits = run(&waits, Unseen, Limits::default()).unwrap_err();
+    assert!(waits.to_string().contains("vCPU 0 of a waits for a message from channel silence"), "{waits}");
+
+    let round = run(&scenario(1, Vm::new("a", 1).running(forever(vec![Op::Count]))), Unseen, Limits::default());
+    assert!(matches!(round, Err(SimError::NoProgress { .. })), "{round:?}");
+
+    let mut keeps = Vm::new("a", 1).running(vec![Op::Lock(0), compute(1)]);
+    keeps.locks.push("l".to_string());
+    let keeps = run(&scenario(1, keeps), Unseen, Limits::default());
+    assert!(matches!(keeps, Err(SimError::EndsWithLock { .. })), "{keeps:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome_and_another_one_does_not() {
+    let program =
+        forever(vec![Op::Compute(Span::Exponential(us(30))), Op::Lock(0), compute(5), Op::Unlock(0), Op::Count]);
+    let mut vm = Vm::new("a", 6).running(program);
+    vm.locks.push("l".to_string());
+    let scenario = scenario(3, vm);
+    let (first, second) = (outcome(&scenario), outcome(&scenario));
+    assert_eq!(first, second);
+    let other = Scenario { seed: 2, ..scenario };
+    assert_ne!(first, outcome(&other));
+}
