@@ -247,7 +247,8 @@ pub fn write_generated() -> anyhow::Result<()> {
 /// What the command prints with these arguments.
 fn printed(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let command = ["run", "--quiet", "--package", "exitscope", "--"];
-    let output = Command::new(env!("CARGO")).args(command).args(arguments).current_dir(root()).output()?;
+    let mut cargo = Command::new(env!("CARGO"));
+    let output = cargo.args(command).args(arguments).current_dir(root()).env_remove("COLUMNS").output()?;
     if !output.status.success() {
         bail!("exitscope {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

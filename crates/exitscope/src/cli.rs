@@ -9,7 +9,8 @@ use std::path::PathBuf;
 /// Shows where virtual machines lose time in VM exits
 #[derive(Debug, Parser)]
 #[command(name = "exitscope", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 fine, 1 a threshold of --fail-on was passed, 2 could not do it.")]
+#[command(after_help = "Exit codes: 0 fine, 1 a threshold of --fail-on was passed, 2 could not do it.\n\n\
+    Environment: COLUMNS is the width that text is made to fit (else the terminal's); NO_COLOR switches colours off.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -23,7 +24,7 @@ pub enum Command {
     /// with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
     #[command(visible_alias = "stat")]
     Report(ReportArgs),
-    /// Print the decoded event stream, in time order
+    /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
     ///
@@ -66,34 +67,37 @@ pub struct ReportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
     pub files: Vec<PathBuf>,
-    /// Traces to read, as perf and trace-cmd name them
+    /// Traces to read, with the flag of perf and trace-cmd; may be given several times
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
-    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, cpu, time
+    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, cpu, time; several with commas. The
+    /// door of an exit is the kernel, or the reason for going on to user space
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "reason", value_parser = parse_dim)]
     pub by: Vec<Dim>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
     pub event: Option<Dim>,
-    /// Width of a bucket of time for `--by time` [default: chosen so that there are at most 40]
+    /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub interval: Option<Nanos>,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Show at most this many groups [default: 20 in text, all in JSON and CSV]
-    #[arg(long, value_name = "N")]
+    /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
+    /// many rows of each table of what exits were about (ports, MSRs, …) [default: 8]
+    #[arg(long, value_name = "N", value_parser = parse_top)]
     pub top: Option<usize>,
     /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,
     /// percent_sample, percent_time, mean_t, max_t, min_t) are taken too
     #[arg(short = 'k', long, visible_alias = "key", value_enum)]
     pub sort: Option<Sort>,
-    /// Show this many of the slowest single exits
+    /// Show this many of the slowest single exits; 0 for none
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub slowest: usize,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'
+    /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
+    /// be given several times
     ///
     /// Figures: count, rate, total, cost, share (of cost), user (share that went to user space); mean, p50, p90, p99,
     /// p99.9, max (from exit to entry, idle time included); lost (everything that docs/losses.md calls a loss or an
@@ -104,7 +108,8 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct ClockArgs {
-    /// Ticks per second of the trace's clock, where it counts ticks and the trace does not say how many
+    /// Ticks per second of the trace's clock, needed only where the clock counts ticks and the trace does not say how
+    /// many make a second
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
 }
@@ -117,17 +122,18 @@ pub struct SelectArgs {
     /// Only these vCPUs, by number; several with commas
     #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
     pub vcpus: Vec<u32>,
-    /// Only these exit reasons, by the kernel's name in any case; several with commas
+    /// Only these exit reasons, by the kernel's name (like io, EPT_VIOLATION) in any case; several with commas
     #[arg(long = "reason", value_name = "NAME", value_delimiter = ',')]
     pub reasons: Vec<String>,
-    /// Only exits from this moment on: seconds on the trace's clock, or +LENGTH (like +1.5s)
-    /// after its first event
+    /// Only exits from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's
+    /// first event (like +1.5s, +200ms)
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
     pub from: Option<When>,
-    /// Only exits up to this moment
+    /// Only exits up to this moment, given as for --from
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
     pub to: Option<When>,
-    /// Only exits that took longer than this from exit to entry, idle time included
+    /// Only exits that took longer than this from exit to entry, idle time included: a number and ns, us, ms or s,
+    /// like 200us
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
     #[command(flatten)]
@@ -149,8 +155,12 @@ impl SelectArgs {
 
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Trace to read; `-` is standard input
-    pub file: PathBuf,
+    /// Trace to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    pub file: Option<PathBuf>,
+    /// Trace to read, with the flag of perf and trace-cmd
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    pub input: Option<PathBuf>,
     #[command(flatten)]
     pub clock: ClockArgs,
     /// Output format
@@ -160,23 +170,25 @@ pub struct EventsArgs {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Trace before the change; more with --before
-    pub a: PathBuf,
-    /// Trace after the change; more with --after
-    pub b: PathBuf,
-    /// Further traces from before the change
+    /// Trace from before the change; more with --before [default: perf.data.old, as with perf diff]
+    #[arg(requires = "b")]
+    pub a: Option<PathBuf>,
+    /// Trace from after the change; more with --after [default: perf.data]
+    pub b: Option<PathBuf>,
+    /// Traces from before the change
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub before: Vec<PathBuf>,
-    /// Further traces from after the change
+    /// Traces from after the change
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub after: Vec<PathBuf>,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Confidence of the intervals in per cent; with many reasons compared, 95 gives false verdicts too often
+    /// Confidence of the intervals in per cent, 50 to 99.9; with many reasons compared, 95 gives false verdicts too
+    /// often
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
     pub confidence: f64,
-    /// Show at most this many reasons [default: 10 in text, all in JSON]
-    #[arg(long, value_name = "N")]
+    /// Show at most this many reasons, or `all` [default: 10 in text, all in JSON]
+    #[arg(long, value_name = "N", value_parser = parse_top)]
     pub top: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -189,7 +201,7 @@ pub enum Format {
     Text,
     /// One object; `exitscope docs report-schema` describes it
     Json,
-    /// The groups, one a line
+    /// The groups, one a line, under the names that JSON gives to their fields: numbers as they are, lengths in ns
     Csv,
 }
 
@@ -197,7 +209,7 @@ pub enum Format {
 pub enum EventsFormat {
     /// For a person
     Text,
-    /// For a script
+    /// For a script; `exitscope docs` prints the schemas
     Json,
 }
 
@@ -258,6 +270,14 @@ fn parse_perf_event(text: &str) -> Result<Dim, String> {
         "msr" => Ok(Dim::Msr),
         "hcall" => Ok(Dim::Hypercall),
         _ => Err("there are vmexit, mmio, ioport, msr, hcall".to_string()),
+    }
+}
+
+fn parse_top(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(usize::MAX),
+        Ok(rows) if rows > 0 => Ok(rows),
+        _ => Err("a number from 1 on, or all".to_string()),
     }
 }
 

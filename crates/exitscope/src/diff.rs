@@ -7,9 +7,12 @@ use crate::report::{check_reason, look};
 use exitscope_analysis::{Diff, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{Compared, Comparison, Coverage, SideRow, comparison_page, write_page};
+use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// What is compared where nothing is named, as with `perf diff`.
+const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
 
 /// Reasons that text shows unless told otherwise.
 const TEXT_TOP: usize = 10;
@@ -38,16 +41,21 @@ impl Sink for Selected {
 }
 
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let (before_diff, before) = side(&args.a, &args.before, args)?;
-    let (after_diff, after) = side(&args.b, &args.after, args)?;
+    let [before, after] = files(args)?;
+    let (before_diff, before) = side(&before, args)?;
+    let (after_diff, after) = side(&after, args)?;
     let rows = after_diff.against(&before_diff, (args.confidence * 100.0).round() as u64);
     let top = args.top.unwrap_or(if args.format == EventsFormat::Text { TEXT_TOP } else { usize::MAX });
+    // All reasons together are a row besides.
+    let shown = top.saturating_add(1);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
+        selection: SelectionRow::of(&args.select.selection()),
         confidence_percent: args.confidence,
         before,
         after,
-        rows: rows.iter().take(top.saturating_add(1)).map(Compared::of).collect(),
+        rows: rows.iter().take(shown).map(Compared::of).collect(),
+        rows_left_out: rows.len().saturating_sub(shown),
     };
     match args.format {
         EventsFormat::Json => {
@@ -59,7 +67,23 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn side(first: &Path, more: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
+/// The traces of both sides: as given, or perf's default names.
+fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
+    let given = |first: &Option<PathBuf>, more: &[PathBuf]| first.iter().chain(more).cloned().collect::<Vec<_>>();
+    let sides = [given(&args.a, &args.before), given(&args.b, &args.after)];
+    match sides.each_ref().map(|side| side.is_empty()) {
+        [false, false] => Ok(sides),
+        [true, false] => anyhow::bail!("no trace from before the change; --before names it"),
+        [false, true] => anyhow::bail!("no trace from after the change; --after names it"),
+        [true, true] if DEFAULTS.iter().all(|name| Path::new(name).is_file()) => {
+            anstream::eprintln!("exitscope: comparing {}", DEFAULTS.join(" with "));
+            Ok(DEFAULTS.map(|name| vec![PathBuf::from(name)]))
+        }
+        [true, true] => anyhow::bail!("no traces named, and {} are not here", DEFAULTS.join(" and ")),
+    }
+}
+
+fn side(files: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
     let selection = args.select.selection();
     for reason in &selection.reasons {
         check_reason(reason)?;
@@ -68,7 +92,7 @@ fn side(first: &Path, more: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
     let mut earlier = Earlier::default();
-    for path in std::iter::once(first).chain(more.iter().map(PathBuf::as_path)) {
+    for path in files {
         let fresh = || Selected {
             diff: diff.clone(),
             selection: selection.clone(),

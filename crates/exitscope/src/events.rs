@@ -2,14 +2,16 @@
 
 use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
-use exitscope_model::{Ledger, Severity};
+use crate::read;
+use exitscope_model::Ledger;
 use exitscope_trace::{Input, Options};
-use exitscope_view::{EventRow, event_text};
+use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let options = Options { clock_hz: args.clock.tsc_hz, only_used: false };
-    let mut source = exitscope_trace::open_input(Input::open(&args.file)?, options)?;
+    let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
+    let mut source = exitscope_trace::open_input(Input::open(&file)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
     loop {
@@ -29,9 +31,8 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             break;
         }
     }
-    for (line, count) in ledger.lines().filter(|row| row.0.severity() >= Severity::Loss) {
-        let first = ledger.first(line).map_or(String::new(), |at| format!(" (first at {at})"));
-        anstream::eprintln!("exitscope: {count}: {}{first}", line.prose());
+    for line in Coverage::of(&ledger, 0, 0).damage() {
+        anstream::eprintln!("exitscope: {line}");
     }
     Ok(Outcome::Fine)
 }

@@ -9,8 +9,9 @@ use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, report_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
 
-/// Groups that text shows unless told otherwise.
+/// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
 const TEXT_TOP: usize = 20;
+const DETAIL_ROWS: usize = 8;
 
 impl Sink for Facts {
     fn begin(&mut self, first: Moment) {
@@ -29,13 +30,16 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         check_reason(reason)?;
     }
     let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
+    if let Some(twice) = by.iter().enumerate().find_map(|(at, dim)| by[..at].contains(dim).then_some(dim)) {
+        anyhow::bail!("--by names {} twice", twice.name());
+    }
     let by: Vec<Dim> =
         by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
     if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
         anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
     }
     let need_vcpus = !selection.vcpus.is_empty();
-    let wanted = Wanted { by, slowest: args.slowest, selection };
+    let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut facts = Facts::new(&wanted);
     let mut ledger = Ledger::default();
     let mut info = TraceInfo::default();
@@ -66,7 +70,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
     let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
-    let made = Made { exits, timed_exits, sort: args.sort.map_or(default_sort, SortKey::from), top, breaches };
+    let sort = args.sort.map_or(default_sort, SortKey::from);
+    let made = Made { exits, timed_exits, selection, sort, top, breaches };
     let report = Report::of(&facts, &ledger, traces, &info, made);
     match args.format {
         Format::Json => {
@@ -75,12 +80,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         Format::Csv => {
             // The rows have no place for it.
-            for line in report.coverage.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")) {
-                anstream::eprintln!("exitscope: {} {}", line.count, line.text);
+            for line in report.coverage.damage() {
+                anstream::eprintln!("exitscope: {line}");
             }
             write_csv(&report, &mut *out)?;
         }
-        Format::Text => write_page(&report_page(&report), look(), out)?,
+        Format::Text => write_page(&report_page(&report, args.top.unwrap_or(DETAIL_ROWS)), look(), out)?,
     }
     Ok(if failed { Outcome::Findings } else { Outcome::Fine })
 }
@@ -97,6 +102,7 @@ pub fn check_reason(name: &str) -> anyhow::Result<()> {
 pub fn look() -> Look {
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
-    let width = terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0));
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
+    let width = asked.or_else(|| terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0)));
     Look { width, colour: terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never }
 }

@@ -114,6 +114,135 @@ fn rows_come_in_the_order_asked_for_and_no_more_than_asked_for() {
 }
 
 #[test]
+fn a_dimension_named_twice_and_no_rows_at_all_are_errors_that_say_so() {
+    let cases =
+        [(["--by", "reason,vcpu,reason"], "names reason twice"), (["--top", "0"], "a number from 1 on, or all")];
+    for (arguments, words) in cases {
+        let output = run(&[&["report", &t2()], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_is_left_out_of_a_table_is_said_and_can_be_asked_for() {
+    let page = stdout(&run(&["report", &t2()]));
+    let msrs = |page: &str| page.lines().skip_while(|line| *line != "MSRs").skip(2).position(|line| line.is_empty());
+    assert!(page.contains("\n  and 119 more (--top N or --format json)\n"), "{page}");
+    assert_eq!(msrs(&page), Some(8 + 1));
+    let page = stdout(&run(&["report", &t2(), "--top", "3"]));
+    assert!(page.contains("\n  and 15 more (--top N or --format json)\n"), "of 18 reasons:\n{page}");
+    assert_eq!(msrs(&page), Some(3 + 1));
+    let page = stdout(&run(&["report", &t2(), "--top", "all"]));
+    assert!(!page.contains(" more ("), "{page}");
+    assert_eq!(msrs(&page), Some(127));
+    assert_eq!(report(&[&corpus("x86-svm/t2.data.gz")], &["--top", "3"])["details"].as_array().unwrap().len(), 530);
+    let page = stdout(&run(&["diff", &t2(), &t2(), "--top", "2"]));
+    assert!(page.contains("\n  and 16 more (--top N or --format json)\n"), "{page}");
+}
+
+#[test]
+fn the_selection_in_force_is_said() {
+    let only = ["-p", "121", "--vcpu", "0,1", "--reason", "io,MSR", "--from", "+1.5s", "--to", "35.25"];
+    let length = ["--longer-than", "100.5us"];
+    let said = "Selected: VM 121; vCPU 0, 1; reason io, MSR; from +1.5 s; to 35.25 s; longer than 100.5us\n";
+    let page = stdout(&run(&[&["report", &t2()], &only[..], &length].concat()));
+    assert!(page.contains(said), "{page}");
+    assert!(page.contains("of all exits, whatever --reason and --longer-than select"), "{page}");
+    let expected = serde_json::json!({
+        "vms": [121], "vcpus": [0, 1], "reasons": ["io", "MSR"], "longer_than_ns": 100_500,
+        "from": {"after_first_ns": 1_500_000_000u64}, "to": {"at_ns": 35_250_000_000u64},
+    });
+    let trace = corpus("x86-svm/t2.data.gz");
+    assert_eq!(report(&[&trace], &[&only[..], &length].concat())["selection"], expected);
+    assert_eq!(report(&[&trace], &[])["selection"], serde_json::json!({"vms": [], "vcpus": [], "reasons": []}));
+    assert!(!stdout(&run(&["report", &t2()])).contains("Selected:"));
+    assert!(stdout(&run(&[&["diff", &t2(), &t2()], &only[..], &length].concat())).contains(said));
+}
+
+#[test]
+fn every_page_fits_the_terminal() {
+    let at_width = |columns: usize, arguments: &[&str]| {
+        let mut command = exitscope();
+        command.env("COLUMNS", columns.to_string()).current_dir(corpus("README.md").parent().unwrap());
+        let page = stdout(&command.args(arguments).output().unwrap());
+        let too_long = page.lines().find(|line| line.chars().count() > columns);
+        assert_eq!(too_long, None, "{arguments:?} at {columns}");
+        page
+    };
+    for trace in common::traces() {
+        let name = trace.strip_prefix(corpus("README.md").parent().unwrap()).unwrap();
+        at_width(80, &["report", &text(name)]);
+        at_width(160, &["report", &text(name)]);
+    }
+    let page = at_width(80, &["report", "x86-svm/t2.data.gz"]);
+    assert!(page.contains("their length counts as zero, and the minimum leaves them out: 41\n"), "{page}");
+    let diff = ["diff", "x86-svm/t2.data.gz", "x86-svm/t4-none.dat.gz"];
+    assert!(at_width(80, &diff).contains("  after  interval of the change  verdict\n"), "{}", at_width(80, &diff));
+    assert!(at_width(160, &diff).contains("  change  interval of the change  verdict\n"));
+}
+
+#[test]
+fn a_recording_without_times_shows_no_times() {
+    let page = stdout(&run(&["report", &text(&corpus("powerpc/p8_smt4_gang_exits_rfc.data.gz"))]));
+    assert!(page.contains("\n  exits "), "{page}");
+    assert!(!page.contains("cost") && !page.contains("share"), "{page}");
+}
+
+#[test]
+fn the_peers_default_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |arguments: &[&str]| exitscope().current_dir(folder.path()).args(arguments).output().unwrap();
+    for command in ["report", "events", "diff"] {
+        let output = within(&[command]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(stderr(&output).contains("here") && stderr(&output).contains("perf.data"), "{}", stderr(&output));
+    }
+    let put = |name: &str| std::fs::copy(corpus("powerpc/p8_smt4_cede_all.data.gz"), folder.path().join(name)).unwrap();
+    put("trace.dat");
+    for command in ["report", "events"] {
+        assert_eq!(stderr(&within(&[command])), "exitscope: reading trace.dat\n");
+    }
+    put("perf.data");
+    for command in ["report", "events"] {
+        let output = within(&[command]);
+        assert_eq!(stderr(&output), "exitscope: reading perf.data\n");
+        assert_eq!(within(&[command, "-i", "trace.dat"]).stdout.len(), output.stdout.len());
+    }
+    assert_eq!(within(&["diff"]).status.code(), Some(2), "one trace has nothing to be compared with");
+    put("perf.data.old");
+    assert!(stderr(&within(&["diff"])).contains("comparing perf.data.old with perf.data"));
+    let named = within(&["diff", "--before", "perf.data.old", "--after", "perf.data"]);
+    assert_eq!(named.stdout, within(&["diff"]).stdout);
+    assert!(stderr(&within(&["diff", "--before", "perf.data"])).contains("no trace from after the change"));
+}
+
+#[test]
+fn csv_and_json_have_values_beside_names() {
+    let rows = |by: &str| -> Vec<Vec<String>> {
+        let text = stdout(&run(&["report", &t2(), "--format", "csv", "--by", by]));
+        text.lines().map(|line| line.split(',').map(str::to_string).collect()).collect()
+    };
+    let cases: [(&str, &[&str], &[&str]); 5] = [
+        ("port", &["port", "direction", "name"], &["3324", "out", "PCI config data"]),
+        ("vm,vcpu", &["vm", "vm_name", "vcpu", "tid"], &["121", "qemu-system-x86", "0", ""]),
+        ("msr,door", &["msr", "door", "direction", "name"], &["2096", "kernel", "write", "x2APIC_ICR"]),
+        ("hypercall", &["hypercall", "direction", "name"], &["5", "", "KICK_CPU"]),
+        ("time", &["time_ns"], &["30000000000"]),
+    ];
+    for (by, heading, first) in cases {
+        let rows = rows(by);
+        assert_eq!(rows[0][..heading.len()], *heading, "{by}");
+        assert_eq!(rows[1][..first.len()], *first, "{by}");
+        assert_eq!(rows[0][heading.len()], "count", "{by}");
+    }
+    let slow = report(&[&corpus("x86-svm/t2.data.gz")], &[])["slowest"][0].clone();
+    let of = |name: &str| slow[name].clone();
+    assert_eq!((of("detail"), of("about")), ("0xcfc out PCI config data".into(), "port".into()));
+    assert_eq!((of("key"), of("name"), of("direction")), (0xcfc.into(), "PCI config data".into(), "out".into()));
+}
+
+#[test]
 fn csv_has_a_heading_and_the_same_figures() {
     let output = run(&["report", &t2(), "--format", "csv", "--by", "reason,door"]);
     let text = stdout(&output);
@@ -147,6 +276,8 @@ fn what_a_cut_file_lacks_can_fail_a_job() {
     let cut = folder.path().join("cut.data.gz");
     std::fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
     assert_eq!(run(&["report", &text(&cut), "--fail-on", "lost>0"]).status.code(), Some(1));
+    let page = stdout(&run(&["report", &text(&cut)]));
+    assert!(page.contains("None of the events could be read.") && !page.contains("Record with"), "{page}");
     let output = run(&["report", &text(&cut), "--format", "csv"]);
     assert!(!stderr(&output).is_empty(), "CSV has no place for it, so it is said beside");
 }

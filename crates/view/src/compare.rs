@@ -1,7 +1,7 @@
 //! A comparison as plain data.
 
 use crate::names::thousands;
-use crate::report::{CoverageLine, TraceRow};
+use crate::report::{CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::{Change, DiffRow, Measure, Verdict};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -14,12 +14,16 @@ pub struct Comparison {
     pub schema: &'static str,
     /// Confidence of the intervals, in per cent.
     pub confidence_percent: f64,
+    /// Which exits were looked at, on both sides.
+    pub selection: SelectionRow,
     /// The traces compared against.
     pub before: SideRow,
     /// The traces looked at.
     pub after: SideRow,
     /// All reasons together first, then reason by reason, most costly first.
     pub rows: Vec<Compared>,
+    /// Reasons left out by --top.
+    pub rows_left_out: usize,
 }
 
 /// One side of a comparison.
@@ -114,6 +118,8 @@ impl ChangeRow {
     pub(crate) fn text(&self, value: Option<f64>) -> String {
         let Some(value) = value else { return "-".to_string() };
         match self.measure {
+            "rate_per_s" | "cost_ns_per_s" if value == 0.0 => "0/s".to_string(),
+            "rate_per_s" if value < 10.0 => format!("{value:.2}/s"),
             "rate_per_s" if value < 100.0 => format!("{value:.1}/s"),
             "rate_per_s" => format!("{}/s", thousands(value.round() as u64)),
             "cost_ns_per_s" => format!("{}/s", Nanos(value.round() as u64)),
@@ -123,7 +129,10 @@ impl ChangeRow {
 
     pub(crate) fn percent(&self) -> String {
         match (self.before, self.after) {
-            (Some(before), Some(after)) if before > 0.0 => format!("{:+.1}%", (after - before) / before * 100.0),
+            (Some(before), Some(after)) if before > 0.0 => match (after - before) / before * 100.0 {
+                change if change >= 99.95 => format!("+{}%", thousands(change.round() as u64)),
+                change => format!("{change:+.1}%"),
+            },
             _ => "-".to_string(),
         }
     }

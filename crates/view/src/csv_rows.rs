@@ -1,10 +1,14 @@
 //! The rows of a report as CSV.
 
-use crate::Report;
+use crate::page::ABOUT;
+use crate::{Place, Report};
 use std::io::{self, Write};
 
-/// Writes the rows with a heading: the dimensions, then the figures under their JSON names. Empty where there is no
-/// figure.
+/// A column that says which group a row is.
+type KeyColumn = (&'static str, fn(&Place) -> String);
+
+/// Writes the rows with a heading: which group, then its figures, all under their JSON names and as JSON has them.
+/// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
     let headings = [
@@ -27,10 +31,10 @@ pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
         "max_ns",
         "user_share",
     ];
-    out.write_record(report.by.iter().copied().chain(headings)).map_err(io::Error::from)?;
+    let keys = key_columns(&report.by);
+    out.write_record(keys.iter().map(|key| key.0).chain(headings)).map_err(io::Error::from)?;
     for row in &report.rows {
         let figures = &row.figures;
-        let length = |length: Option<u64>| length.map_or(String::new(), |nanos| nanos.to_string());
         let values = [
             figures.count.to_string(),
             figures.timed.to_string(),
@@ -42,16 +46,50 @@ pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
             figures.user_ns.to_string(),
             figures.idle_ns.to_string(),
             figures.waiting_ns.to_string(),
-            length(figures.min_ns),
-            length(figures.mean_ns),
-            length(figures.p50_ns),
-            length(figures.p90_ns),
-            length(figures.p99_ns),
-            length(figures.p999_ns),
-            length(figures.max_ns),
+            text(figures.min_ns),
+            text(figures.mean_ns),
+            text(figures.p50_ns),
+            text(figures.p90_ns),
+            text(figures.p99_ns),
+            text(figures.p999_ns),
+            text(figures.max_ns),
             figures.user_share.to_string(),
         ];
-        out.write_record(row.place.labels.iter().cloned().chain(values)).map_err(io::Error::from)?;
+        out.write_record(keys.iter().map(|key| key.1(&row.place)).chain(values)).map_err(io::Error::from)?;
     }
     out.flush()
+}
+
+fn key_columns(by: &[&str]) -> Vec<KeyColumn> {
+    let mut columns: Vec<KeyColumn> = Vec::new();
+    for &dim in by {
+        match dim {
+            "vm" => {
+                columns.push(("vm", |place| text(place.who.vm)));
+                columns.push(("vm_name", |place| text(place.who.vm_name.as_ref())));
+            }
+            "vcpu" => {
+                columns.push(("vcpu", |place| text(place.who.vcpu)));
+                columns.push(("tid", |place| text(place.who.tid)));
+            }
+            "reason" => columns.push(("reason", |place| text(place.reason.as_ref()))),
+            "door" => columns.push(("door", |place| text(place.door.as_ref()))),
+            "port" => columns.push(("port", |place| text(place.port))),
+            "mmio" => columns.push(("mmio", |place| text(place.mmio))),
+            "msr" => columns.push(("msr", |place| text(place.msr))),
+            "hypercall" => columns.push(("hypercall", |place| text(place.hypercall))),
+            "cpuid" => columns.push(("cpuid", |place| text(place.cpuid))),
+            "cpu" => columns.push(("cpu", |place| text(place.cpu))),
+            _ => columns.push(("time_ns", |place| text(place.time_ns))),
+        }
+    }
+    if by.iter().any(|dim| ABOUT.contains(dim)) {
+        columns.push(("direction", |place| text(place.direction)));
+        columns.push(("name", |place| text(place.name.as_ref())));
+    }
+    columns
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }

@@ -163,7 +163,7 @@ impl<'a> EventRow<'a> {
 pub fn event_text(event: &Event, names: &EventNames) -> String {
     let row = EventRow::of(event, names);
     let mut text = format!(
-        "{} [{}] {:>7} {:<28} {}",
+        "{} [{}] {:>7} {:<28} {:<14}",
         event.at,
         row.cpu.map_or("---".to_string(), |cpu| format!("{cpu:03}")),
         row.tid,
@@ -193,5 +193,6 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("sleeps", row.sleeps.map(|sleeps| sleeps.to_string()));
     put("next", row.next.map(|tid| tid.to_string()));
     put("lost", row.lost.map(|lost| lost.to_string()));
+    text.truncate(text.trim_end().len());
     text
 }

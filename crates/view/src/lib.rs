@@ -20,5 +20,7 @@ pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::write_csv;
 pub use events::{EventRow, event_text};
 pub use page::{Page, Section, Table, comparison_page, report_page};
-pub use report::{Coverage, CoverageLine, Figures, Made, Place, Report, Row, SortKey, TraceRow, VcpuRow};
+pub use report::{
+    Coverage, CoverageLine, Figures, Made, Place, Report, Row, SelectionRow, SortKey, TraceRow, VcpuRow, WhenRow,
+};
 pub use text::{Look, write_page};

@@ -2,6 +2,7 @@
 
 use exitscope_model::codes::detail_name;
 use exitscope_model::{CodeList, DetailKind, Door, ExitCode};
+use exitscope_units::{Moment, Nanos};
 
 /// `kernel`, or the kernel's name of the user-space reason.
 pub fn door(door: Door) -> String {
@@ -80,6 +81,33 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// How many in a second: `1,234`; `<1` for what is not nothing.
+pub fn rate(per_s: f64) -> String {
+    if per_s > 0.0 && per_s < 0.5 { "<1".to_string() } else { thousands(per_s.round() as u64) }
+}
+
+/// A moment without the zeros at its end, in seconds: `30.5`.
+pub fn trimmed(at: Moment) -> String {
+    at.to_string().trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// The beginning of a bucket of time, with the decimals that buckets of this width need.
+pub fn moment(at: Moment, width: Nanos) -> String {
+    let decimals = trimmed(Moment::from_nanos(width.0 % 1_000_000_000)).len().saturating_sub("0.".len());
+    let text = at.to_string();
+    let cut = text.len() - 9 + decimals;
+    text[..cut].trim_end_matches('.').to_string()
+}
+
+/// A length with every digit it has: `1.234567ms`.
+pub fn exact_length(nanos: u64) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    match units.into_iter().find(|unit| nanos >= unit.1) {
+        Some((unit, size)) => format!("{}{unit}", nanos as f64 / size as f64),
+        None => format!("{nanos}ns"),
+    }
+}
+
 /// `12.3%`; `<0.1%` for what is not nothing.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -90,5 +118,28 @@ pub fn percent(part: u64, whole: u64) -> String {
         (0, 0) => "0%".to_string(),
         (0, _) => "<0.1%".to_string(),
         _ => format!("{}.{}%", tenths / 10, tenths % 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_and_lengths_have_the_digits_that_mean_something() {
+        let at = Moment::from_nanos(30_800_000_000);
+        assert_eq!(trimmed(at), "30.8");
+        assert_eq!(trimmed(Moment::from_nanos(30_000_000_000)), "30");
+        assert_eq!(moment(at, Nanos(200_000_000)), "30.8");
+        assert_eq!(moment(at, Nanos(20_000_000)), "30.80");
+        assert_eq!(moment(Moment::from_nanos(30_000_000_000), Nanos(10_000_000_000)), "30");
+        assert_eq!(moment(Moment::from_nanos(31_500_000_000), Nanos(1_500_000_000)), "31.5");
+        assert_eq!(exact_length(1_234_567), "1.234567ms");
+        assert_eq!((exact_length(200_000), exact_length(999)), ("200us".to_string(), "999ns".to_string()));
+    }
+
+    #[test]
+    fn a_rate_below_one_is_not_nothing() {
+        assert_eq!([0.0, 0.1, 0.5, 1234.4].map(rate), ["0", "<1", "1", "1,234"]);
     }
 }

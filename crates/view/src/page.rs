@@ -1,15 +1,18 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
 use crate::compare::Comparison;
-use crate::names::{percent, thousands};
-use crate::report::{DetailRow, Figures, Report, TimelineRows};
+use crate::names::{self, percent, rate, thousands};
+use crate::report::{Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
 use exitscope_units::{Moment, Nanos};
 
-/// Bars of a sparkline at most.
-const MAX_BARS: usize = 72;
+/// Bars of a sparkline at most: with its words it fits into 80 columns.
+const MAX_BARS: usize = 56;
 
-/// Rows that one kind of detail shows.
-const DETAIL_ROWS: usize = 8;
+/// Injected vectors that are listed.
+const VECTORS: usize = 16;
+
+/// Dimensions along which only some exits have a place.
+pub(crate) const ABOUT: [&str; 5] = ["port", "mmio", "msr", "hypercall", "cpuid"];
 
 /// A page.
 #[derive(Clone, Debug, Default)]
@@ -68,15 +71,20 @@ fn plain(text: String) -> Sentence {
     Sentence { text, warning: false }
 }
 
-/// The page of a report.
-pub fn report_page(report: &Report) -> Page {
+/// What says that a list goes on.
+fn and_more(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| format!("and {} more (--top N or --format json)", thousands(left_out as u64)))
+}
+
+/// The page of a report, with at most `detail_rows` rows in each table of what exits were about.
+pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     let mut sections = vec![head(report)];
     if !report.vcpus.is_empty() {
         sections.push(vcpus(report));
     }
     if report.total.count > 0 {
         sections.push(groups(report));
-        sections.extend(details(report));
+        sections.extend(details(report, detail_rows));
         sections.extend(injected(report));
         sections.extend(slowest(report));
         sections.extend(report.timeline.as_ref().map(over_time));
@@ -101,10 +109,9 @@ fn head(report: &Report) -> Section {
         let about = [&trace.format, &trace.arch, &trace.release, &trace.hostname];
         let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
-        sentences.push(plain(format!("{}: {}, {length}", trace.name, about.join(", "))));
+        sentences.push(plain(format!("{}: {}, {length} long", trace.name, about.join(", "))));
     }
     let coverage = &report.coverage;
-    let damaged = |line: &&crate::CoverageLine| matches!(line.severity, "loss" | "error");
     let not_understood: u64 = ["unknown_format", "bad_record", "bad_text", "unknown_record"]
         .iter()
         .filter_map(|id| coverage.lines.iter().find(|line| line.id == *id))
@@ -118,12 +125,12 @@ fn head(report: &Report) -> Section {
         thousands(coverage.lost),
         thousands(not_understood),
     )));
-    for line in coverage.lines.iter().filter(damaged) {
-        sentences.push(Sentence { text: counted(line), warning: true });
-    }
+    sentences.extend(selected(&report.selection));
+    sentences.extend(damage(coverage));
     if coverage.exits == 0 {
         let text = match coverage.events {
             0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
+            events if not_understood >= events => "None of the events could be read.".to_string(),
             _ => "No event in the trace is a VM exit. Record with `perf record -e 'kvm:*' -a` or \
                   `trace-cmd record -e kvm` while a guest runs."
                 .to_string(),
@@ -138,34 +145,33 @@ fn head(report: &Report) -> Section {
             .to_string();
         sentences.push(Sentence { text, warning: true });
     }
-    let notices = coverage.lines.iter().filter(|line| line.severity == "notice");
-    let notes = notices.map(counted).collect();
+    let notes = coverage.lines.iter().filter(|line| line.severity == "notice").map(ToString::to_string).collect();
     Section { title: "Coverage".into(), sentences, table: None, notes }
 }
 
-/// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.
-fn counted(line: &crate::CoverageLine) -> String {
-    let first = match (line.first_at, line.id) {
-        (None, _) => String::new(),
-        (Some(at), "bad_text") => format!(" (first at line {at})"),
-        (Some(at), _) => format!(" (first at byte {at})"),
-    };
-    format!("{}: {}{first}", line.text.trim_end_matches('.'), thousands(line.count))
+fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
+    coverage.damage().map(|line| Sentence { text: line.to_string(), warning: true })
+}
+
+/// `Selected: VM 121; reason io`, if anything is left out.
+fn selected(selection: &SelectionRow) -> Option<Sentence> {
+    let what = selection.to_string();
+    (!what.is_empty()).then(|| plain(format!("Selected: {what}")))
 }
 
 fn vcpus(report: &Report) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
-        column("wall", false, 0),
+        column("wall", false, 1),
         column("guest", false, 0),
         column("kernel", false, 0),
-        column("user space", false, 0),
+        column("user", false, 0),
         column("idle", false, 0),
         column("not running", false, 0),
         column("unknown", false, 0),
-        column("exits", false, 1),
-        column("exits/s", false, 2),
+        column("exits", false, 2),
+        column("exits/s", false, 3),
     ];
     let mut order: Vec<_> = report.vcpus.iter().collect();
     order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
@@ -182,38 +188,36 @@ fn vcpus(report: &Report) -> Section {
             share(row.waiting_ns),
             share(row.unknown_ns),
             thousands(row.exits),
-            rate(row.exits, row.span_ns),
+            if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) },
         ]
     });
+    let narrowed = !report.selection.reasons.is_empty() || report.selection.longer_than_ns.is_some();
     Section {
         title: "Where the wall time of each vCPU went".into(),
         table: Some(Table { columns, rows: rows.collect() }),
-        ..Section::default()
-    }
-}
-
-fn rate(count: u64, span_ns: u64) -> String {
-    match (u128::from(count) * 1_000_000_000).checked_div(u128::from(span_ns)) {
-        Some(rate) => thousands(rate as u64),
-        None => "-".to_string(),
+        notes: narrowed
+            .then(|| "of all exits, whatever --reason and --longer-than select".into())
+            .into_iter()
+            .collect(),
+        sentences: vec![],
     }
 }
 
 const FIGURES: &[Column] = &[
     Column { title: "exits", names: false, rank: 0 },
-    Column { title: "/s", names: false, rank: 5 },
-    Column { title: "total", names: false, rank: 3 },
-    Column { title: "idle", names: false, rank: 6 },
-    Column { title: "not running", names: false, rank: 6 },
+    Column { title: "/s", names: false, rank: 7 },
+    Column { title: "total", names: false, rank: 5 },
+    Column { title: "idle", names: false, rank: 9 },
+    Column { title: "not running", names: false, rank: 9 },
     Column { title: "cost", names: false, rank: 0 },
     Column { title: "share", names: false, rank: 0 },
-    Column { title: "mean", names: false, rank: 2 },
+    Column { title: "mean", names: false, rank: 4 },
     Column { title: "p50", names: false, rank: 0 },
-    Column { title: "p90", names: false, rank: 4 },
+    Column { title: "p90", names: false, rank: 6 },
     Column { title: "p99", names: false, rank: 0 },
-    Column { title: "p99.9", names: false, rank: 5 },
-    Column { title: "max", names: false, rank: 1 },
-    Column { title: "to user", names: false, rank: 1 },
+    Column { title: "p99.9", names: false, rank: 8 },
+    Column { title: "max", names: false, rank: 2 },
+    Column { title: "to user", names: false, rank: 3 },
 ];
 
 fn figures(figures: &Figures) -> Vec<String> {
@@ -230,12 +234,12 @@ fn figures(figures: &Figures) -> Vec<String> {
     };
     vec![
         thousands(figures.count),
-        thousands(figures.rate_per_s.round() as u64),
+        rate(figures.rate_per_s),
         sum(figures.total_ns),
         sum(figures.idle_ns),
         sum(figures.waiting_ns),
         sum(figures.cost_ns),
-        share(figures.share_of_cost),
+        if figures.timed == 0 { "-".to_string() } else { share(figures.share_of_cost) },
         length(figures.mean_ns),
         length(figures.p50_ns),
         length(figures.p90_ns),
@@ -256,13 +260,9 @@ fn groups(report: &Report) -> Section {
         labels[0] = "all".to_string();
         rows.push([labels, figures(&report.total)].concat());
     }
-    let mut notes = Vec::new();
-    if report.rows_left_out > 0 {
-        notes.push(format!("{} more rows; --top shows them", report.rows_left_out));
-    }
+    let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
     if report.exits_elsewhere > 0 {
-        let about = ["port", "mmio", "msr", "hypercall", "cpuid"];
-        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| about.contains(dim)).collect();
+        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim)).collect();
         let dims = dims.join(", ");
         notes.push(format!(
             "{} exits have none of {dims} and are in none of these groups",
@@ -277,7 +277,7 @@ fn groups(report: &Report) -> Section {
     }
 }
 
-fn details(report: &Report) -> Vec<Section> {
+fn details(report: &Report, most: usize) -> Vec<Section> {
     let mut headings: Vec<&str> = Vec::new();
     for row in &report.details {
         if !headings.contains(&row.heading) {
@@ -286,12 +286,11 @@ fn details(report: &Report) -> Vec<Section> {
     }
     let section = |heading: &&str| {
         let of_kind: Vec<&DetailRow> = report.details.iter().filter(|row| row.heading == *heading).collect();
-        let rows = of_kind.iter().take(DETAIL_ROWS);
-        let rows = rows.map(|row| [vec![row.label.clone()], figures(&row.figures)].concat()).collect();
+        let rows =
+            of_kind.iter().take(most).map(|row| [vec![row.label.clone()], figures(&row.figures)].concat()).collect();
         let mut columns = vec![column("", true, 0)];
         columns.extend_from_slice(FIGURES);
-        let more = of_kind.len().saturating_sub(DETAIL_ROWS);
-        let notes = if more > 0 { vec![format!("{} more, in --format json", thousands(more as u64))] } else { vec![] };
+        let notes = and_more(of_kind.len().saturating_sub(most)).into_iter().collect();
         Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, sentences: vec![] }
     };
     headings.iter().map(section).collect()
@@ -300,11 +299,14 @@ fn details(report: &Report) -> Vec<Section> {
 fn injected(report: &Report) -> Option<Section> {
     let mut vectors: Vec<_> = report.injected.iter().collect();
     vectors.sort_by_key(|row| (std::cmp::Reverse(row.count), row.vector));
-    let list: Vec<String> = vectors
+    let mut list: Vec<String> = vectors
         .iter()
-        .take(DETAIL_ROWS * 2)
-        .map(|row| format!("{:#04x} ({}) {} times", row.vector, row.vector, thousands(row.count)))
+        .take(VECTORS)
+        .map(|row| format!("{} of {:#04x} ({})", thousands(row.count), row.vector, row.vector))
         .collect();
+    if vectors.len() > VECTORS {
+        list.push(format!("and {} more (--format json)", vectors.len() - VECTORS));
+    }
     (!list.is_empty()).then(|| Section {
         title: "Interrupts injected, by vector".into(),
         sentences: vec![plain(list.join(", "))],
@@ -323,7 +325,7 @@ fn slowest(report: &Report) -> Option<Section> {
         column("user space", false, 3),
         column("VM", true, 2),
         column("vCPU", true, 1),
-        column("CPU", false, 3),
+        column("CPU", true, 3),
     ];
     let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
     let rows: Vec<Vec<String>> = report
@@ -357,30 +359,23 @@ fn over_time(timeline: &TimelineRows) -> Section {
     let bars = |values: &[u64]| -> Vec<u64> { values.chunks(squeeze).map(|part| part.iter().sum()).collect() };
     let (counts, cost) = (bars(&timeline.counts), bars(&timeline.cost_ns));
     let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
-    let sentences = vec![
-        format!("exits {}", spark(&counts)),
-        format!("cost  {}", spark(&cost)),
-        format!(
-            "at most {} exits in a bar, and {} of cost of the exits that began in one",
-            thousands(most(&counts)),
-            Nanos(most(&cost)),
-        ),
-    ];
+    let mut sentences = vec![format!("exits {}  at most {}", spark(&counts), thousands(most(&counts)))];
+    if most(&cost) > 0 {
+        sentences.push(format!("cost  {}  at most {}", spark(&cost), Nanos(most(&cost))));
+    }
+    let first = names::trimmed(Moment::from_nanos(timeline.first_ns));
     Section {
-        title: format!("Over time, from {} s on, {} a bar", Moment::from_nanos(timeline.first_ns), Nanos(width)),
+        title: format!("Over time, from {first} s on, {} a bar", names::exact_length(width)),
         sentences: sentences.into_iter().map(plain).collect(),
         ..Section::default()
     }
 }
 
 fn spark(values: &[u64]) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |&value: &u64| match value {
-        0 => ' ',
-        _ => BARS[(u128::from(value) * 7).div_ceil(u128::from(most)) as usize],
-    };
-    values.iter().map(bar).collect()
+    // Rounded up: what is not nothing shows.
+    values.iter().map(|&value| BARS[(u128::from(value) * 8).div_ceil(u128::from(most)) as usize]).collect()
 }
 
 /// The page of a comparison.
@@ -388,7 +383,7 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
     let side = |name: &str, side: &crate::SideRow| {
         let files = side.traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(", ");
         plain(format!(
-            "{name}: {files}: {} events read, {} exits made, {} lost, {}",
+            "{name} {files}: {} events read, {} exits, {} lost, {} long",
             thousands(side.events),
             thousands(side.exits),
             thousands(side.lost),
@@ -396,20 +391,21 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
         ))
     };
     let mut head = Section { title: "Compared".into(), ..Section::default() };
-    head.sentences.push(side("before", &comparison.before));
-    head.sentences.push(side("after ", &comparison.after));
+    head.sentences.push(side("before:", &comparison.before));
+    head.sentences.push(side("after: ", &comparison.after));
+    head.sentences.extend(selected(&comparison.selection));
     for (name, side) in [("before", &comparison.before), ("after", &comparison.after)] {
         for line in side.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")) {
-            head.sentences.push(Sentence { text: format!("{name}: {}", counted(line)), warning: true });
+            head.sentences.push(Sentence { text: format!("{name}: {line}"), warning: true });
         }
     }
     let columns = vec![
         column("reason", true, 0),
         column("measure", true, 0),
-        column("before", false, 0),
-        column("after", false, 0),
-        column("change", false, 0),
-        column("interval of the change", false, 1),
+        column("before", false, 2),
+        column("after", false, 1),
+        column("change", false, 3),
+        column("interval of the change", false, 0),
         column("verdict", true, 0),
     ];
     let rows = comparison.rows.iter().flat_map(|row| {
@@ -430,11 +426,14 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
     let table = Section {
         title: format!("Change by reason, {} % confidence", comparison.confidence_percent),
         table: Some(Table { columns, rows: rows.collect() }),
-        notes: vec![
-            "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation within"
-                .into(),
-            "the recordings; that from run to run only if each side has several (--before, --after).".into(),
-        ],
+        notes: and_more(comparison.rows_left_out)
+            .into_iter()
+            .chain([
+                "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation \
+                 within the recordings; that from run to run only if each side has several (--before, --after)."
+                    .to_string(),
+            ])
+            .collect(),
         ..Section::default()
     };
     Page { sections: vec![head, table] }

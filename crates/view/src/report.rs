@@ -1,13 +1,14 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
 use crate::names;
-use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Part};
+use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, When};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, Severity, TraceInfo, Who};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::fmt;
 
 /// Where the time of VM exits went. All lengths are in nanoseconds, all moments in nanoseconds on the trace's clock.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -18,6 +19,8 @@ pub struct Report {
     pub traces: Vec<TraceRow>,
     /// What was seen, and what was seen and not used.
     pub coverage: Coverage,
+    /// Which exits were looked at.
+    pub selection: SelectionRow,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
     pub duration_ns: u64,
     /// How the wall time of each virtual CPU divides.
@@ -26,7 +29,8 @@ pub struct Report {
     pub by: Vec<&'static str>,
     /// All selected exits together.
     pub total: Figures,
-    /// Exits grouped by `by`, in the order of --sort.
+    /// Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
+    /// beyond those that are kept.
     pub rows: Vec<Row>,
     /// Rows left out by --top.
     pub rows_left_out: usize,
@@ -65,6 +69,36 @@ pub struct TraceRow {
     pub last_ns: u64,
     /// Events read.
     pub events: u64,
+}
+
+/// Which exits were looked at; an empty list or an absent field leaves nothing out.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SelectionRow {
+    /// Process ids of VMs.
+    pub vms: Vec<u32>,
+    /// vCPU numbers.
+    pub vcpus: Vec<u32>,
+    /// Exit reasons, as they were given.
+    pub reasons: Vec<String>,
+    /// Not before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<WhenRow>,
+    /// Not after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<WhenRow>,
+    /// Only exits longer than this, idle time included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longer_than_ns: Option<u64>,
+}
+
+/// A moment as it was given.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenRow {
+    /// On the trace's clock.
+    AtNs(u64),
+    /// After the trace's first event.
+    AfterFirstNs(u64),
 }
 
 /// What was seen, and what was seen and not used.
@@ -279,8 +313,16 @@ pub struct SlowRow {
     pub reason: String,
     /// Where to.
     pub door: String,
-    /// About what.
+    /// About what, for a person.
     pub detail: Option<String>,
+    /// What `detail` is about: `port`, `mmio`, `msr`, …
+    pub about: Option<&'static str>,
+    /// Port, address, MSR, hypercall number, CPUID leaf, error code, …
+    pub key: Option<u64>,
+    /// What it is called, where it has a name.
+    pub name: Option<&'static str>,
+    /// `in`/`out`, `read`/`write`, where that has a meaning.
+    pub direction: Option<&'static str>,
     /// From exit to entry, everything included.
     pub total_ns: u64,
     /// Handled by the kernel.
@@ -353,7 +395,7 @@ impl Report {
             .iter()
             .take(made.top)
             .map(|(key, cell)| Row {
-                place: Place::of(group.dims(), key, info),
+                place: Place::of(group, key, info),
                 // A bucket of time has its own length.
                 figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.duration)),
             })
@@ -373,6 +415,7 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
+            selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts
                 .divisions
@@ -426,6 +469,8 @@ pub struct Made {
     pub exits: u64,
     /// Those of which both ends were seen.
     pub timed_exits: u64,
+    /// Which exits were looked at.
+    pub selection: Selection,
     /// Order of the rows.
     pub sort: SortKey,
     /// Rows at most.
@@ -478,6 +523,75 @@ impl Coverage {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Coverage {
+    /// The lines that say that figures are affected.
+    pub fn damage(&self) -> impl Iterator<Item = &CoverageLine> {
+        self.lines.iter().filter(|line| matches!(line.severity, "loss" | "error"))
+    }
+}
+
+/// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.
+impl fmt::Display for CoverageLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.text.trim_end_matches('.'), names::thousands(self.count))?;
+        match (self.first_at, self.id) {
+            (None, _) => Ok(()),
+            (Some(at), "bad_text") => write!(f, " (first at line {at})"),
+            (Some(at), _) => write!(f, " (first at byte {at})"),
+        }
+    }
+}
+
+impl SelectionRow {
+    /// Plain data of a selection.
+    pub fn of(selection: &Selection) -> SelectionRow {
+        let when = |when: When| match when {
+            When::At(at) => WhenRow::AtNs(at.as_nanos()),
+            When::After(after) => WhenRow::AfterFirstNs(after.0),
+        };
+        SelectionRow {
+            vms: selection.vms.iter().map(|vm| vm.0).collect(),
+            vcpus: selection.vcpus.iter().map(|vcpu| vcpu.0).collect(),
+            reasons: selection.reasons.clone(),
+            from: selection.from.map(when),
+            to: selection.to.map(when),
+            longer_than_ns: selection.longer_than.map(|length| length.0),
+        }
+    }
+}
+
+/// `VM 121; vCPU 0, 1; reason io; from 30.5 s; to +2 s; longer than 200us`; empty if everything is selected.
+impl fmt::Display for SelectionRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let mut parts = vec![];
+        if !self.vms.is_empty() {
+            parts.push(format!("VM {}", numbers(&self.vms)));
+        }
+        if !self.vcpus.is_empty() {
+            parts.push(format!("vCPU {}", numbers(&self.vcpus)));
+        }
+        if !self.reasons.is_empty() {
+            parts.push(format!("reason {}", self.reasons.join(", ")));
+        }
+        parts.extend(self.from.map(|from| format!("from {from}")));
+        parts.extend(self.to.map(|to| format!("to {to}")));
+        parts.extend(self.longer_than_ns.map(|length| format!("longer than {}", names::exact_length(length))));
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// `30.5 s`, or `+1.5 s`.
+impl fmt::Display for WhenRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, nanos) = match *self {
+            WhenRow::AtNs(nanos) => ("", nanos),
+            WhenRow::AfterFirstNs(nanos) => ("+", nanos),
+        };
+        write!(f, "{sign}{} s", names::trimmed(Moment::from_nanos(nanos)))
     }
 }
 
@@ -545,9 +659,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl Place {
-    fn of(dims: &[Dim], key: &[Part], info: &TraceInfo) -> Place {
+    fn of(group: &Group, key: &[Part], info: &TraceInfo) -> Place {
         let mut place = Place::default();
-        for (dim, part) in dims.iter().zip(key) {
+        for (dim, part) in group.dims().iter().zip(key) {
             let label = match *part {
                 Part::Vm(vm) => {
                     place.who.vm = (vm != VmId::UNKNOWN).then_some(vm.0);
@@ -567,7 +681,7 @@ impl Place {
                 Part::Cpu(cpu) => place.cpu.insert(cpu.0).to_string(),
                 Part::Time(at) => {
                     place.time_ns = Some(at.as_nanos());
-                    at.to_string()
+                    names::moment(at, group.width())
                 }
                 Part::Detail(DetailKey { kind, key, write }) => {
                     let field = match dim {
@@ -598,6 +712,10 @@ impl SlowRow {
             reason: exit.code.name(),
             door: names::door(exit.door),
             detail: exit.detail.map(|detail| names::detail(detail.kind, detail.key, detail.write)),
+            about: exit.detail.map(|detail| names::kind(detail.kind).0),
+            key: exit.detail.map(|detail| detail.key),
+            name: exit.detail.and_then(|detail| detail_name(detail.kind, detail.key)),
+            direction: exit.detail.and_then(|detail| names::direction(detail.kind, detail.write)),
             total_ns: exit.total().0,
             kernel_ns: exit.kernel.0,
             user_ns: exit.user.0,

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// How to draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// Columns of the terminal; tables leave columns out to fit. `None`: no limit.
+    /// Columns of the terminal; sentences are broken and tables leave columns out to fit. `None`: no limit.
     pub width: Option<usize>,
     /// Whether to use colours.
     pub colour: bool,
@@ -32,15 +32,18 @@ fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Resu
     writeln!(out, "{}", painted(&section.title, TITLE, look))?;
     for sentence in &section.sentences {
         match sentence.warning {
-            true => writeln!(out, "  {} {}", painted("warning:", WARNING, look), clean(&sentence.text))?,
-            false => writeln!(out, "  {}", clean(&sentence.text))?,
+            true => {
+                let lines = broken(&format!("warning: {}", sentence.text), look);
+                writeln!(out, "  {}", lines.replacen("warning:", &painted("warning:", WARNING, look), 1))?;
+            }
+            false => writeln!(out, "  {}", broken(&sentence.text, look))?,
         }
     }
     if let Some(table) = &section.table {
         write_table(table, look, out)?;
     }
     for note in &section.notes {
-        writeln!(out, "  {}", clean(note))?;
+        writeln!(out, "  {}", broken(note, look))?;
     }
     Ok(())
 }
@@ -57,14 +60,38 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// The sentence, broken into lines that fit, of which all but the first are set in.
+fn broken(text: &str, look: Look) -> String {
+    let text = clean(text);
+    let width = look.width.unwrap_or(usize::MAX).saturating_sub(2);
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used == 0 {
+            used = length;
+        } else if used + 1 + length <= width {
+            lines.push(' ');
+            used += 1 + length;
+        } else {
+            lines.push_str("\n    ");
+            used = 2 + length;
+        }
+        lines.push_str(word);
+    }
+    lines
+}
+
 fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<()> {
-    let mut hidden_rank = u8::MAX;
+    // First the columns that say nothing but zero leave, then those of the highest rank.
+    let (mut zeros, mut hidden_rank) = (true, u8::MAX);
     loop {
-        let grid = grid(table, hidden_rank);
+        let grid = grid(table, hidden_rank, zeros);
         let lines: Vec<String> = grid.lines().map(|line| line.trim_end().to_string()).collect();
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) + 1;
         let next = table.columns.iter().map(|column| column.rank).filter(|&rank| rank < hidden_rank).max();
         match (look.width, next) {
+            (Some(width), _) if widest > width && zeros => zeros = false,
             (Some(width), Some(rank)) if widest > width && rank > 0 => hidden_rank = rank,
             _ => {
                 for line in lines {
@@ -76,12 +103,18 @@ fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<()>
     }
 }
 
-/// The table without the columns of rank `hidden_rank` and above.
-fn grid(table: &Table, hidden_rank: u8) -> Grid {
-    let empty =
-        |at: usize| table.rows.iter().all(|row| matches!(row.get(at).map(String::as_str), None | Some("" | "-")));
-    let shown: Vec<usize> =
-        (0..table.columns.len()).filter(|&at| table.columns[at].rank < hidden_rank && !empty(at)).collect();
+/// The table without empty columns and those of rank `hidden_rank` and above, and unless `zeros` without figures that
+/// are all zero.
+fn grid(table: &Table, hidden_rank: u8, zeros: bool) -> Grid {
+    let shown: Vec<usize> = (0..table.columns.len())
+        .filter(|&at| {
+            let column = &table.columns[at];
+            let cells = || table.rows.iter().map(|row| row.get(at).map_or("", String::as_str));
+            column.rank < hidden_rank
+                && !cells().all(|cell| matches!(cell, "" | "-"))
+                && (zeros || column.names || !cells().all(|cell| matches!(cell, "" | "-" | "0" | "0%")))
+        })
+        .collect();
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING);
     grid.set_header(shown.iter().map(|&at| table.columns[at].title));
