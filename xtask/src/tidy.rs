@@ -13,6 +13,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/diff.schema.json", &["docs", "diff-schema"]),
     ("docs/events.schema.json", &["docs", "events-schema"]),
     ("docs/losses.md", &["docs", "losses"]),
+    ("docs/knobs.md", &["docs", "knobs"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
     ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-kvmstat.data.gz", "corpus/x86-svm/t2.data.gz"]),
@@ -28,7 +29,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("trace", &["units", "model"]),
     ("analysis", &["units", "model"]),
     ("view", &["units", "model", "analysis"]),
-    ("exitscope", &["units", "model", "trace", "analysis", "view"]),
+    ("exitscope", &["units", "policy", "model", "trace", "analysis", "view"]),
 ];
 
 /// The largest file outside corpus/, in bytes.

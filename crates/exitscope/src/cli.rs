@@ -41,7 +41,7 @@ pub enum Command {
         /// Where to write `exitscope.1`, `exitscope-report.1`, …
         directory: Option<PathBuf>,
     },
-    /// Print a generated document: a JSON schema, or the list of what can be seen and not used
+    /// Print a generated document: a JSON schema, the list of what can be seen and not used, or that of the knobs
     Docs {
         /// Which one
         what: Document,
@@ -58,6 +58,8 @@ pub enum Document {
     EventsSchema,
     /// What can be seen and not used, and what it means (Markdown)
     Losses,
+    /// The knobs of every mechanism (Markdown)
+    Knobs,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,8 @@
 //! Sources: Linux drivers/cpuidle/governors/haltpoll.c, drivers/cpuidle/poll_state.c, drivers/cpuidle/cpuidle-haltpoll.c,
 //! arch/x86/kvm/x86.c (the host's side of the handshake).
 
+pub use crate::change::Change;
+
 use crate::knob::{Place, Unit, params};
 use exitscope_units::Nanos;
 
@@ -67,17 +69,6 @@ pub enum Entered {
         /// How long it took, the poll before it excluded.
         residency: Nanos,
     },
-}
-
-/// A limit that was adjusted: the fields of the tracepoint `power:guest_halt_poll_ns`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Grown, otherwise shrunk. Old and new may still be equal.
-    pub grow: bool,
-    /// The limit before.
-    pub old: Nanos,
-    /// The limit from now on.
-    pub new: Nanos,
 }
 
 /// How one idle period passed.

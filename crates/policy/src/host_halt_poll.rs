@@ -19,6 +19,8 @@
 //! Sources: Linux virt/kvm/kvm_main.c (kvm_vcpu_halt), arch/powerpc/kvm/book3s_hv.c (kvmppc_vcore_blocked),
 //! arch/s390/kvm/kvm-s390.c (kvm_arch_no_poll).
 
+pub use crate::change::Change;
+
 use crate::knob::{Place, Unit, params};
 use exitscope_units::Nanos;
 
@@ -71,17 +73,6 @@ pub enum Whose {
     /// A virtual core's, on POWER7 and POWER8, when all its vCPUs have ceded: shrinks without a floor, is capped after
     /// it grew, and asks neither VM nor vCPU.
     Vcore,
-}
-
-/// A poll length that was adjusted: the fields of the tracepoint `kvm:kvm_halt_poll_ns`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Grown, otherwise shrunk. Old and new may still be equal.
-    pub grow: bool,
-    /// The length before.
-    pub old: Nanos,
-    /// The length from now on.
-    pub new: Nanos,
 }
 
 /// How one halt passed.

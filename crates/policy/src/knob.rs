@@ -37,6 +37,8 @@ pub enum Unit {
 pub enum Place {
     /// A parameter of a kernel module: `/sys/module/<module>/parameters/<name>`, and `<module>.<name>=` at boot.
     Module(&'static str),
+    /// The same, but only until the module is loaded: its file can be read and not written.
+    ModuleAtLoad(&'static str),
     /// A file that is read and written as text.
     File(&'static str),
     /// A file that is read and written as text, and the same at boot, as `<name>=`.
@@ -117,19 +119,20 @@ impl Knob {
         KnobText { unit: self.unit, value }
     }
 
-    /// The file that shows and changes it on a running system, if there is one.
+    /// The file that shows it on a running system, if there is one.
     pub fn file(&self) -> Option<KnobFile> {
-        match self.place {
-            Place::Module(_) | Place::File(_) | Place::FileAndBoot(..) => {
-                Some(KnobFile { place: self.place, name: self.name })
-            }
-            Place::Ioctl(_) | Place::Design | Place::Machine => None,
-        }
+        let is_file = !matches!(self.place, Place::Ioctl(_) | Place::Design | Place::Machine);
+        is_file.then_some(KnobFile { place: self.place, name: self.name })
+    }
+
+    /// Whether writing its file changes it on a running system.
+    pub fn is_writable(&self) -> bool {
+        self.file().is_some() && !matches!(self.place, Place::ModuleAtLoad(_))
     }
 
     /// The words for a kernel's command line that set it, if it can be set there.
     pub fn boot(&self, value: u64) -> Option<KnobBoot> {
-        matches!(self.place, Place::Module(_) | Place::FileAndBoot(..)).then(|| KnobBoot {
+        matches!(self.place, Place::Module(_) | Place::ModuleAtLoad(_) | Place::FileAndBoot(..)).then(|| KnobBoot {
             place: self.place,
             name: self.name,
             text: self.text(value),
@@ -174,7 +177,9 @@ pub struct KnobFile {
 impl fmt::Display for KnobFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Module(module) => write!(f, "/sys/module/{module}/parameters/{}", self.name),
+            Place::Module(module) | Place::ModuleAtLoad(module) => {
+                write!(f, "/sys/module/{module}/parameters/{}", self.name)
+            }
             Place::File(path) | Place::FileAndBoot(path, _) => f.write_str(path),
             Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
         }
@@ -192,7 +197,7 @@ pub struct KnobBoot {
 impl fmt::Display for KnobBoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Module(module) => write!(f, "{module}.{}={}", self.name, self.text),
+            Place::Module(module) | Place::ModuleAtLoad(module) => write!(f, "{module}.{}={}", self.name, self.text),
             Place::FileAndBoot(_, word) => write!(f, "{word}={}", self.text),
             Place::File(_) | Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
         }
@@ -223,6 +228,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Module(module) => write!(f, "module {module}"),
+            Place::ModuleAtLoad(module) => write!(f, "module {module}, when it is loaded"),
             Place::File(path) => f.write_str(path),
             Place::FileAndBoot(path, word) => write!(f, "{path}, {word}= at boot"),
             Place::Ioctl(name) => f.write_str(name),
@@ -442,7 +448,10 @@ mod tests {
         let sysctl = Knob { place: Place::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"), ..COUNT };
         assert_eq!(sysctl.file().unwrap().to_string(), "/proc/sys/kernel/spin_retry");
         assert_eq!(sysctl.boot(7).unwrap().to_string(), "spin_retry=7");
+        let loaded = Knob { place: Place::ModuleAtLoad("kvm_amd"), ..COUNT };
+        assert_eq!(loaded.file().unwrap().to_string(), "/sys/module/kvm_amd/parameters/some_count");
+        assert!(!loaded.is_writable() && loaded.boot(1).is_some() && sysctl.is_writable());
         let design = Knob { place: Place::Design, ..COUNT };
-        assert_eq!((design.file(), design.boot(1)), (None, None));
+        assert_eq!((design.file(), design.boot(1), design.is_writable()), (None, None, false));
     }
 }

@@ -15,6 +15,7 @@
 //! Every tunable number is a [`Knob`]: one row, under the kernel's own name.
 #![no_std]
 
+mod change;
 pub mod exit_path;
 pub mod guest_halt_poll;
 pub mod host_halt_poll;

@@ -80,9 +80,10 @@ impl Params {
             3 | 4 => self.dynamic_mt_modes & 4 != 0,
             _ => false,
         };
-        let whole = self.threads_per_subcore() == MAX_THREADS as u32;
+        // A core that is split for good already cannot be split further.
+        let splits = subcores == 1 || self.threads_per_subcore() == MAX_THREADS as u32;
         let most = MAX_THREADS as u32;
-        whole && allowed && threads <= most && ways * threads.next_power_of_two() <= most
+        splits && allowed && threads <= most && ways * threads.next_power_of_two() <= most
     }
 }
 
@@ -415,7 +416,7 @@ mod tests {
             assert_eq!(params.splits_for_one_run(subcores, threads), splits, "modes {modes}: {subcores} of {threads}");
         }
         let split_for_good = Params { subcores_per_core: 2, ..Params::default() };
-        assert!(!split_for_good.splits_for_one_run(2, 1));
+        assert!(!split_for_good.splits_for_one_run(2, 1) && split_for_good.splits_for_one_run(1, 4));
     }
 
     #[test]
