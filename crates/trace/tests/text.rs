@@ -7,15 +7,11 @@ use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Line}
 use exitscope_trace::{Input, TraceError, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 mod common;
 
-use common::{Said, corpus, drain, said};
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text").join(name)
-}
+use common::{Said, corpus, drain, fixture, said};
 
 fn read(path: &Path) -> Said {
     drain(open(path).unwrap()).unwrap()

@@ -82,6 +82,9 @@ impl Head {
             regions: Vec::new(),
             ledger: Ledger::default(),
         };
+        if input.cut().is_some() {
+            reader.ledger.count_at(Line::BadCompression, input.len());
+        }
         let torn = |torn: Torn| reader.damaged(torn.structure, torn.at as u64, "is cut short");
         let (mut start, version, long, page_size) = Sections::read_start(&bytes).map_err(torn)?;
         if long == 4 {
@@ -207,7 +210,7 @@ impl Reader<'_> {
             return Err(self.damaged("kind of data", next - 10, "is neither ring pages nor latency text"));
         }
         let cpus = u64::from(self.options.cpus.unwrap_or(0));
-        if cpus > MAX_CPUS {
+        if cpus == 0 || cpus > MAX_CPUS {
             return Err(self.damaged("table of CPUs", next, format!("has {cpus} of them, which cannot be")));
         }
         let table = self.input.read_vec(next, cpus * 16)?;
