@@ -479,11 +479,12 @@ fn damaged_lines_are_counted_by_number() {
     let long = "x".repeat(70_000);
     let said = text(&format!("{ENTRY}\n{ENTRY}nonsense\n{ENTRY}{long}\n\r\n{ENTRY} qemu-2 [0"));
     assert_eq!(said.events.len(), 4);
-    assert_eq!(said.losses(), [(Line::BadText, 3, Some(4))]);
+    // The last line has no end: the file was cut there.
+    assert_eq!(said.losses(), [(Line::BadText, 3, Some(4)), (Line::TruncatedBytes, 10, Some(9))]);
     // A line cut within the fields is an event that says nothing.
     let said = text(&format!("{ENTRY} qemu-229 [001] d..1.    87.534190: kvm_exit: vcpu 0 reason np"));
     assert_eq!(said.events[1].kind, Kind::Other);
-    assert_eq!(said.losses(), [(Line::UnknownFormat, 1, Some(2))]);
+    assert_eq!(said.losses(), [(Line::UnknownFormat, 1, Some(2)), (Line::TruncatedBytes, 62, Some(2))]);
 }
 
 #[test]

@@ -447,6 +447,16 @@ fn nothing_is_allocated_on_a_files_word_alone() {
         pages[at..at + 4].copy_from_slice(&HOST.u32(size));
         assert!(said(&pages).is_err(), "{size}");
     }
+    // Ten thousand options that name one and the same section of formats.
+    let cpus = [entries(HOST, 100, &[0])];
+    let buffers: [(&str, &str, &[Vec<u8>]); 1] = [("", "local", &cpus)];
+    let trace = |options| Trace { machine: HOST, buffers: &buffers, options, compressor: "none" };
+    let formats = trace(&[]).v7().windows(8).position(|window| window == b"\x01\0\0\0kvm\0").unwrap() - 16;
+    let again = HOST.u64(formats as u64);
+    let many = trace(&vec![(18, &again[..]); 10_000]).v7();
+    let fit = many.len() / (16 + HOST.event_formats().len());
+    let rejected = said(&many).unwrap().ledger.get(Line::BadRecord);
+    assert!(rejected > 10_000 - fit as u64 && rejected < 10_000, "{rejected}");
     // A chain of options that bites its tail.
     let mut ring = small_traces()[1].clone();
     let first = ring.windows(4).position(|window| window == b"1.0\0").unwrap() + 4;
