@@ -17,7 +17,7 @@ mod stream;
 
 use crate::input::Input;
 use crate::merge::Merge;
-use crate::source::{BATCH, Options, Source, TraceError};
+use crate::source::{BATCH, MAX_THREADS, Options, Source, TraceError};
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
 use exitscope_units::{Moment, PcpuId};
@@ -175,8 +175,9 @@ impl PerfData {
                     None => continue,
                 },
             };
+            let known = self.info.comms.len() < MAX_THREADS || self.info.comms.contains_key(&tid);
             // Records of different CPUs are not in order.
-            if self.named.get(&tid).is_none_or(|&named| named <= at) {
+            if known && self.named.get(&tid).is_none_or(|&named| named <= at) {
                 self.named.insert(tid, at);
                 self.info.comms.insert(tid, name);
             }

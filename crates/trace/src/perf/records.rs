@@ -3,6 +3,7 @@
 use super::attr::Attr;
 use super::head::Context;
 use crate::bytes::Order;
+use crate::source::MAX_COMM;
 use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -134,6 +135,7 @@ impl Block {
                 COMM => match (order.u32(body, 4), body.get(8..)) {
                     (Some(tid), Some(name)) => {
                         let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
+                        let name = &name[..name.len().min(MAX_COMM)];
                         let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
                         self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
                     }
