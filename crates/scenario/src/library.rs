@@ -78,8 +78,8 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "random_io",
         about: "Random reads and writes of a disk, one at a time. Counts requests; the latency is that of a request.",
         parameters: &[
-            row("disk", Kind::Disk, Says("the only one"), "The disk for reads"),
-            row("write_disk", Kind::Disk, Says("`disk`"), "The disk for writes, if they take another time"),
+            row("read_disk", Kind::Disk, Says("the only one"), "The disk for reads"),
+            row("write_disk", Kind::Disk, Says("`read_disk`"), "The disk for writes, if they take another time"),
             row("read_percent", Kind::Number("percentage", 0, 100), Means("67"), "Reads among the requests"),
             row(
                 "access",
@@ -125,10 +125,16 @@ pub const LIBRARY: &[LibraryProgram] = &[
     },
     LibraryProgram {
         name: "web_client",
-        about: "Asks for a page, takes it in with the critical sections of its own kernel, asks for the next. The latency \
-                is that of a page. Counts nothing: the server does.",
+        about: "Asks for a page, takes it in with the critical sections of its own kernel, asks for the next. With one \
+                connection, the latency is that of a page. Counts nothing: the server does.",
         parameters: &[
             CHANNEL,
+            row(
+                "connections",
+                Kind::Number("number of connections", 1, 1_000),
+                Means("1"),
+                "Pages asked for at once, by each vCPU",
+            ),
             LOCK,
             SECTIONS,
             SECTION,
@@ -275,7 +281,7 @@ fn ping_pong(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
 }
 
 fn random_io(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
-    let disk = scope.disk(fields, "disk")?;
+    let disk = scope.disk(fields, "read_disk")?;
     let write_disk = fields.find("write_disk").map_or(Ok(disk), |_| scope.disk(fields, "write_disk"))?;
     let (port, doorbell) = (fields.number("port")?, fields.number("doorbell")?);
     let (writes, reads) = (fields.number("writes")?, fields.number("reads")?);
@@ -323,12 +329,23 @@ fn web_server(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
 }
 
 fn web_client(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
-    let mut steps = vec![Op::Start, Op::Send(scope.channel(fields, "channel")?), Op::AwaitReply];
-    steps.extend(sections(fields, scope)?);
-    steps.push(Op::Stop);
+    let send = Op::Send(scope.channel(fields, "channel")?);
+    let sections = sections(fields, scope)?;
     let think = fields.span("think")?;
-    steps.extend((think != Span::ZERO).then_some(Op::Sleep(think)));
-    Ok(forever(steps))
+    let think = (think != Span::ZERO).then_some(Op::Sleep(think));
+    let connections = fields.number("connections")?;
+    if connections == 1 {
+        let mut steps = vec![Op::Start, send, Op::AwaitReply];
+        steps.extend(sections);
+        steps.push(Op::Stop);
+        steps.extend(think);
+        return Ok(forever(steps));
+    }
+    let mut steps = vec![Op::AwaitReply];
+    steps.extend(sections);
+    steps.extend(think);
+    steps.push(send.clone());
+    Ok(vec![Op::Repeat(Some(connections), vec![send]), Op::Repeat(None, steps)])
 }
 
 fn ping_flood(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
@@ -339,7 +356,7 @@ fn ping_flood(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
             let doorbell = Op::Mmio { address: fields.number("doorbell")?, size: 2, write: true, value: 0 };
             vec![doorbell, Op::Submit(device), Op::Await(device)]
         }
-        _ => return Err(fields.item.fault("either channel or device must be given")),
+        _ => return Err(fields.item.fault("either \"channel\" or \"device\" must be given")),
     };
     steps.extend(compute(fields.span("compute")?));
     steps.extend(count(fields)?);

@@ -175,9 +175,7 @@ impl Check<'_> {
                 Op::Repeat(times, body) => match (self.instant(body, place + 1)?, times) {
                     (None, _) => None,
                     (Some(_), None) => {
-                        return Err(
-                            self.fault(place, "this goes on for ever and takes no time: nothing in it takes any")
-                        );
+                        return Err(self.fault(place, "this goes on for ever, but nothing in it takes time"));
                     }
                     (Some(inner), Some(times)) => Some(inner.max(1).saturating_mul(u64::from(*times))),
                 },

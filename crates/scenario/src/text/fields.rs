@@ -5,7 +5,7 @@
 //! ```
 
 use super::node::{Entry, Node, Value, quoted};
-use super::rows::{Absent, Kind, MAX_LIST, Row};
+use super::rows::{Absent, Kind, MAX_LIST, Numbers, Row};
 use super::{Fault, time};
 use crate::Span;
 use exitscope_units::Picos;
@@ -91,6 +91,17 @@ impl<'a> Item<'a> {
         if items.len() > MAX_LIST { Err(self.fault(format!("more than {MAX_LIST}"))) } else { Ok(items) }
     }
 
+    /// The tables of a list: `[[vm]]` and the like.
+    pub fn tables(&self) -> Result<Vec<Item<'_>>, Fault> {
+        if let Value::Table(_) = self.node.value {
+            // The path without the numbers in it: vm[0].disk is written [[vm.disk]].
+            let keys: String =
+                self.path.split('[').map(|part| part.split_once(']').map_or(part, |part| part.1)).collect();
+            return Err(self.fault(format!("there can be several: write [[{keys}]], not [{keys}]")));
+        }
+        self.short_list()
+    }
+
     /// A text.
     pub fn text(&self) -> Result<&str, Fault> {
         self.node.as_text().ok_or_else(|| self.fault(format!("{} is not a text in quotes", self.node.what())))
@@ -122,7 +133,7 @@ impl<'a> Item<'a> {
             _ if number < 0 || number < i128::from(min) => {
                 Err(self.fault(format!("{number} is not a {of}: at least {min}")))
             }
-            _ => Err(self.fault(format!("this is not a {of}: at most {max}"))),
+            _ => Err(self.fault(format!("this number is not a {of}: at most {max}"))),
         }
     }
 
@@ -137,7 +148,13 @@ impl<'a> Item<'a> {
     /// The position of one of the words.
     pub fn word(&self, words: &[&'static str]) -> Result<usize, Fault> {
         let text = self.text()?;
-        let unknown = || self.fault(unknown(text, "value", words.iter().copied()));
+        let unknown = || match nearest(text, words.iter().copied()) {
+            Some(near) => {
+                self.fault(format!("{} is none of {}; did you mean {near:?}?", quoted(text), words.join(", ")))
+            }
+            None if words.len() == 1 => self.fault(format!("{} is not {:?}", quoted(text), words[0])),
+            None => self.fault(format!("{} is none of {}", quoted(text), words.join(", "))),
+        };
         words.iter().position(|word| *word == text).ok_or_else(unknown)
     }
 
@@ -213,14 +230,15 @@ impl<'a> Item<'a> {
             None => Err(outside(item, &number)),
         };
         if let Some(text) = self.node.as_text() {
+            let wanted = || self.fault(format!("{} is no list such as \"0-3,8\"", quoted(text)));
             for range in text.split(',').map(str::trim) {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let number = |text: &str| {
-                    let wanted = || self.fault(format!("{} is no list such as \"0-3,8\"", quoted(text)));
-                    text.trim().parse::<u32>().map_err(|_| wanted())
-                };
-                for number in number(first)?..=number(last)? {
-                    add(self, number)?;
+                let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wanted());
+                let (first, last) = (number(first)?, number(last)?);
+                match last {
+                    _ if last < first => return Err(wanted()),
+                    _ if last >= bound => return Err(outside(self, &last)),
+                    _ => (first..=last).try_for_each(|number| add(self, number))?,
                 }
             }
         } else {
@@ -247,15 +265,19 @@ fn short(key: &str) -> String {
 pub(crate) fn unknown<'a>(word: &str, what: &str, known: impl Iterator<Item = &'a str>) -> String {
     const FEW: usize = 12;
     let known: Vec<&str> = known.collect();
-    let distance = |other: &str| strsim::osa_distance(&short(word), other);
-    let nearest = known.iter().copied().min_by_key(|other| distance(other));
     let says = format!("there is no {what} {}", quoted(word));
-    match nearest {
+    match nearest(word, known.iter().copied()) {
+        Some(near) => format!("{says}; did you mean {near:?}?"),
+        None if (1..=FEW).contains(&known.len()) => format!("{says}: there is {}", known.join(", ")),
         None => says,
-        Some(near) if distance(near) <= near.len().min(9) / 3 => format!("{says}; did you mean {near:?}?"),
-        Some(_) if known.len() <= FEW => format!("{says}: there is {}", known.join(", ")),
-        Some(_) => says,
     }
+}
+
+/// Which of the known words may have been meant.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = short(word);
+    let distance = |other: &&str| strsim::osa_distance(&word, other);
+    known.min_by_key(distance).filter(|near| distance(near) <= (near.len().min(9) + 1) / 3)
 }
 
 /// An open table.
@@ -286,7 +308,7 @@ impl Fields<'_> {
         }
         let row = self.row(key);
         let Absent::Means(value) = row.absent else {
-            return Err(self.item.fault(format!("{key} is missing: {}", row.kind)));
+            return Err(self.item.fault(format!("{key:?} is missing; it takes: {}", row.kind)));
         };
         let node = Node::value(value, self.item.node.at)?;
         Ok(Item { node: Cow::Owned(node), path: self.item.key(key), clock_hz: self.item.clock_hz })
@@ -312,10 +334,10 @@ impl Fields<'_> {
         let item = self.need(key)?;
         let number = match self.row(key).kind {
             Kind::Number(of, min, max) => item.number(of, min, max)?,
-            kind @ Kind::OneOf(of, numbers) => {
+            Kind::OneOf(of, numbers) => {
                 let number = item.number(of, 0, u64::MAX)?;
                 if !numbers.contains(&number) {
-                    return Err(item.fault(format!("{number} is not a {kind}")));
+                    return Err(item.fault(format!("{number} is not a {of}: {}", Numbers(numbers))));
                 }
                 number
             }

@@ -109,7 +109,14 @@ impl Document {
 
     /// The scenario that it describes.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        read::scenario(&self.root).map_err(|fault| self.locate(fault))
+        read::scenario(&self.root).map_err(|fault| {
+            let mut error = self.locate(fault);
+            if error.position.is_some() && !self.sets.is_empty() {
+                // The file may be good without them.
+                error.what.push_str(&format!(" (with {})", self.sets.join(" ")));
+            }
+            error
+        })
     }
 
     fn locate(&self, fault: Fault) -> ScenarioError {

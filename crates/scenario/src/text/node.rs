@@ -72,7 +72,7 @@ impl Node {
             Value::Switch(switch) => switch.to_string(),
             Value::List(_) => "a list".to_string(),
             Value::Table(_) => "a table".to_string(),
-            Value::Other(text) => quoted(text),
+            Value::Other(text) => text.chars().take(40).collect(),
         }
     }
 

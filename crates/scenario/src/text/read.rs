@@ -30,11 +30,13 @@ pub(crate) fn scenario(root: &Node) -> Result<Scenario, Fault> {
     let item = Item { clock_hz, ..item.clone() };
     let file = item.fields(SCENARIO)?;
 
+    let (name, about, seed) = (file.text("name")?, file.text("about")?, file.number("seed")?);
+    let (warmup, duration) = (file.time("warmup")?, file.time("duration")?);
     let costs = costs(&file.need("costs")?)?;
     let host = host(&file.need("host")?)?;
     let policies = policies(&file.need("policies")?, &host, Policies::default())?;
     let subcores = subcores(&file, &host, &policies)?;
-    let channels = file.need("channel")?.short_list()?.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
+    let channels = file.need("channel")?.tables()?.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
     unique(&file, "channel", channels.iter().map(|channel| channel.name.as_str()))?;
 
     let exits_take_time = costs.exit.time > Picos::ZERO || costs.entry.time > Picos::ZERO;
@@ -42,38 +44,25 @@ pub(crate) fn scenario(root: &Node) -> Result<Scenario, Fault> {
     let world = World { host: &host, policies: &policies, cpus: host.cpus(subcores), scope };
     let mut total = 0;
     let mut vms = Vec::new();
-    for item in file.need("vm")?.short_list()? {
+    for item in file.need("vm")?.tables()? {
         vms.push(vm(&item, &world, &mut total)?);
     }
     unique(&file, "vm", vms.iter().map(|vm| vm.name.as_str()))?;
     let mut total = 0;
     let mut threads = Vec::new();
-    for item in file.need("thread")?.short_list()? {
+    for item in file.need("thread")?.tables()? {
         threads.push(thread(&item, &world, &mut total)?);
     }
     unique(&file, "thread", threads.iter().map(|thread| thread.name.as_str()))?;
     if vms.is_empty() && threads.is_empty() {
-        return Err(item.fault("nothing to run: there is no [[vm]] and no [[thread]]"));
+        return Err(item.fault("nothing to run: there is neither a [[vm]] nor a [[thread]]"));
     }
     let received = received(&vms, &threads);
     let mut loads = Vec::new();
-    for item in file.need("load")?.short_list()? {
+    for item in file.need("load")?.tables()? {
         loads.push(load(&item, &world.scope, &received)?);
     }
-    Ok(Scenario {
-        name: file.text("name")?,
-        about: file.text("about")?,
-        seed: file.number("seed")?,
-        warmup: file.time("warmup")?,
-        duration: file.time("duration")?,
-        host,
-        costs,
-        policies,
-        vms,
-        threads,
-        channels,
-        loads,
-    })
+    Ok(Scenario { name, about, seed, warmup, duration, host, costs, policies, vms, threads, channels, loads })
 }
 
 /// What VMs and threads are read against.
@@ -287,13 +276,13 @@ fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
         }
         locks.push(name);
     }
-    let disks = fields.need("disk")?.short_list()?.iter().map(disk).collect::<Result<Vec<_>, _>>()?;
+    let disks = fields.need("disk")?.tables()?.iter().map(disk).collect::<Result<Vec<_>, _>>()?;
     unique(&fields, "disk", disks.iter().map(|disk| disk.name.as_str()))?;
-    let registrations = fields.need("register")?.short_list()?.iter().map(registration).collect::<Result<_, _>>()?;
+    let registrations = fields.need("register")?.tables()?.iter().map(registration).collect::<Result<_, _>>()?;
     let scope = Scope { locks: &locks, disks: &disks, vcpus: Some(vcpus), ..world.scope.clone() };
     let mut programs = Vec::new();
     let mut busy = vec![false; vcpus as usize];
-    for item in fields.need("program")?.short_list()? {
+    for item in fields.need("program")?.tables()? {
         let program = steps::program(&item, PROGRAM, &scope)?;
         let wanted = item.get("vcpus");
         let wanted = match &wanted {
@@ -336,12 +325,14 @@ fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
 /// vCPUs in each virtual core.
 fn smt_mode(fields: &Fields, world: &World, policies: &Policies) -> Result<u32, Fault> {
     if policies.vcore.subcores_per_core != world.policies.vcore.subcores_per_core {
-        return Err(fields.need("policies")?.fault("subcores_per_core is of the host, in [policies]"));
+        let own = fields.need("policies")?;
+        let own = own.get("subcores_per_core").unwrap_or_else(|| own.clone());
+        return Err(own.fault("a core is split for all VMs: this belongs into [policies] of the scenario"));
     }
     let smt_mode = policies.vcore.smt_mode;
     let threads = world.host.threads / world.policies.vcore.subcores_per_core;
     if smt_mode > threads {
-        let what = format!("a virtual core of {smt_mode} threads does not fit into {threads}");
+        let what = format!("a virtual core of {smt_mode} threads (smt_mode) does not fit into {threads}");
         let own = fields.find("policies");
         let own = own.as_ref().and_then(|item| item.get("smt_mode"));
         return Err(own.unwrap_or_else(|| fields.item.clone()).fault(what));
@@ -382,7 +373,7 @@ fn registration(item: &Item) -> Result<Registration, Fault> {
     let (port, range) = match (fields.find("port"), fields.find("address")) {
         (Some(item), None) => (true, range(&item, "port", 0xffff)?),
         (None, Some(item)) => (false, range(&item, "guest-physical address", i64::MAX as u64)?),
-        _ => return Err(item.fault("either port or address must be given")),
+        _ => return Err(item.fault("either \"port\" or \"address\" must be given")),
     };
     let (first, last) = range;
     let kind = match fields.word("kind")? {
@@ -465,8 +456,8 @@ fn load(item: &Item, scope: &Scope, received: &HashSet<usize>) -> Result<Load, F
             think: think.map_or(Ok(Span::ZERO), |item| item.span())?,
         },
         (None, Some(_), None) => Arrival::Open { every: fields.span("every")? },
-        (None, Some(_), Some(think)) => return Err(think.fault("only clients think; every has none")),
-        _ => return Err(item.fault("either clients or every must be given")),
+        (None, Some(_), Some(think)) => return Err(think.fault("only \"clients\" think")),
+        _ => return Err(item.fault("either \"clients\" or \"every\" must be given")),
     };
     Ok(Load { channel, arrival })
 }

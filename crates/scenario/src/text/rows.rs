@@ -92,23 +92,7 @@ impl fmt::Display for Kind {
             Kind::Switch => f.write_str("true or false"),
             Kind::Number(of, min, max) if *max >= i64::MAX as u64 => write!(f, "{of}, at least {min}"),
             Kind::Number(of, min, max) => write!(f, "{of}, {min} to {max}"),
-            Kind::OneOf(of, numbers) => {
-                write!(f, "{of}, ")?;
-                for (at, number) in numbers.iter().enumerate() {
-                    write!(
-                        f,
-                        "{}{number}",
-                        if at == 0 {
-                            ""
-                        } else if at + 1 == numbers.len() {
-                            " or "
-                        } else {
-                            ", "
-                        }
-                    )?;
-                }
-                Ok(())
-            }
+            Kind::OneOf(of, numbers) => write!(f, "{of}, {}", Numbers(numbers)),
             Kind::Time => f.write_str("time"),
             Kind::SomeTime => f.write_str("time, not zero"),
             Kind::Span => f.write_str("time or distribution"),
@@ -127,6 +111,23 @@ impl fmt::Display for Kind {
             Kind::Steps => f.write_str("list of steps"),
             Kind::Other(words) => f.write_str(words),
         }
+    }
+}
+
+/// Prints `1, 2 or 4`.
+pub(crate) struct Numbers(pub &'static [u64]);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, number) in self.0.iter().enumerate() {
+            let before = match at {
+                0 => "",
+                _ if at + 1 == self.0.len() => " or ",
+                _ => ", ",
+            };
+            write!(f, "{before}{number}")?;
+        }
+        Ok(())
     }
 }
 

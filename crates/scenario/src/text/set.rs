@@ -3,8 +3,9 @@
 use super::Fault;
 use super::fields::unknown;
 use super::node::{Entry, Node, Place, Value, quoted};
+use super::rows::SCENARIO;
 use crate::library::LIBRARY;
-use exitscope_policy::knob;
+use exitscope_policy::{all_knobs, knob};
 
 /// Puts `value` where `key` says.
 pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<(), Fault> {
@@ -24,6 +25,10 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<
                 }
             }
             put(root, &["policies", name], value)
+        }
+        [name] if !SCENARIO.iter().any(|row| row.key == *name) => {
+            let known = SCENARIO.iter().map(|row| row.key).chain(all_knobs().map(|knob| knob.name));
+            Err(fault(at, unknown(name, "key or knob", known)))
         }
         ["vm", vm, name] => {
             let vm = find(root, &["vm", vm], at)?;
@@ -85,7 +90,7 @@ fn put(node: &mut Node, keys: &[&str], value: Node) -> Result<(), Fault> {
     let at = value.at;
     let table = find(node, tables, at)?;
     let Value::Table(entries) = &mut table.value else {
-        return Err(fault(at, format!("{} is not a table that has a {}", table.what(), quoted(last))));
+        return Err(fault(at, format!("{} is not a table, and has no {}", quoted(&tables.join(".")), quoted(last))));
     };
     match entries.iter_mut().find(|entry| entry.key == *last) {
         Some(entry) => *entry = Entry { at, node: value, key: last.to_string() },
@@ -117,7 +122,7 @@ fn find<'a>(mut node: &'a mut Node, keys: &[&str], at: Place) -> Result<&'a mut 
                 &mut nodes[position]
             }
             _ => {
-                let what = format!("{path} is not a table, and has no {}", quoted(key));
+                let what = format!("{} is not a table, and has no {}", quoted(path), quoted(key));
                 return Err(fault(at, what));
             }
         };

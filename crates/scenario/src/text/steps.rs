@@ -52,7 +52,7 @@ impl Scope<'_> {
             (Some(item), _) => named(&item, what, &names),
             (None, 1) => Ok(0),
             (None, 0) => Err(fields.item.fault(format!("it needs a {what}, and there is none"))),
-            (None, _) => Err(fields.item.fault(format!("{key} is missing: there are several, {}", names.join(", ")))),
+            (None, _) => Err(fields.item.fault(format!("{key:?} is missing: there are several, {}", names.join(", ")))),
         }
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn program(item: &Item, rows: &'static [Row], scope: &Scope) -> Resul
         None => {
             let fields = item.fields(rows)?;
             let Some(steps) = fields.find("steps") else {
-                return Err(item.fault("steps is missing, or library"));
+                return Err(item.fault("either \"steps\" or \"library\" must be given"));
             };
             let mut reader = Reader { scope, spots: Vec::new() };
             (reader.steps(&steps, 0)?, reader.spots)
@@ -77,7 +77,7 @@ pub(crate) fn program(item: &Item, rows: &'static [Row], scope: &Scope) -> Resul
         Some(library) => {
             let fields = item.fields_of(rows.iter().chain(library.parameters).collect())?;
             if let Some(steps) = fields.find("steps") {
-                return Err(steps.fault("either steps or library, not both"));
+                return Err(steps.fault("either \"steps\" or \"library\", not both"));
             }
             let spot =
                 Spot { at: item.node.get("library").map_or(item.node.at, |node| node.at), path: item.path.clone() };
@@ -187,12 +187,12 @@ fn step_row(item: &Item) -> Result<&'static StepRow, Fault> {
     match &item.node.value {
         Value::Text(text) => match find(text) {
             Some(step) if step.rows.is_empty() => Ok(step),
-            Some(step) => Err(item.fault(format!("{0} needs {1}: {{ {0} = … }}", step.word, step.rows[0].kind))),
+            Some(step) => Err(item.fault(format!("{0:?} takes {1}: {{ {0} = … }}", step.word, step.rows[0].kind))),
             None => Err(item.fault(unknown(text, "step", words()))),
         },
         Value::Table(entries) => match entries.iter().find_map(|entry| find(&entry.key)) {
             Some(step) if !step.rows.is_empty() => Ok(step),
-            Some(step) => Err(item.fault(format!("{0} takes no value: write {0:?}", step.word))),
+            Some(step) => Err(item.fault(format!("{0:?} takes no value: write {0:?} alone", step.word))),
             None => match entries.first() {
                 Some(entry) => Err(item.unknown(entry, "step", words())),
                 None => Err(item.fault("an empty table is no step")),
