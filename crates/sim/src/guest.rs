@@ -143,6 +143,8 @@ impl<O: Observer> World<'_, O> {
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         let pending = std::mem::take(&mut st.pending);
+        // What KVM set while it looked for somebody to boost ends as the spinner runs again.
+        (st.in_spin_loop, st.dy_eligible) = (false, false);
         st.interrupt_left += handler * u64::from(pending);
         if st.doing == Doing::Halted && !native {
             let residency = Nanos((now - st.idle_from) / 1_000);
