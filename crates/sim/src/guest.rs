@@ -237,10 +237,10 @@ impl<O: Observer> World<'_, O> {
                     }
                 }
                 Code::Reply => {
-                    if let Some((channel, message)) = self.answer(strand) {
-                        if self.ring(strand, channel, message) {
-                            return;
-                        }
+                    if let Some((channel, message)) = self.answer(strand)
+                        && self.ring(strand, channel, message)
+                    {
+                        return;
                     }
                 }
                 Code::AwaitReply => {

@@ -53,7 +53,7 @@ impl<T: Copy> Queue<T> {
 
     /// Takes what comes next, and its moment.
     #[inline]
-    pub fn next(&mut self) -> Option<(u64, T)> {
+    pub fn pop(&mut self) -> Option<(u64, T)> {
         let last = self.heap.pop()?;
         let Some(first) = self.heap.first().copied() else { return Some((last.at, last.what)) };
         let heap = self.heap.as_mut_slice();
@@ -104,7 +104,7 @@ mod tests {
         for (at, what) in [(5, 'a'), (3, 'b'), (5, 'c'), (3, 'd'), (0, 'e')] {
             queue.plan(at, what);
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [(0, 'e'), (3, 'b'), (3, 'd'), (5, 'a'), (5, 'c')]);
     }
 
@@ -120,7 +120,7 @@ mod tests {
                     }
                     None => {
                         let expected = model.pop_first().map(|((at, _), what)| (at, what));
-                        proptest::prop_assert_eq!(queue.next(), expected);
+                        proptest::prop_assert_eq!(queue.pop(), expected);
                     }
                 }
                 proptest::prop_assert_eq!(queue.len(), model.len());

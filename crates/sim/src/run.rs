@@ -20,7 +20,7 @@ const PLACES_TRIED: usize = 64;
 impl<O: Observer> World<'_, O> {
     /// Runs to the end.
     pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
-        while let Some((at, what)) = self.queue.next() {
+        while let Some((at, what)) = self.queue.pop() {
             if at > self.end {
                 break;
             }
@@ -358,19 +358,19 @@ impl<O: Observer> World<'_, O> {
     /// the task blocks.
     fn host_poll(&mut self, cpu: u32, task: u32, others: bool) -> bool {
         let now = self.now;
-        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind {
-            if self.tasks[task as usize].halted_at == NEVER {
-                self.tasks[task as usize].halted_at = now;
-                let params = self.policies_of(first).host_halt_poll;
-                let leave = self.leave(first);
-                let poll = self.tasks[task as usize].poll.start(&params, &leave).0 * 1_000;
-                if poll > 0 && !others {
-                    self.m.host_polls += 1;
-                    self.cpus[cpu as usize].polling = true;
-                    self.set_task_status(task, Status::Idle);
-                    self.plan_cpu(cpu, poll);
-                    return true;
-                }
+        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind
+            && self.tasks[task as usize].halted_at == NEVER
+        {
+            self.tasks[task as usize].halted_at = now;
+            let params = self.policies_of(first).host_halt_poll;
+            let leave = self.leave(first);
+            let poll = self.tasks[task as usize].poll.start(&params, &leave).0 * 1_000;
+            if poll > 0 && !others {
+                self.m.host_polls += 1;
+                self.cpus[cpu as usize].polling = true;
+                self.set_task_status(task, Status::Idle);
+                self.plan_cpu(cpu, poll);
+                return true;
             }
         }
         self.block(cpu);
