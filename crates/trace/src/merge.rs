@@ -96,9 +96,15 @@ impl Merge {
             while let Some(piece) = run.pieces.front_mut() {
                 let rest = &self.buffers[piece.buffer].events[piece.from..piece.to];
                 let rest = &rest[..rest.len().min(full - out.len())];
-                let count = rest.iter().position(|event| !goes(event)).unwrap_or(rest.len());
-                out.extend_from_slice(&rest[..count]);
-                piece.from += count;
+                // Mostly few go before it is another run's turn.
+                let before = out.len();
+                for event in rest {
+                    if !goes(event) {
+                        break;
+                    }
+                    out.push(*event);
+                }
+                piece.from += out.len() - before;
                 if piece.from < piece.to {
                     let head = self.buffers[piece.buffer].events[piece.from].at;
                     if head <= until {

@@ -1,6 +1,6 @@
 //! Where records begin: blocks of whole records out of a file, in order.
 
-use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, is_known, is_special};
+use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, SAMPLE, is_known, is_special};
 use crate::bytes::Order;
 use crate::input::Input;
 use crate::source::TraceError;
@@ -58,6 +58,14 @@ impl Cursor {
             let begin = self.at;
             let mut at = from;
             let stop = loop {
+                // Nearly all are samples.
+                while let Some((SAMPLE, size)) = header(&self.window, at, self.order)
+                    && size >= HEADER
+                    && size.is_multiple_of(8)
+                    && at + size <= self.window.len()
+                {
+                    at += size;
+                }
                 let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
                 if !is_sound(kind, size) {
                     break Stop::Bad;
@@ -174,7 +182,8 @@ enum Stop {
 
 #[inline]
 fn header(bytes: &[u8], at: usize, order: Order) -> Option<(u32, usize)> {
-    Some((order.u32(bytes, at)?, usize::from(order.u16(bytes, at + 6)?)))
+    let raw: &[u8; HEADER] = bytes.get(at..)?.first_chunk()?;
+    Some((order.u32(raw, 0)?, usize::from(order.u16(raw, 6)?)))
 }
 
 /// Whether a record of this type can have this size. The kernel's are on a grid of 8 bytes, perf's own need not be.

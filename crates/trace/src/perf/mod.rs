@@ -6,9 +6,11 @@
 //! ```
 //!
 //! perf writes its per-CPU buffers one after the other and a FINISHED_ROUND behind each time round: what is older than
-//! the latest event of the round before cannot be followed by anything older (`ordered_events` of tools/perf).
+//! the latest event of the round before cannot be followed by anything older (`ordered_events` of tools/perf). Where
+//! each CPU is seen to have a buffer of its own, events leave earlier (`cpus`).
 
 mod attr;
+mod cpus;
 mod cursor;
 mod head;
 mod pool;
@@ -18,6 +20,7 @@ mod stream;
 use crate::input::Input;
 use crate::merge::Merge;
 use crate::source::{BATCH, Options, Source, TraceError};
+use cpus::Cpus;
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
 use exitscope_units::{Moment, PcpuId};
@@ -45,6 +48,7 @@ struct PerfData {
     latest: Moment,
     round: Moment,
     until: Moment,
+    cpus: Cpus,
     /// Whether no record is left to be read.
     ended: bool,
     /// When threads got their names.
@@ -119,6 +123,7 @@ impl PerfData {
             latest: Moment::default(),
             round: Moment::default(),
             until: Moment::default(),
+            cpus: Cpus::default(),
             lost: 0,
             lost_in_all: 0,
             directory: head.directory.then_some(name),
@@ -160,6 +165,10 @@ impl PerfData {
             self.round = self.latest;
         }
         self.latest = self.latest.max(block.latest);
+        self.cpus.take(&block.stretches, block.rounds.len());
+        if let Some(complete) = self.cpus.complete(self.info.cpus) {
+            self.until = self.until.max(complete);
+        }
         self.done += cursor::BLOCK as u64;
         self.lost = self.lost.saturating_add(block.lost);
         self.lost_in_all = self.lost_in_all.saturating_add(block.lost_in_all);

@@ -3,7 +3,7 @@
 use super::attr::Attr;
 use super::head::Context;
 use crate::bytes::Order;
-use crate::tracefs::Decoder;
+use crate::tracefs::{Decoder, NEAR};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -47,6 +47,8 @@ pub struct Block {
     pub events: Vec<Event>,
     /// Where in `events` a new ascending run begins; the first run begins at 0 without saying so.
     pub runs: Vec<usize>,
+    /// Where events of one CPU follow one another in time.
+    pub stretches: Vec<Stretch>,
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
     pub latest: Moment,
@@ -57,6 +59,14 @@ pub struct Block {
     pub lost: u64,
     pub lost_in_all: u64,
     pub ledger: Ledger,
+}
+
+/// First and last of events of one CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub cpu: PcpuId,
+    pub first: Moment,
+    pub last: Moment,
 }
 
 /// What records say of threads.
@@ -73,6 +83,7 @@ impl Block {
     pub fn clear(&mut self) {
         self.events.clear();
         self.runs.clear();
+        self.stretches.clear();
         self.rounds.clear();
         self.latest = Moment::default();
         self.last = Moment::default();
@@ -98,6 +109,10 @@ impl Block {
             self.runs.push(self.events.len());
         }
         self.last = event.at;
+        match self.stretches.last_mut() {
+            Some(stretch) if stretch.cpu == event.cpu && stretch.last <= event.at => stretch.last = event.at,
+            _ => self.stretches.push(Stretch { cpu: event.cpu, first: event.at, last: event.at }),
+        }
         self.latest = self.latest.max(event.at);
         self.events.push(event);
     }
@@ -120,10 +135,11 @@ impl Block {
             let here = offset + (records.len() - rest.len()) as u64;
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
+            let ahead = &rest[HEADER..];
             rest = behind;
             match kind {
                 SAMPLE => match only.or_else(|| attr_of(body, context)) {
-                    Some(attr) => self.sample(order, attr, body, here, context),
+                    Some(attr) => self.sample(order, attr, body, ahead, here, context),
                     None => self.unreadable(here, Line::BadRecord),
                 },
                 FINISHED_ROUND => self.rounds.push(self.latest),
@@ -154,19 +170,22 @@ impl Block {
     }
 
     /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
-    /// and whatever is wrong, are for [`Block::odd_sample`].
+    /// and whatever is wrong, are for [`Block::odd_sample`]. `ahead` is `body` and what follows in memory: with it
+    /// fields are read without looking where each ends.
     #[inline(always)]
-    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
-        if let (Some(plain), Some(head)) = (attr.plain, body.first_chunk())
-            && let Some((size, rest)) = body.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
-            && let Some(raw) = rest.get(..order.number(*size) as usize)
+    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &Context) {
+        if let (Some(plain), Some(head)) = (attr.plain, ahead.first_chunk())
+            && let Some((size, raw)) = ahead.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
+            && let Some(raw) = raw.first_chunk::<NEAR>()
+            && let size = order.number(*size) as usize
+            && body.len() >= plain.raw + 4 + size.max(2)
             && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
         {
             let at = Moment::from_nanos(order.word(head, plain.time));
             if context.only_used && decoder.is_unused() {
                 return self.ledger.skip(at);
             }
-            if let Some(decoded) = decoder.decode(raw, order) {
+            if let Some(decoded) = decoder.decode_near(raw, size, order) {
                 let (pid, tid) = order.halves(order.word(head, plain.tid));
                 self.ledger.events += 1;
                 return self.push(Event {
