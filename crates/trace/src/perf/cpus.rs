@@ -34,7 +34,9 @@ impl Cpus {
         self.rounds = self.rounds.saturating_add(rounds as u32);
         for stretch in stretches.iter().filter(|stretch| stretch.cpu != PcpuId(u32::MAX)) {
             let latest = self.latest.entry(stretch.cpu).or_default();
-            self.mixed |= latest.since(stretch.first).is_some_and(|back| back > DISORDER);
+            // What says no moment of its own does not go back.
+            let known = stretch.first != Moment::default();
+            self.mixed |= known && latest.since(stretch.first).is_some_and(|back| back > DISORDER);
             *latest = stretch.last.max(*latest);
         }
     }
@@ -46,5 +48,34 @@ impl Cpus {
         }
         let least = self.latest.values().min()?;
         Some(Moment::from_nanos(least.as_nanos().saturating_sub(DISORDER.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn stretch(cpu: u32, first: u64, last: u64) -> Stretch {
+        Stretch { cpu: PcpuId(cpu), first: Moment::from_nanos(first * MS), last: Moment::from_nanos(last * MS) }
+    }
+
+    #[test]
+    fn the_least_far_cpu_says_what_may_leave() {
+        let mut cpus = Cpus::default();
+        cpus.take(&[stretch(0, 100, 200), stretch(1, 90, 150)], 1);
+        assert_eq!(cpus.complete(2), None, "one round is not enough");
+        cpus.take(&[stretch(0, 210, 300), stretch(u32::MAX, 0, 0), stretch(1, 145, 290)], 1);
+        assert_eq!(cpus.complete(2), Some(Moment::from_nanos(280 * MS)));
+        assert_eq!(cpus.complete(3), None, "a CPU was not heard yet");
+        assert_eq!(cpus.complete(0), None, "how many there are is not known");
+    }
+
+    #[test]
+    fn a_cpu_whose_moments_go_back_ends_it() {
+        let mut cpus = Cpus::default();
+        cpus.take(&[stretch(0, 100, 200), stretch(0, 120, 220)], 2);
+        assert_eq!(cpus.complete(1), None);
     }
 }

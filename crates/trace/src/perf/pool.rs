@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 const MAX_THREADS: usize = 4;
 
 /// Blocks in the circle. Events leave in bursts, in which the workers are to go on.
-const BLOCKS: usize = 24;
+const BLOCKS: usize = 16;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]

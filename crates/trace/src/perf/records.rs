@@ -51,9 +51,8 @@ pub struct Block {
     pub stretches: Vec<Stretch>,
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
-    pub latest: Moment,
-    /// The moment of the last event.
-    last: Moment,
+    /// The latest moment, but for the last stretch's.
+    before: Moment,
     pub threads: Vec<(Moment, Thread)>,
     /// What LOST records say, and what perf's totals at the end say.
     pub lost: u64,
@@ -85,8 +84,7 @@ impl Block {
         self.runs.clear();
         self.stretches.clear();
         self.rounds.clear();
-        self.latest = Moment::default();
-        self.last = Moment::default();
+        self.before = Moment::default();
         self.threads.clear();
         (self.lost, self.lost_in_all) = (0, 0);
         self.ledger = Ledger::default();
@@ -100,21 +98,31 @@ impl Block {
     /// Unknown records are missing from here on.
     pub fn hole(&mut self, line: Line, here: u64) {
         self.ledger.count_at(line, here);
-        self.push(Event::lost(self.latest, PcpuId(u32::MAX), 0));
+        self.push(Event::lost(self.latest(), PcpuId(u32::MAX), 0));
     }
 
-    #[inline]
+    /// The latest moment of an event so far.
+    pub fn latest(&self) -> Moment {
+        self.stretches.last().map_or(self.before, |stretch| stretch.last.max(self.before))
+    }
+
+    #[inline(always)]
     fn push(&mut self, event: Event) {
-        if event.at < self.last {
-            self.runs.push(self.events.len());
-        }
-        self.last = event.at;
         match self.stretches.last_mut() {
             Some(stretch) if stretch.cpu == event.cpu && stretch.last <= event.at => stretch.last = event.at,
-            _ => self.stretches.push(Stretch { cpu: event.cpu, first: event.at, last: event.at }),
+            _ => self.begin(event.cpu, event.at),
         }
-        self.latest = self.latest.max(event.at);
         self.events.push(event);
+    }
+
+    /// An event of another CPU than the last one's, or older than it.
+    #[cold]
+    fn begin(&mut self, cpu: PcpuId, at: Moment) {
+        if self.stretches.last().is_some_and(|stretch| at < stretch.last) {
+            self.runs.push(self.events.len());
+        }
+        self.before = self.latest();
+        self.stretches.push(Stretch { cpu, first: at, last: at });
     }
 
     /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
@@ -131,41 +139,53 @@ impl Block {
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only.as_ref();
         let mut rest = records;
+        // Of most records less than half are events, and those are not much shorter than this.
+        self.events.reserve(records.len() / 128);
         while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
             let here = offset + (records.len() - rest.len()) as u64;
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
             let ahead = &rest[HEADER..];
             rest = behind;
-            match kind {
-                SAMPLE => match only.or_else(|| attr_of(body, context)) {
+            if kind == SAMPLE {
+                match only.or_else(|| attr_of(body, context)) {
                     Some(attr) => self.sample(order, attr, body, ahead, here, context),
                     None => self.unreadable(here, Line::BadRecord),
-                },
-                FINISHED_ROUND => self.rounds.push(self.latest),
-                LOST => self.lost(context, body, order.u64(body, 8), here),
-                LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
-                LOST_SAMPLES => self.lost_samples(context, body, here),
-                // A name is 15 bytes, whatever is cut there.
-                COMM => match (order.u32(body, 4), body.get(8..)) {
-                    (Some(tid), Some(name)) => {
-                        let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
-                        let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
-                        self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
-                    }
-                    _ => self.ledger.count_at(Line::BadRecord, here),
-                },
-                FORK => match (order.u32(body, 8), order.u32(body, 12)) {
-                    (Some(child), Some(parent)) => {
-                        let fork = Thread::Fork { child, parent };
-                        self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
-                    }
-                    _ => self.ledger.count_at(Line::BadRecord, here),
-                },
-                COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
-                _ if is_known(kind) && !is_special(kind) => {}
-                _ => self.ledger.count_at(Line::UnknownRecord, here),
+                }
+            } else {
+                self.other(kind, record, body, here, context);
             }
+        }
+    }
+
+    /// A record that is no sample.
+    #[cold]
+    fn other(&mut self, kind: u32, record: &[u8], body: &[u8], here: u64, context: &Context) {
+        let order = context.order;
+        match kind {
+            FINISHED_ROUND => self.rounds.push(self.latest()),
+            LOST => self.lost(context, body, order.u64(body, 8), here),
+            LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
+            LOST_SAMPLES => self.lost_samples(context, body, here),
+            // A name is 15 bytes, whatever is cut there.
+            COMM => match (order.u32(body, 4), body.get(8..)) {
+                (Some(tid), Some(name)) => {
+                    let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
+                    let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
+                    self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
+                }
+                _ => self.ledger.count_at(Line::BadRecord, here),
+            },
+            FORK => match (order.u32(body, 8), order.u32(body, 12)) {
+                (Some(child), Some(parent)) => {
+                    let fork = Thread::Fork { child, parent };
+                    self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
+                }
+                _ => self.ledger.count_at(Line::BadRecord, here),
+            },
+            COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
+            _ if is_known(kind) && !is_special(kind) => {}
+            _ => self.ledger.count_at(Line::UnknownRecord, here),
         }
     }
 
@@ -206,7 +226,7 @@ impl Block {
     fn odd_sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
-            None => Some(self.latest),
+            None => Some(self.latest()),
         };
         let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
         let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
@@ -247,7 +267,7 @@ impl Block {
     fn unreadable(&mut self, here: u64, line: Line) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        self.push(Event::nameless(self.latest, PcpuId(u32::MAX), Kind::Other));
+        self.push(Event::nameless(self.latest(), PcpuId(u32::MAX), Kind::Other));
     }
 
     /// LOST: the kernel had no room in a buffer.
@@ -274,7 +294,7 @@ impl Block {
         let (time, cpu) = trailer(context, body);
         // Records that perf itself makes up say zero.
         let time = time.filter(|&time| time != Moment::default());
-        self.push(Event::lost(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
+        self.push(Event::lost(time.unwrap_or(self.latest()), cpu.unwrap_or(PcpuId(u32::MAX)), count));
     }
 }
 
