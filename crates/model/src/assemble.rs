@@ -71,9 +71,15 @@ impl Default for Assembler {
 }
 
 impl Assembler {
-    /// Uses one event. Rows that it completes are appended to `rows`.
-    #[inline]
-    pub fn push(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    /// Uses events. Rows that they complete are appended to `rows`.
+    pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        for event in events {
+            self.take(event, rows, ledger);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         if event.at < self.latest {
             ledger.count(Line::OutOfOrder);
         } else {

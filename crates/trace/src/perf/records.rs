@@ -1,9 +1,9 @@
 //! Records in, events out: one block of whole records at a time, on whatever thread.
 
-use super::attr::Attr;
+use super::attr::{AHEAD, Attr};
 use super::head::Context;
 use crate::bytes::Order;
-use crate::tracefs::{Decoder, NEAR};
+use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -141,7 +141,9 @@ impl Block {
         let mut rest = records;
         // Of most records less than half are events, and those are not much shorter than this.
         self.events.reserve(records.len() / 128);
-        while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
+        while let Some(header) = rest.first_chunk::<HEADER>()
+            && let (Some(kind), Some(size)) = (order.u32(header, 0), order.u16(header, 6))
+        {
             let here = offset + (records.len() - rest.len()) as u64;
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
@@ -194,11 +196,11 @@ impl Block {
     /// fields are read without looking where each ends.
     #[inline(always)]
     fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &Context) {
-        if let (Some(plain), Some(head)) = (attr.plain, ahead.first_chunk())
-            && let Some((size, raw)) = ahead.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
-            && let Some(raw) = raw.first_chunk::<NEAR>()
+        if let (Some(plain), Some(ahead)) = (attr.plain, ahead.first_chunk::<AHEAD>())
+            && let (Some(head), Some((size, raw))) = (ahead.first_chunk(), plain.raw(ahead))
             && let size = order.number(*size) as usize
-            && body.len() >= plain.raw + 4 + size.max(2)
+            && size >= 2
+            && body.len() >= plain.raw + 4 + size
             && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
         {
             let at = Moment::from_nanos(order.word(head, plain.time));
