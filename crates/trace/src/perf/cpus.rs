@@ -19,12 +19,15 @@ const DISORDER: Nanos = Nanos(10_000_000);
 /// Rounds to look at before anything is believed.
 const ROUNDS: u32 = 2;
 
+/// CPUs at most: as many as Linux can have. Bounds memory.
+const MAX_CPUS: usize = 8192;
+
 /// The latest moment of each CPU.
 #[derive(Debug, Default)]
 pub struct Cpus {
     latest: FxHashMap<PcpuId, Moment>,
     rounds: u32,
-    /// Whether buffers are not those of CPUs.
+    /// Whether buffers are not those of CPUs. Nothing is looked at then.
     mixed: bool,
 }
 
@@ -33,11 +36,15 @@ impl Cpus {
     pub fn take(&mut self, stretches: &[Stretch], rounds: usize) {
         self.rounds = self.rounds.saturating_add(rounds as u32);
         for stretch in stretches.iter().filter(|stretch| stretch.cpu != PcpuId(u32::MAX)) {
+            if self.mixed {
+                return;
+            }
             let latest = self.latest.entry(stretch.cpu).or_default();
             // What says no moment of its own does not go back.
             let known = stretch.first != Moment::default();
             self.mixed |= known && latest.since(stretch.first).is_some_and(|back| back > DISORDER);
             *latest = stretch.last.max(*latest);
+            self.mixed |= self.latest.len() > MAX_CPUS;
         }
     }
 
