@@ -1,7 +1,6 @@
 //! An outcome as a flat list of named figures: for tables, sweeps and comparisons.
 
-use crate::Outcome;
-use exitscope_analysis::Histogram;
+use crate::{Outcome, Times};
 use exitscope_scenario::Scenario;
 
 /// What a figure is measured in.
@@ -39,6 +38,7 @@ impl Outcome {
     /// | `<vm>.latency_mean`, `_p50`, `_p90`, `_p99` | from `Start` to `Stop` |
     /// | `<vm>.exits`, `<vm>.exits.<reason>` | exits a second |
     /// | `<vm>.gang_exits`, `<vm>.gang_exits_by_script` | ganged exits a second, by either rule |
+    /// | `<vm>.to_device_model_mean` | from an exit to the wake-up of the device model's task |
     /// | `<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked` | shares of vCPU time |
     /// | `load.<channel>.latency_*`, `load.<channel>.throughput` | as clients outside see them |
     /// | `queues.empty`, `queues.depth` | share of time with an empty queue; mean waiting tasks of a CPU |
@@ -63,6 +63,7 @@ impl Outcome {
                 list.rate(&format!("{name}.gang_exits"), vm.gang_exits);
                 list.rate(&format!("{name}.gang_exits_by_script"), vm.gang_exits_by_script);
             }
+            list.mean(&format!("{name}.to_device_model_mean"), &vm.to_device_model);
             let whole = self.time.0 as f64 * f64::from(spec.copies) * f64::from(spec.vcpus);
             let t = &vm.time;
             let parts = [
@@ -135,21 +136,16 @@ impl List {
         }
     }
 
-    fn mean(&mut self, name: &str, histogram: &Histogram) {
-        let total = histogram.total();
-        if total > 0 {
-            let sum: f64 = histogram
-                .buckets()
-                .map(|(low, width, count)| (low as f64 + (width - 1) as f64 / 2.0) * count as f64)
-                .sum();
-            self.push(name, sum / total as f64, Measure::Nanos);
+    fn mean(&mut self, name: &str, times: &Times) {
+        if let Some(mean) = times.mean() {
+            self.push(name, mean, Measure::Nanos);
         }
     }
 
-    fn latency(&mut self, name: &str, histogram: &Histogram) {
-        self.mean(&format!("{name}.latency_mean"), histogram);
+    fn latency(&mut self, name: &str, times: &Times) {
+        self.mean(&format!("{name}.latency_mean"), times);
         for (suffix, per_10_000) in [("p50", 5_000), ("p90", 9_000), ("p99", 9_900)] {
-            if let Some(value) = histogram.quantile(per_10_000) {
+            if let Some(value) = times.quantile(per_10_000) {
                 self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos);
             }
         }
