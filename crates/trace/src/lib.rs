@@ -21,4 +21,5 @@ pub mod tracedat;
 pub mod tracefs;
 
 pub use input::Input;
+pub use perf::{Head as PerfHead, PerfWriter, Written};
 pub use source::{Options, Source, TraceError, open, open_input};
