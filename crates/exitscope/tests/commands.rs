@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{corpus, exitscope, report, run, stderr, stdout};
+use common::{corpus, exitscope, report, run, stderr, stdout, unpacked};
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Output, Stdio};
 
 fn text(path: &Path) -> String {
     path.to_str().unwrap().to_string()
@@ -307,13 +307,11 @@ fn in_any_window_the_parts_of_a_vcpus_time_make_up_its_time() {
 fn a_trace_may_come_compressed_or_through_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("pipe.data");
-    let mut unpacked = Vec::new();
-    let packed = std::fs::File::open(corpus("x86-svm/t4-pipe.data.gz")).unwrap();
-    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut unpacked).unwrap();
+    let unpacked = unpacked("x86-svm/t4-pipe.data.gz");
     std::fs::write(&plain, &unpacked).unwrap();
     let expected = report(&[&plain], &[])["rows"].clone();
     for (tool, ending) in [("gzip", "gz"), ("zstd", "zst"), ("xz", "xz")] {
-        let output = std::process::Command::new(tool).args(["-q", "-k", "-c"]).arg(&plain).output();
+        let output = Command::new(tool).args(["-q", "-k", "-c"]).arg(&plain).output();
         let output = output.unwrap_or_else(|error| panic!("{tool} is needed for this test: {error}"));
         let path = folder.path().join(format!("packed.{ending}"));
         std::fs::write(&path, output.stdout).unwrap();
@@ -379,12 +377,19 @@ fn what_cannot_be_read_is_one_line_on_standard_error_and_exit_code_2() {
         std::fs::write(&path, bytes).unwrap();
         text(&path)
     };
+    let prose = b"# A title\n\nSome words.\n";
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(prose).unwrap();
     let cases = [
         (text(folder.path()), "is a directory"),
         (file("empty", b""), "is empty"),
-        (file("elf", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), "is not a trace"),
-        (file("readme", b"# A title\n\nSome words.\n"), "is not a trace"),
-        (file("magic", b"PERFILE2"), "at byte 8"),
+        (env!("CARGO_BIN_EXE_exitscope").to_string(), "its first bytes are 7f 45 4c 46"),
+        (file("image.png", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"), "its first bytes are 89 50 4e 47"),
+        (file("readme", prose), "its first bytes are 23 20 41"),
+        (file("readme.gz", &packed.finish().unwrap()), "its first bytes are 23 20 41"),
+        (file("cut.gz", b"\x1f\x8b\x08"), "cannot unpack"),
+        (file("magic", b"PERFILE2"), "perf.data header at byte 8 is cut off"),
+        (file("trace.dat", b"\x17\x08\x44tracing7\0"), "at byte 12 is cut short"),
         (text(&folder.path().join("missing")), "No such file"),
     ];
     for command in ["report", "events"] {
@@ -399,15 +404,53 @@ fn what_cannot_be_read_is_one_line_on_standard_error_and_exit_code_2() {
     }
 }
 
+/// What `exitscope report` says of a FIFO through which these bytes come.
+fn report_of_fifo(bytes: &[u8]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is needed for this test").success());
+    let child = exitscope().arg("report").arg(&fifo).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::fs::File::options().write(true).open(&fifo).unwrap().write_all(bytes).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 #[test]
-fn a_fifo_that_ends_early_gives_a_report_that_says_so() {
-    let bytes = std::fs::read(corpus("x86-svm/t4-pipe.data.gz")).unwrap();
-    let mut child = exitscope().args(["report", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(&bytes[..bytes.len() / 2]).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
+fn a_fifo_that_ends_early_gives_a_report_or_an_error_that_says_so() {
+    let bytes = unpacked("x86-svm/t4-pipe.data.gz");
+    // Between two records, no pipe says that more were to come; here it ends within one.
+    let output = report_of_fifo(&bytes[..1_000_003]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     let page = stdout(&output);
-    assert!(page.contains("warning:") && page.contains("exits made"), "{page}");
+    let warning = "warning: Bytes at the end of the file that do not make a whole record";
+    assert!(page.contains(warning) && page.contains("exits made"), "{page}");
+    for (end, words) in [(0, "is empty"), (4, "is not a trace"), (12, "at byte 8 is cut off")] {
+        let output = report_of_fifo(&bytes[..end]);
+        assert_eq!(output.status.code(), Some(2));
+        let message = stderr(&output);
+        assert!(message.contains(words) && message.lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn a_cut_trace_gives_a_report_whose_coverage_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut");
+    for (trace, keep, words) in [
+        ("x86-svm/t4-kvmstat.data.gz", 1 << 20, "bytes that the header promises and the file lacks"),
+        ("x86-svm/t4-v6.dat.gz", 5 << 20, "bytes that the header promises and the file lacks"),
+        ("x86-svm/t4-ftrace.txt.gz", 1 << 20, "do not make a whole record"),
+    ] {
+        std::fs::write(&path, &unpacked(trace)[..keep]).unwrap();
+        let output = run(&["report", &text(&path)]);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{trace}");
+        let page = stdout(&output);
+        assert!(page.starts_with("Coverage") && page.contains(words), "{trace}: {page}");
+    }
+    // Version 7 says at its end where its events are.
+    std::fs::write(&path, &unpacked("x86-svm/t4-none.dat.gz")[..5 << 20]).unwrap();
+    let output = run(&["report", &text(&path)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("options at byte "), "{}", stderr(&output));
 }
 
 #[test]

@@ -7,17 +7,23 @@
 //!          ├ Vm … ── Program, Disk, Registration
 //!          ├ HostThread … ── Program
 //!          └ Channel …, Load …
+//!
+//! scenario.toml ─► Document ─ set("duration", "5s") … ─► Scenario, or ScenarioError with line and column
 //! ```
 
 mod costs;
 mod guest;
 mod host;
+mod library;
 mod program;
 mod scenario;
+pub mod text;
 
 pub use costs::{Cost, CostModel, Origin};
 pub use exitscope_policy::Policies;
 pub use guest::{Arrival, Channel, Disk, Doorbell, HostThread, Load, Registration, RegistrationKind, SpinWait, Vm};
 pub use host::{Arch, Host, Scheduler, YieldRules};
+pub use library::{LIBRARY, LibraryProgram};
 pub use program::{Op, Program, Span};
 pub use scenario::Scenario;
+pub use text::{Document, ScenarioError};

@@ -107,11 +107,11 @@ struct Plan {
 
 impl Plan {
     fn spend(&mut self, time: u64, in_user: bool) {
-        if let Some(Step::Spend { time: sum, user }) = self.steps.last_mut() {
-            if *user == in_user {
-                *sum = sum.saturating_add(time);
-                return;
-            }
+        if let Some(Step::Spend { time: sum, user }) = self.steps.last_mut()
+            && *user == in_user
+        {
+            *sum = sum.saturating_add(time);
+            return;
         }
         self.steps.push(Step::Spend { time, user: in_user });
     }

@@ -143,6 +143,8 @@ impl<O: Observer> World<'_, O> {
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         let pending = std::mem::take(&mut st.pending);
+        // What KVM set while it looked for somebody to boost ends as the spinner runs again.
+        (st.in_spin_loop, st.dy_eligible) = (false, false);
         st.interrupt_left += handler * u64::from(pending);
         if st.doing == Doing::Halted && !native {
             let residency = Nanos((now - st.idle_from) / 1_000);
@@ -235,10 +237,10 @@ impl<O: Observer> World<'_, O> {
                     }
                 }
                 Code::Reply => {
-                    if let Some((channel, message)) = self.answer(strand) {
-                        if self.ring(strand, channel, message) {
-                            return;
-                        }
+                    if let Some((channel, message)) = self.answer(strand)
+                        && self.ring(strand, channel, message)
+                    {
+                        return;
                     }
                 }
                 Code::AwaitReply => {

@@ -18,6 +18,7 @@ mod devices;
 mod exits;
 mod guest;
 mod locks;
+mod metrics;
 mod observe;
 mod outcome;
 mod queue;
@@ -25,6 +26,7 @@ mod run;
 mod state;
 mod world;
 
+pub use metrics::{Measure, Metric};
 pub use observe::{Observer, Unseen, event_names};
 pub use outcome::{Locks, Outcome, Paid, Queues, Split, VmOutcome, Work, Yields};
 pub use queue::Queue;

@@ -7,7 +7,7 @@ use crate::{Observer, SimError};
 use exitscope_policy::yielding::{
     Call, HostTask, OnSpin, Outcome, SpinLoop, SpinVcpu, Step, Target, Waiting, diag9c, pick_undirected,
 };
-use exitscope_scenario::{SpinWait, YieldRules};
+use exitscope_scenario::{Arch, SpinWait, YieldRules};
 use exitscope_units::{Picos, VcpuId, VmId};
 use rand::Rng;
 
@@ -46,14 +46,18 @@ impl<O: Observer> World<'_, O> {
         false
     }
 
-    /// How long a vCPU spins before the processor notices; `None` where the guest counts for itself.
+    /// How long a vCPU spins before the processor notices; `None` where the guest counts for itself. VMX counts cycles,
+    /// SVM counts PAUSEs.
     fn window(&self, strand: u32) -> Option<u64> {
-        let vm = self.spec_of(strand)?;
-        if vm.spin != SpinWait::PauseLoop {
+        if self.spec_of(strand)?.spin != SpinWait::PauseLoop {
             return None;
         }
-        let cycles = u64::from(vm.policies.yielding.ple_window);
-        Picos::from_cycles(cycles, self.s.costs.clock_hz).map(|time| time.0.max(1))
+        let window = u64::from(self.strands[strand as usize].pause.get());
+        let time = match self.s.host.arch {
+            Arch::Svm => window.saturating_mul(self.s.costs.spin_pass.time.0),
+            _ => Picos::from_cycles(window, self.s.costs.clock_hz).map_or(u64::MAX, |time| time.0),
+        };
+        Some(time.max(1))
     }
 
     fn owner(&self, lock: u32) -> Option<VcpuId> {
@@ -86,6 +90,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn spin_over(&mut self, strand: u32) {
         if self.window(strand).is_some() {
             self.strands[strand as usize].left = 0;
+            self.strands[strand as usize].pause.grow();
             return self.exit(strand, Reason::Yield(YieldCall::Pause));
         }
         let owner = self.owner(self.strands[strand as usize].lock);

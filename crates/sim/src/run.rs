@@ -20,7 +20,7 @@ const PLACES_TRIED: usize = 64;
 impl<O: Observer> World<'_, O> {
     /// Runs to the end.
     pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
-        while let Some((at, what)) = self.queue.next() {
+        while let Some((at, what)) = self.queue.pop() {
             if at > self.end {
                 break;
             }
@@ -56,16 +56,8 @@ impl<O: Observer> World<'_, O> {
                     self.go_on(cpu);
                 }
             }
-            What::Slice { cpu, generation } => {
-                if self.cpus[cpu as usize].slice == generation {
-                    self.slice_over(cpu);
-                }
-            }
-            What::Tick { cpu, generation } => {
-                if self.cpus[cpu as usize].tick == generation {
-                    self.tick(cpu);
-                }
-            }
+            What::Slice { cpu } => self.slice_over(cpu),
+            What::Tick { cpu } => self.tick(cpu),
             What::Timer { strand } => {
                 self.strands[strand as usize].timer = true;
                 self.interrupt(strand, false);
@@ -152,10 +144,20 @@ impl<O: Observer> World<'_, O> {
         let t = &mut self.tasks[task as usize];
         (t.state, t.cpu, t.run_since, t.slice_start) = (State::Running, cpu, now, now);
         self.set_threads(cpu, 1);
+        self.shrink_pause_windows(task);
         self.observe_switch(cpu, task);
         self.set_task_status(task, Status::Kernel);
         self.arm_tick(cpu);
         self.arm_slice(cpu);
+    }
+
+    /// vCPUs that were scheduled out may spin as long as at first.
+    fn shrink_pause_windows(&mut self, task: u32) {
+        if let Kind::Strands { first, count, native: false } = self.tasks[task as usize].kind {
+            for strand in first..first + count {
+                self.strands[strand as usize].pause.shrink();
+            }
+        }
     }
 
     /// Takes the current task off its CPU.
@@ -163,8 +165,6 @@ impl<O: Observer> World<'_, O> {
         let task = self.cpus[cpu as usize].current;
         self.charge(task);
         self.cpus[cpu as usize].current = NONE;
-        self.cpus[cpu as usize].slice_armed = false;
-        self.cpus[cpu as usize].slice = self.cpus[cpu as usize].slice.wrapping_add(1);
         self.tasks[task as usize].state = state;
         self.tasks[task as usize].woken = false;
         let status = match state {
@@ -263,7 +263,6 @@ impl<O: Observer> World<'_, O> {
             None => {
                 self.set_threads(cpu, 0);
                 self.idle.set(cpu, true);
-                self.cpus[cpu as usize].tick = self.cpus[cpu as usize].tick.wrapping_add(1);
                 self.observe_idle(cpu);
             }
         }
@@ -359,19 +358,19 @@ impl<O: Observer> World<'_, O> {
     /// the task blocks.
     fn host_poll(&mut self, cpu: u32, task: u32, others: bool) -> bool {
         let now = self.now;
-        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind {
-            if self.tasks[task as usize].halted_at == NEVER {
-                self.tasks[task as usize].halted_at = now;
-                let params = self.policies_of(first).host_halt_poll;
-                let leave = self.leave(first);
-                let poll = self.tasks[task as usize].poll.start(&params, &leave).0 * 1_000;
-                if poll > 0 && !others {
-                    self.m.host_polls += 1;
-                    self.cpus[cpu as usize].polling = true;
-                    self.set_task_status(task, Status::Idle);
-                    self.plan_cpu(cpu, poll);
-                    return true;
-                }
+        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind
+            && self.tasks[task as usize].halted_at == NEVER
+        {
+            self.tasks[task as usize].halted_at = now;
+            let params = self.policies_of(first).host_halt_poll;
+            let leave = self.leave(first);
+            let poll = self.tasks[task as usize].poll.start(&params, &leave).0 * 1_000;
+            if poll > 0 && !others {
+                self.m.host_polls += 1;
+                self.cpus[cpu as usize].polling = true;
+                self.set_task_status(task, Status::Idle);
+                self.plan_cpu(cpu, poll);
+                return true;
             }
         }
         self.block(cpu);
@@ -415,39 +414,44 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
+    /// Plans the end of the running task's slice if somebody waits for it. One plan at a time: where it comes too
+    /// early, because tasks changed meanwhile, it is made anew.
     fn arm_slice(&mut self, cpu: u32) {
         let state = &self.cpus[cpu as usize];
         if state.current == NONE || state.slice_armed || state.queue.is_empty() {
             return;
         }
-        let since = self.tasks[state.current as usize].slice_start;
-        let at = since.saturating_add(self.s.host.scheduler.time_slice.0).max(self.now);
-        let state = &mut self.cpus[cpu as usize];
-        state.slice_armed = true;
-        self.queue.plan(at, What::Slice { cpu, generation: state.slice });
+        let at = self.slice_end(cpu).max(self.now);
+        self.cpus[cpu as usize].slice_armed = true;
+        self.queue.plan(at, What::Slice { cpu });
+    }
+
+    fn slice_end(&self, cpu: u32) -> u64 {
+        let since = self.tasks[self.cpus[cpu as usize].current as usize].slice_start;
+        since.saturating_add(self.s.host.scheduler.time_slice.0)
     }
 
     fn slice_over(&mut self, cpu: u32) {
         self.cpus[cpu as usize].slice_armed = false;
-        if !self.cpus[cpu as usize].queue.is_empty() && self.cpus[cpu as usize].current != NONE {
-            self.preempt(cpu);
-        }
-    }
-
-    fn arm_tick(&mut self, cpu: u32) {
-        let period = self.s.costs.tick_period.time.0;
-        if period == 0 {
+        if self.cpus[cpu as usize].queue.is_empty() || self.cpus[cpu as usize].current == NONE {
             return;
         }
-        // Ticks of different CPUs do not coincide.
+        if self.slice_end(cpu) > self.now { self.arm_slice(cpu) } else { self.preempt(cpu) }
+    }
+
+    /// Plans the next tick of a busy CPU. Ticks of different CPUs do not coincide.
+    fn arm_tick(&mut self, cpu: u32) {
+        let period = self.s.costs.tick_period.time.0;
+        if period == 0 || std::mem::replace(&mut self.cpus[cpu as usize].ticks, true) {
+            return;
+        }
         let offset = period / self.cpus.len() as u64 * u64::from(cpu);
         let next = (self.now.saturating_sub(offset) / period + 1) * period + offset;
-        let state = &mut self.cpus[cpu as usize];
-        state.tick = state.tick.wrapping_add(1);
-        self.queue.plan(next, What::Tick { cpu, generation: state.tick });
+        self.queue.plan(next, What::Tick { cpu });
     }
 
     fn tick(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].ticks = false;
         let task = self.cpus[cpu as usize].current;
         if task == NONE {
             return;

@@ -3,7 +3,7 @@
 use exitscope_policy::guest_halt_poll::GuestHaltPoll;
 use exitscope_policy::host_halt_poll::HostHaltPoll;
 use exitscope_policy::vcore::Vcore;
-use exitscope_policy::yielding::{Machine, SpinLoop};
+use exitscope_policy::yielding::{Machine, PleWindow, SpinLoop};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
@@ -18,9 +18,9 @@ pub(crate) enum What {
     /// A CPU's timed step in the hypervisor, or of a task without guest, is over.
     Cpu { cpu: u32, generation: u32 },
     /// The running task's time slice is over.
-    Slice { cpu: u32, generation: u32 },
+    Slice { cpu: u32 },
     /// The host's timer ticks on a CPU.
-    Tick { cpu: u32, generation: u32 },
+    Tick { cpu: u32 },
     /// A strand's timer fires.
     Timer { strand: u32 },
     /// A request to leave the guest reaches a strand's CPU.
@@ -49,9 +49,9 @@ pub(crate) struct Cpu {
     pub(crate) buddy: u32,
     pub(crate) resched: bool,
     pub(crate) generation: u32,
-    pub(crate) slice: u32,
+    /// Whether the end of a slice and the next tick are planned.
     pub(crate) slice_armed: bool,
-    pub(crate) tick: u32,
+    pub(crate) ticks: bool,
     /// The least run time of what runs or waits here; new tasks begin near it.
     pub(crate) least: u64,
     /// Hardware threads in use.
@@ -74,9 +74,8 @@ impl Cpu {
             buddy: NONE,
             resched: false,
             generation: 0,
-            slice: 0,
             slice_armed: false,
-            tick: 0,
+            ticks: false,
             least: 0,
             threads: 0,
             polling: false,
@@ -246,6 +245,8 @@ pub(crate) struct Strand {
     pub(crate) idle_from: u64,
     pub(crate) spin: SpinLoop,
     pub(crate) machine: Machine,
+    /// How long the processor lets it spin on PAUSE, where it does.
+    pub(crate) pause: PleWindow,
     pub(crate) lock: u32,
     pub(crate) held: u32,
     pub(crate) status: Status,

@@ -12,8 +12,8 @@ use exitscope_policy::guest_halt_poll::GuestHaltPoll;
 use exitscope_policy::host_halt_poll::{HostHaltPoll, Whose};
 use exitscope_policy::port_path::{CoalescedRing, DeviceModel, Registration as PortRegistration};
 use exitscope_policy::vcore::Vcore;
-use exitscope_policy::yielding::{Machine, OnSpin, SpinLoop};
-use exitscope_scenario::{Arrival, Program, RegistrationKind, Scenario, SpinWait, Vm};
+use exitscope_policy::yielding::{Machine, OnSpin, PleWindow, SpinLoop};
+use exitscope_scenario::{Arch, Arrival, Program, RegistrationKind, Scenario, SpinWait, Vm};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
@@ -282,6 +282,10 @@ impl<'s, O: Observer> World<'s, O> {
                 idle_from: 0,
                 spin: SpinLoop::new(&policies.yielding, machine),
                 machine,
+                pause: match self.s.host.arch {
+                    Arch::Svm => PleWindow::svm(&policies.yielding),
+                    _ => PleWindow::vmx(&policies.yielding),
+                },
                 lock: NONE,
                 held: 0,
                 status: Status::Waiting,

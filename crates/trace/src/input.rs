@@ -4,6 +4,8 @@
 //! temporary file first, so that memory stays bounded whatever comes.
 
 use crate::TraceError;
+use liblzma::read::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -11,6 +13,9 @@ use std::path::Path;
 
 /// The most that a compressed input or a pipe may unpack to, in bytes (64 GiB).
 pub const MAX_UNPACKED: u64 = 64 << 30;
+
+/// The most memory that unpacking xz may take, in bytes. `xz -9` asks for 65 MiB; what a file may ask for is 4 GiB.
+const MAX_DICTIONARY: u64 = 256 << 20;
 
 /// A trace's bytes.
 #[derive(Debug)]
@@ -112,7 +117,10 @@ impl Input {
                 let mut unpacked: Box<dyn Read> = match packing {
                     Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
                     Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io_error)?),
-                    Packing::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(whole)),
+                    Packing::Xz => {
+                        let stream = Stream::new_stream_decoder(MAX_DICTIONARY, CONCATENATED);
+                        Box::new(XzDecoder::new_stream(whole, stream.map_err(|error| io_error(error.into()))?))
+                    }
                 };
                 unpack(&mut unpacked, &mut to, &name)?
             }

@@ -9,6 +9,9 @@
 //! buffer that the caller owns and counts in a ledger that the caller owns. Events leave in time order. What cannot
 //! be read is counted and skipped; only first bytes that make no sense are an error.
 //!
+//! Memory has a bound, [`MAX_MEMORY`], that no file can make a reader pass: sizes and counts out of a file are held
+//! against the file's length and against constants before anything is allocated for them.
+//!
 //! Does not know: rows, facts.
 
 mod bytes;
@@ -19,6 +22,11 @@ mod source;
 pub mod text;
 pub mod tracedat;
 pub mod tracefs;
+
+/// The most memory that reading a trace takes, in bytes: ring pages of trace.dat (at most 512 MiB, one block for each
+/// CPU), or events of perf.data that wait for older ones (about 400 MiB if each is older than the one before), and 64 MiB
+/// for each of the few sections that are held at the same time. Ordinary traces take a few MiB.
+pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use input::Input;
 pub use perf::{Head as PerfHead, PerfWriter, Written};

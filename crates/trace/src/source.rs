@@ -6,7 +6,27 @@ use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
 /// Events that one call to [`Source::read`] aims to append.
-pub(crate) const BATCH: usize = 16 * 1024;
+pub(crate) const BATCH: usize = 4 * 1024;
+
+/// Bytes that one section of a file may have, outside its records; event formats, the largest, have a few MB on real
+/// machines.
+pub(crate) const MAX_SECTION: u64 = 64 << 20;
+
+/// Threads of which something is remembered, at most.
+pub(crate) const MAX_THREADS: usize = 1 << 19;
+
+/// Longer thread names are none, in bytes. The kernel's own limit is 15.
+pub(crate) const MAX_COMM: usize = 64;
+
+/// How much may come out of compressed records and pages: whatever they are up to this many bytes, then this many times
+/// what went in. Recorders' own shrink to a tenth; a hostile stream could keep a reader busy for hours.
+const UNPACKED_FREELY: u64 = 256 << 20;
+const UNPACKED_RATIO: u64 = 500;
+
+/// Whether a trace's own compression may give `out` bytes out of `packed`.
+pub(crate) fn is_sane_unpacking(packed: u64, out: u64) -> bool {
+    out <= UNPACKED_FREELY.max(packed.saturating_mul(UNPACKED_RATIO))
+}
 
 /// How to read a trace.
 #[derive(Clone, Copy, Debug, Default)]

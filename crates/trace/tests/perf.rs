@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 mod common;
 
-use common::{Dice, Said, corpus, drain, said};
+use common::damage::Dice;
+use common::{Said, corpus, drain, said};
 
 impl Said {
     fn times(&self) -> Vec<u64> {
@@ -860,14 +861,6 @@ fn an_unfinished_or_cut_file_says_so() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Damage.
 
-/// Reads what is damaged: any error will do, and whatever is missing must be told.
-#[track_caller]
-fn assert_honest(bytes: &[u8], whole: u64, what: &str) {
-    let Ok(said) = said(bytes) else { return };
-    let events = said.ledger.events;
-    assert!(events == whole || said.ledger.lines().next().is_some(), "{what}: {events} of {whole} events, and silent");
-}
-
 /// Records of every kind.
 fn all_records(m: Machine) -> Vec<Vec<u8>> {
     let at = |time| m.trailer(TRACEPOINT, time, 1, 1);
@@ -932,24 +925,6 @@ fn a_cut_pipe_says_so_unless_it_is_cut_between_records() {
         let said = said(&file[..end]).unwrap();
         let told = said.lines().iter().any(|(line, _)| *line != Line::LostRecords);
         assert_eq!(told, !ends.contains(&end), "cut at {end}");
-    }
-}
-
-#[test]
-fn real_files_that_are_cut_say_so() {
-    let mut dice = Dice(1);
-    let traces = [("powerpc/p8_smt4_cede_all.data.gz", 4096, 200), ("x86-svm/t4-kvmstat.data.gz", 16 * 4096, 20)];
-    for (trace, step, random) in traces.into_iter().chain([("x86-svm/t4-zstd.data.gz", 16 * 4096, 10)]) {
-        let file = Input::open(&corpus(trace)).unwrap().read_vec(0, u64::MAX).unwrap();
-        let whole = said_events(&file);
-        let random: Vec<usize> = (0..random).map(|_| dice.below(file.len())).collect();
-        for end in (0..file.len()).step_by(step).chain(random).chain(file.len() - 64..file.len()) {
-            assert_honest(&file[..end], whole, &format!("{trace} cut at {end}"));
-            // No format, no name: all of it is said.
-            if let Ok(said) = said(&file[..end]) {
-                assert!(said.ledger.lines().next().is_some(), "{trace} cut at {end}");
-            }
-        }
     }
 }
 

@@ -7,15 +7,11 @@ use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Line}
 use exitscope_trace::{Input, TraceError, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 mod common;
 
-use common::{Said, corpus, drain, said};
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text").join(name)
-}
+use common::{Said, corpus, drain, fixture, said};
 
 fn read(path: &Path) -> Said {
     drain(open(path).unwrap()).unwrap()
@@ -483,11 +479,12 @@ fn damaged_lines_are_counted_by_number() {
     let long = "x".repeat(70_000);
     let said = text(&format!("{ENTRY}\n{ENTRY}nonsense\n{ENTRY}{long}\n\r\n{ENTRY} qemu-2 [0"));
     assert_eq!(said.events.len(), 4);
-    assert_eq!(said.losses(), [(Line::BadText, 3, Some(4))]);
+    // The last line has no end: the file was cut there.
+    assert_eq!(said.losses(), [(Line::BadText, 3, Some(4)), (Line::TruncatedBytes, 10, Some(9))]);
     // A line cut within the fields is an event that says nothing.
     let said = text(&format!("{ENTRY} qemu-229 [001] d..1.    87.534190: kvm_exit: vcpu 0 reason np"));
     assert_eq!(said.events[1].kind, Kind::Other);
-    assert_eq!(said.losses(), [(Line::UnknownFormat, 1, Some(2))]);
+    assert_eq!(said.losses(), [(Line::UnknownFormat, 1, Some(2)), (Line::TruncatedBytes, 62, Some(2))]);
 }
 
 #[test]

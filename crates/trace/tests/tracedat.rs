@@ -5,13 +5,12 @@ use exitscope_model::{CodeList, ExitCode, Kind, Line};
 use exitscope_trace::{Input, Options, TraceError, open, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 mod common;
 
-use common::{Dice, Said, corpus, drain, said};
-
-impl Said {}
+use common::damage::Dice;
+use common::trace_dat::{HOST, Machine, PAGE, Trace};
+use common::{Said, corpus, drain, said};
 
 /// Compares with lines `     12 kvm_exit:`, made by `trace-cmd report | awk … | sort | uniq -c`, and with the first and
 /// last time that `trace-cmd report -t` prints.
@@ -89,225 +88,9 @@ fn payloads_are_what_trace_cmd_prints() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Traces made here.
 
-/// How numbers are written.
-#[derive(Clone, Copy)]
-struct Machine {
-    big: bool,
-    long: usize,
-}
-
-const HOST: Machine = Machine { big: false, long: 8 };
-const PAGE: usize = 256;
-
-const KVM_ENTRY: &str = "name: kvm_entry\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned int vcpu_id;\toffset:8;\tsize:4;\tsigned:0;\n\nprint fmt: \"vcpu %u\", REC->vcpu_id\n";
-
-impl Machine {
-    fn u16(self, value: u16) -> Vec<u8> {
-        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
-    }
-
-    fn u32(self, value: u32) -> Vec<u8> {
-        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
-    }
-
-    fn u64(self, value: u64) -> Vec<u8> {
-        if self.big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
-    }
-
-    fn long(self, value: u64) -> Vec<u8> {
-        if self.long == 8 { self.u64(value) } else { self.u32(value as u32) }
-    }
-
-    /// The first word of a record.
-    fn head(self, kind: u32, delta: u32) -> Vec<u8> {
-        self.u32(if self.big { kind << 27 | delta } else { delta << 5 | kind })
-    }
-
-    /// `kvm_entry` of `tid` and `vcpu`, `delta` after the record before.
-    fn entry(self, delta: u32, tid: u32, vcpu: u32) -> Vec<u8> {
-        [self.head(3, delta), self.payload(7, tid, vcpu)].concat()
-    }
-
-    fn payload(self, id: u16, tid: u32, vcpu: u32) -> Vec<u8> {
-        [self.u16(id), vec![0, 0], self.u32(tid), self.u32(vcpu)].concat()
-    }
-
-    /// A page that begins at `ticks`; `flags` go into its commit word, `after` stands behind its data.
-    fn page(self, ticks: u64, flags: u64, records: &[Vec<u8>], after: &[u8]) -> Vec<u8> {
-        let data = records.concat();
-        let mut page = [self.u64(ticks), self.long(flags | data.len() as u64), data, after.to_vec()].concat();
-        assert!(page.len() <= PAGE);
-        page.resize(PAGE, 0xee);
-        page
-    }
-
-    fn start(self, version: &str) -> Vec<u8> {
-        let start = [b"\x17\x08\x44tracing", version.as_bytes(), &[0, u8::from(self.big), 8]].concat();
-        [start, self.u32(PAGE as u32)].concat()
-    }
-
-    fn header_info(self) -> Vec<u8> {
-        let long = self.long;
-        let page = format!(
-            "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:{long};\tsigned:1;\n\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\tfield: char data;\toffset:{};\tsize:{};\tsigned:0;\n",
-            8 + long,
-            PAGE - 8 - long
-        );
-        let event = "# compressed entry header\n";
-        let (page_size, event_size) = (self.u64(page.len() as u64), self.u64(event.len() as u64));
-        [b"header_page\0", &page_size[..], page.as_bytes(), b"header_event\0", &event_size, event.as_bytes()].concat()
-    }
-
-    fn event_formats(self) -> Vec<u8> {
-        let size = self.u64(KVM_ENTRY.len() as u64);
-        [&self.u32(1)[..], b"kvm\0", &self.u32(1), &size, KVM_ENTRY.as_bytes()].concat()
-    }
-
-    fn cmdlines(self) -> Vec<u8> {
-        let text = "42 qemu vcpu 0\n";
-        [&self.u64(text.len() as u64)[..], text.as_bytes()].concat()
-    }
-
-    fn option(self, id: u16, data: &[u8]) -> Vec<u8> {
-        [&self.u16(id)[..], &self.u32(data.len() as u32), data].concat()
-    }
-}
-
-/// A trace to be written down.
-struct Trace<'a> {
-    machine: Machine,
-    /// Name and clock of each buffer, and the pages of each of its CPUs.
-    buffers: &'a [(&'a str, &'a str, &'a [Vec<u8>])],
-    /// Further options.
-    options: &'a [(u16, &'a [u8])],
-    compressor: &'a str,
-}
-
 /// A trace of this machine with one buffer.
 fn one(cpus: &[Vec<u8>]) -> Vec<u8> {
     Trace { machine: HOST, buffers: &[("", "local", cpus)], options: &[], compressor: "none" }.v7()
-}
-
-impl Trace<'_> {
-    /// Version 6. The clock is told behind the CPU table, as recorders do.
-    fn v6(&self) -> Vec<u8> {
-        let m = self.machine;
-        let (_, clock, top) = self.buffers[0];
-        let mut file = [m.start("6"), m.header_info(), m.u32(0), m.event_formats(), m.u32(4)].concat();
-        file.extend(b"kall");
-        file.extend(m.u32(0));
-        file.extend(m.cmdlines());
-        file.extend(m.u32(top.len() as u32));
-        file.extend(b"options  \0");
-        file.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
-        file.extend(m.option(4, &[]));
-        self.options.iter().for_each(|(id, data)| file.extend(m.option(*id, data)));
-        let mut patches = Vec::new();
-        for (name, _, _) in &self.buffers[1..] {
-            patches.push(file.len() + 6);
-            file.extend(m.option(3, &[&[0; 8], name.as_bytes(), &[0]].concat()));
-        }
-        file.extend(m.u16(0));
-        for (at, (_, _, cpus)) in self.buffers.iter().enumerate() {
-            if at > 0 {
-                let here = m.u64(file.len() as u64);
-                file[patches[at - 1]..][..8].copy_from_slice(&here);
-                file.extend(b"options  \0");
-                file.extend(m.option(8, &m.u32(cpus.len() as u32)));
-                file.extend(m.u16(0));
-            }
-            file.extend(b"flyrecord\0");
-            let mut offset = (file.len() + cpus.len() * 16 + 8 + 64).next_multiple_of(PAGE);
-            let end = offset;
-            for pages in *cpus {
-                file.extend(m.u64(offset as u64));
-                file.extend(m.u64(pages.len() as u64));
-                offset += pages.len();
-            }
-            let text = format!("[{clock}] counter");
-            file.extend(m.u64(text.len() as u64));
-            file.extend(text.as_bytes());
-            file.resize(end, 0);
-            cpus.iter().for_each(|pages| file.extend(pages));
-        }
-        file
-    }
-
-    fn pack(&self, plain: &[u8]) -> Vec<u8> {
-        let packed = match self.compressor {
-            "zlib" => {
-                let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-                packer.write_all(plain).unwrap();
-                packer.finish().unwrap()
-            }
-            _ => {
-                // Recorders leave the content size out.
-                let mut packer = zstd::bulk::Compressor::new(3).unwrap();
-                packer.include_contentsize(false).unwrap();
-                packer.compress(plain).unwrap()
-            }
-        };
-        let m = self.machine;
-        [m.u32(packed.len() as u32), m.u32(plain.len() as u32), packed].concat()
-    }
-
-    fn section(&self, id: u16, data: &[u8]) -> Vec<u8> {
-        let (m, packed) = (self.machine, self.compressor != "none");
-        let data = if packed { self.pack(data) } else { data.to_vec() };
-        let size = m.u64(data.len() as u64);
-        [m.u16(id), m.u16(u16::from(packed)), m.u32(0), size, data].concat()
-    }
-
-    /// Version 7, in the order that recorders write: sections, their options, data, its options.
-    fn v7(&self) -> Vec<u8> {
-        let (m, packed) = (self.machine, self.compressor != "none");
-        let mut file = [&m.start("7")[..], self.compressor.as_bytes(), b"\x001.0\0"].concat();
-        let first = file.len();
-        file.extend(m.u64(0));
-        let mut options = Vec::new();
-        let sections = [(16, m.header_info()), (17, m.u32(0)), (18, m.event_formats()), (21, m.cmdlines())];
-        for (id, data) in sections {
-            options.extend(m.option(id, &m.u64(file.len() as u64)));
-            file.extend(self.section(id, &data));
-        }
-        options.extend(m.option(4, b"[local] global counter\0"));
-        options.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
-        self.options.iter().for_each(|(id, data)| options.extend(m.option(*id, data)));
-        let here = m.u64(file.len() as u64);
-        file[first..][..8].copy_from_slice(&here);
-        // The second section of options is behind the data, whose length is known by then.
-        let link = file.len();
-        let with_link = |next: u64| self.section(0, &[options.clone(), m.option(0, &m.u64(next))].concat());
-        file.extend(with_link(u64::MAX));
-        file.resize(file.len() + 64, 0);
-        let mut buffers = Vec::new();
-        for (name, clock, cpus) in self.buffers {
-            let section = file.len() as u64;
-            file.extend([m.u16(3), m.u16(u16::from(packed)), m.u32(0), m.u64(0)].concat());
-            file.resize(file.len().next_multiple_of(PAGE), 0);
-            let mut table = Vec::new();
-            for (cpu, pages) in cpus.iter().enumerate() {
-                let offset = file.len() as u64;
-                if packed {
-                    let chunks = pages.chunks(2 * PAGE);
-                    file.extend(m.u32(chunks.len() as u32));
-                    chunks.for_each(|chunk| file.extend(self.pack(chunk)));
-                } else {
-                    file.extend(pages);
-                }
-                // The size of compressed data does not count the number of chunks.
-                let size = file.len() as u64 - offset - if packed { 4 } else { 0 };
-                table.extend([m.u32(cpu as u32), m.u64(offset), m.u64(size)].concat());
-            }
-            let described = [&m.u64(section)[..], name.as_bytes(), &[0], clock.as_bytes(), &[0]].concat();
-            let counts = [m.u32(PAGE as u32), m.u32(cpus.len() as u32)].concat();
-            buffers.extend(m.option(3, &[described, counts, table].concat()));
-        }
-        let linked = with_link(file.len() as u64);
-        file[link..][..linked.len()].copy_from_slice(&linked);
-        file.extend(self.section(0, &[buffers, m.option(0, &m.u64(0))].concat()));
-        file
-    }
 }
 
 fn entries(machine: Machine, ticks: u64, deltas: &[u32]) -> Vec<u8> {
@@ -318,7 +101,7 @@ fn entries(machine: Machine, ticks: u64, deltas: &[u32]) -> Vec<u8> {
 #[test]
 fn every_order_word_and_compression_says_the_same() {
     for (big, long) in [(false, 8), (false, 4), (true, 8), (true, 4)] {
-        let m = Machine { big, long };
+        let m = Machine { big, long, ..HOST };
         let cpus = [
             [entries(m, 1_000, &[0, 100, 100]), entries(m, 2_000, &[1]), entries(m, 3_000, &[0])].concat(),
             [entries(m, 1_050, &[0, 100]), entries(m, 2_000, &[0])].concat(),
@@ -368,7 +151,7 @@ fn instances_are_merged_into_one_stream() {
 fn the_kernels_own_losses_are_told_where_they_happened() {
     const MISSED: u64 = 1 << 31;
     const STORED: u64 = 1 << 30;
-    for machine in [HOST, Machine { big: true, long: 4 }] {
+    for machine in [HOST, Machine { big: true, long: 4, ..HOST }] {
         let entry = |delta| vec![machine.entry(delta, 42, 0)];
         let cpu0 = [
             machine.page(100, 0, &entry(0), &[]),
@@ -411,7 +194,7 @@ fn dropped_records_have_a_number_and_no_moment() {
 
 #[test]
 fn time_goes_on_over_extends_absolute_stamps_and_padding() {
-    for machine in [HOST, Machine { big: true, long: 8 }, Machine { big: false, long: 4 }] {
+    for machine in [HOST, Machine { big: true, ..HOST }, Machine { long: 4, ..HOST }] {
         let word = |value| machine.u32(value);
         let top = 0xa << 60;
         let records = [
@@ -617,16 +400,6 @@ fn a_cut_file_says_so_wherever_it_is_cut() {
             assert_honest(&file[..end], whole.events.len(), &format!("cut at {end} of {}", file.len()));
         }
     }
-    let mut dice = Dice(1);
-    for (trace, step) in [("arm64/arm.dat.gz", 4096), ("x86-svm/t4-v6.dat.gz", 64 * 4096)] {
-        let input = Input::open(&corpus(trace)).unwrap();
-        let file = input.read_vec(0, u64::MAX).unwrap();
-        let whole = drain(open(&corpus(trace)).unwrap()).unwrap().events.len();
-        let random: Vec<usize> = (0..20).map(|_| dice.below(file.len())).collect();
-        for end in (0..file.len()).step_by(step).chain(random) {
-            assert_honest(&file[..end], whole, &format!("{trace} cut at {end}"));
-        }
-    }
 }
 
 #[test]
@@ -674,6 +447,16 @@ fn nothing_is_allocated_on_a_files_word_alone() {
         pages[at..at + 4].copy_from_slice(&HOST.u32(size));
         assert!(said(&pages).is_err(), "{size}");
     }
+    // Ten thousand options that name one and the same section of formats.
+    let cpus = [entries(HOST, 100, &[0])];
+    let buffers: [(&str, &str, &[Vec<u8>]); 1] = [("", "local", &cpus)];
+    let trace = |options| Trace { machine: HOST, buffers: &buffers, options, compressor: "none" };
+    let formats = trace(&[]).v7().windows(8).position(|window| window == b"\x01\0\0\0kvm\0").unwrap() - 16;
+    let again = HOST.u64(formats as u64);
+    let many = trace(&vec![(18, &again[..]); 10_000]).v7();
+    let fit = many.len() / (16 + HOST.event_formats().len());
+    let rejected = said(&many).unwrap().ledger.get(Line::BadRecord);
+    assert!(rejected > 10_000 - fit as u64 && rejected < 10_000, "{rejected}");
     // A chain of options that bites its tail.
     let mut ring = small_traces()[1].clone();
     let first = ring.windows(4).position(|window| window == b"1.0\0").unwrap() + 4;

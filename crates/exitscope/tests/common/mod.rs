@@ -1,6 +1,9 @@
 //! What the tests share: the corpus and the command.
 #![allow(dead_code)]
 
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -9,6 +12,13 @@ pub fn corpus(path: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path);
     assert!(path.is_file(), "{} is missing", path.display());
     path
+}
+
+/// The bytes of a file of the corpus, unpacked.
+pub fn unpacked(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    MultiGzDecoder::new(File::open(corpus(path)).unwrap()).read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 /// Every trace of the corpus.

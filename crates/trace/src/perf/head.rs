@@ -8,7 +8,7 @@
 use super::attr::Attr;
 use crate::bytes::Order;
 use crate::input::Input;
-use crate::source::TraceError;
+use crate::source::{MAX_SECTION, TraceError};
 use crate::tracefs::{Decoders, Sections, Torn};
 use exitscope_model::{Ledger, Line, TraceInfo};
 use rustc_hash::FxHashMap;
@@ -24,12 +24,16 @@ const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const OS_RELEASE: u32 = 4;
 const ARCH: u32 = 6;
+const CPUS: u32 = 7;
 const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
 
 /// Attrs at most; perf writes one per event.
 const MAX_ATTRS: usize = 1 << 16;
+
+/// Ids at most; perf writes one per event and CPU.
+const MAX_IDS: usize = 2 << 20;
 
 /// What records need to be read.
 #[derive(Clone, Debug)]
@@ -80,7 +84,7 @@ impl Context {
 
     /// Adds an attr and the ids that name it; returns whether there is room for it.
     pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
-        if self.attrs.len() >= MAX_ATTRS {
+        if self.attrs.len() >= MAX_ATTRS || self.attr_of.len() >= MAX_IDS {
             return false;
         }
         if !attr.dummy {
@@ -140,12 +144,12 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
     if !(64..=4096).contains(&attr_size) {
         return Err(damaged(16, format!("says that an attr is {attr_size} bytes long")));
     }
-    let attrs = input.read_vec(u64_at(24)?, u64_at(32)?)?;
+    let attrs = input.read_vec(u64_at(24)?, u64_at(32)?.min(MAX_SECTION))?;
     if (attrs.len() as u64) < u64_at(32)? || !(attrs.len() as u64).is_multiple_of(attr_size) {
         ledger.count_at(Line::BadRecord, u64_at(24)?);
     }
     // Lists of ids do not overlap in a sound file, so all together are no longer than the file.
-    let mut ids_left = input.len();
+    let mut ids_left = input.len().min(8 * MAX_IDS as u64);
     for bytes in attrs.chunks_exact(attr_size as usize) {
         let ids_at = attr_size as usize - 16;
         let (Some(attr), Some(offset), Some(size)) =
@@ -224,8 +228,8 @@ fn read_features(
         };
         missing = offset.saturating_add(size).saturating_sub(offset.max(input.len())).saturating_add(missing);
         at = at.saturating_add(16);
-        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH) {
-            let section = input.read_vec(offset, size)?;
+        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH | CPUS) {
+            let section = input.read_vec(offset, size.min(MAX_SECTION))?;
             read_feature(feature, &section, offset, context, info, ledger);
         }
     }
@@ -253,6 +257,7 @@ pub fn read_feature(
         HOSTNAME => info.hostname = string(section, context.order),
         OS_RELEASE => info.release = string(section, context.order),
         ARCH => info.arch = string(section, context.order),
+        CPUS => info.cpus = context.order.u32(section, 0).unwrap_or(0),
         _ => {}
     }
 }

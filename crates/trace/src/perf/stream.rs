@@ -4,7 +4,7 @@ use super::attr::Attr;
 use super::cursor::{Cursor, Next, find_chain, whole};
 use super::head::{Context, read_feature};
 use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
-use crate::source::TraceError;
+use crate::source::{MAX_SECTION, TraceError, is_sane_unpacking};
 use exitscope_model::{Ledger, Line, TraceInfo};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -16,11 +16,6 @@ const REACH: usize = 4 << 10;
 
 /// Size of an attr that does not say its size: that of the first version of the structure.
 const FIRST_ATTR_SIZE: usize = 64;
-
-/// How much may come out of compressed records: whatever they are up to this many bytes, then this many times what went
-/// in. perf's own records shrink to a tenth; a hostile stream could keep a reader busy for hours.
-const UNPACKED_FREELY: u64 = 256 << 20;
-const UNPACKED_RATIO: u64 = 500;
 
 /// Reads block after block.
 pub struct Stream {
@@ -115,7 +110,7 @@ impl Stream {
             HEADER_TRACING_DATA => {
                 // The data follows the record, padded to 8 bytes.
                 let size = u64::from(order.u32(body, 0).unwrap_or(0));
-                let data = self.cursor.input.read_vec(self.cursor.at, size)?;
+                let data = self.cursor.input.read_vec(self.cursor.at, size.min(MAX_SECTION))?;
                 read_feature(1, &data, self.cursor.at, &mut self.context, info, ledger);
                 let next = self.cursor.at + size.next_multiple_of(8);
                 if next > self.cursor.end {
@@ -161,7 +156,7 @@ impl Unpack {
             self.decoder = Decoder::new().ok();
             self.out.resize(UNPACKED, 0);
         }
-        let sane = self.total_out <= UNPACKED_FREELY.max(self.total_in.saturating_mul(UNPACKED_RATIO));
+        let sane = is_sane_unpacking(self.total_in, self.total_out);
         let result = self.decoder.as_mut().filter(|_| sane).map(|decoder| {
             let mut input = InBuffer::around(&self.packed[self.taken..]);
             let mut output = OutBuffer::around(&mut self.out[..]);

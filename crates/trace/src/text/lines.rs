@@ -27,6 +27,8 @@ pub(super) struct Lines {
     pub input: Input,
     /// How many lines were handed out: the number of the last one, counted from 1.
     pub number: u64,
+    /// Bytes of a last line that has no line end: the file was cut there. Programs end every line.
+    pub unended: u64,
     buffer: Vec<u8>,
     /// What is read and not yet handed out: `buffer[start..end]`.
     start: usize,
@@ -40,7 +42,7 @@ pub(super) struct Lines {
 impl Lines {
     /// The lines of `input`.
     pub fn new(input: Input) -> Lines {
-        Lines { input, number: 0, buffer: vec![0; CHUNK], start: 0, end: 0, offset: 0, skipping: false }
+        Lines { input, number: 0, unended: 0, buffer: vec![0; CHUNK], start: 0, end: 0, offset: 0, skipping: false }
     }
 
     /// Bytes of the file handed out so far.
@@ -74,6 +76,7 @@ impl Lines {
                 if self.end == 0 && !self.skipping {
                     return Ok(NextLine::End);
                 }
+                self.unended = self.end as u64;
                 self.start = self.end;
                 break (0, self.end);
             }

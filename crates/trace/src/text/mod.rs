@@ -13,7 +13,7 @@ mod lines;
 mod scan;
 mod tracepoints;
 
-use crate::source::BATCH;
+use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
 use crate::{Input, Source, TraceError};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -23,13 +23,7 @@ use rustc_hash::FxHashMap;
 use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
 
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
-const LINES_AT_ONCE: u64 = 16 * BATCH as u64;
-
-/// Threads whose names are kept, at most.
-const MAX_COMMS: usize = 1 << 18;
-
-/// Longer thread names are none, in bytes. The kernel's own limit is 15.
-const MAX_COMM: usize = 64;
+const LINES_AT_ONCE: u64 = 64 * BATCH as u64;
 
 /// So many lines with a counter's value for a time, and no event yet, are no accident.
 const ENOUGH_COUNTERS: u64 = 64;
@@ -99,6 +93,9 @@ impl Source for Text {
         while events.len() < enough && self.lines.number < last {
             if !self.read_line(events, ledger)? {
                 self.release_losses(self.latest, events, ledger);
+                if self.lines.unended > 0 {
+                    ledger.add_at(Line::TruncatedBytes, self.lines.unended, self.lines.number);
+                }
                 if self.lines.input.cut().is_some() {
                     ledger.count_at(Line::BadCompression, self.lines.number);
                 }
@@ -273,7 +270,7 @@ fn note_comm(columns: &Columns, info: &mut TraceInfo) {
     if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {
         return;
     }
-    if info.comms.len() < MAX_COMMS || info.comms.contains_key(&tid) {
+    if info.comms.len() < MAX_THREADS || info.comms.contains_key(&tid) {
         info.comms.insert(tid, String::from_utf8_lossy(comm).into_owned());
     }
 }

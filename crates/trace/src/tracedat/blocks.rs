@@ -40,7 +40,7 @@ pub(super) struct Blocks {
     end: u64,
     /// Chunks to come; unknown before the first.
     chunks: Option<u32>,
-    /// Bytes that a chunk may have.
+    /// Bytes that a block may have.
     limit: u64,
 }
 
@@ -70,7 +70,8 @@ impl Blocks {
 
     fn plain(&mut self, input: &Input, mut bytes: Vec<u8>) -> Result<Option<Block>, TraceError> {
         let page = self.region.page_size;
-        let wanted = (self.end - self.at).min((PLAIN / page * page).max(page) as u64);
+        let block = PLAIN.min(self.limit as usize);
+        let wanted = (self.end - self.at).min((block / page * page).max(page) as u64);
         if wanted == 0 {
             return Ok(None);
         }

@@ -13,13 +13,11 @@ use super::clock::{Clock, Rate, counts_nanos, selected};
 use super::options::{Buffer, CpuData, Options, id};
 use super::unpack::{Packing, Unpacker};
 use crate::bytes::Order;
+use crate::source::MAX_SECTION;
 use crate::tracefs::{Decoders, Sections, Torn};
 use crate::{Input, TraceError};
 use exitscope_model::{Ledger, Line, TraceInfo};
 use rustc_hash::FxHashMap;
-
-/// Bytes that one section before the ring pages may have; formats, the largest, have a few MB on real machines.
-const MAX_SECTION: u64 = 256 << 20;
 
 /// Sections of options at most.
 const MAX_CHAIN: usize = 1024;
@@ -80,8 +78,12 @@ impl Head {
             decoders: Decoders::default(),
             options: Options::default(),
             regions: Vec::new(),
+            unread: input.len(),
             ledger: Ledger::default(),
         };
+        if input.cut().is_some() {
+            reader.ledger.count_at(Line::BadCompression, input.len());
+        }
         let torn = |torn: Torn| reader.damaged(torn.structure, torn.at as u64, "is cut short");
         let (mut start, version, long, page_size) = Sections::read_start(&bytes).map_err(torn)?;
         if long == 4 {
@@ -123,6 +125,8 @@ struct Reader<'a> {
     decoders: Decoders,
     options: Options,
     regions: Vec<Region>,
+    /// Bytes that sections of version 7 can still have: they do not overlap in a sound file.
+    unread: u64,
     ledger: Ledger,
 }
 
@@ -143,7 +147,9 @@ impl Reader<'_> {
             let mut sections = Sections { bytes: &bytes, at: 0, order: self.order };
             match parse(self, &mut sections) {
                 Ok(value) => return Ok((value, at + sections.at as u64)),
-                Err(_) if bytes.len() as u64 == window && window < MAX_SECTION => window *= 8,
+                Err(_) if bytes.len() as u64 == window && window < MAX_SECTION => {
+                    window = (window * 8).min(MAX_SECTION)
+                }
                 Err(torn) => return Err(self.damaged(torn.structure, at + torn.at as u64, "is damaged or cut short")),
             }
         }
@@ -207,7 +213,7 @@ impl Reader<'_> {
             return Err(self.damaged("kind of data", next - 10, "is neither ring pages nor latency text"));
         }
         let cpus = u64::from(self.options.cpus.unwrap_or(0));
-        if cpus > MAX_CPUS {
+        if cpus == 0 || cpus > MAX_CPUS {
             return Err(self.damaged("table of CPUs", next, format!("has {cpus} of them, which cannot be")));
         }
         let table = self.input.read_vec(next, cpus * 16)?;
@@ -337,7 +343,11 @@ impl Reader<'_> {
             return Ok(Err("are not there".to_string()));
         }
         let packed = self.order.u16(&head, 2).is_some_and(|flags| flags & 1 != 0);
-        let data = self.input.read_vec(at + 16, size.min(MAX_SECTION))?;
+        let data = self.input.read_vec(at.saturating_add(16), size.min(MAX_SECTION))?;
+        let Some(unread) = self.unread.checked_sub(16 + data.len() as u64) else {
+            return Ok(Err("overlap others".to_string()));
+        };
+        self.unread = unread;
         if (data.len() as u64) < size {
             return Ok(Err(format!(
                 "should have {size} bytes and have {}: the file was cut, or its recorder did not finish",
@@ -439,7 +449,7 @@ impl Reader<'_> {
             return Err(self.damaged("ring pages", lowest.offset, problem));
         }
         let held: u64 = self.regions.iter().map(|region| region.page_size as u64).sum();
-        if held > MAX_BUFFERED {
+        if held > MAX_BUFFERED || self.regions.len() as u64 > MAX_CPUS {
             let problem = format!("are of {} CPUs, which cannot be", self.regions.len());
             return Err(self.damaged("ring pages", lowest.map_or(0, |data| data.offset), problem));
         }

@@ -14,7 +14,7 @@ mod stream;
 mod unpack;
 
 use crate::bytes::Order;
-use crate::source::{BATCH, Options};
+use crate::source::{BATCH, MAX_THREADS, Options};
 use crate::tracefs::Decoders;
 use crate::{Input, Source, TraceError};
 use blocks::Blocks;
@@ -37,9 +37,6 @@ pub fn looks_like(head: &[u8]) -> bool {
 pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     Ok(Box::new(TraceDat::new(input, options)?))
 }
-
-/// Threads whose VM is remembered, at most.
-const MAX_THREADS: usize = 1 << 18;
 
 struct TraceDat {
     info: TraceInfo,

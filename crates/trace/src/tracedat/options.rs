@@ -31,6 +31,9 @@ pub(super) mod id {
 /// `TRACECMD_TSYNC_FLAG_INTERPOLATE`.
 const INTERPOLATE: u32 = 1;
 
+/// Bytes that a BUFFER option has for each CPU.
+const CPU_DATA: usize = 20;
+
 /// Where one CPU's ring pages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CpuData {
@@ -207,9 +210,10 @@ fn read_buffer(data: &[u8], order: Order) -> Option<Buffer> {
             offset: order.u64(data, at + 4)?,
             size: order.u64(data, at + 12)?,
         });
-        at += 20;
+        at += CPU_DATA;
     }
-    Some(buffer)
+    // With room for another CPU, the count is wrong.
+    (data.len() - at < CPU_DATA).then_some(buffer)
 }
 
 /// The text up to the first NUL; empty if it is not text.

@@ -1,5 +1,7 @@
 //! Unpacking of compressed sections and chunks.
 
+use crate::source::is_sane_unpacking;
+
 /// How a file's sections and chunks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
@@ -23,8 +25,16 @@ impl Packing {
     }
 }
 
-/// Unpacks one piece after the other, with its working memory kept.
-pub(super) enum Unpacker {
+/// Unpacks one piece after the other.
+pub(super) struct Unpacker {
+    codec: Codec,
+    /// Bytes in and out so far.
+    total_in: u64,
+    total_out: u64,
+}
+
+/// A compressor's working memory.
+enum Codec {
     /// There is nothing to unpack.
     None,
     /// zlib.
@@ -36,26 +46,32 @@ pub(super) enum Unpacker {
 impl Unpacker {
     /// Unpacks what `packing` packed.
     pub fn new(packing: Packing) -> Unpacker {
-        match packing {
-            Packing::None => Unpacker::None,
-            Packing::Zlib => Unpacker::Zlib(Box::new(flate2::Decompress::new(true))),
-            Packing::Zstd => Unpacker::Zstd(zstd::bulk::Decompressor::new().ok()),
-        }
+        let codec = match packing {
+            Packing::None => Codec::None,
+            Packing::Zlib => Codec::Zlib(Box::new(flate2::Decompress::new(true))),
+            Packing::Zstd => Codec::Zstd(zstd::bulk::Decompressor::new().ok()),
+        };
+        Unpacker { codec, total_in: 0, total_out: 0 }
     }
 
     /// Fills `out` with the `size` bytes that `packed` holds; false if it does not hold exactly so many.
     pub fn unpack(&mut self, packed: &[u8], size: usize, out: &mut Vec<u8>) -> bool {
         out.clear();
+        self.total_in += packed.len() as u64;
+        self.total_out += size as u64;
+        if !is_sane_unpacking(self.total_in, self.total_out) {
+            return false;
+        }
         out.reserve(size);
-        match self {
-            Unpacker::None => false,
-            Unpacker::Zlib(stream) => {
+        match &mut self.codec {
+            Codec::None => false,
+            Codec::Zlib(stream) => {
                 stream.reset(true);
                 // The vector may have more room than asked for, and zlib fills what there is.
                 let done = stream.decompress_vec(packed, out, flate2::FlushDecompress::Finish);
                 matches!(done, Ok(flate2::Status::StreamEnd)) && out.len() == size
             }
-            Unpacker::Zstd(context) => {
+            Codec::Zstd(context) => {
                 let done = context.as_mut().map(|context| context.decompress_to_buffer(packed, out));
                 matches!(done, Some(Ok(_))) && out.len() == size
             }
@@ -67,6 +83,15 @@ impl Unpacker {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn little_that_unpacks_to_much_is_left_in_the_end() {
+        let plain = vec![0; 16 << 20];
+        let packed = zstd::bulk::compress(&plain, 1).unwrap();
+        let (mut unpacker, mut out) = (Unpacker::new(Packing::Zstd), Vec::new());
+        let unpacked = (0..100).filter(|_| unpacker.unpack(&packed, plain.len(), &mut out)).count();
+        assert_eq!(unpacked, 16);
+    }
 
     #[test]
     fn a_piece_must_have_the_size_it_says() {

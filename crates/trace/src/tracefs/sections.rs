@@ -9,6 +9,7 @@
 
 use super::Decoders;
 use crate::bytes::{Order, c_string};
+use crate::source::{MAX_COMM, MAX_THREADS};
 use exitscope_model::EventNames;
 use rustc_hash::FxHashMap;
 
@@ -137,6 +138,8 @@ pub fn parse_cmdlines(text: &str, comms: &mut FxHashMap<u32, String>) {
     for line in text.trim_end_matches('\0').lines() {
         if let Some((pid, comm)) = line.split_once(' ')
             && let Ok(pid) = pid.parse()
+            && comm.len() <= MAX_COMM
+            && comms.len() < MAX_THREADS
         {
             comms.insert(pid, comm.to_string());
         }

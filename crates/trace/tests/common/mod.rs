@@ -5,6 +5,9 @@ use exitscope_model::{Event, Kind, Ledger, Line, TraceInfo};
 use exitscope_trace::{Input, Options, Source, TraceError, open_input};
 use std::path::{Path, PathBuf};
 
+pub mod damage;
+pub mod trace_dat;
+
 /// All that a source says.
 pub struct Said {
     pub info: TraceInfo,
@@ -45,23 +48,7 @@ pub fn corpus(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
 }
 
-/// Numbers that look random and are the same every time (xorshift).
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-
-    /// Flips one to eight bits of `bytes`.
-    pub fn damage(&mut self, bytes: &mut [u8]) {
-        for _ in 0..=self.below(8) {
-            let at = self.below(bytes.len());
-            bytes[at] ^= 1 << self.below(8);
-        }
-    }
+/// A text of the readers' tests.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text").join(name)
 }

@@ -1,0 +1,5 @@
+//! Prints docs/scenario.md.
+
+fn main() {
+    print!("{}", exitscope_scenario::text::page());
+}

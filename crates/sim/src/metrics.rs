@@ -1,0 +1,157 @@
+//! An outcome as a flat list of named figures: for tables, sweeps and comparisons.
+
+use crate::Outcome;
+use exitscope_analysis::Histogram;
+use exitscope_scenario::Scenario;
+
+/// What a figure is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Things a second.
+    PerSecond,
+    /// Nanoseconds.
+    Nanos,
+    /// A part of a whole, 0 to 1.
+    Share,
+    /// A number of things.
+    Count,
+}
+
+/// One figure of an outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Its name: `web.throughput`, `web.exits.halt`, `queues.empty`, …
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// What it is measured in.
+    pub measure: Measure,
+}
+
+impl Outcome {
+    /// All figures, in a fixed order. A latency or share of which nothing was seen is left out, so that no figure is
+    /// made up.
+    ///
+    /// | name | meaning |
+    /// | --- | --- |
+    /// | `throughput` | `Count`s a second, of all VMs and threads together |
+    /// | `<vm>.throughput`, `<thread>.throughput` | of those of this name, all copies together |
+    /// | `<vm>.latency_mean`, `_p50`, `_p90`, `_p99` | from `Start` to `Stop` |
+    /// | `<vm>.exits`, `<vm>.exits.<reason>` | exits a second |
+    /// | `<vm>.gang_exits`, `<vm>.gang_exits_by_script` | ganged exits a second, by either rule |
+    /// | `<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked` | shares of vCPU time |
+    /// | `load.<channel>.latency_*`, `load.<channel>.throughput` | as clients outside see them |
+    /// | `queues.empty`, `queues.depth` | share of time with an empty queue; mean waiting tasks of a CPU |
+    /// | `yields`, `yields.fast`, `.undirected`, `.directed`, `.ignored` | a second |
+    /// | `yields.fast_share`, `yields.directed_share` | of all yields |
+    /// | `locks.contended_share`, `locks.wait_mean` | spinlocks |
+    /// | `host_polls.paid_share`, `guest_polls.paid_share` | polls that made a halt unnecessary |
+    /// | `big_lock_waits` | a second |
+    pub fn metrics(&self, scenario: &Scenario) -> Vec<Metric> {
+        let mut list = List { metrics: Vec::new(), seconds: self.time.0 as f64 / 1e9 };
+        let work = self.vms.iter().map(|vm| &vm.work).chain(&self.threads);
+        list.rate("throughput", work.map(|work| work.count).sum());
+        for (vm, spec) in self.vms.iter().zip(&scenario.vms) {
+            let name = &vm.name;
+            list.rate(&format!("{name}.throughput"), vm.work.count);
+            list.latency(name, &vm.work.latency);
+            list.rate(&format!("{name}.exits"), vm.exits.iter().map(|(_, count)| count).sum());
+            for (reason, count) in &vm.exits {
+                list.rate(&format!("{name}.exits.{}", word(reason)), *count);
+            }
+            if scenario.host.ganged {
+                list.rate(&format!("{name}.gang_exits"), vm.gang_exits);
+                list.rate(&format!("{name}.gang_exits_by_script"), vm.gang_exits_by_script);
+            }
+            let whole = self.time.0 as f64 * f64::from(spec.copies) * f64::from(spec.vcpus);
+            let t = &vm.time;
+            let parts = [
+                ("guest", t.guest),
+                ("spinning", t.spinning),
+                ("polling", t.polling),
+                ("kernel", t.kernel),
+                ("user", t.user),
+                ("idle", t.idle),
+                ("waiting", t.waiting),
+                ("blocked", t.blocked),
+            ];
+            for (part, time) in parts {
+                list.share(&format!("{name}.{part}"), time.0 as f64, whole);
+            }
+        }
+        for (thread, spec) in self.threads.iter().zip(&scenario.threads) {
+            list.rate(&format!("{}.throughput", spec.name), thread.count);
+            list.latency(&spec.name, &thread.latency);
+        }
+        for (latency, spec) in self.loads.iter().zip(&scenario.loads) {
+            let name = scenario.channels.get(spec.channel).map_or("?", |channel| &channel.name);
+            list.rate(&format!("load.{name}.throughput"), latency.total());
+            list.latency(&format!("load.{name}"), latency);
+        }
+        list.push("queues.empty", self.queues.empty, Measure::Share);
+        list.push("queues.depth", self.queues.depth, Measure::Count);
+        let y = &self.yields;
+        let yields = y.fast + y.undirected + y.directed + y.ignored;
+        list.rate("yields", yields);
+        for (kind, count) in
+            [("fast", y.fast), ("undirected", y.undirected), ("directed", y.directed), ("ignored", y.ignored)]
+        {
+            list.rate(&format!("yields.{kind}"), count);
+        }
+        list.share("yields.fast_share", y.fast as f64, yields as f64);
+        list.share("yields.directed_share", y.directed as f64, yields as f64);
+        list.share("locks.contended_share", self.locks.contended as f64, self.locks.taken as f64);
+        list.mean("locks.wait_mean", &self.locks.wait);
+        list.share("host_polls.paid_share", self.host_polls.paid as f64, self.host_polls.tried as f64);
+        list.share("guest_polls.paid_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64);
+        list.rate("big_lock_waits", self.big_lock_waits);
+        list.metrics
+    }
+}
+
+/// A reason's name as part of a figure's: small letters, one word.
+fn word(reason: &str) -> String {
+    let letters = reason.chars().filter(|c| !matches!(c, '\''));
+    letters.map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+struct List {
+    metrics: Vec<Metric>,
+    seconds: f64,
+}
+
+impl List {
+    fn push(&mut self, name: &str, value: f64, measure: Measure) {
+        self.metrics.push(Metric { name: name.to_string(), value, measure });
+    }
+
+    fn rate(&mut self, name: &str, count: u64) {
+        self.push(name, count as f64 / self.seconds, Measure::PerSecond);
+    }
+
+    fn share(&mut self, name: &str, part: f64, whole: f64) {
+        if whole > 0.0 {
+            self.push(name, part / whole, Measure::Share);
+        }
+    }
+
+    fn mean(&mut self, name: &str, histogram: &Histogram) {
+        let total = histogram.total();
+        if total > 0 {
+            let sum: f64 = histogram
+                .buckets()
+                .map(|(low, width, count)| (low as f64 + (width - 1) as f64 / 2.0) * count as f64)
+                .sum();
+            self.push(name, sum / total as f64, Measure::Nanos);
+        }
+    }
+
+    fn latency(&mut self, name: &str, histogram: &Histogram) {
+        self.mean(&format!("{name}.latency_mean"), histogram);
+        for (suffix, per_10_000) in [("p50", 5_000), ("p90", 9_000), ("p99", 9_900)] {
+            if let Some(value) = histogram.quantile(per_10_000) {
+                self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos);
+            }
+        }
+    }
+}
