@@ -4,7 +4,10 @@ use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode,
 use exitscope_trace::{PerfHead, PerfWriter, Written, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::Command;
 
 mod common;
 
@@ -84,7 +87,9 @@ const ARCHES: [(&str, Shapes); 4] = [("x86_64", X86), ("aarch64", ARM64), ("ppc6
 
 fn names(shapes: Shapes) -> EventNames {
     let mut names = EventNames::default();
-    shapes.iter().for_each(|shape| drop(names.intern(shape.0)));
+    for shape in shapes {
+        names.intern(shape.0);
+    }
     names
 }
 
@@ -127,7 +132,7 @@ fn events(shapes: Shapes) -> impl Strategy<Value = Vec<Event>> {
 
 /// Events with their names spelt out, `_` for what no name can have.
 fn spelt(events: &[Event], names: &EventNames) -> Vec<(Event, String)> {
-    let odd = |c: char| if c.is_ascii_graphic() { c } else { '_' };
+    let odd = |c: char| if c.is_ascii_alphanumeric() || c == ':' { c } else { '_' };
     events
         .iter()
         .map(|&event| (Event { name: Default::default(), ..event }, names.get(event.name).chars().map(odd).collect()))
@@ -288,5 +293,131 @@ fn recordings_that_are_written_again_keep_every_event() {
         for (tid, name) in &first.info.comms {
             assert_eq!(second.info.comms.get(tid).map(String::as_str), name.get(..name.len().min(15)), "{trace} {tid}");
         }
+    }
+}
+
+/// Set to 1, this allows the tests to pass on a machine without perf.
+const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
+
+/// What perf prints of a file; `None` if there is no perf and there need not be one.
+fn perf(file: &Path, arguments: &[&str]) -> Option<String> {
+    let place = arguments.iter().position(|&argument| argument == "FILE").unwrap();
+    let (before, after) = (&arguments[..place], &arguments[place + 1..]);
+    match Command::new("perf").args(before).arg(file).args(after).output() {
+        Ok(output) => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "perf {arguments:?}: {errors}");
+            // perf kvm stat prints its table as if it were an error.
+            let said = if output.stdout.is_empty() { errors } else { String::from_utf8_lossy(&output.stdout) };
+            Some(said.into_owned())
+        }
+        Err(error) => {
+            let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
+            assert!(allowed, "perf cannot be run: {error}\nSet {WITHOUT_KVM}=1 to pass without it.");
+            // Not `eprintln!`, which the test harness swallows when the test passes.
+            let said = io::stderr().write_all(format!("SKIPPED: PERF WAS NOT ASKED: {error}\n").as_bytes());
+            said.expect("stderr is open");
+            None
+        }
+    }
+}
+
+fn stored(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+/// The rows of a table of `perf kvm stat`: reason, samples, and the times.
+fn rows(table: &str) -> Vec<Vec<&str>> {
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.iter().any(|cell| cell.ends_with('%'))).collect()
+}
+
+#[test]
+fn perf_kvm_stat_says_the_same_of_a_recording_that_is_written_again() {
+    for name in ["t4-kvmstat", "t4-callchain", "t2"] {
+        let (_, _, bytes, _) = rewritten(&format!("x86-svm/{name}.data.gz"), "AuthenticAMD,23,1,2");
+        let file = stored(&bytes);
+        let Some(ours) = perf(file.path(), &["kvm", "--host", "-i", "FILE", "stat", "report"]) else { return };
+        let theirs = std::fs::read_to_string(corpus(&format!("x86-svm/peers/{name}.data.perf-kvm-stat.txt"))).unwrap();
+        assert!(rows(&theirs).len() > 5, "{name}");
+        assert_eq!(rows(&ours), rows(&theirs), "{name}");
+    }
+}
+
+#[test]
+fn perf_script_reads_every_architecture() {
+    for (arch, shapes) in ARCHES {
+        let names = names(shapes);
+        let mut dice = common::damage::Dice(7);
+        let mut expected: BTreeMap<&str, usize> = BTreeMap::new();
+        let events: Vec<Event> = (0..500u64)
+            .map(|n| {
+                // Not the last one, whose name is spelt differently.
+                let (name, kind, _) = shapes[dice.below(shapes.len() - usize::from(arch == "x86_64"))];
+                let r = [(); 4].map(|()| dice.below(1 << 62) as u64);
+                *expected.entry(name).or_default() += 1;
+                Event {
+                    tid: Tid(1_001),
+                    vm: VmId(1_000),
+                    vcpu: VcpuId(0),
+                    name: names.clone().intern(name),
+                    ..Event::nameless(Moment::from_nanos(1_000 + n), PcpuId(0), kind(&r))
+                }
+            })
+            .collect();
+        let (bytes, _) = written(arch, &names, &events);
+        let file = stored(&bytes);
+        let Some(text) = perf(file.path(), &["script", "-i", "FILE", "--ns", "-F", "comm,pid,tid,cpu,time,event"])
+        else {
+            return;
+        };
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in text.lines() {
+            // CPU 0/KVM  1000/1001  [000]     0.000001000: kvm:kvm_entry:
+            assert!(line.trim().starts_with("CPU 0/KVM") && line.contains("1000/1001"), "{arch}: {line}");
+            let name = line.split_whitespace().last().unwrap().trim_end_matches(':');
+            *seen.entry(names_of(shapes, name)).or_default() += 1;
+        }
+        assert_eq!(seen, expected, "{arch}");
+        let header = perf(file.path(), &["script", "--header-only", "-i", "FILE"]).unwrap();
+        for line in [&format!("arch : {arch}"), "hostname : host", "os release : 6.1.0", "nrcpus online : 4"] {
+            assert!(header.contains(line), "{arch}: {header}");
+        }
+    }
+}
+
+fn names_of(shapes: Shapes, name: &str) -> &'static str {
+    shapes.iter().map(|shape| shape.0).find(|&known| known == name).unwrap_or_else(|| panic!("{name} was not written"))
+}
+
+#[test]
+fn perf_prints_the_kernels_words() {
+    let cases: [(&str, &str, Kind, &str); 6] = [
+        ("x86_64", "kvm:kvm_exit", exit(CodeList::Vmx, 48, false), "vcpu 3 reason EPT_VIOLATION rip 0x0"),
+        ("x86_64", "kvm:kvm_userspace_exit", Kind::UserspaceExit { reason: 2, errno: 0 }, "reason KVM_EXIT_IO (2)"),
+        ("aarch64", "kvm:kvm_exit", exit(CodeList::Arm64Ec, 0x24, false), "TRAP: HSR_EC: 0x0024 (DABT_LOW)"),
+        (
+            "ppc64le",
+            "kvm_hv:kvm_guest_exit",
+            exit(CodeList::PpcTrap, 0xc00, true),
+            "VCPU 3: trap=SYSCALL pc=0x0 msr=0x0, ceded=1",
+        ),
+        (
+            "s390x",
+            "kvm:kvm_s390_sie_exit",
+            exit(CodeList::S390, 0x1c, false),
+            "03[0000000000000000-0000000000000000]: exit sie icptcode 28 (Wait state)",
+        ),
+        ("s390x", "kvm:kvm_s390_handle_diag", plain(DetailKind::Diag, 0x9c, 0), "diagnose call 9c ("),
+    ];
+    for (arch, name, kind, words) in cases {
+        let mut names = EventNames::default();
+        let name = names.intern(name);
+        let event = Event { vcpu: VcpuId(3), name, ..Event::nameless(Moment::from_nanos(1_000), PcpuId(0), kind) };
+        let file = stored(&written(arch, &names, &[event]).0);
+        let Some(text) = perf(file.path(), &["script", "-i", "FILE", "-F", "trace"]) else { return };
+        assert!(text.contains(words), "{arch} {kind:?}: {text}");
     }
 }

@@ -150,13 +150,16 @@ const COMMON: &[(&str, Carries)] = &[
     ("int common_pid", Carries::Zero),
 ];
 
+/// What a tracepoint has of which nothing is known: perf wants one field at least.
+const UNKNOWN: &[(&str, Carries)] = &[("u32 not_kept", Carries::Zero)];
+
 impl Layout {
     /// The layout of `name` (`system:event`) on `arch`, whose records will bear `id`. A tracepoint that is not in the
-    /// table has the common fields only.
+    /// table has nothing to say.
     pub fn new(arch: &str, name: &str, id: u16) -> Layout {
         let named = || ROWS.iter().filter(|row| row.1 == name);
         let row = named().find(|row| arch.starts_with(row.0)).or_else(|| named().next());
-        let (fields, print) = row.map_or((&[][..], "\"\""), |row| (row.2, row.3));
+        let (fields, print) = row.map_or((UNKNOWN, "\"\""), |row| (row.2, row.3));
         let (system, event) = name.split_once(':').unwrap_or(("unknown", name));
         let mut text = format!("name: {}\nID: {id}\nformat:\n", plain(event));
         let mut places = Vec::new();
@@ -178,10 +181,9 @@ impl Layout {
     }
 }
 
-/// A name as names of tracepoints are, whatever trace it is from.
+/// A name as names of tracepoints are, whatever trace it is from: perf refuses a file with any other.
 fn plain(name: &str) -> String {
-    let is_plain = |c: &char| c.is_ascii_graphic();
-    let text: String = name.chars().map(|c| if is_plain(&c) { c } else { '_' }).collect();
+    let text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if text.is_empty() { "unknown".to_string() } else { text }
 }
 
