@@ -53,11 +53,12 @@ const TRACEPOINTS: [&str; 13] = [
 ];
 const WAKEUP: &str = "sched:sched_wakeup";
 const S390: [&str; 3] = ["kvm:kvm_s390_sie_exit", "kvm:kvm_s390_sie_enter", "kvm:kvm_s390_handle_diag"];
+const PPC_HCALL: &str = "kvm_hv:kvm_hcall_enter";
 
 /// The names of a simulated run's tracepoints.
 pub fn event_names() -> EventNames {
     let mut names = EventNames::default();
-    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390) {
+    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390).chain([PPC_HCALL]) {
         names.intern(name);
     }
     names
@@ -80,6 +81,7 @@ const SCHED_WAKEUP: NameId = NameId(13);
 const SIE_EXIT: NameId = NameId(14);
 const SIE_ENTER: NameId = NameId(15);
 const DIAG: NameId = NameId(16);
+const HCALL: NameId = NameId(17);
 
 /// The first process number.
 const FIRST_PID: u32 = 1_000;
@@ -142,7 +144,7 @@ impl<O: Observer> World<'_, O> {
         };
         let idle = self.s.host.arch == Arch::Powerpc && reason == Reason::Halt;
         self.tell(strand, name, Kind::Exit { code: ExitCode::new(list, number), idle });
-        if let Some((name, detail)) = detail(reason) {
+        if let Some((name, detail)) = detail(self.s.host.arch, reason) {
             self.tell(strand, name, Kind::Detail(detail));
         }
     }
@@ -296,14 +298,20 @@ const fn s390(reason: Reason) -> u64 {
     }
 }
 
-fn detail(reason: Reason) -> Option<(NameId, Detail)> {
+/// What the exit is about, and the tracepoint that says so.
+fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
     let plain = Detail { kind: DetailKind::Port, write: false, size: 0, key: 0, value: 0 };
     Some(match reason {
         Reason::Port { port, size, write, .. } => (PIO, Detail { write, size: size.into(), key: port.into(), ..plain }),
         Reason::Mmio { address, size, write, value } => {
             (MMIO, Detail { kind: DetailKind::Mmio, write, size: size.into(), key: address, value })
         }
-        Reason::Hypercall(number) => (HYPERCALL, Detail { kind: DetailKind::Hypercall, key: number.into(), ..plain }),
+        Reason::Hypercall(number) => match arch {
+            Arch::Vmx | Arch::Svm => (HYPERCALL, Detail { kind: DetailKind::Hypercall, key: number.into(), ..plain }),
+            Arch::Powerpc => (HCALL, Detail { kind: DetailKind::PpcHcall, key: number.into(), ..plain }),
+            // The number of the call is in a register, which no tracepoint shows.
+            Arch::S390 => (DIAG, Detail { kind: DetailKind::Diag, key: 0x500, ..plain }),
+        },
         Reason::Cpuid => (CPUID, Detail { kind: DetailKind::Cpuid, ..plain }),
         Reason::Yield(YieldCall::Diag44) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x44, ..plain }),
         Reason::Yield(YieldCall::Diag9c { .. }) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x9c, ..plain }),

@@ -16,6 +16,7 @@ mod head;
 mod pool;
 mod records;
 mod stream;
+mod write;
 
 use crate::input::Input;
 use crate::merge::Merge;
@@ -29,6 +30,7 @@ use pool::Pool;
 use records::{Block, Thread};
 use rustc_hash::FxHashMap;
 use stream::Stream;
+pub use write::{Head, PerfWriter, Written};
 
 /// Data from this size on is decoded on several threads.
 const POOLED: u64 = 1 << 20;
