@@ -11,6 +11,7 @@ use crate::world::World;
 use exitscope_policy::exit_path::{self, Needs};
 use exitscope_policy::port_path::{self, Access, Direction, Server};
 use exitscope_policy::vcore::{self, Left};
+use exitscope_policy::yielding::{Diag44, diag44};
 use exitscope_scenario::{Cost, Doorbell, RegistrationKind, YieldRules};
 
 /// Why a strand leaves the guest.
@@ -291,7 +292,8 @@ impl<O: Observer> World<'_, O> {
             Reason::Halt => plan.kernel(&costs.halt),
             Reason::Interrupt | Reason::Tick => plan.kernel(&costs.interrupt),
             Reason::Yield(YieldCall::Diag44)
-                if self.s.host.scheduler.yields == YieldRules::Zvm && !self.anybody_waits() =>
+                if self.s.host.scheduler.yields == YieldRules::Zvm
+                    && diag44(self.waits_beside(strand)) == Diag44::FastPath =>
             {
                 self.m.yields_fast += u64::from(self.m.on);
                 plan.kernel(&costs.yield_fast);
@@ -308,9 +310,11 @@ impl<O: Observer> World<'_, O> {
         false
     }
 
-    /// Whether any task waits for a CPU.
-    pub(crate) fn anybody_waits(&self) -> bool {
-        self.waiting > 0
+    /// Whether any task waits for the CPU that a strand runs on. (Whether z/VM looks at this queue or at all of them, its
+    /// documents do not say: see docs of the policy.)
+    fn waits_beside(&self, strand: u32) -> bool {
+        let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
+        !self.cpus[cpu as usize].queue.is_empty()
     }
 
     fn plan_port(&mut self, plan: &mut Plan, strand: u32, port: u16, size: u8, write: bool, string: bool) -> bool {

@@ -121,6 +121,7 @@ impl<O: Observer> World<'_, O> {
         match st.doing {
             _ if st.interrupt_left > 0 => self.start(strand),
             Doing::Program => self.advance(strand),
+            Doing::IdleEnter if st.left == 0 => self.idle_check(strand),
             Doing::Compute | Doing::Acquire | Doing::Wake | Doing::IdleEnter => self.start(strand),
             Doing::Spin => self.spin_resume(strand),
             Doing::Poll => {
@@ -132,23 +133,27 @@ impl<O: Observer> World<'_, O> {
                     self.start(strand);
                 }
             }
-            Doing::Halted => self.idle_check(strand),
+            Doing::Halted => {}
         }
     }
 
     /// A strand enters the guest, with what is pending.
     pub(crate) fn enter_strand(&mut self, strand: u32) {
         let native = self.strands[strand as usize].vm == NONE;
-        let handler = if native { 0 } else { self.s.costs.guest_interrupt.time.0 };
+        let handler = self.s.costs.guest_interrupt.time.0;
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         let pending = std::mem::take(&mut st.pending);
         // What KVM set while it looked for somebody to boost ends as the spinner runs again.
         (st.in_spin_loop, st.dy_eligible) = (false, false);
         st.interrupt_left += handler * u64::from(pending);
-        if st.doing == Doing::Halted && !native {
+        if st.doing == Doing::Halted {
+            // Awake, and about to look whether there is something to do.
+            (st.doing, st.left) = (Doing::IdleEnter, 0);
             let residency = Nanos((now - st.idle_from) / 1_000);
-            self.reflect(strand, Entered::Halted { residency });
+            if !native {
+                self.reflect(strand, Entered::Halted { residency });
+            }
         }
         self.resume(strand);
     }

@@ -20,7 +20,11 @@ const PLACES_TRIED: usize = 64;
 impl<O: Observer> World<'_, O> {
     /// Runs to the end.
     pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
-        while let Some((at, what)) = self.queue.pop() {
+        loop {
+            let Some((at, what)) = self.queue.pop() else {
+                self.check_for_deadlock()?;
+                break;
+            };
             if at > self.end {
                 break;
             }
@@ -33,12 +37,6 @@ impl<O: Observer> World<'_, O> {
             if let Some(trouble) = self.trouble.take() {
                 return Err(trouble);
             }
-            if self.queue.is_empty() {
-                break;
-            }
-        }
-        if self.queue.is_empty() {
-            self.check_for_deadlock()?;
         }
         self.now = self.end;
         Ok(self.finish())

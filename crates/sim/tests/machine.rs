@@ -220,3 +220,13 @@ fn the_same_seed_gives_the_same_outcome_and_another_one_does_not() {
     let other = Scenario { seed: 2, ..scenario };
     assert_ne!(first, outcome(&other));
 }
+
+#[test]
+fn a_tick_in_the_handler_that_ends_a_halt_does_not_lose_the_wake_up() {
+    let mut scenario = ping_pong(false, 300_000);
+    // So many ticks that one falls into every step sooner or later.
+    scenario.costs.tick_period.time = Picos::from_nanos(17_001);
+    scenario.duration = us(1_000_000);
+    let outcome = outcome(&scenario);
+    assert!(outcome.vms[0].work.count > 10_000, "{}", outcome.vms[0].work.count);
+}

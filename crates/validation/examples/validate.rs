@@ -2,10 +2,18 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = std::env::args().nth(1);
-    let list: Vec<_> = exitscope_validation::experiments()?
+    let mut list: Vec<_> = exitscope_validation::experiments()?
         .into_iter()
         .filter(|experiment| only.as_ref().is_none_or(|only| *only == experiment.name))
         .collect();
+    for set in std::env::args().skip(2) {
+        let (key, value) = set.split_once('=').ok_or("key=value")?;
+        for experiment in &mut list {
+            experiment.run.values_mut().for_each(|run| {
+                run.insert(key.to_string(), value.to_string());
+            });
+        }
+    }
     let validation = exitscope_validation::validate(&list, 3)?;
     for experiment in &validation.experiments {
         println!("{}", experiment.name);

@@ -1,0 +1,125 @@
+//! `exitscope validate`.
+
+use crate::Outcome;
+use crate::cli::{Format, ValidateArgs};
+use exitscope_validation::{ExperimentResult, Role, RowResult, Validation, Verdict, experiments, validate};
+use exitscope_view::{Column, Page, Section, Sentence, Table, write_page};
+use std::io::Write;
+
+pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let mut list = experiments()?;
+    if let Some(unknown) = args.experiments.iter().find(|name| list.iter().all(|known| known.name != **name)) {
+        let known: Vec<&str> = list.iter().map(|known| known.name.as_str()).collect();
+        anyhow::bail!("there is no experiment {unknown:?}; there are {}", known.join(", "));
+    }
+    if !args.experiments.is_empty() {
+        list.retain(|experiment| args.experiments.contains(&experiment.name));
+    }
+    let validation = validate(&list, args.replicates)?;
+    match args.format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &validation)?;
+            writeln!(out)?;
+        }
+        Format::Csv => csv_rows(&validation, out)?,
+        Format::Text => write_page(&page(&validation), crate::read::look(), out)?,
+    }
+    Ok(if validation.wrong > 0 { Outcome::Findings } else { Outcome::Fine })
+}
+
+fn csv_rows(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
+    let heading = ["experiment", "id", "what", "published", "unit", "simulated", "low", "high", "ratio", "role", "verdict"];
+    out.write_record(heading)?;
+    for experiment in &validation.experiments {
+        for row in &experiment.rows {
+            let figures = [row.published, row.simulated, row.range[0], row.range[1], row.ratio].map(|f| f.to_string());
+            let [published, simulated, low, high, ratio] = &figures;
+            out.write_record([
+                &experiment.name, &row.id, &row.what, published, &row.unit, simulated, low, high, ratio,
+                role(row.role), verdict(row.verdict),
+            ])?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn page(validation: &Validation) -> Page {
+    let mut sections: Vec<Section> = validation.experiments.iter().map(section).collect();
+    let plain = |text: String| Sentence { text, warning: false };
+    let mut sentences = vec![plain(format!(
+        "{} of {} predicted changes lie within 25 % of the published ones.",
+        validation.near, validation.predicted_changes
+    ))];
+    sentences.push(Sentence {
+        text: format!("{} rows go in the wrong direction.", validation.wrong),
+        warning: validation.wrong > 0,
+    });
+    sections.push(Section { title: "All in all".into(), sentences, ..Section::default() });
+    Page { sections }
+}
+
+fn section(experiment: &ExperimentResult) -> Section {
+    let column = |title, names, rank| Column { title, names, rank };
+    let columns = vec![
+        column("row", true, 0),
+        column("what", true, 3),
+        column("published", false, 0),
+        column("simulated", false, 0),
+        column("ratio", false, 0),
+        column("", true, 0),
+        column("verdict", true, 1),
+    ];
+    let rows = experiment.rows.iter().map(cells).collect();
+    let fitted: Vec<&str> =
+        experiment.costs.iter().filter(|cost| cost.origin == "calibrated").map(|cost| cost.name.as_str()).collect();
+    let mut notes = Vec::new();
+    if !fitted.is_empty() {
+        notes.push(format!("Fitted to the calibrated rows: {}.", fitted.join(", ")));
+    }
+    notes.extend(experiment.remarks.iter().cloned());
+    Section {
+        title: experiment.name.clone(),
+        sentences: vec![Sentence { text: experiment.about.clone(), warning: false }],
+        table: Some(Table { columns, rows }),
+        notes,
+    }
+}
+
+fn cells(row: &RowResult) -> Vec<String> {
+    vec![
+        row.id.clone(),
+        row.what.clone(),
+        format!("{} {}", figure(row.published), row.unit),
+        figure(row.simulated),
+        format!("{:.2}", row.ratio),
+        role(row.role).to_string(),
+        verdict(row.verdict).to_string(),
+    ]
+}
+
+/// Four digits or, of larger numbers, all before the point.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1_000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Calibrated => "calibrated",
+        Role::Predicted => "predicted",
+    }
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Near => "near",
+        Verdict::Far => "far",
+        Verdict::Wrong => "WRONG DIRECTION",
+    }
+}
