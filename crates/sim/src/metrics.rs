@@ -1,8 +1,10 @@
 //! An outcome as a flat list of named figures: for tables, sweeps and comparisons.
 
-use crate::Outcome;
+use crate::exits::Reason;
+use crate::{Locks, Outcome, Paid, Queues, Split, VmOutcome, Work, Yields};
 use exitscope_analysis::Histogram;
 use exitscope_scenario::Scenario;
+use exitscope_units::Nanos;
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,37 @@ impl Outcome {
     }
 }
 
+/// Every figure that an outcome of this scenario can have; the values mean nothing. For checking names before a run.
+pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
+    let mut latency = Histogram::default();
+    latency.record(1);
+    let work = || Work { count: 1, latency: latency.clone() };
+    let once = Paid { tried: 1, paid: 1 };
+    let vm = |name: &String| VmOutcome {
+        name: name.clone(),
+        work: work(),
+        exits: Reason::NAMES.map(|name| (name, 1)).to_vec(),
+        gang_exits: 1,
+        gang_exits_by_script: 1,
+        time: Split::default(),
+    };
+    let outcome = Outcome {
+        time: Nanos(1),
+        events: 0,
+        vms: scenario.vms.iter().map(|spec| vm(&spec.name)).collect(),
+        threads: scenario.threads.iter().map(|_| work()).collect(),
+        loads: scenario.loads.iter().map(|_| latency.clone()).collect(),
+        queues: Queues::default(),
+        host_polls: once,
+        guest_polls: once,
+        yields: Yields { fast: 1, ..Yields::default() },
+        locks: Locks { taken: 1, contended: 1, wait: latency.clone() },
+        big_lock_waits: 0,
+        emulations: 0,
+    };
+    outcome.metrics(scenario)
+}
+
 /// A reason's name as part of a figure's: small letters, one word.
 fn word(reason: &str) -> String {
     let letters = reason.chars().filter(|c| !matches!(c, '\''));
@@ -136,13 +169,8 @@ impl List {
     }
 
     fn mean(&mut self, name: &str, histogram: &Histogram) {
-        let total = histogram.total();
-        if total > 0 {
-            let sum: f64 = histogram
-                .buckets()
-                .map(|(low, width, count)| (low as f64 + (width - 1) as f64 / 2.0) * count as f64)
-                .sum();
-            self.push(name, sum / total as f64, Measure::Nanos);
+        if let Some(mean) = histogram.mean() {
+            self.push(name, mean, Measure::Nanos);
         }
     }
 
