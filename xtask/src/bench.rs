@@ -23,8 +23,10 @@ use wait4::Wait4;
 /// How often the recordings are repeated in the bench inputs.
 const PERF_TIMES: u64 = 5;
 const TRACEDAT_TIMES: u64 = 20;
-/// How much larger the input is that shows whether memory grows with the trace.
+/// How much larger the input is that shows whether time and memory grow with the trace, and how often it is read at
+/// most: `perf script` takes long for it.
 const LARGER: u64 = 10;
+const LARGE_ROUNDS: u32 = 5;
 
 /// Flags of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -48,7 +50,7 @@ struct Case<'a> {
     program: PathBuf,
     arguments: Vec<String>,
     walls: Vec<Duration>,
-    peak: u64,
+    peaks: Vec<u64>,
 }
 
 /// Builds, makes the inputs, measures, writes the table.
@@ -76,24 +78,30 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         trace_cmd(&tracedat),
         floor(&tracedat),
     ];
-    let mut memory = vec![exitscope(&larger)?, perf_kvm_stat(&larger)];
+    let mut large = vec![exitscope(&larger)?, perf_kvm_stat(&larger), perf_script(&larger), floor(&larger)];
     for round in 0..=flags.rounds {
         eprintln!("bench: round {round} of {}", flags.rounds);
         for case in &mut speed {
             let (wall, peak) = measure(case)?;
             if round > 0 {
                 case.walls.push(wall);
-                case.peak = case.peak.max(peak);
+                case.peaks.push(peak);
             }
         }
     }
-    for case in &mut memory {
-        let (wall, peak) = measure(case)?;
-        case.walls.push(wall);
-        case.peak = peak;
+    let large_rounds = flags.rounds.min(LARGE_ROUNDS);
+    for round in 0..=large_rounds {
+        eprintln!("bench: larger input, round {round} of {large_rounds}");
+        for case in &mut large {
+            let (wall, peak) = measure(case)?;
+            if round > 0 {
+                case.walls.push(wall);
+                case.peaks.push(peak);
+            }
+        }
     }
 
-    let page = page(flags.rounds, &[&perf, &larger, &tracedat], &speed, &memory)?;
+    let page = page([flags.rounds, large_rounds], &[&perf, &larger, &tracedat], &speed, &large)?;
     print!("{page}");
     std::fs::create_dir_all(root().join("docs"))?;
     std::fs::write(root().join("docs/benchmarks.md"), page)?;
@@ -126,7 +134,7 @@ fn case<'a>(input: &'a Input, shown: &str, program: PathBuf, before: &[&str], af
     let path = input.path.display().to_string();
     let arguments = before.iter().copied().chain([path.as_str()]).chain(after.iter().copied()).map(String::from);
     let arguments = arguments.collect();
-    Case { input, shown: shown.to_string(), program, arguments, walls: Vec::new(), peak: 0 }
+    Case { input, shown: shown.to_string(), program, arguments, walls: Vec::new(), peaks: Vec::new() }
 }
 
 /// Runs the command once: how long it took, and the most memory it had, in bytes.
@@ -215,7 +223,7 @@ fn lines(command: &mut Command) -> anyhow::Result<u64> {
     Ok(count)
 }
 
-fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyhow::Result<String> {
+fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], large: &[Case]) -> anyhow::Result<String> {
     let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`; change nothing by hand.\n\n");
     writeln!(page, "{}\n", machine()?)?;
     writeln!(page, "| input | made from | size | events |\n| --- | --- | ---: | ---: |")?;
@@ -230,12 +238,12 @@ fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyh
     }
     writeln!(
         page,
-        "\n## Time\n\nMedian of {rounds} rounds, in which the commands took turns. *Ratio* is the command's time over exitscope's.\n"
+        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for the larger input), in which the commands took turns. *Ratio* is the command's time over exitscope's.\n"
     )?;
     writeln!(page, "| input | command | wall time | fastest – slowest | ratio | peak memory |")?;
     writeln!(page, "| --- | --- | ---: | ---: | ---: | ---: |")?;
     let mut ours = Duration::ZERO;
-    for case in speed {
+    for case in speed.iter().chain(large) {
         let mut walls = case.walls.clone();
         walls.sort_unstable();
         let median = walls[walls.len() / 2];
@@ -251,24 +259,22 @@ fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyh
             walls[0].as_secs_f64(),
             walls[walls.len() - 1].as_secs_f64(),
             median.as_secs_f64() / ours.as_secs_f64(),
-            case.peak / 1_000_000,
+            median_of(&case.peaks) / 1_000_000,
         )?;
     }
-    writeln!(page, "\n## Memory\n\nThe same commands, once, on a perf.data file {LARGER} times as large.\n")?;
-    writeln!(
-        page,
-        "| command | peak memory | peak memory, {LARGER} times the input | wall time, {LARGER} times the input |"
-    )?;
+    writeln!(page, "\n## Memory\n\nMedians of the same runs, in MB of 1,000,000 bytes.\n")?;
+    writeln!(page, "| command | peak memory | peak memory, {LARGER} times the input | growth |")?;
     writeln!(page, "| --- | ---: | ---: | ---: |")?;
-    for large in memory {
+    for large in large.iter().filter(|case| case.shown != "cat") {
         let small = speed.iter().find(|case| case.shown == large.shown).context("a case without its smaller one")?;
+        let (small, grown) = (median_of(&small.peaks) as f64, median_of(&large.peaks) as f64);
         writeln!(
             page,
-            "| `{}` | {} MB | {} MB | {:.3} s |",
+            "| `{}` | {:.1} MB | {:.1} MB | {:+.0} % |",
             large.shown,
-            small.peak / 1_000_000,
-            large.peak / 1_000_000,
-            large.walls[0].as_secs_f64(),
+            small / 1e6,
+            grown / 1e6,
+            (grown / small - 1.0) * 100.0,
         )?;
     }
     page.push_str(
@@ -276,6 +282,12 @@ fn page(rounds: u32, inputs: &[&Input], speed: &[Case], memory: &[Case]) -> anyh
          exitscope reads every event and counts those that belong to no exit. `cat` only reads the file: the floor.\n",
     );
     Ok(page)
+}
+
+fn median_of(values: &[u64]) -> u64 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values[values.len() / 2]
 }
 
 /// The machine, its tools and the date, as one sentence each.

@@ -112,9 +112,7 @@ fn read_once(
         }
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
-        for event in &events {
-            assembler.push(event, &mut rows, &mut ledger);
-        }
+        assembler.push(&events, &mut rows, &mut ledger);
         let lanes =
             if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
         for exit in &mut rows {

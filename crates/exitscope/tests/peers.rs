@@ -166,7 +166,7 @@ fn every_event_of_the_corpus_is_in_a_row_or_in_the_ledger() {
         let (mut events, mut rows, mut ledger) = (Vec::new(), Vec::new(), Ledger::default());
         while source.read(&mut events, &mut ledger).unwrap() {}
         let mut assembler = Assembler::default();
-        events.iter().for_each(|event| assembler.push(event, &mut rows, &mut ledger));
+        assembler.push(&events, &mut rows, &mut ledger);
         assembler.finish(&mut rows, &mut ledger);
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         assert!(ledger.events > 0, "{}", trace.display());

@@ -45,7 +45,8 @@ pub struct LaneSpan {
 pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
-    last_on_cpu: Vec<(u32, u32)>,
+    /// The last thread on each CPU, and its lane.
+    last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
     /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
     hardware: bool,
     /// powerpc: lanes are (VM, vCPU) pairs.
@@ -60,7 +61,7 @@ impl Default for Assembler {
         Assembler {
             lanes: Vec::new(),
             index: FxHashMap::default(),
-            last_on_cpu: vec![(u32::MAX, NO_LANE); CPU_CACHE],
+            last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
             hardware: false,
             lanes_by_vcpu: false,
             lane_of_thread: FxHashMap::default(),
@@ -70,32 +71,41 @@ impl Default for Assembler {
 }
 
 impl Assembler {
-    /// Uses one event. Rows that it completes are appended to `rows`.
-    #[inline]
-    pub fn push(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    /// Uses events. Rows that they complete are appended to `rows`.
+    pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        for event in events {
+            self.take(event, rows, ledger);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         if event.at < self.latest {
             ledger.count(Line::OutOfOrder);
         } else {
             self.latest = event.at;
         }
-        if !self.hardware && matches!(event.kind, Kind::Exit { .. } | Kind::Enter) {
-            self.hardware = true;
-            for lane in &mut self.lanes {
-                lane.hardware = true;
-                lane.let_go(ledger);
+        let lane = match event.kind {
+            Kind::Exit { code, .. } => {
+                self.has_hardware(ledger);
+                if code.list == CodeList::PpcTrap {
+                    self.go_by_vcpu(event, ledger);
+                }
+                self.lane(event)
             }
-        }
-        match event.kind {
+            Kind::Enter => {
+                self.has_hardware(ledger);
+                self.lane(event)
+            }
+            Kind::UserspaceExit { .. } | Kind::Detail(_) => self.lane(event),
             Kind::Switch { prev, sleeps, next } => return self.switch(event.at, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
-            Kind::Exit { code, .. } if code.list == CodeList::PpcTrap => self.go_by_vcpu(event, ledger),
-            Kind::VcpuHint => self.alias(event),
-            _ => {}
-        }
-        let lane = match event.kind {
-            Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } | Kind::Detail(_) => self.lane(event),
+            Kind::VcpuHint => {
+                self.alias(event);
+                self.find(event)
+            }
             // Only an event of a thread that is a lane can fall into an exit.
             _ => self.find(event),
         };
@@ -143,7 +153,7 @@ impl Assembler {
     }
 
     /// The lane that the event is on, if there is one: that of its own thread, or on powerpc that of its vCPU.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, event: &Event) -> Option<usize> {
         if self.lanes_by_vcpu {
             let at = match event.vcpu {
@@ -160,7 +170,7 @@ impl Assembler {
     }
 
     /// The lane of an event that only a vCPU's lane can have, made if it is new.
-    #[inline]
+    #[inline(always)]
     fn lane(&mut self, event: &Event) -> Option<usize> {
         let at = match self.find(event) {
             Some(at) => at,
@@ -187,6 +197,18 @@ impl Assembler {
         self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         Some(self.lanes.len() - 1)
+    }
+
+    /// The back end fires `kvm_exit` and `kvm_entry`.
+    #[inline]
+    fn has_hardware(&mut self, ledger: &mut Ledger) {
+        if !self.hardware {
+            self.hardware = true;
+            for lane in &mut self.lanes {
+                lane.hardware = true;
+                lane.let_go(ledger);
+            }
+        }
     }
 
     /// On powerpc the vcore's runner records for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so from the first

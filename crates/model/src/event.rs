@@ -245,6 +245,8 @@ pub struct TraceInfo {
     pub release: String,
     /// The clock's name, empty if unknown.
     pub clock: String,
+    /// CPUs of the machine, zero if unknown.
+    pub cpus: u32,
     /// Command names of threads.
     pub comms: FxHashMap<u32, String>,
     /// Names of the tracepoints that the trace holds or may hold.

@@ -132,6 +132,7 @@ impl Lane {
         self.span = Some((first, at.max(self.since)));
     }
 
+    #[inline(always)]
     fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool) -> Exit {
         Exit {
             at: event.at,
@@ -159,8 +160,10 @@ impl Lane {
             ledger.count(Line::ExitWithoutEntry);
             rows.push(exit);
         }
-        ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
-        self.early = None;
+        if self.early_events > 0 {
+            ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
+            self.early = None;
+        }
         self.since = event.at;
         self.heard(event.at);
         self.open = Some(self.open_row(event, code, idle));
@@ -171,14 +174,15 @@ impl Lane {
     fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
         self.heard(event.at);
-        match self.open.take() {
-            Some(mut exit) => {
+        match &mut self.open {
+            Some(exit) => {
                 exit.events += 1;
                 exit.who = self.who;
                 if exit.total() == Nanos::ZERO {
                     ledger.count(Line::NoLength);
                 }
-                rows.push(exit);
+                rows.push(*exit);
+                self.open = None;
             }
             None => ledger.count(Line::EntryWithoutExit),
         }

@@ -35,10 +35,8 @@ fn port(at: u64, write: bool, value: u64) -> Event {
 
 fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
-    for event in events {
-        ledger.events += u64::from(!matches!(event.kind, Kind::Lost { .. }));
-        assembler.push(event, &mut rows, &mut ledger);
-    }
+    ledger.events = events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
+    assembler.push(events, &mut rows, &mut ledger);
     let spans = assembler.finish(&mut rows, &mut ledger);
     (rows, ledger, spans)
 }

@@ -29,4 +29,5 @@ pub mod tracefs;
 pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use input::Input;
+pub use perf::{Head as PerfHead, PerfWriter, Written};
 pub use source::{Options, Source, TraceError, open, open_input};

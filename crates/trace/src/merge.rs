@@ -90,15 +90,23 @@ impl Merge {
         }
         while let Some(Reverse((_, at))) = self.heads.pop() {
             let rival = self.heads.peek().map_or((Moment::MAX, usize::MAX), |head| head.0);
-            // Of equal moments the earlier run's goes first.
-            let goes = |event: &Event| event.at <= until && (event.at < rival.0 || event.at == rival.0 && at < rival.1);
+            // Of equal moments the earlier run's goes first. The event at hand goes in any case.
+            let before_rival = rival.0.as_nanos() - u64::from(at > rival.1);
+            let limit = until.min(Moment::from_nanos(before_rival));
             let run = &mut self.runs[at];
             while let Some(piece) = run.pieces.front_mut() {
                 let rest = &self.buffers[piece.buffer].events[piece.from..piece.to];
                 let rest = &rest[..rest.len().min(full - out.len())];
-                let count = rest.iter().position(|event| !goes(event)).unwrap_or(rest.len());
-                out.extend_from_slice(&rest[..count]);
-                piece.from += count;
+                // Mostly few go before it is another run's turn.
+                let before = out.len();
+                for event in rest {
+                    if event.at > limit {
+                        break;
+                    }
+                    // `push` would copy it by way of the stack.
+                    out.extend_from_slice(std::slice::from_ref(event));
+                }
+                piece.from += out.len() - before;
                 if piece.from < piece.to {
                     let head = self.buffers[piece.buffer].events[piece.from].at;
                     if head <= until {

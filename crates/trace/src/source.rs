@@ -6,7 +6,7 @@ use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
 /// Events that one call to [`Source::read`] aims to append.
-pub(crate) const BATCH: usize = 16 * 1024;
+pub(crate) const BATCH: usize = 4 * 1024;
 
 /// Bytes that one section of a file may have, outside its records; event formats, the largest, have a few MB on real
 /// machines.

@@ -1,6 +1,7 @@
 //! `perf_event_attr`: which fields a sample has, and where they are.
 
 use crate::bytes::Order;
+use crate::tracefs::NEAR;
 
 const IP: u64 = 1 << 0;
 const TID: u64 = 1 << 1;
@@ -54,6 +55,23 @@ pub struct Plain {
     pub cpu: u8,
     /// Size and bytes of the record.
     pub raw: usize,
+}
+
+/// Bytes that hold the fields of nearly all such samples, wherever their record begins.
+pub const AHEAD: usize = RAW_REACH + 4 + NEAR;
+
+/// Where a record begins at most: a power of two.
+const RAW_REACH: usize = 128;
+
+impl Plain {
+    /// Size and first bytes of the record, which itself may be shorter.
+    #[inline(always)]
+    pub fn raw(self, body: &[u8; AHEAD]) -> Option<(&[u8; 4], &[u8; NEAR])> {
+        // The mask lets the compiler see that it is inside. There are not even 16 fields of 8 bytes before it.
+        let at = self.raw & (RAW_REACH - 1);
+        let (size, raw) = body[at..at + 4 + NEAR].split_first_chunk()?;
+        Some((size, raw.first_chunk()?))
+    }
 }
 
 /// Fields at the end of records that are no samples, in bytes back from the end.

@@ -1,6 +1,6 @@
 //! Where records begin: blocks of whole records out of a file, in order.
 
-use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, is_known, is_special};
+use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, SAMPLE, is_known, is_special};
 use crate::bytes::Order;
 use crate::input::Input;
 use crate::source::TraceError;
@@ -8,7 +8,7 @@ use exitscope_model::Line;
 use std::ops::Range;
 
 /// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
-pub const BLOCK: usize = 512 << 10;
+pub const BLOCK: usize = 128 << 10;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
@@ -58,6 +58,11 @@ impl Cursor {
             let begin = self.at;
             let mut at = from;
             let stop = loop {
+                // The order as a constant makes steps short.
+                at = match self.order {
+                    Order::Little => behind_samples(&self.window, at, Order::Little),
+                    Order::Big => behind_samples(&self.window, at, Order::Big),
+                };
                 let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
                 if !is_sound(kind, size) {
                     break Stop::Bad;
@@ -148,6 +153,19 @@ impl Cursor {
     }
 }
 
+/// The end of the whole samples, which nearly all records are, that `bytes` has from `at` on.
+#[inline(always)]
+fn behind_samples(bytes: &[u8], mut at: usize, order: Order) -> usize {
+    while let Some((SAMPLE, size)) = header(bytes, at, order)
+        && size >= HEADER
+        && size.is_multiple_of(8)
+        && at + size <= bytes.len()
+    {
+        at += size;
+    }
+    at
+}
+
 /// The first of `bytes`' places up to `to` from which plausible records follow one another. With `last`, nothing comes
 /// behind `bytes`.
 pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: Order) -> Option<usize> {
@@ -172,9 +190,10 @@ enum Stop {
     Special(u32, usize),
 }
 
-#[inline]
+#[inline(always)]
 fn header(bytes: &[u8], at: usize, order: Order) -> Option<(u32, usize)> {
-    Some((order.u32(bytes, at)?, usize::from(order.u16(bytes, at + 6)?)))
+    let raw: &[u8; HEADER] = bytes.get(at..)?.first_chunk()?;
+    Some((order.u32(raw, 0)?, usize::from(order.u16(raw, 6)?)))
 }
 
 /// Whether a record of this type can have this size. The kernel's are on a grid of 8 bytes, perf's own need not be.

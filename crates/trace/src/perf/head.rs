@@ -24,6 +24,7 @@ const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const OS_RELEASE: u32 = 4;
 const ARCH: u32 = 6;
+const CPUS: u32 = 7;
 const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
 const FEATURES: u32 = 256;
@@ -227,7 +228,7 @@ fn read_features(
         };
         missing = offset.saturating_add(size).saturating_sub(offset.max(input.len())).saturating_add(missing);
         at = at.saturating_add(16);
-        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH) {
+        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH | CPUS) {
             let section = input.read_vec(offset, size.min(MAX_SECTION))?;
             read_feature(feature, &section, offset, context, info, ledger);
         }
@@ -256,6 +257,7 @@ pub fn read_feature(
         HOSTNAME => info.hostname = string(section, context.order),
         OS_RELEASE => info.release = string(section, context.order),
         ARCH => info.arch = string(section, context.order),
+        CPUS => info.cpus = context.order.u32(section, 0).unwrap_or(0),
         _ => {}
     }
 }

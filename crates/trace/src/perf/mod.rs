@@ -6,18 +6,22 @@
 //! ```
 //!
 //! perf writes its per-CPU buffers one after the other and a FINISHED_ROUND behind each time round: what is older than
-//! the latest event of the round before cannot be followed by anything older (`ordered_events` of tools/perf).
+//! the latest event of the round before cannot be followed by anything older (`ordered_events` of tools/perf). Where
+//! each CPU is seen to have a buffer of its own, events leave earlier (`cpus`).
 
 mod attr;
+mod cpus;
 mod cursor;
 mod head;
 mod pool;
 mod records;
 mod stream;
+mod write;
 
 use crate::input::Input;
 use crate::merge::Merge;
 use crate::source::{BATCH, MAX_THREADS, Options, Source, TraceError};
+use cpus::Cpus;
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
 use exitscope_units::{Moment, PcpuId};
@@ -26,6 +30,7 @@ use pool::Pool;
 use records::{Block, Thread};
 use rustc_hash::FxHashMap;
 use stream::Stream;
+pub use write::{Head, PerfWriter, Written};
 
 /// Data from this size on is decoded on several threads.
 const POOLED: u64 = 1 << 20;
@@ -45,6 +50,7 @@ struct PerfData {
     latest: Moment,
     round: Moment,
     until: Moment,
+    cpus: Cpus,
     /// Whether no record is left to be read.
     ended: bool,
     /// When threads got their names.
@@ -119,6 +125,7 @@ impl PerfData {
             latest: Moment::default(),
             round: Moment::default(),
             until: Moment::default(),
+            cpus: Cpus::default(),
             lost: 0,
             lost_in_all: 0,
             directory: head.directory.then_some(name),
@@ -159,7 +166,11 @@ impl PerfData {
             self.until = self.until.max(self.round);
             self.round = self.latest;
         }
-        self.latest = self.latest.max(block.latest);
+        self.latest = self.latest.max(block.latest());
+        self.cpus.take(&block.stretches, block.rounds.len());
+        if let Some(complete) = self.cpus.complete(self.info.cpus) {
+            self.until = self.until.max(complete);
+        }
         self.done += cursor::BLOCK as u64;
         self.lost = self.lost.saturating_add(block.lost);
         self.lost_in_all = self.lost_in_all.saturating_add(block.lost_in_all);
@@ -275,12 +286,49 @@ mod tests {
         [b"PERFILE2".to_vec(), u64s(&places), attr, vec![0; 96], data].concat()
     }
 
+    /// What perf writes of `times`, each on a CPU: whenever it goes round, a buffer written later has events that the
+    /// ones before had not yet. `rounds` says at how many events it does.
+    fn recorded(times: &[(u32, u64)], rounds: &[usize]) -> Vec<Made> {
+        let (mut made, mut written) = (Vec::new(), [0; 4]);
+        for &round in rounds.iter().chain([&times.len()]) {
+            for (cpu, from) in (0..).zip(&mut written) {
+                let to = (round + 3 * cpu as usize).min(times.len()).max(*from);
+                let new = times[*from..to].iter().filter(|time| time.0 == cpu);
+                made.extend(new.map(|&(cpu, at)| Made::Sample { cpu, at, payload: 8 }));
+                *from = to;
+            }
+            made.push(Made::Round);
+        }
+        made
+    }
+
     fn drain(mut source: PerfData) -> (Vec<Event>, Ledger, Vec<(u32, String)>) {
         let (mut events, mut ledger) = (Vec::new(), Ledger::default());
         while source.read(&mut events, &mut ledger).unwrap() {}
         let mut comms: Vec<_> = source.info.comms.into_iter().collect();
         comms.sort();
         (events, ledger, comms)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn what_leaves_early_is_in_order(
+            steps in prop::collection::vec((0u32..4, 1u64..20_000_000), 1..200),
+            mut rounds in prop::collection::vec(0usize..200, 0..12),
+        ) {
+            let mut now = 0;
+            let times: Vec<_> = steps.iter().map(|&(cpu, step)| (cpu, { now += step; now })).collect();
+            rounds.sort();
+            rounds.iter_mut().for_each(|round| *round = times.len().min(*round));
+            let bytes = file(&recorded(&times, &rounds));
+            let input = Input::from_bytes("made.data", &bytes).unwrap();
+            let mut source = PerfData::open(input, Options::default(), u64::MAX).unwrap();
+            source.info.cpus = 4;
+            let (events, ..) = drain(source);
+            let read: Vec<_> = events.iter().map(|event| (event.cpu.0, event.at.as_nanos())).collect();
+            prop_assert_eq!(read, times);
+        }
     }
 
     proptest! {

@@ -1,8 +1,9 @@
 //! Blocks decoded on several threads, taken in order.
 //!
 //! ```text
-//! worker: lock { take an empty block; read bytes up to the last whole record } decode ──┐
-//! worker: lock { …                                                           } decode ──┴─► consumer, by number
+//! worker:   lock { take an empty block; read bytes up to the last whole record } decode ──┐
+//! worker:   lock { …                                                           } decode ──┼─► consumer, by number
+//! consumer: the same, while the block that it needs is not there                         ─┘
 //! ```
 //!
 //! Whole blocks go round in a circle of fixed size, so that memory does not grow with the file.
@@ -17,26 +18,42 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Threads at most: beyond these, reading is what takes the time.
-const MAX_WORKERS: usize = 4;
+/// Threads at most, the consumer among them: beyond these, reading is what takes the time.
+const MAX_THREADS: usize = 4;
+
+/// Blocks in the circle. Events leave in bursts, in which the workers are to go on.
+const BLOCKS: usize = 16;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]
 pub struct Pool {
+    shared: Arc<Shared>,
     done: Receiver<Done>,
     empties: Sender<Block>,
     /// Blocks that came before their turn.
     early: BTreeMap<u64, Outcome>,
     next: u64,
+    /// What the consumer itself reads into, and whether there is more to read.
+    bytes: Vec<u8>,
+    more: bool,
     workers: Vec<JoinHandle<()>>,
 }
 
+/// A block's number, and what became of it.
 type Done = (u64, Outcome);
 
 /// What became of a block. A panic is carried to the consumer, which would otherwise wait for the block for ever.
 type Outcome = std::thread::Result<Result<Block, TraceError>>;
 
+#[derive(Debug)]
 struct Shared {
+    context: Context,
+    turn: Mutex<Turn>,
+}
+
+/// What one thread at a time has.
+#[derive(Debug)]
+struct Turn {
     cursor: Cursor,
     next: u64,
     empties: Receiver<Block>,
@@ -45,27 +62,32 @@ struct Shared {
 impl Pool {
     /// Starts the workers.
     pub fn start(cursor: Cursor, context: Context) -> Pool {
-        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let (send, done) = channel();
         let (empties, recycled) = channel();
-        for _ in 0..workers * 3 {
+        for _ in 0..BLOCKS {
             let _ = empties.send(Block::default());
         }
-        let shared = Arc::new(Mutex::new(Shared { cursor, next: 0, empties: recycled }));
-        let context = Arc::new(context);
-        let workers = (0..workers).map(|_| {
-            let (shared, context, send) = (shared.clone(), context.clone(), send.clone());
-            std::thread::spawn(move || work(&shared, &context, &send))
+        let turn = Mutex::new(Turn { cursor, next: 0, empties: recycled });
+        let shared = Arc::new(Shared { context, turn });
+        let workers = (1..threads).map(|_| {
+            let (shared, send) = (shared.clone(), send.clone());
+            std::thread::spawn(move || work(&shared, &send))
         });
-        Pool { done, empties, early: BTreeMap::new(), next: 0, workers: workers.collect() }
+        let workers = workers.collect();
+        Pool { shared, done, empties, early: BTreeMap::new(), next: 0, bytes: Vec::new(), more: true, workers }
     }
 
     /// The next block in order; `None` at the end.
     pub fn next(&mut self) -> Option<Result<Block, TraceError>> {
         loop {
+            self.early.extend(self.done.try_iter());
             if let Some(outcome) = self.early.remove(&self.next) {
                 self.next += 1;
                 return Some(outcome.unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            if self.help() {
+                continue;
             }
             match self.done.recv() {
                 Ok((number, outcome)) => self.early.insert(number, outcome),
@@ -81,6 +103,21 @@ impl Pool {
         }
     }
 
+    /// Decodes a block here, if there is one to decode and no other thread is about to take it.
+    fn help(&mut self) -> bool {
+        if !self.more {
+            return false;
+        }
+        // Without workers nobody else has the turn.
+        let Ok(mut turn) = self.shared.turn.try_lock() else { return false };
+        let Ok(block) = turn.empties.try_recv() else { return false };
+        let (number, next, block) = turn.read(&mut self.bytes, block);
+        drop(turn);
+        self.more = !is_last(&next);
+        self.early.insert(number, decode(next, &self.bytes, block, &self.shared.context));
+        true
+    }
+
     /// Gives a block's memory back.
     pub fn recycle(&mut self, mut block: Block) {
         block.clear();
@@ -88,23 +125,37 @@ impl Pool {
     }
 }
 
-fn work(shared: &Mutex<Shared>, context: &Context, done: &Sender<Done>) {
+impl Turn {
+    /// Reads what comes next; what is damaged before it goes to `block`.
+    fn read(&mut self, bytes: &mut Vec<u8>, mut block: Block) -> (u64, Result<Next, TraceError>, Block) {
+        let next = self.cursor.next(bytes, &mut block);
+        self.next += 1;
+        (self.next - 1, next, block)
+    }
+}
+
+fn is_last(next: &Result<Next, TraceError>) -> bool {
+    matches!(next, Ok(Next::End) | Err(_))
+}
+
+fn decode(next: Result<Next, TraceError>, bytes: &[u8], mut block: Block, context: &Context) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| {
+        if let Next::Records(len, offset) = next? {
+            block.decode(&bytes[..len], offset, context);
+        }
+        Ok(block)
+    }))
+}
+
+fn work(shared: &Shared, done: &Sender<Done>) {
     let mut bytes = Vec::new();
     loop {
-        let Ok(mut turn) = shared.lock() else { return };
-        let Ok(mut block) = turn.empties.recv() else { return };
-        let next = turn.cursor.next(&mut bytes, &mut block);
-        let number = turn.next;
-        turn.next += 1;
+        let Ok(mut turn) = shared.turn.lock() else { return };
+        let Ok(block) = turn.empties.recv() else { return };
+        let (number, next, block) = turn.read(&mut bytes, block);
         drop(turn);
-        let last = matches!(next, Ok(Next::End) | Err(_));
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            if let Next::Records(len, offset) = next? {
-                block.decode(&bytes[..len], offset, context);
-            }
-            Ok(block)
-        }));
-        if done.send((number, outcome)).is_err() || last {
+        let last = is_last(&next);
+        if done.send((number, decode(next, &bytes, block, &shared.context))).is_err() || last {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! Records in, events out: one block of whole records at a time, on whatever thread.
 
-use super::attr::Attr;
+use super::attr::{AHEAD, Attr};
 use super::head::Context;
 use crate::bytes::Order;
 use crate::source::MAX_COMM;
@@ -48,16 +48,25 @@ pub struct Block {
     pub events: Vec<Event>,
     /// Where in `events` a new ascending run begins; the first run begins at 0 without saying so.
     pub runs: Vec<usize>,
+    /// Where events of one CPU follow one another in time.
+    pub stretches: Vec<Stretch>,
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
-    pub latest: Moment,
-    /// The moment of the last event.
-    last: Moment,
+    /// The latest moment, but for the last stretch's.
+    before: Moment,
     pub threads: Vec<(Moment, Thread)>,
     /// What LOST records say, and what perf's totals at the end say.
     pub lost: u64,
     pub lost_in_all: u64,
     pub ledger: Ledger,
+}
+
+/// First and last of events of one CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub cpu: PcpuId,
+    pub first: Moment,
+    pub last: Moment,
 }
 
 /// What records say of threads.
@@ -74,9 +83,9 @@ impl Block {
     pub fn clear(&mut self) {
         self.events.clear();
         self.runs.clear();
+        self.stretches.clear();
         self.rounds.clear();
-        self.latest = Moment::default();
-        self.last = Moment::default();
+        self.before = Moment::default();
         self.threads.clear();
         (self.lost, self.lost_in_all) = (0, 0);
         self.ledger = Ledger::default();
@@ -90,17 +99,31 @@ impl Block {
     /// Unknown records are missing from here on.
     pub fn hole(&mut self, line: Line, here: u64) {
         self.ledger.count_at(line, here);
-        self.push(Event::lost(self.latest, PcpuId(u32::MAX), 0));
+        self.push(Event::lost(self.latest(), PcpuId(u32::MAX), 0));
     }
 
-    #[inline]
+    /// The latest moment of an event so far.
+    pub fn latest(&self) -> Moment {
+        self.stretches.last().map_or(self.before, |stretch| stretch.last.max(self.before))
+    }
+
+    #[inline(always)]
     fn push(&mut self, event: Event) {
-        if event.at < self.last {
+        match self.stretches.last_mut() {
+            Some(stretch) if stretch.cpu == event.cpu && stretch.last <= event.at => stretch.last = event.at,
+            _ => self.begin(event.cpu, event.at),
+        }
+        self.events.push(event);
+    }
+
+    /// An event of another CPU than the last one's, or older than it.
+    #[cold]
+    fn begin(&mut self, cpu: PcpuId, at: Moment) {
+        if self.stretches.last().is_some_and(|stretch| at < stretch.last) {
             self.runs.push(self.events.len());
         }
-        self.last = event.at;
-        self.latest = self.latest.max(event.at);
-        self.events.push(event);
+        self.before = self.latest();
+        self.stretches.push(Stretch { cpu, first: at, last: at });
     }
 
     /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
@@ -117,58 +140,76 @@ impl Block {
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
         let only = context.only.as_ref();
         let mut rest = records;
-        while let (Some(kind), Some(size)) = (order.u32(rest, 0), order.u16(rest, 6)) {
+        // Of most records less than half are events, and those are not much shorter than this.
+        self.events.reserve(records.len() / 128);
+        while let Some(header) = rest.first_chunk::<HEADER>()
+            && let (Some(kind), Some(size)) = (order.u32(header, 0), order.u16(header, 6))
+        {
             let here = offset + (records.len() - rest.len()) as u64;
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
+            let ahead = &rest[HEADER..];
             rest = behind;
-            match kind {
-                SAMPLE => match only.or_else(|| attr_of(body, context)) {
-                    Some(attr) => self.sample(order, attr, body, here, context),
+            if kind == SAMPLE {
+                match only.or_else(|| attr_of(body, context)) {
+                    Some(attr) => self.sample(order, attr, body, ahead, here, context),
                     None => self.unreadable(here, Line::BadRecord),
-                },
-                FINISHED_ROUND => self.rounds.push(self.latest),
-                LOST => self.lost(context, body, order.u64(body, 8), here),
-                LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
-                LOST_SAMPLES => self.lost_samples(context, body, here),
-                // A name is 15 bytes, whatever is cut there.
-                COMM => match (order.u32(body, 4), body.get(8..)) {
-                    (Some(tid), Some(name)) => {
-                        let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
-                        let name = &name[..name.len().min(MAX_COMM)];
-                        let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
-                        self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
-                    }
-                    _ => self.ledger.count_at(Line::BadRecord, here),
-                },
-                FORK => match (order.u32(body, 8), order.u32(body, 12)) {
-                    (Some(child), Some(parent)) => {
-                        let fork = Thread::Fork { child, parent };
-                        self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
-                    }
-                    _ => self.ledger.count_at(Line::BadRecord, here),
-                },
-                COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
-                _ if is_known(kind) && !is_special(kind) => {}
-                _ => self.ledger.count_at(Line::UnknownRecord, here),
+                }
+            } else {
+                self.other(kind, record, body, here, context);
             }
         }
     }
 
+    /// A record that is no sample.
+    #[cold]
+    fn other(&mut self, kind: u32, record: &[u8], body: &[u8], here: u64, context: &Context) {
+        let order = context.order;
+        match kind {
+            FINISHED_ROUND => self.rounds.push(self.latest()),
+            LOST => self.lost(context, body, order.u64(body, 8), here),
+            LOST_SAMPLES if order.u16(record, 4).is_some_and(|misc| misc & MISC_FILTERED != 0) => {}
+            LOST_SAMPLES => self.lost_samples(context, body, here),
+            // A name is 15 bytes, whatever is cut there.
+            COMM => match (order.u32(body, 4), body.get(8..)) {
+                (Some(tid), Some(name)) => {
+                    let name = name.split(|&byte| byte == 0).next().unwrap_or(name);
+                    let name = &name[..name.len().min(MAX_COMM)];
+                    let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
+                    self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
+                }
+                _ => self.ledger.count_at(Line::BadRecord, here),
+            },
+            FORK => match (order.u32(body, 8), order.u32(body, 12)) {
+                (Some(child), Some(parent)) => {
+                    let fork = Thread::Fork { child, parent };
+                    self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
+                }
+                _ => self.ledger.count_at(Line::BadRecord, here),
+            },
+            COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
+            _ if is_known(kind) && !is_special(kind) => {}
+            _ => self.ledger.count_at(Line::UnknownRecord, here),
+        }
+    }
+
     /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
-    /// and whatever is wrong, are for [`Block::odd_sample`].
+    /// and whatever is wrong, are for [`Block::odd_sample`]. `ahead` is `body` and what follows in memory: with it
+    /// fields are read without looking where each ends.
     #[inline(always)]
-    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
-        if let (Some(plain), Some(head)) = (attr.plain, body.first_chunk())
-            && let Some((size, rest)) = body.get(plain.raw..).and_then(|rest| rest.split_first_chunk())
-            && let Some(raw) = rest.get(..order.number(*size) as usize)
+    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &Context) {
+        if let (Some(plain), Some(ahead)) = (attr.plain, ahead.first_chunk::<AHEAD>())
+            && let (Some(head), Some((size, raw))) = (ahead.first_chunk(), plain.raw(ahead))
+            && let size = order.number(*size) as usize
+            && size >= 2
+            && body.len() >= plain.raw + 4 + size
             && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
         {
             let at = Moment::from_nanos(order.word(head, plain.time));
             if context.only_used && decoder.is_unused() {
                 return self.ledger.skip(at);
             }
-            if let Some(decoded) = decoder.decode(raw, order) {
+            if let Some(decoded) = decoder.decode_near(raw, size, order) {
                 let (pid, tid) = order.halves(order.word(head, plain.tid));
                 self.ledger.events += 1;
                 return self.push(Event {
@@ -189,7 +230,7 @@ impl Block {
     fn odd_sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
-            None => Some(self.latest),
+            None => Some(self.latest()),
         };
         let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
         let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
@@ -230,7 +271,7 @@ impl Block {
     fn unreadable(&mut self, here: u64, line: Line) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        self.push(Event::nameless(self.latest, PcpuId(u32::MAX), Kind::Other));
+        self.push(Event::nameless(self.latest(), PcpuId(u32::MAX), Kind::Other));
     }
 
     /// LOST: the kernel had no room in a buffer.
@@ -257,7 +298,7 @@ impl Block {
         let (time, cpu) = trailer(context, body);
         // Records that perf itself makes up say zero.
         let time = time.filter(|&time| time != Moment::default());
-        self.push(Event::lost(time.unwrap_or(self.latest), cpu.unwrap_or(PcpuId(u32::MAX)), count));
+        self.push(Event::lost(time.unwrap_or(self.latest()), cpu.unwrap_or(PcpuId(u32::MAX)), count));
     }
 }
 

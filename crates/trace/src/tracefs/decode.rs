@@ -9,6 +9,12 @@ use exitscope_units::{Tid, VcpuId, VmId};
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
 const KVM_RUN: u64 = 0xae80;
 
+/// Bytes that are enough to read the fields of nearly all payloads without looking where each ends.
+pub const NEAR: usize = REACH + 8;
+
+/// Where such fields end at most: a power of two.
+const REACH: usize = 128;
+
 /// What a payload said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
@@ -53,6 +59,18 @@ impl At {
         match order.u64(payload, at) {
             Some(wide) if order == Order::Little => wide & self.mask,
             _ => order.unsigned(payload, at, usize::from(self.size)).unwrap_or(0),
+        }
+    }
+
+    /// The same of a field that ends within [`REACH`].
+    #[inline(always)]
+    fn get_near(self, bytes: &[u8; NEAR], order: Order) -> u64 {
+        // The mask lets the compiler see that the word is inside.
+        let at = self.offset as usize & (REACH - 1);
+        let wide = order.u64(&bytes[at..at + 8], 0).unwrap_or(0);
+        match order {
+            Order::Little => wide & self.mask,
+            Order::Big => wide.checked_shr(64 - 8 * u32::from(self.size)).unwrap_or(0),
         }
     }
 }
@@ -116,10 +134,17 @@ impl Decoder {
     /// What `payload` says; `None` if it is too short for its format.
     #[inline(always)]
     pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
-        if payload.len() < self.needs {
-            return None;
-        }
-        let get = |at: At| at.get(payload, order);
+        (payload.len() >= self.needs).then(|| self.make(|at| at.get(payload, order)))
+    }
+
+    /// The same of the payload that is the first `len` of `bytes`; `None` also if its fields are too far behind.
+    #[inline(always)]
+    pub fn decode_near(&self, bytes: &[u8; NEAR], len: usize, order: Order) -> Option<Decoded> {
+        (len.min(REACH) >= self.needs).then(|| self.make(|at| at.get_near(bytes, order)))
+    }
+
+    #[inline(always)]
+    fn make(&self, get: impl Fn(At) -> u64) -> Decoded {
         let field = |n: usize| get(self.fields[n]);
         let kind = match self.meaning {
             Meaning::Other => Kind::Other,
@@ -198,7 +223,7 @@ impl Decoder {
             0 => VcpuId::UNKNOWN,
             _ => VcpuId(get(self.vcpu) as u32),
         };
-        Some(Decoded { kind, vcpu })
+        Decoded { kind, vcpu }
     }
 
     /// The thread that recorded it (`common_pid`).

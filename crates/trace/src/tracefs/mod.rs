@@ -5,6 +5,6 @@ mod format;
 mod sections;
 
 pub use crate::bytes::Order;
-pub use decode::{Decoded, Decoder, Decoders};
+pub use decode::{Decoded, Decoder, Decoders, NEAR};
 pub use format::{Field, Format};
 pub use sections::{Sections, Torn, parse_cmdlines};

@@ -1,0 +1,292 @@
+//! perf.data files that are written here: read back by our reader and by the real perf.
+
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Kind, Line};
+use exitscope_trace::{PerfHead, PerfWriter, Written, open};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use proptest::prelude::*;
+use std::io::{self, Cursor, Seek, SeekFrom, Write};
+
+mod common;
+
+use common::{Said, corpus, drain, said};
+
+/// Tracepoints, what they may say, and whether they name the vCPU.
+type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> Kind, bool)];
+
+fn exit(list: CodeList, number: u64, idle: bool) -> Kind {
+    Kind::Exit { code: ExitCode::new(list, number), idle }
+}
+
+fn plain(kind: DetailKind, key: u64, value: u64) -> Kind {
+    Kind::Detail(Detail { kind, write: false, size: 0, key, value })
+}
+
+fn access(kind: DetailKind, size: u16, r: &[u64; 4]) -> Kind {
+    Kind::Detail(Detail { kind, write: r[0] & 1 == 1, size, key: r[1], value: r[2] })
+}
+
+fn switch(r: &[u64; 4]) -> Kind {
+    Kind::Switch { prev: Tid(r[0] as u32 >> 1), sleeps: r[1] & 1 == 1, next: Tid(r[2] as u32 >> 1) }
+}
+
+const X86: Shapes = &[
+    ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff, false), true),
+    ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false), true),
+    ("kvm:kvm_entry", |_| Kind::Enter, true),
+    ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
+    ("kvm:kvm_fpu", |r| Kind::Fpu { load: r[0] & 1 == 1 }, false),
+    ("kvm:kvm_vcpu_wakeup", |r| Kind::HaltEnd { ns: r[0], waited: r[1] & 1 == 1 }, false),
+    ("kvm:kvm_pio", |r| access(DetailKind::Port, r[3] as u16, &[r[0], r[1] & 0xffff, r[2] & 0xffff_ffff, 0]), false),
+    ("kvm:kvm_mmio", |r| access(DetailKind::Mmio, r[3] as u16, r), false),
+    ("kvm:kvm_msr", |r| access(DetailKind::Msr, 0, &[r[0], r[1] & 0xffff_ffff, r[2], 0]), false),
+    ("kvm:kvm_hypercall", |r| plain(DetailKind::Hypercall, r[0], r[1]), false),
+    ("kvm:kvm_cpuid", |r| plain(DetailKind::Cpuid, r[0] & 0xffff_ffff, r[1] & 0xffff_ffff), false),
+    ("kvm:kvm_page_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), true),
+    ("kvm:kvm_inj_virq", |r| Kind::Inject { vector: r[0] as u32 }, false),
+    ("kvm:kvm_halt_poll_ns", |_| Kind::VcpuHint, true),
+    ("sched:sched_switch", switch, false),
+    ("sched:sched_wakeup", |r| Kind::Wakeup { tid: Tid(r[0] as u32) }, false),
+    ("syscalls:sys_enter_ioctl", |_| Kind::RunEnter, false),
+    ("syscalls:sys_exit_ioctl", |_| Kind::IoctlExit, false),
+    ("kvm:kvm_age_hva", |_| Kind::Other, false),
+    ("a name:with \"odd\" characters\n", |_| Kind::Other, false),
+];
+
+const ARM64: Shapes = &[
+    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Ec, r[0] & 0x3f, false), false),
+    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Exit, r[0] & 1, false), false),
+    ("kvm:kvm_entry", |_| Kind::Enter, false),
+    ("kvm:kvm_wfx_arm64", |r| Kind::Wfx { wfe: r[0] & 1 == 1 }, false),
+    ("kvm:kvm_hvc_arm64", |r| plain(DetailKind::Hvc, r[0], r[1]), false),
+    ("kvm:kvm_guest_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), false),
+];
+
+const POWERPC: Shapes = &[
+    ("kvm_hv:kvm_guest_exit", |r| exit(CodeList::PpcTrap, r[0] & 0xfff, r[1] & 1 == 1), true),
+    ("kvm_hv:kvm_guest_enter", |_| Kind::Enter, true),
+    ("kvm_hv:kvm_hcall_enter", |r| plain(DetailKind::PpcHcall, r[0], r[1]), true),
+    ("kvm_hv:kvmppc_run_core", |r| Kind::RunCore { exit: r[0] & 1 == 1, runnable: r[1] as u32 }, false),
+    ("kvm_hv:kvmppc_run_vcpu_enter", |_| Kind::VcpuHint, true),
+    ("sched:sched_switch", switch, false),
+];
+
+const S390: Shapes = &[
+    ("kvm:kvm_s390_sie_exit", |r| exit(CodeList::S390, r[0] & 0xff, false), true),
+    ("kvm:kvm_s390_sie_enter", |_| Kind::Enter, true),
+    ("kvm:kvm_s390_handle_diag", |r| plain(DetailKind::Diag, r[0] & 0xffff, 0), true),
+    ("kvm:kvm_s390_handle_sigp", |r| plain(DetailKind::Sigp, r[0] & 0xff, r[1] & 0xffff), true),
+    ("kvm:kvm_s390_intercept_instruction", |r| plain(DetailKind::Instruction, 0xb27d, 0xb27d << 48 | r[0] >> 16), true),
+    ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
+    ("sched:sched_switch", switch, false),
+];
+
+const ARCHES: [(&str, Shapes); 4] = [("x86_64", X86), ("aarch64", ARM64), ("ppc64le", POWERPC), ("s390x", S390)];
+
+fn names(shapes: Shapes) -> EventNames {
+    let mut names = EventNames::default();
+    shapes.iter().for_each(|shape| drop(names.intern(shape.0)));
+    names
+}
+
+/// A file that is written, and what was written.
+fn written(arch: &str, names: &EventNames, events: &[Event]) -> (Vec<u8>, Written) {
+    let mut file = Cursor::new(Vec::new());
+    let mut writer = PerfWriter::new(&mut file, &head(arch, names)).unwrap();
+    writer.thread(Moment::default(), VmId(1_000), Tid(1_000), "guest").unwrap();
+    writer.thread(Moment::default(), VmId(1_000), Tid(1_001), "CPU 0/KVM").unwrap();
+    events.iter().for_each(|event| writer.event(event).unwrap());
+    let written = writer.finish().unwrap();
+    (file.into_inner(), written)
+}
+
+fn head<'a>(arch: &'a str, names: &'a EventNames) -> PerfHead<'a> {
+    let (cpuid, release) = ("GenuineIntel,6,85,7", "6.1.0");
+    PerfHead { arch, cpuid, hostname: "host", release, cpus: 4, command: &[], names }
+}
+
+/// Events of these shapes, losses between them, in order.
+fn events(shapes: Shapes) -> impl Strategy<Value = Vec<Event>> {
+    let one = (any::<(u16, [u64; 4])>(), 0u64..3, any::<(u32, u32)>(), 0u32..300, 0u32..4);
+    prop::collection::vec(one, 0..200).prop_map(move |drawn| {
+        let mut names = names(shapes);
+        let mut now = 0;
+        let event = |((shape, r), step, (tid, vm), vcpu, cpu): ((u16, [u64; 4]), u64, (u32, u32), u32, u32)| {
+            now += step;
+            let at = Moment::from_nanos(now);
+            if shape % 16 == 15 && now > 0 {
+                return Event::lost(at, PcpuId(cpu), r[0] >> 40);
+            }
+            let (name, kind, says_vcpu) = shapes[usize::from(shape) % shapes.len()];
+            let vcpu = if says_vcpu { VcpuId(vcpu) } else { VcpuId::UNKNOWN };
+            let name = names.intern(name);
+            Event { at, tid: Tid(tid), vm: VmId(vm), vcpu, cpu: PcpuId(cpu), name, kind: kind(&r) }
+        };
+        drawn.into_iter().map(event).collect()
+    })
+}
+
+/// Events with their names spelt out, `_` for what no name can have.
+fn spelt(events: &[Event], names: &EventNames) -> Vec<(Event, String)> {
+    let odd = |c: char| if c.is_ascii_graphic() { c } else { '_' };
+    events
+        .iter()
+        .map(|&event| (Event { name: Default::default(), ..event }, names.get(event.name).chars().map(odd).collect()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn what_is_written_is_read(all in (events(X86), events(ARM64), events(POWERPC), events(S390))) {
+        for ((arch, shapes), events) in ARCHES.into_iter().zip([all.0, all.1, all.2, all.3]) {
+            let names = names(shapes);
+            let (file, written) = written(arch, &names, &events);
+            prop_assert_eq!((written.events, written.left_out), (events.len() as u64, 0), "{}", arch);
+            prop_assert_eq!(written.bytes, file.len() as u64);
+            let said = said(&file).unwrap();
+            prop_assert_eq!(spelt(&said.events, &said.info.names), spelt(&events, &names));
+            let lost: u64 = events.iter().map(|e| if let Kind::Lost { count } = e.kind { count.max(1) } else { 0 }).sum();
+            prop_assert_eq!(said.lines(), if lost > 0 { vec![(Line::LostRecords, lost)] } else { vec![] });
+            prop_assert_eq!((said.info.arch.as_str(), said.info.release.as_str()), (arch, "6.1.0"));
+            prop_assert_eq!((&said.info.comms[&1_000], &said.info.comms[&1_001]), (&"guest".into(), &"CPU 0/KVM".into()));
+        }
+    }
+}
+
+#[test]
+fn what_no_tracepoint_says_is_left_out_and_counted() {
+    let names = names(X86);
+    let event = |name: &str, kind| Event {
+        name: names.clone().intern(name),
+        ..Event::nameless(Moment::default(), PcpuId(0), kind)
+    };
+    let odd = [
+        event("kvm:kvm_exit", exit(CodeList::PpcTrap, 0x500, false)),
+        event("kvm:kvm_exit", Kind::Enter),
+        event("kvm:kvm_pio", plain(DetailKind::Cpuid, 1, 0)),
+        event("kvm:kvm_age_hva", Kind::Enter),
+        event("no:such", Kind::Other),
+        Event::nameless(Moment::default(), PcpuId(0), Kind::Other),
+    ];
+    let (file, written) = written("x86_64", &names, &odd);
+    assert_eq!((written.events, written.left_out), (0, 6));
+    assert_eq!((said(&file).unwrap().events.len(), said(&file).unwrap().lines()), (0, vec![]));
+}
+
+/// What was written where, call by call.
+#[derive(Default)]
+struct Journal {
+    at: u64,
+    calls: Vec<(u64, Vec<u8>)>,
+}
+
+impl Write for Journal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls.push((self.at, bytes.to_vec()));
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Journal {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let SeekFrom::Start(at) = to else { panic!("only absolute places are used") };
+        self.at = at;
+        Ok(at)
+    }
+}
+
+#[test]
+fn a_killed_writer_leaves_whole_blocks() {
+    let names = names(X86);
+    let all: Vec<Event> = (0..40_000)
+        .map(|n| Event {
+            tid: Tid(1_001),
+            vcpu: VcpuId(0),
+            name: names.clone().intern("kvm:kvm_entry"),
+            ..Event::nameless(Moment::from_nanos(n), PcpuId(0), Kind::Enter)
+        })
+        .collect();
+    let mut journal = Journal::default();
+    let mut writer = PerfWriter::new(&mut journal, &head("x86_64", &names)).unwrap();
+    all.iter().for_each(|event| writer.event(event).unwrap());
+    writer.finish().unwrap();
+    let told: Vec<_> = all.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect();
+    let (mut file, mut seen, mut steps) = (Vec::new(), 0, Vec::new());
+    for (call, (at, bytes)) in journal.calls.iter().enumerate() {
+        for part in [bytes.len() / 2, bytes.len()] {
+            let at = *at as usize;
+            file.resize(file.len().max(at + part), 0);
+            file[at..at + part].copy_from_slice(&bytes[..part]);
+            // Before the front and the length of the first data are there is nothing to be read.
+            if call < 3 {
+                continue;
+            }
+            let said = said(&file).unwrap();
+            assert!(said.events.len() >= seen && told.starts_with(&said.told()), "call {call}");
+            // Between the two small writes that add a block, the last record seems to go on behind the data.
+            assert!(said.lines().iter().all(|line| line.0 == Line::TruncatedBytes), "call {call}: {:?}", said.lines());
+            if said.events.len() > seen {
+                assert_eq!(said.lines(), []);
+                seen = said.events.len();
+                steps.push(seen);
+            }
+        }
+    }
+    // A sample of kvm_entry takes 88 bytes.
+    assert_eq!(steps, [11_916, 23_832, 35_748, 40_000]);
+}
+
+/// Reads a trace, writes it again, and reads that.
+fn rewritten(trace: &str, cpuid: &str) -> (Said, Said, Vec<u8>, Written) {
+    let first = drain(open(&corpus(trace)).unwrap()).unwrap();
+    let info = &first.info;
+    let head = PerfHead {
+        arch: &info.arch,
+        cpuid,
+        hostname: &info.hostname,
+        release: &info.release,
+        cpus: 1,
+        command: &["perf".to_string(), "record".to_string()],
+        names: &info.names,
+    };
+    let mut file = Cursor::new(Vec::new());
+    let mut writer = PerfWriter::new(&mut file, &head).unwrap();
+    for (&tid, name) in &info.comms {
+        writer.thread(Moment::default(), VmId(tid), Tid(tid), name).unwrap();
+    }
+    first.events.iter().for_each(|event| writer.event(event).unwrap());
+    let written = writer.finish().unwrap();
+    let file = file.into_inner();
+    let second = said(&file).unwrap();
+    (first, second, file, written)
+}
+
+#[test]
+fn recordings_that_are_written_again_keep_every_event() {
+    for trace in [
+        "x86-svm/t2.data.gz",
+        "x86-svm/t4-callchain.data.gz",
+        "x86-svm/t4-pipe.data.gz",
+        "x86-svm/t4-none.dat.gz",
+        "powerpc/p8_smt4_two_vms.data.gz",
+        "powerpc/p9_smt2_two_vms.data.gz",
+        "powerpc/p8_smt4_trace.dat.gz",
+        "arm64/arm.dat.gz",
+    ] {
+        let (first, second, _, written) = rewritten(trace, "");
+        assert_eq!((written.events, written.left_out), (first.events.len() as u64, 0), "{trace}");
+        let sides = [&first, &second].map(|said| spelt(&said.events, &said.info.names));
+        let differs = sides[0].iter().zip(&sides[1]).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "{trace}");
+        assert_eq!(second.events.len(), first.events.len(), "{trace}");
+        assert_eq!(second.info.arch, first.info.arch, "{trace}");
+        for (tid, name) in &first.info.comms {
+            assert_eq!(second.info.comms.get(tid).map(String::as_str), name.get(..name.len().min(15)), "{trace} {tid}");
+        }
+    }
+}
