@@ -26,6 +26,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("policy", &["units"]),
     ("scenario", &["units", "policy"]),
+    ("validation", &["scenario", "sim"]),
     ("sim", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),

@@ -63,14 +63,6 @@ impl Histogram {
         None
     }
 
-    /// The mean, with values in the middle of their buckets; `None` if nothing was counted.
-    pub fn mean(&self) -> Option<f64> {
-        let middle = |low: u64, width: u64| low as f64 + (width - 1) as f64 / 2.0;
-        let sum: f64 = self.buckets().map(|(low, width, count)| middle(low, width) * count as f64).sum();
-        let total = self.total();
-        (total > 0).then(|| sum / total as f64)
-    }
-
     /// Lower bound, width and count of every bucket that is not empty, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(at, &count)| {

@@ -131,6 +131,7 @@ impl<O: Observer> World<'_, O> {
         let task = self.strands[strand as usize].task;
         let native = self.strands[strand as usize].vm == NONE;
         self.stop(strand);
+        self.strands[strand as usize].exit_at = self.now;
         if reason == Reason::Halt {
             self.strands[strand as usize].doing = Doing::Halted;
         }

@@ -28,7 +28,7 @@ mod world;
 
 pub use metrics::{Measure, Metric, possible_metrics};
 pub use observe::{Observer, Unseen, event_names};
-pub use outcome::{Locks, Outcome, Paid, Queues, Split, VmOutcome, Work, Yields};
+pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 pub use queue::Queue;
 
 use exitscope_scenario::Scenario;

@@ -174,7 +174,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn count_lock_wait(&mut self, strand: u32) {
         let wait = self.now - self.strands[strand as usize].lock_wait_from;
         if self.m.on {
-            self.m.lock_wait.record(wait / 1_000);
+            self.m.lock_wait.record(wait);
         }
     }
 

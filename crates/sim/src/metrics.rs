@@ -1,8 +1,7 @@
 //! An outcome as a flat list of named figures: for tables, sweeps and comparisons.
 
 use crate::exits::Reason;
-use crate::{Locks, Outcome, Paid, Queues, Split, VmOutcome, Work, Yields};
-use exitscope_analysis::Histogram;
+use crate::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 use exitscope_scenario::Scenario;
 use exitscope_units::Nanos;
 
@@ -41,6 +40,7 @@ impl Outcome {
     /// | `<vm>.latency_mean`, `_p50`, `_p90`, `_p99` | from `Start` to `Stop` |
     /// | `<vm>.exits`, `<vm>.exits.<reason>` | exits a second |
     /// | `<vm>.gang_exits`, `<vm>.gang_exits_by_script` | ganged exits a second, by either rule |
+    /// | `<vm>.to_device_model_mean` | from an exit to the wake-up of the device model's task |
     /// | `<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked` | shares of vCPU time |
     /// | `load.<channel>.latency_*`, `load.<channel>.throughput` | as clients outside see them |
     /// | `queues.empty`, `queues.depth` | share of time with an empty queue; mean waiting tasks of a CPU |
@@ -65,6 +65,7 @@ impl Outcome {
                 list.rate(&format!("{name}.gang_exits"), vm.gang_exits);
                 list.rate(&format!("{name}.gang_exits_by_script"), vm.gang_exits_by_script);
             }
+            list.mean(&format!("{name}.to_device_model_mean"), &vm.to_device_model);
             let whole = self.time.0 as f64 * f64::from(spec.copies) * f64::from(spec.vcpus);
             let t = &vm.time;
             let parts = [
@@ -113,7 +114,7 @@ impl Outcome {
 
 /// Every figure that an outcome of this scenario can have; the values mean nothing. For checking names before a run.
 pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
-    let mut latency = Histogram::default();
+    let mut latency = Times::default();
     latency.record(1);
     let work = || Work { count: 1, latency: latency.clone() };
     let once = Paid { tried: 1, paid: 1 };
@@ -123,6 +124,7 @@ pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
         exits: Reason::NAMES.map(|name| (name, 1)).to_vec(),
         gang_exits: 1,
         gang_exits_by_script: 1,
+        to_device_model: latency.clone(),
         time: Split::default(),
     };
     let outcome = Outcome {
@@ -168,16 +170,16 @@ impl List {
         }
     }
 
-    fn mean(&mut self, name: &str, histogram: &Histogram) {
-        if let Some(mean) = histogram.mean() {
+    fn mean(&mut self, name: &str, times: &Times) {
+        if let Some(mean) = times.mean() {
             self.push(name, mean, Measure::Nanos);
         }
     }
 
-    fn latency(&mut self, name: &str, histogram: &Histogram) {
-        self.mean(&format!("{name}.latency_mean"), histogram);
+    fn latency(&mut self, name: &str, times: &Times) {
+        self.mean(&format!("{name}.latency_mean"), times);
         for (suffix, per_10_000) in [("p50", 5_000), ("p90", 9_000), ("p99", 9_900)] {
-            if let Some(value) = histogram.quantile(per_10_000) {
+            if let Some(value) = times.quantile(per_10_000) {
                 self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos);
             }
         }

@@ -21,7 +21,7 @@ pub struct Outcome {
     /// By description of the host's threads.
     pub threads: Vec<Work>,
     /// Times from request to answer as clients outside see them, in nanoseconds, by load.
-    pub loads: Vec<Histogram>,
+    pub loads: Vec<Times>,
     /// The CPUs' queues.
     pub queues: Queues,
     /// Host halt polls, and how many of them made sleeping unnecessary.
@@ -38,13 +38,46 @@ pub struct Outcome {
     pub emulations: u64,
 }
 
+/// Lengths of time: how they are spread, and their exact mean.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// In nanoseconds.
+    pub histogram: Histogram,
+    /// Their sum, in picoseconds.
+    sum: u128,
+}
+
+impl Times {
+    /// Records one, in picoseconds.
+    pub(crate) fn record(&mut self, picos: u64) {
+        self.histogram.record(picos / 1_000);
+        self.sum += u128::from(picos);
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.histogram.total()
+    }
+
+    /// Their mean in nanoseconds; `None` of none.
+    pub fn mean(&self) -> Option<f64> {
+        let total = self.total();
+        (total > 0).then(|| self.sum as f64 / 1_000.0 / total as f64)
+    }
+
+    /// The length in nanoseconds at or below which `per_10_000 / 10,000` of all are.
+    pub fn quantile(&self, per_10_000: u64) -> Option<u64> {
+        self.histogram.quantile(per_10_000)
+    }
+}
+
 /// Work done, and how long it took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// How often a program came by `Count`.
     pub count: u64,
     /// From `Start` to `Stop`, in nanoseconds.
-    pub latency: Histogram,
+    pub latency: Times,
 }
 
 /// What was measured of the VMs of one description, all copies together.
@@ -60,6 +93,8 @@ pub struct VmOutcome {
     pub gang_exits: u64,
     /// The same as the script of 2015 counts them.
     pub gang_exits_by_script: u64,
+    /// From an exit to the wake-up of the device model's task, in nanoseconds.
+    pub to_device_model: Times,
     /// Where the vCPUs' time went.
     pub time: Split,
 }
@@ -124,7 +159,7 @@ pub struct Locks {
     /// How often somebody had it.
     pub contended: u64,
     /// How long those waited, in nanoseconds.
-    pub wait: Histogram,
+    pub wait: Times,
 }
 
 /// What is counted during a run.
@@ -135,7 +170,7 @@ pub(crate) struct Measures {
     pub(crate) events: u64,
     pub(crate) vms: Vec<VmMeasures>,
     pub(crate) threads: Vec<Work>,
-    pub(crate) loads: Vec<Histogram>,
+    pub(crate) loads: Vec<Times>,
     pub(crate) host_polls: u64,
     pub(crate) host_polls_paid: u64,
     pub(crate) guest_polls: u64,
@@ -146,7 +181,7 @@ pub(crate) struct Measures {
     pub(crate) yields_ignored: u64,
     pub(crate) lock_takes: u64,
     pub(crate) lock_contended: u64,
-    pub(crate) lock_wait: Histogram,
+    pub(crate) lock_wait: Times,
     pub(crate) big_lock_waits: u64,
     pub(crate) emulations: u64,
 }
@@ -157,6 +192,7 @@ pub(crate) struct VmMeasures {
     pub(crate) exits: [u64; REASONS],
     pub(crate) gang: u64,
     pub(crate) gang_by_script: u64,
+    pub(crate) to_device_model: Times,
     pub(crate) time: [u128; STATUSES],
 }
 
@@ -167,7 +203,7 @@ impl Measures {
             events: 0,
             vms: s.vms.iter().map(|_| VmMeasures::default()).collect(),
             threads: s.threads.iter().map(|_| Work::default()).collect(),
-            loads: s.loads.iter().map(|_| Histogram::default()).collect(),
+            loads: s.loads.iter().map(|_| Times::default()).collect(),
             host_polls: 0,
             host_polls_paid: 0,
             guest_polls: 0,
@@ -178,7 +214,7 @@ impl Measures {
             yields_ignored: 0,
             lock_takes: 0,
             lock_contended: 0,
-            lock_wait: Histogram::default(),
+            lock_wait: Times::default(),
             big_lock_waits: 0,
             emulations: 0,
         }
@@ -233,7 +269,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn record_latency(&mut self, strand: u32) {
         let time = self.now - self.strands[strand as usize].latency_start;
         if let Some(work) = self.work(strand) {
-            work.latency.record(time / 1_000);
+            work.latency.record(time);
         }
     }
 
@@ -308,6 +344,7 @@ impl<O: Observer> World<'_, O> {
                 exits: Reason::NAMES.into_iter().zip(vm.exits).filter(|(_, count)| *count > 0).collect(),
                 gang_exits: vm.gang,
                 gang_exits_by_script: vm.gang_by_script,
+                to_device_model: vm.to_device_model,
                 time: Split {
                     guest: nanos(0),
                     spinning: nanos(1),

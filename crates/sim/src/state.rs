@@ -256,6 +256,7 @@ pub(crate) struct Strand {
     /// How many steps of its program took no time since the last that did.
     pub(crate) free_steps: u32,
     pub(crate) lock_wait_from: u64,
+    pub(crate) exit_at: u64,
 }
 
 /// What a strand is in the middle of.

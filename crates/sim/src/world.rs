@@ -294,6 +294,7 @@ impl<'s, O: Observer> World<'s, O> {
                 dy_eligible: false,
                 free_steps: 0,
                 lock_wait_from: 0,
+                exit_at: 0,
             });
             let receives: Vec<u32> =
                 (0..self.channels.len() as u32).filter(|channel| self.receives(strand, *channel)).collect();

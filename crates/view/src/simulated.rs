@@ -1,9 +1,8 @@
 //! A simulated run as plain data.
 
 use crate::names::{share, thousands};
-use exitscope_analysis::Histogram;
 use exitscope_scenario::{Arch, CostModel, Host, Origin, Scenario};
-use exitscope_sim::{Measure, Outcome, Paid, Work};
+use exitscope_sim::{Measure, Outcome, Paid, Times, Work};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -333,20 +332,20 @@ impl CostsRow {
 }
 
 impl WorkRow {
-    fn of(name: &str, done: u64, latency: &Histogram, time: Nanos) -> WorkRow {
+    fn of(name: &str, done: u64, latency: &Times, time: Nanos) -> WorkRow {
         let latency = LatencyRow::of(latency);
         WorkRow { name: name.to_string(), done, throughput_per_s: per_second(done, time), latency }
     }
 }
 
 impl LatencyRow {
-    fn of(histogram: &Histogram) -> Option<LatencyRow> {
+    fn of(times: &Times) -> Option<LatencyRow> {
         Some(LatencyRow {
-            count: histogram.total(),
-            mean_ns: histogram.mean()?,
-            p50_ns: histogram.quantile(5_000)?,
-            p90_ns: histogram.quantile(9_000)?,
-            p99_ns: histogram.quantile(9_900)?,
+            count: times.total(),
+            mean_ns: times.mean()?,
+            p50_ns: times.quantile(5_000)?,
+            p90_ns: times.quantile(9_000)?,
+            p99_ns: times.quantile(9_900)?,
         })
     }
 }

@@ -1,0 +1,208 @@
+//! Runs experiments, and sets what comes out beside what was published.
+
+use crate::experiment::{Experiment, ExperimentError, Figure, Role, Row};
+use crate::published::{Published, published};
+use exitscope_sim::{Limits, Unseen, run};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How far a simulated gain may be from the published one to count as near.
+const NEAR: f64 = 0.25;
+
+/// What came of all experiments.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Validation {
+    /// Version of this form.
+    pub schema: &'static str,
+    /// The experiments.
+    pub experiments: Vec<ExperimentResult>,
+    /// Predicted rows that tell of a change, and how many of them lie near the published one.
+    pub predicted_changes: u32,
+    /// How many of them lie within 25 % of the published change.
+    pub near: u32,
+    /// Rows whose direction is wrong.
+    pub wrong: u32,
+}
+
+/// What came of one experiment.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ExperimentResult {
+    /// Its name.
+    pub name: String,
+    /// What was measured.
+    pub about: String,
+    /// The cost model's numbers that were fitted, and where the others are from.
+    pub costs: Vec<CostRow>,
+    /// Its rows.
+    pub rows: Vec<RowResult>,
+    /// What the simulation leaves out or assumes.
+    pub remarks: Vec<String>,
+}
+
+/// A number of the cost model that is not the default one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CostRow {
+    /// Its name.
+    pub name: String,
+    /// How long, in nanoseconds.
+    pub ns: f64,
+    /// `published`, `calibrated` or `assumed`.
+    pub origin: String,
+    /// Source or reason.
+    pub source: String,
+}
+
+/// One published row beside its simulated counterpart.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RowResult {
+    /// The published row.
+    pub id: String,
+    /// What was measured.
+    pub what: String,
+    /// The published figure.
+    pub published: f64,
+    /// Its unit.
+    pub unit: String,
+    /// The simulated one: the mean over replicates.
+    pub simulated: f64,
+    /// The least and the greatest of the replicates.
+    pub range: [f64; 2],
+    /// Simulated over published.
+    pub ratio: f64,
+    /// Whether the cost model was fitted to it.
+    pub role: Role,
+    /// How it stands.
+    pub verdict: Verdict,
+}
+
+/// How a row stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Within 25 % of the published change, or of the figure where it tells of no change.
+    Near,
+    /// In the right direction, or a plain figure, but further off.
+    Far,
+    /// In the wrong direction.
+    Wrong,
+}
+
+/// Runs all experiments of `list`, each run so often with seeds of its own.
+pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, ExperimentError> {
+    let table = published();
+    let results: Vec<ExperimentResult> =
+        list.iter().map(|experiment| validate_one(experiment, &table, replicates)).collect::<Result<_, _>>()?;
+    let (mut predicted_changes, mut near, mut wrong) = (0, 0, 0);
+    for (experiment, result) in list.iter().zip(&results) {
+        for (row, result) in experiment.row.iter().zip(&result.rows) {
+            wrong += u32::from(result.verdict == Verdict::Wrong);
+            if row.role == Role::Predicted && is_change(&row.figure) {
+                predicted_changes += 1;
+                near += u32::from(result.verdict == Verdict::Near);
+            }
+        }
+    }
+    Ok(Validation { schema: "exitscope.validate/1", experiments: results, predicted_changes, near, wrong })
+}
+
+fn validate_one(
+    experiment: &Experiment,
+    table: &[Published],
+    replicates: u32,
+) -> Result<ExperimentResult, ExperimentError> {
+    let mut figures: BTreeMap<&str, Vec<BTreeMap<String, f64>>> = BTreeMap::new();
+    let mut costs = Vec::new();
+    for name in experiment.run.keys() {
+        let mut scenario = experiment.scenario(name)?;
+        if costs.is_empty() {
+            costs = changed_costs(&scenario.costs);
+        }
+        for replicate in 0..replicates.max(1) {
+            scenario.seed = scenario.seed.wrapping_add(u64::from(replicate));
+            let (outcome, _) = run(&scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
+                name: experiment.name.clone(),
+                run: name.clone(),
+                source,
+            })?;
+            let metrics = outcome.metrics(&scenario).into_iter().map(|metric| (metric.name, metric.value)).collect();
+            figures.entry(name).or_default().push(metrics);
+        }
+    }
+    let rows = experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect::<Result<_, _>>()?;
+    Ok(ExperimentResult {
+        name: experiment.name.clone(),
+        about: experiment.about.clone(),
+        costs,
+        rows,
+        remarks: experiment.remarks.clone(),
+    })
+}
+
+fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
+    let plain = exitscope_scenario::CostModel::default();
+    let rows = exitscope_scenario::CostModel::ROWS.iter().filter_map(|(name, _)| {
+        let cost = costs.get(name)?;
+        (Some(cost) != plain.get(name)).then(|| CostRow {
+            name: name.to_string(),
+            ns: cost.time.0 as f64 / 1_000.0,
+            origin: format!("{:?}", cost.origin).to_lowercase(),
+            source: cost.source.clone(),
+        })
+    });
+    rows.collect()
+}
+
+fn is_change(figure: &Figure) -> bool {
+    !matches!(figure, Figure::Value(_) | Figure::Difference(_))
+}
+
+fn compare(
+    experiment: &Experiment,
+    row: &Row,
+    table: &[Published],
+    figures: &BTreeMap<&str, Vec<BTreeMap<String, f64>>>,
+) -> Result<RowResult, ExperimentError> {
+    let missing = |what: String| ExperimentError::Missing { name: experiment.name.clone(), row: row.id.clone(), what };
+    let published = table.iter().find(|published| published.id == row.id);
+    let published = published.ok_or_else(|| missing("published row of that name".to_string()))?;
+    let figure = published.number().ok_or_else(|| missing("number in the published row".to_string()))?;
+    let of = |run: &str, metric: &str| -> Result<Vec<f64>, ExperimentError> {
+        let replicates = figures.get(run).ok_or_else(|| missing(format!("run {run}")))?;
+        let value = |metrics: &BTreeMap<String, f64>| metrics.get(metric).copied();
+        replicates.iter().map(value).collect::<Option<_>>().ok_or_else(|| missing(format!("metric {metric}")))
+    };
+    let over = row.over.as_ref().unwrap_or(&row.metric);
+    let pair = |runs: &[String; 2], make: fn(f64, f64) -> f64| -> Result<Vec<f64>, ExperimentError> {
+        Ok(of(&runs[0], &row.metric)?.into_iter().zip(of(&runs[1], over)?).map(|(a, b)| make(a, b)).collect())
+    };
+    let values: Vec<f64> = match &row.figure {
+        Figure::Value(run) => of(run, &row.metric)?,
+        Figure::Ratio(runs) => pair(runs, |a, b| a / b)?,
+        Figure::Gain(runs) => pair(runs, |a, b| (a / b - 1.0) * 100.0)?,
+        Figure::Drop(runs) => pair(runs, |a, b| (1.0 - a / b) * 100.0)?,
+        Figure::Difference(runs) => pair(runs, |a, b| a - b)?,
+    };
+    let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
+    let simulated = values.iter().sum::<f64>() / values.len() as f64;
+    let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
+    let zero = if matches!(row.figure, Figure::Ratio(_)) { row.scale } else { 0.0 };
+    let (wanted, got) = (figure - zero, simulated - zero);
+    let verdict = match () {
+        _ if is_change(&row.figure) && wanted * got <= 0.0 => Verdict::Wrong,
+        _ if (got / wanted - 1.0).abs() <= NEAR => Verdict::Near,
+        _ => Verdict::Far,
+    };
+    let what = format!("{}: {}", published.configuration, published.metric);
+    Ok(RowResult {
+        id: row.id.clone(),
+        what,
+        published: figure,
+        unit: published.unit.clone(),
+        simulated,
+        range,
+        ratio: simulated / figure,
+        role: row.role,
+        verdict,
+    })
+}

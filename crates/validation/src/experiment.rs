@@ -1,0 +1,168 @@
+//! Experiments: which runs of which scenario stand for which published rows.
+
+use exitscope_scenario::{Document, Scenario, ScenarioError};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Each experiment's name, file and scenario.
+const EXPERIMENTS: &[(&str, &str, &str)] = &[
+    (
+        "gang-ebizzy",
+        include_str!("../experiments/gang-ebizzy.toml"),
+        include_str!("../experiments/gang-ebizzy.scenario.toml"),
+    ),
+    (
+        "gang-host",
+        include_str!("../experiments/gang-host.toml"),
+        include_str!("../experiments/gang-host.scenario.toml"),
+    ),
+    ("xen-pio", include_str!("../experiments/xen-pio.toml"), include_str!("../experiments/xen-pio.scenario.toml")),
+    (
+        "halt-polling",
+        include_str!("../experiments/halt-polling.toml"),
+        include_str!("../experiments/halt-polling.scenario.toml"),
+    ),
+    (
+        "diagnose-9c",
+        include_str!("../experiments/diagnose-9c.toml"),
+        include_str!("../experiments/diagnose-9c.scenario.toml"),
+    ),
+    (
+        "exit-cost",
+        include_str!("../experiments/exit-cost.toml"),
+        include_str!("../experiments/exit-cost.scenario.toml"),
+    ),
+];
+
+/// One published experiment, simulated.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What was measured, on what, in a sentence or two.
+    pub about: String,
+    /// What the simulation leaves out or assumes, and why rows that miss do so.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// The runs, by name: what each sets in the scenario.
+    pub run: BTreeMap<String, BTreeMap<String, String>>,
+    /// The rows.
+    pub row: Vec<Row>,
+    #[serde(skip)]
+    scenario: String,
+}
+
+/// A published row, and how it is read off the runs.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Row {
+    /// Which published row.
+    pub id: String,
+    /// Whether the cost model was fitted to it.
+    pub role: Role,
+    /// The figure of an outcome that stands for it.
+    pub metric: String,
+    /// The figure that the second run gives, where it is another one.
+    pub over: Option<String>,
+    /// How the figure is made of runs.
+    #[serde(flatten)]
+    pub figure: Figure,
+    /// From the simulator's unit to the published one.
+    #[serde(default = "one")]
+    pub scale: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Whether a row is a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A number of the cost model was chosen so that it comes out.
+    Calibrated,
+    /// Nothing was fitted to it.
+    Predicted,
+}
+
+/// How a row is made of runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Figure {
+    /// The metric of one run.
+    Value(String),
+    /// The metric of the first over that of the second.
+    Ratio([String; 2]),
+    /// By how many per cent the first is more than the second.
+    Gain([String; 2]),
+    /// By how many per cent the first is less than the second.
+    Drop([String; 2]),
+    /// The metric of the first without that of the second.
+    Difference([String; 2]),
+}
+
+/// Why an experiment cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    /// Its file is wrong.
+    #[error("experiment {name}: {source}")]
+    File {
+        /// Which experiment.
+        name: String,
+        /// What is wrong.
+        source: toml::de::Error,
+    },
+    /// Its scenario is wrong.
+    #[error("experiment {name}: {source}")]
+    Scenario {
+        /// Which experiment.
+        name: String,
+        /// What is wrong.
+        source: ScenarioError,
+    },
+    /// A run did not reach its end.
+    #[error("experiment {name}, run {run}: {source}")]
+    Run {
+        /// Which experiment.
+        name: String,
+        /// Which run.
+        run: String,
+        /// What happened.
+        source: exitscope_sim::SimError,
+    },
+    /// A row names what is not there.
+    #[error("experiment {name}, row {row}: there is no {what}")]
+    Missing {
+        /// Which experiment.
+        name: String,
+        /// Which row.
+        row: String,
+        /// What is missing.
+        what: String,
+    },
+}
+
+/// All experiments.
+pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
+    let read = |(name, file, scenario): &(&str, &str, &str)| {
+        let experiment: Experiment =
+            toml::from_str(file).map_err(|source| ExperimentError::File { name: name.to_string(), source })?;
+        Ok(Experiment { scenario: scenario.to_string(), ..experiment })
+    };
+    EXPERIMENTS.iter().map(read).collect()
+}
+
+impl Experiment {
+    /// The scenario of a run.
+    pub fn scenario(&self, run: &str) -> Result<Scenario, ExperimentError> {
+        let fail = |source| ExperimentError::Scenario { name: self.name.clone(), source };
+        let origin = format!("{}.scenario.toml", self.name);
+        let mut document = Document::parse(&origin, &self.scenario).map_err(fail)?;
+        for (key, value) in self.run.get(run).into_iter().flatten() {
+            document.set(key, value).map_err(fail)?;
+        }
+        document.scenario().map_err(fail)
+    }
+}

@@ -1,0 +1,19 @@
+//! The simulator against published measurements.
+//!
+//! ```text
+//! published.csv ────────────────────────────┐
+//! experiments/*.toml: runs, rows ─┐         ▼
+//! experiments/*.scenario.toml ────┴► sim ─► published | simulated | ratio | calibrated or predicted
+//! ```
+//!
+//! An experiment is one scenario, the ways in which its runs differ, and the published rows that runs stand for. A row is
+//! either calibrated (a number of the cost model was chosen so that it comes out) or predicted. No result is stored
+//! anywhere but in `published.csv`, and that is read only to be compared with.
+
+mod compare;
+mod experiment;
+mod published;
+
+pub use compare::{ExperimentResult, RowResult, Validation, Verdict, validate};
+pub use experiment::{Experiment, ExperimentError, Figure, Role, experiments};
+pub use published::{Published, published};
