@@ -12,6 +12,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/report.schema.json", &["docs", "report-schema"]),
     ("docs/diff.schema.json", &["docs", "diff-schema"]),
     ("docs/events.schema.json", &["docs", "events-schema"]),
+    ("docs/sim.schema.json", &["docs", "sim-schema"]),
+    ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
     ("docs/losses.md", &["docs", "losses"]),
     ("docs/knobs.md", &["docs", "knobs"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
@@ -29,8 +31,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("model", &["units"]),
     ("trace", &["units", "model"]),
     ("analysis", &["units", "model"]),
-    ("view", &["units", "model", "analysis"]),
-    ("exitscope", &["units", "policy", "model", "trace", "analysis", "view"]),
+    ("view", &["units", "scenario", "sim", "model", "analysis"]),
+    ("exitscope", &["units", "policy", "scenario", "sim", "model", "trace", "analysis", "view"]),
 ];
 
 /// The largest file outside corpus/, in bytes.

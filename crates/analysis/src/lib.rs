@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A fact starts empty, absorbs rows and merges with its like. All inner numbers are integers, so that a result does
-//! not depend on the order or the number of pieces.
+//! not depend on the order or the number of pieces. Apart from that, an [`Estimate`] is what a few whole runs say.
 //!
 //! Does not know: formats, drawing.
 
 mod cell;
 mod diff;
 mod division;
+mod estimate;
 mod facts;
 mod group;
 mod histogram;
@@ -25,6 +26,7 @@ mod timeline;
 pub use cell::Cell;
 pub use diff::{Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
+pub use estimate::Estimate;
 pub use facts::{DetailKey, Facts, Wanted};
 pub use group::{Dim, Group, Part};
 pub use histogram::Histogram;

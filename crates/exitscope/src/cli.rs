@@ -31,6 +31,16 @@ pub enum Command {
     /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. The intervals cover
     /// the variation within the recordings; that from run to run only if each side has several.
     Diff(DiffArgs),
+    /// Run a scenario in the simulator, and show what its VMs would do
+    ///
+    /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
+    /// one; scenarios/ has examples.
+    Sim(SimArgs),
+    /// Run a scenario with every combination of some values, and show which is best
+    ///
+    /// Each configuration is run several times, with the same seeds as the others. What only chance may have ordered is
+    /// marked alike. Exit code 2 if any configuration failed.
+    Sweep(SweepArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -56,6 +66,10 @@ pub enum Document {
     DiffSchema,
     /// JSON schema of a line of `events --format json`
     EventsSchema,
+    /// JSON schema of `sim --format json`
+    SimSchema,
+    /// JSON schema of `sweep --format json`
+    SweepSchema,
     /// What can be seen and not used, and what it means (Markdown)
     Losses,
     /// The knobs of every mechanism (Markdown)
@@ -195,6 +209,71 @@ pub struct DiffArgs {
     pub format: EventsFormat,
 }
 
+#[derive(Debug, Args)]
+pub struct ScenarioArgs {
+    /// Scenario file; `-` is standard input
+    pub scenario: PathBuf,
+    /// Sets a value, as if it stood so in the file: a knob (halt_poll_ns=50us), or any key of the file
+    /// (host.cores=8, vm.web.vcpus=4, costs.exit=1us); may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
+    pub set: Vec<(String, String)>,
+    /// All randomness comes from this [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Stop a run after so many events of the simulated machine [default: 10,000,000,000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit_events: Option<u64>,
+    /// Stop a run that takes longer than this, like 60s
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub wall_limit: Option<Nanos>,
+}
+
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SimFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Varies a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
+    /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
+    #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = crate::vary::parse)]
+    pub vary: Vec<crate::vary::Axis>,
+    /// Runs of each configuration, with the seeds from --seed on
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub replicates: u32,
+    /// Figures to show, several with commas; `sim --format csv` lists them [default: throughput, and of the first VM
+    /// latency_p99, exits, and those shares of its time that vary]
+    #[arg(long = "metric", value_name = "NAME", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+    /// The figure that decides which is best: NAME for the highest, -NAME for the lowest [default: the first one shown,
+    /// the highest of a throughput, the lowest of all else]
+    #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
+    pub best: Option<String>,
+    /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SimFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimFormat {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs` prints the schemas
+    Json,
+    /// Of sim, the figures: metric, value, unit. Of sweep, the configurations, one a line
+    Csv,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For a person, in a terminal
@@ -294,6 +373,11 @@ fn parse_when(text: &str) -> Result<When, String> {
             at.ok_or("a moment is in seconds as the trace prints it, like 30.163347, or +1.5s".to_string())
         }
     }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a key, =, and a value, like halt_poll_ns=50us")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
 fn parse_confidence(text: &str) -> Result<f64, String> {

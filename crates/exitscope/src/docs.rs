@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::CommandFactory;
 use exitscope_model::{Line, Severity};
 use exitscope_policy::{Knob, POLICIES, Unit};
-use exitscope_view::{Comparison, EventRow, Report};
+use exitscope_view::{Comparison, EventRow, Report, Simulated, Sweep};
 use std::io::Write;
 use std::path::Path;
 
@@ -40,6 +40,8 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::ReportSchema => schemars::schema_for!(Report),
         Document::DiffSchema => schemars::schema_for!(Comparison),
         Document::EventsSchema => schemars::schema_for!(EventRow),
+        Document::SimSchema => schemars::schema_for!(Simulated),
+        Document::SweepSchema => schemars::schema_for!(Sweep),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;
     writeln!(out)?;

@@ -8,6 +8,9 @@ mod docs;
 mod events;
 mod read;
 mod report;
+mod sim;
+mod sweep;
+mod vary;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -19,6 +22,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
+        Ok(Outcome::Failed) => ExitCode::from(2),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("exitscope: {error:#}");
@@ -32,6 +36,8 @@ enum Outcome {
     Fine,
     /// A threshold was passed.
     Findings,
+    /// Something could not be done, and the page says so.
+    Failed,
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
@@ -40,6 +46,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,
+        Command::Sim(args) => sim::run(&args, &mut out)?,
+        Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Completions { shell } => docs::completions(shell, &mut out)?,
         Command::Man { directory } => docs::man(directory.as_deref(), &mut out)?,
         Command::Docs { what } => docs::print(what, &mut out)?,

@@ -26,24 +26,27 @@ mod run;
 mod state;
 mod world;
 
-pub use metrics::{Measure, Metric};
+pub use metrics::{Measure, Metric, possible_metrics};
 pub use observe::{Observer, Unseen, event_names};
 pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 pub use queue::Queue;
 
 use exitscope_scenario::Scenario;
+use std::time::Instant;
 
 /// How much a run may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Events of the machine.
     pub events: u64,
+    /// When to give up, looked at every 65,536 events.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for Limits {
-    /// Ten billion events: hours.
+    /// Ten billion events: hours. No deadline.
     fn default() -> Limits {
-        Limits { events: 10_000_000_000 }
+        Limits { events: 10_000_000_000, deadline: None }
     }
 }
 
@@ -87,6 +90,14 @@ pub enum SimError {
     #[error("stopped after {events} events at {at} ps of simulated time: the limit")]
     TooManyEvents {
         /// The limit.
+        events: u64,
+        /// When.
+        at: u64,
+    },
+    /// The deadline has passed.
+    #[error("stopped after {events} events at {at} ps of simulated time: the time for it is over")]
+    TooLong {
+        /// How far it came.
         events: u64,
         /// When.
         at: u64,

@@ -1,7 +1,9 @@
 //! An outcome as a flat list of named figures: for tables, sweeps and comparisons.
 
-use crate::{Outcome, Times};
+use crate::exits::Reason;
+use crate::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 use exitscope_scenario::Scenario;
+use exitscope_units::Nanos;
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,38 @@ impl Outcome {
         list.rate("big_lock_waits", self.big_lock_waits);
         list.metrics
     }
+}
+
+/// Every figure that an outcome of this scenario can have; the values mean nothing. For checking names before a run.
+pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
+    let mut latency = Times::default();
+    latency.record(1);
+    let work = || Work { count: 1, latency: latency.clone() };
+    let once = Paid { tried: 1, paid: 1 };
+    let vm = |name: &String| VmOutcome {
+        name: name.clone(),
+        work: work(),
+        exits: Reason::NAMES.map(|name| (name, 1)).to_vec(),
+        gang_exits: 1,
+        gang_exits_by_script: 1,
+        to_device_model: latency.clone(),
+        time: Split::default(),
+    };
+    let outcome = Outcome {
+        time: Nanos(1),
+        events: 0,
+        vms: scenario.vms.iter().map(|spec| vm(&spec.name)).collect(),
+        threads: scenario.threads.iter().map(|_| work()).collect(),
+        loads: scenario.loads.iter().map(|_| latency.clone()).collect(),
+        queues: Queues::default(),
+        host_polls: once,
+        guest_polls: once,
+        yields: Yields { fast: 1, ..Yields::default() },
+        locks: Locks { taken: 1, contended: 1, wait: latency.clone() },
+        big_lock_waits: 0,
+        emulations: 0,
+    };
+    outcome.metrics(scenario)
 }
 
 /// A reason's name as part of a figure's: small letters, one word.

@@ -13,9 +13,13 @@ use crate::world::{NEVER, World};
 use crate::{Observer, SimError};
 use exitscope_policy::host_halt_poll::Leave;
 use exitscope_units::Nanos;
+use std::time::Instant;
 
 /// How many idle CPUs are looked at for one on an idle core.
 const PLACES_TRIED: usize = 64;
+
+/// After how many events the deadline is looked at.
+const DEADLINE_EVERY: u64 = 65_536;
 
 impl<O: Observer> World<'_, O> {
     /// Runs to the end.
@@ -32,6 +36,9 @@ impl<O: Observer> World<'_, O> {
             self.m.events += 1;
             if self.m.events > self.limits.events {
                 return Err(SimError::TooManyEvents { events: self.limits.events, at: self.now });
+            }
+            if self.m.events.is_multiple_of(DEADLINE_EVERY) && self.limits.deadline.is_some_and(|at| at <= Instant::now()) {
+                return Err(SimError::TooLong { events: self.m.events, at: self.now });
             }
             self.happen(what);
             if let Some(trouble) = self.trouble.take() {

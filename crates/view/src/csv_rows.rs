@@ -1,7 +1,7 @@
 //! The rows of a report as CSV.
 
 use crate::page::ABOUT;
-use crate::{Place, Report};
+use crate::{MetricRow, Place, Report, Sweep};
 use std::io::{self, Write};
 
 /// A column that says which group a row is.
@@ -56,6 +56,34 @@ pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
             figures.user_share.to_string(),
         ];
         out.write_record(keys.iter().map(|key| key.1(&row.place)).chain(values)).map_err(io::Error::from)?;
+    }
+    out.flush()
+}
+
+/// Writes the figures of a simulated run, one a line.
+pub fn write_metrics_csv(metrics: &[MetricRow], out: impl Write) -> io::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
+    out.write_record(["metric", "value", "unit"]).map_err(io::Error::from)?;
+    for MetricRow { name, value, unit } in metrics {
+        out.write_record([name.as_str(), &value.to_string(), unit]).map_err(io::Error::from)?;
+    }
+    out.flush()
+}
+
+/// Writes the configurations of a sweep, one a line: what was varied, then the figures.
+pub fn write_sweep_csv(sweep: &Sweep, out: impl Write) -> io::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
+    let last = ["replicates", "best", "pareto", "error"].map(String::from);
+    out.write_record(sweep.columns().into_iter().chain(last)).map_err(io::Error::from)?;
+    for row in &sweep.rows {
+        let values = row.columns.values().map(|value| match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => String::new(),
+            value => value.to_string(),
+        });
+        let last =
+            [row.replicates.to_string(), row.best.to_string(), row.pareto.to_string(), text(row.error.as_ref())];
+        out.write_record(values.chain(last)).map_err(io::Error::from)?;
     }
     out.flush()
 }

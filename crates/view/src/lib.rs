@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Facts, ledger ─► Report (plain data, the JSON schema) ─┬─► JSON
-//!                                                        ├─► CSV
+//! Outcomes ─► Simulated, Sweep ──────────────────────────┼─► CSV
 //!                                                        └─► Page (titles, sentences, tables) ─► text
 //! ```
 //!
@@ -14,13 +14,24 @@ mod events;
 mod names;
 mod page;
 mod report;
+mod simulated;
+mod simulated_page;
+mod sweep;
+mod sweep_page;
 mod text;
 
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
-pub use csv_rows::write_csv;
+pub use csv_rows::{write_csv, write_metrics_csv, write_sweep_csv};
 pub use events::{EventRow, event_text};
 pub use page::{Page, Section, Table, comparison_page, report_page};
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, SelectionRow, SortKey, TraceRow, VcpuRow, WhenRow,
 };
+pub use simulated::{
+    CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,
+    YieldsRow,
+};
+pub use simulated_page::simulated_page;
+pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
+pub use sweep_page::sweep_page;
 pub use text::{Look, write_page};

@@ -81,6 +81,15 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// A part of one: `12.3%`; `<0.1%` for what is not nothing.
+pub fn share(share: f64) -> String {
+    match (share * 1000.0).round() {
+        0.0 if share > 0.0 => "<0.1%".to_string(),
+        0.0 => "0%".to_string(),
+        tenths => format!("{:.1}%", tenths / 10.0),
+    }
+}
+
 /// How many in a second: `1,234`; `<1` for what is not nothing.
 pub fn rate(per_s: f64) -> String {
     if per_s > 0.0 && per_s < 0.5 { "<1".to_string() } else { thousands(per_s.round() as u64) }

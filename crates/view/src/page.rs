@@ -1,9 +1,10 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
 use crate::compare::Comparison;
-use crate::names::{self, percent, rate, thousands};
+use crate::names::{self, percent, rate, share, thousands};
 use crate::report::{Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
 use exitscope_units::{Moment, Nanos};
+use std::borrow::Cow;
 
 /// Bars of a sparkline at most: with its words it fits into 80 columns.
 const MAX_BARS: usize = 56;
@@ -56,18 +57,18 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Its title.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// Whether it holds names, which begin on the left; figures end on the right.
     pub names: bool,
     /// Columns of higher rank leave first where a terminal is too narrow.
     pub rank: u8,
 }
 
-fn column(title: &'static str, names: bool, rank: u8) -> Column {
-    Column { title, names, rank }
+pub(crate) fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> Column {
+    Column { title: title.into(), names, rank }
 }
 
-fn plain(text: String) -> Sentence {
+pub(crate) fn plain(text: String) -> Sentence {
     Sentence { text, warning: false }
 }
 
@@ -204,20 +205,20 @@ fn vcpus(report: &Report) -> Section {
 }
 
 const FIGURES: &[Column] = &[
-    Column { title: "exits", names: false, rank: 0 },
-    Column { title: "/s", names: false, rank: 7 },
-    Column { title: "total", names: false, rank: 5 },
-    Column { title: "idle", names: false, rank: 9 },
-    Column { title: "not running", names: false, rank: 9 },
-    Column { title: "cost", names: false, rank: 0 },
-    Column { title: "share", names: false, rank: 0 },
-    Column { title: "mean", names: false, rank: 4 },
-    Column { title: "p50", names: false, rank: 0 },
-    Column { title: "p90", names: false, rank: 6 },
-    Column { title: "p99", names: false, rank: 0 },
-    Column { title: "p99.9", names: false, rank: 8 },
-    Column { title: "max", names: false, rank: 2 },
-    Column { title: "to user", names: false, rank: 3 },
+    Column { title: Cow::Borrowed("exits"), names: false, rank: 0 },
+    Column { title: Cow::Borrowed("/s"), names: false, rank: 7 },
+    Column { title: Cow::Borrowed("total"), names: false, rank: 5 },
+    Column { title: Cow::Borrowed("idle"), names: false, rank: 9 },
+    Column { title: Cow::Borrowed("not running"), names: false, rank: 9 },
+    Column { title: Cow::Borrowed("cost"), names: false, rank: 0 },
+    Column { title: Cow::Borrowed("share"), names: false, rank: 0 },
+    Column { title: Cow::Borrowed("mean"), names: false, rank: 4 },
+    Column { title: Cow::Borrowed("p50"), names: false, rank: 0 },
+    Column { title: Cow::Borrowed("p90"), names: false, rank: 6 },
+    Column { title: Cow::Borrowed("p99"), names: false, rank: 0 },
+    Column { title: Cow::Borrowed("p99.9"), names: false, rank: 8 },
+    Column { title: Cow::Borrowed("max"), names: false, rank: 2 },
+    Column { title: Cow::Borrowed("to user"), names: false, rank: 3 },
 ];
 
 fn figures(figures: &Figures) -> Vec<String> {
@@ -226,11 +227,6 @@ fn figures(figures: &Figures) -> Vec<String> {
         (0, _) => "-".to_string(),
         (_, 0) => "0".to_string(),
         (_, nanos) => Nanos(nanos).to_string(),
-    };
-    let share = |share: f64| match (share * 1000.0).round() {
-        0.0 if share > 0.0 => "<0.1%".to_string(),
-        0.0 => "0%".to_string(),
-        tenths => format!("{:.1}%", tenths / 10.0),
     };
     vec![
         thousands(figures.count),

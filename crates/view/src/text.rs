@@ -117,7 +117,7 @@ fn grid(table: &Table, hidden_rank: u8, zeros: bool) -> Grid {
         .collect();
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING);
-    grid.set_header(shown.iter().map(|&at| table.columns[at].title));
+    grid.set_header(shown.iter().map(|&at| clean(&table.columns[at].title)));
     for row in &table.rows {
         grid.add_row(shown.iter().map(|&at| clean(row.get(at).map_or("", String::as_str))));
     }

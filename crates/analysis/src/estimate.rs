@@ -1,0 +1,83 @@
+//! A mean of a few runs, and how sure it is.
+
+/// A mean with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Bounds of the interval; none of a single value.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    /// Confidence of the intervals, in per cent.
+    pub const CONFIDENCE: f64 = 95.0;
+
+    /// From independent values, by Student's t distribution; `None` from nothing.
+    pub fn of(values: &[f64]) -> Option<Estimate> {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let half = || student(values.len() - 1) * (squares / (count - 1.0) / count).sqrt();
+        match values.len() {
+            0 => None,
+            1 => Some(Estimate { mean, interval: None }),
+            _ => Some(Estimate { mean, interval: Some((mean - half(), mean + half())) }),
+        }
+    }
+
+    /// Whether chance may have made one of them larger: their intervals meet.
+    pub fn meets(&self, other: &Estimate) -> bool {
+        let bounds = |of: &Estimate| of.interval.unwrap_or((of.mean, of.mean));
+        let ((low, high), (other_low, other_high)) = (bounds(self), bounds(other));
+        low <= other_high && other_low <= high
+    }
+}
+
+/// What Student's t stays within, on either side, in 95 % of cases, by degrees of freedom from 1 on: NIST/SEMATECH
+/// e-Handbook of Statistical Methods, 1.3.6.7.2.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// The same for more degrees of freedom; what is between two rows takes the one before, which is the wider.
+const STUDENT_ON: [(usize, f64); 4] = [(100, 1.984), (80, 1.990), (60, 2.000), (40, 2.021)];
+
+fn student(freedom: usize) -> f64 {
+    match freedom {
+        0 => f64::INFINITY,
+        1..=30 => STUDENT[freedom - 1],
+        _ => STUDENT_ON.into_iter().find(|row| row.0 <= freedom).map_or(STUDENT[29], |row| row.1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_as_worked_out_by_hand() {
+        // Mean 3, standard deviation 1.5811, standard error 0.7071, t 2.776.
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let (low, high) = estimate.interval.unwrap();
+        assert_eq!(estimate.mean, 3.0);
+        assert!((low - 1.0371).abs() < 1e-4 && (high - 4.9629).abs() < 1e-4, "{low} {high}");
+        assert_eq!(Estimate::of(&[7.0]), Some(Estimate { mean: 7.0, interval: None }));
+        assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn more_degrees_of_freedom_never_widen_an_interval() {
+        let all: Vec<f64> = (1..200).map(student).collect();
+        assert!(all.is_sorted_by(|a, b| a >= b));
+        assert_eq!((student(35), student(59), student(1_000)), (2.042, 2.021, 1.984));
+    }
+
+    #[test]
+    fn intervals_that_touch_meet() {
+        let of = |low, high| Estimate { mean: (low + high) / 2.0, interval: Some((low, high)) };
+        assert!(of(1.0, 2.0).meets(&of(2.0, 3.0)) && of(1.0, 9.0).meets(&of(2.0, 3.0)));
+        assert!(!of(1.0, 2.0).meets(&of(2.1, 3.0)) && !of(2.1, 3.0).meets(&of(1.0, 2.0)));
+    }
+}

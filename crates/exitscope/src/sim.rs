@@ -1,0 +1,87 @@
+//! `exitscope sim`.
+
+use crate::Outcome;
+use crate::cli::{ScenarioArgs, SimArgs, SimFormat};
+use crate::report::look;
+use anyhow::Context;
+use exitscope_policy::all_knobs;
+use exitscope_scenario::text::MAX_TEXT;
+use exitscope_scenario::{Document, Scenario};
+use exitscope_sim::{Limits, Unseen};
+use exitscope_view::{ScenarioRow, Simulated, simulated_page, write_metrics_csv, write_page};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let scenario = read(&args.scenario)?.scenario()?;
+    let (outcome, _) = exitscope_sim::run(&scenario, Unseen, limits(&args.scenario))?;
+    let run = Simulated::of(&outcome, &scenario, row(&args.scenario, &scenario));
+    match args.format {
+        SimFormat::Json => {
+            serde_json::to_writer(&mut *out, &run)?;
+            writeln!(out)?;
+        }
+        SimFormat::Csv => write_metrics_csv(&run.metrics, &mut *out)?,
+        SimFormat::Text => write_page(&simulated_page(&run), look(), out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The scenario file, with what --set and --seed say.
+pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
+    let path = &args.scenario;
+    let name = path.display().to_string();
+    let mut text = Vec::new();
+    let more = MAX_TEXT as u64 + 1;
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().lock().take(more).read_to_end(&mut text),
+        false => File::open(path).and_then(|file| file.take(more).read_to_end(&mut text)),
+    };
+    read.with_context(|| format!("cannot read {name}"))?;
+    let text = String::from_utf8(text).with_context(|| format!("{name} is not a text"))?;
+    let mut document = Document::parse(if name == "-" { "standard input" } else { &name }, &text)?;
+    for (key, value) in &args.set {
+        set(&mut document, key, value)?;
+    }
+    if let Some(seed) = args.seed {
+        document.set("seed", &seed.to_string())?;
+    }
+    Ok(document)
+}
+
+/// Sets a value. A word that is no key at all is most likely a misspelt knob.
+pub fn set(document: &mut Document, key: &str, value: &str) -> anyhow::Result<()> {
+    document.set(key, value)?;
+    let last = key.rsplit('.').next().unwrap_or(key);
+    if let Err(error) = document.scenario()
+        && error.path == key
+        && error.what.starts_with("there is no key")
+        && let Some(near) = nearest(last, all_knobs().map(|knob| knob.name))
+    {
+        anyhow::bail!("{error}; the knob {near}?");
+    }
+    Ok(())
+}
+
+/// The name that was probably meant.
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.map(|name| (strsim::osa_distance(word, name), name));
+    let (distance, name) = distances.min_by_key(|row| row.0)?;
+    (distance <= name.len().min(9) / 3).then_some(name)
+}
+
+/// How much a run may take that begins now.
+pub fn limits(args: &ScenarioArgs) -> Limits {
+    let mut limits = Limits::default();
+    limits.events = args.limit_events.unwrap_or(limits.events);
+    limits.deadline = args.wall_limit.and_then(|length| Instant::now().checked_add(Duration::from_nanos(length.0)));
+    limits
+}
+
+/// What is said of the scenario.
+pub fn row(args: &ScenarioArgs, scenario: &Scenario) -> ScenarioRow {
+    let set = args.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    ScenarioRow::of(scenario, args.scenario.display().to_string(), set)
+}

@@ -1,0 +1,242 @@
+//! `exitscope sweep`: every combination of values × every replicate, on all cores.
+//!
+//! ```text
+//! axes ─► configuration 0, 1, 2, … ─► runs (configuration, replicate), in parallel ─► figures, in order ─► Sweep
+//! ```
+
+use crate::Outcome;
+use crate::cli::{SimFormat, SweepArgs};
+use crate::report::look;
+use crate::sim;
+use crate::vary::Axis;
+use anyhow::{Context, bail};
+use exitscope_scenario::{Document, Scenario};
+use exitscope_sim::{Metric, Unseen, possible_metrics};
+use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::io::{IsTerminal, Write};
+
+/// Runs at most.
+const MAX_RUNS: u64 = 100_000;
+
+/// Shares of a VM's time that are shown if they vary, by this much at least.
+const COST_SHARES: [&str; 6] = ["spinning", "polling", "kernel", "user", "waiting", "blocked"];
+const VARIES: f64 = 0.001;
+
+/// The figures of a run, in the order of those asked for.
+type Figures = Vec<Option<f64>>;
+
+pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let grid = Grid::new(args)?;
+    let checked: Vec<Result<(), String>> =
+        (0..grid.size).map(|number| grid.scenario(number).map(|_| ()).map_err(|error| format!("{error:#}"))).collect();
+    let Some(first) = checked.iter().position(Result::is_ok) else {
+        bail!("no configuration makes sense; the first: {}", checked[0].as_ref().unwrap_err());
+    };
+    let scenario = grid.scenario(first)?;
+    let asked = Asked::new(args, &scenario)?;
+    let runs = run_all(args, &grid, &checked, &asked)?;
+    let figures = runs.chunks(args.replicates as usize);
+    let mut configurations: Vec<Configuration> = figures
+        .enumerate()
+        .map(|(number, runs)| Configuration { values: grid.values(number), runs: runs.iter().cloned().collect() })
+        .collect();
+    if let Some(error) = all_failed(&configurations) {
+        bail!("every configuration failed; the first: {error}");
+    }
+    let metrics = asked.shown(&mut configurations);
+    let failed = configurations.iter().any(|configuration| configuration.runs.is_err());
+    let vary = args.vary.iter().map(|axis| AxisRow::new(axis.key.clone(), axis.values.clone())).collect();
+    let base = grid.document.scenario().unwrap_or(scenario);
+    let sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
+    match args.format {
+        SimFormat::Json => {
+            serde_json::to_writer(&mut *out, &sweep)?;
+            writeln!(out)?;
+        }
+        SimFormat::Csv => write_sweep_csv(&sweep, &mut *out)?,
+        SimFormat::Text => write_page(&sweep_page(&sweep), look(), out)?,
+    }
+    Ok(if failed { Outcome::Failed } else { Outcome::Fine })
+}
+
+fn all_failed(configurations: &[Configuration]) -> Option<&str> {
+    let errors: Option<Vec<&String>> = configurations.iter().map(|of| of.runs.as_ref().err()).collect();
+    errors?.first().map(|error| error.as_str())
+}
+
+/// Every combination of values.
+struct Grid<'a> {
+    document: Document,
+    axes: &'a [Axis],
+    size: usize,
+}
+
+impl<'a> Grid<'a> {
+    fn new(args: &'a SweepArgs) -> anyhow::Result<Grid<'a>> {
+        let axes = &args.vary;
+        if let Some(twice) = axes.iter().enumerate().find_map(|(at, axis)| {
+            axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key)
+        }) {
+            bail!("--vary names {twice} twice");
+        }
+        let sizes = axes.iter().map(|axis| axis.values.len() as u64).chain([u64::from(args.replicates)]);
+        let runs = sizes.fold(1u64, u64::saturating_mul);
+        if runs > MAX_RUNS {
+            bail!("{runs} runs are too many: at most {MAX_RUNS} (values of every --vary × --replicates)");
+        }
+        let document = sim::read(&args.scenario)?;
+        let size = (runs / u64::from(args.replicates)) as usize;
+        Ok(Grid { document, axes, size })
+    }
+
+    /// The values of a configuration; the first axis changes slowest.
+    fn values(&self, mut number: usize) -> Vec<String> {
+        let mut values: Vec<String> = Vec::new();
+        for axis in self.axes.iter().rev() {
+            values.push(axis.values[number % axis.values.len()].clone());
+            number /= axis.values.len();
+        }
+        values.reverse();
+        values
+    }
+
+    fn scenario(&self, number: usize) -> anyhow::Result<Scenario> {
+        let mut document = self.document.clone();
+        for (axis, value) in self.axes.iter().zip(self.values(number)) {
+            sim::set(&mut document, &axis.key, &value)?;
+        }
+        Ok(document.scenario()?)
+    }
+}
+
+/// Which figures were asked for.
+struct Asked {
+    metrics: Vec<SweepMetric>,
+    /// Whether those behind the first three are shown only if they vary.
+    default: bool,
+}
+
+impl Asked {
+    fn new(args: &SweepArgs, scenario: &Scenario) -> anyhow::Result<Asked> {
+        let known = possible_metrics(scenario);
+        let default = args.metrics.is_empty();
+        let mut metrics: Vec<SweepMetric> = Vec::new();
+        let names = match (default, scenario.vms.first()) {
+            (true, Some(vm)) => {
+                let of_vm = ["latency_p99", "exits"].into_iter().chain(COST_SHARES);
+                ["throughput".to_string()].into_iter().chain(of_vm.map(|name| format!("{}.{name}", vm.name))).collect()
+            }
+            (true, None) => vec!["throughput".to_string()],
+            (false, _) => args.metrics.clone(),
+        };
+        for name in names {
+            let metric = find(&known, &name)?;
+            match metrics.iter().any(|other| other.name == metric.name) {
+                true => bail!("--metric names {name} twice"),
+                false => metrics.push(metric),
+            }
+        }
+        if let Some(best) = &args.best {
+            let name = best.strip_prefix('-').unwrap_or(best);
+            let mut metric = find(&known, name).context("--best")?;
+            metric.higher_is_better = !best.starts_with('-');
+            metrics.retain(|other| other.name != metric.name);
+            metrics.insert(0, metric);
+        }
+        Ok(Asked { metrics, default })
+    }
+
+    fn figures(&self, metrics: Vec<Metric>) -> Figures {
+        let values: FxHashMap<String, f64> = metrics.into_iter().map(|metric| (metric.name, metric.value)).collect();
+        self.metrics.iter().map(|metric| values.get(&metric.name).copied()).collect()
+    }
+
+    /// The figures to show; the others leave the configurations.
+    fn shown(self, configurations: &mut [Configuration]) -> Vec<SweepMetric> {
+        let Asked { metrics, default } = self;
+        let varies = |at: usize| {
+            let runs = configurations.iter().filter_map(|of| of.runs.as_ref().ok());
+            let means: Vec<f64> = runs
+                .filter_map(|runs| {
+                    let values: Vec<f64> = runs.iter().filter_map(|figures| figures[at]).collect();
+                    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+                })
+                .collect();
+            let least = means.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (least, most)
+        };
+        let keep: Vec<bool> = metrics
+            .iter()
+            .enumerate()
+            .map(|(at, metric)| {
+                let (least, most) = varies(at);
+                !default || at == 0 || most >= least && (metric.unit != "share" || most - least >= VARIES)
+            })
+            .collect();
+        for configuration in configurations {
+            for figures in configuration.runs.iter_mut().flatten() {
+                let mut keep = keep.iter();
+                figures.retain(|_| keep.next() == Some(&true));
+            }
+        }
+        metrics.into_iter().zip(keep).filter_map(|(metric, keep)| keep.then_some(metric)).collect()
+    }
+}
+
+/// The figure of this name.
+fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
+    if let Some(metric) = known.iter().find(|metric| metric.name == name) {
+        return Ok(SweepMetric::new(metric.name.clone(), metric.measure));
+    }
+    let names = || known.iter().map(|metric| metric.name.as_str());
+    let ending = format!(".{name}");
+    let near: Vec<&str> = match names().filter(|known| known.ends_with(&ending)).collect::<Vec<_>>() {
+        near if near.is_empty() => sim::nearest(name, names()).into_iter().collect(),
+        near => near,
+    };
+    match near[..] {
+        [] => bail!("there is no figure {name:?}; `exitscope sim --format csv` lists them"),
+        _ => bail!("there is no figure {name:?}; did you mean {}?", near.join(" or ")),
+    }
+}
+
+/// Runs every replicate of every configuration that makes sense; in the order of configurations, then replicates.
+fn run_all(
+    args: &SweepArgs,
+    grid: &Grid,
+    checked: &[Result<(), String>],
+    asked: &Asked,
+) -> anyhow::Result<Vec<Result<Figures, String>>> {
+    let replicates = args.replicates as usize;
+    let runs = grid.size * replicates;
+    let progress = progress_bar(runs as u64);
+    let one = |run: usize| -> Result<Figures, String> {
+        let (number, replicate) = (run / replicates, run % replicates);
+        checked[number].clone()?;
+        let mut scenario = grid.scenario(number).map_err(|error| format!("{error:#}"))?;
+        scenario.seed = scenario.seed.wrapping_add(replicate as u64);
+        let outcome = exitscope_sim::run(&scenario, Unseen, sim::limits(&args.scenario));
+        progress.inc(1);
+        match outcome {
+            Ok((outcome, _)) => Ok(asked.figures(outcome.metrics(&scenario))),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.map_or(0, usize::from)).build()?;
+    let figures = pool.install(|| (0..runs).into_par_iter().with_max_len(1).map(one).collect());
+    progress.finish_and_clear();
+    Ok(figures)
+}
+
+fn progress_bar(runs: u64) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let style = ProgressStyle::with_template("runs {wide_bar} {pos}/{len} {eta}");
+    ProgressBar::with_draw_target(Some(runs), target).with_style(style.unwrap_or(ProgressStyle::default_bar()))
+}

@@ -1,0 +1,238 @@
+//! A sweep as plain data: one row for each configuration, with columns to plot.
+
+use crate::ScenarioRow;
+use crate::simulated::unit;
+use exitscope_analysis::Estimate;
+use exitscope_sim::Measure;
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
+
+/// What a sweep found.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Sweep {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What ran, before anything was varied. Its seed is that of the first replicate; each further one has the next.
+    pub scenario: ScenarioRow,
+    /// Runs of each configuration.
+    pub replicates: u32,
+    /// Confidence of the intervals, in per cent.
+    pub confidence_percent: f64,
+    /// What was varied.
+    pub vary: Vec<AxisRow>,
+    /// The figures; the first one decides which configuration is the best.
+    pub metrics: Vec<SweepMetric>,
+    /// The configurations, the first of `vary` changing slowest.
+    pub rows: Vec<SweepRow>,
+}
+
+/// A key that was varied.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AxisRow {
+    /// The key, as `--set` takes it.
+    pub key: String,
+    /// Its column in the rows: the key, and `_ns` behind it if the values are times.
+    pub column: String,
+    /// Its values, as they were set.
+    pub values: Vec<String>,
+}
+
+/// A figure of a sweep.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SweepMetric {
+    /// Its name, such as `web.latency_p99`.
+    pub name: String,
+    /// `1/s`, `ns`, `share` (0 to 1) or `count`.
+    pub unit: &'static str,
+    /// Whether more of it is better.
+    pub higher_is_better: bool,
+}
+
+/// One configuration.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SweepRow {
+    /// A column for each key that was varied, then for each figure `<name>_mean`, `<name>_low` and `<name>_high`: the
+    /// mean over the replicates and the bounds of its confidence interval; null if there is none.
+    #[serde(flatten)]
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    pub columns: Columns,
+    /// Runs made.
+    pub replicates: u32,
+    /// Whether it is the best, or its interval meets that of the best.
+    pub best: bool,
+    /// Whether no other is better in one of the figures and as good in all others.
+    pub pareto: bool,
+    /// Why it did not run to its end.
+    pub error: Option<String>,
+    /// The values set, in the order of `vary`.
+    #[serde(skip)]
+    pub labels: Vec<String>,
+    /// The figures, in the order of `metrics`.
+    #[serde(skip)]
+    pub estimates: Vec<Option<Estimate>>,
+}
+
+/// Names and values, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Columns(Vec<(String, Value)>);
+
+impl Columns {
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().map(|column| &column.1)
+    }
+}
+
+impl Serialize for Columns {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A configuration that ran.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The values set, in the order of the axes.
+    pub values: Vec<String>,
+    /// The figures by replicate, or why there are none.
+    pub runs: Result<Vec<Vec<Option<f64>>>, String>,
+}
+
+impl Sweep {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.sweep/1";
+
+    /// A sweep over these axes; every run of every configuration has one value for each of the metrics.
+    pub fn of(
+        scenario: ScenarioRow,
+        replicates: u32,
+        vary: Vec<AxisRow>,
+        metrics: Vec<SweepMetric>,
+        configurations: Vec<Configuration>,
+    ) -> Sweep {
+        let mut rows: Vec<SweepRow> =
+            configurations.into_iter().map(|of| SweepRow::of(of, &vary, &metrics)).collect();
+        mark_best(&mut rows, &metrics);
+        mark_pareto(&mut rows, &metrics);
+        Sweep {
+            schema: Sweep::SCHEMA,
+            scenario,
+            replicates,
+            confidence_percent: Estimate::CONFIDENCE,
+            vary,
+            metrics,
+            rows,
+        }
+    }
+
+    /// The names of the rows' columns.
+    pub fn columns(&self) -> Vec<String> {
+        let figures = self.metrics.iter().flat_map(|metric| figure_columns(&metric.name));
+        self.vary.iter().map(|axis| axis.column.clone()).chain(figures).collect()
+    }
+}
+
+fn figure_columns(name: &str) -> [String; 3] {
+    ["mean", "low", "high"].map(|what| format!("{name}_{what}"))
+}
+
+impl AxisRow {
+    /// A key and its values. Times are numbers of nanoseconds in the column.
+    pub fn new(key: String, values: Vec<String>) -> AxisRow {
+        let number = |value: &String| value.parse::<u64>().is_ok();
+        let time = |value: &String| Nanos::parse(value).is_some();
+        let times = values.iter().any(time) && values.iter().all(|value| number(value) || time(value));
+        let column = if times && !key.ends_with("_ns") { format!("{key}_ns") } else { key.clone() };
+        AxisRow { key, column, values }
+    }
+
+    fn value(&self, text: &str) -> Value {
+        match (Nanos::parse(text), text.parse::<u64>(), text.parse::<f64>()) {
+            (Some(time), ..) if self.column.ends_with("_ns") => time.0.into(),
+            (_, Ok(whole), _) => whole.into(),
+            (_, _, Ok(number)) => number.into(),
+            _ => text.into(),
+        }
+    }
+}
+
+impl SweepMetric {
+    /// A figure of this name. More throughput, work in the guest and polls that paid are better; of all else, less.
+    pub fn new(name: String, measure: Measure) -> SweepMetric {
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let higher_is_better = matches!(last, "throughput" | "guest" | "paid_share");
+        SweepMetric { name, unit: unit(measure), higher_is_better }
+    }
+
+    /// A value as larger for better.
+    fn merit(&self, value: f64) -> f64 {
+        if self.higher_is_better { value } else { -value }
+    }
+}
+
+impl SweepRow {
+    fn of(configuration: Configuration, vary: &[AxisRow], metrics: &[SweepMetric]) -> SweepRow {
+        let Configuration { values, runs } = configuration;
+        let (runs, error) = match runs {
+            Ok(runs) => (runs, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let estimate = |at: usize| {
+            let values: Vec<f64> = runs.iter().filter_map(|run| run.get(at).copied().flatten()).collect();
+            Estimate::of(&values)
+        };
+        let estimates: Vec<_> = (0..metrics.len()).map(estimate).collect();
+        let settings = vary.iter().zip(&values).map(|(axis, value)| (axis.column.clone(), axis.value(value)));
+        let figures = metrics.iter().zip(&estimates).flat_map(|(metric, estimate)| {
+            let interval = estimate.and_then(|estimate| estimate.interval);
+            let values = [
+                estimate.map(|estimate| estimate.mean),
+                interval.map(|interval| interval.0),
+                interval.map(|interval| interval.1),
+            ];
+            figure_columns(&metric.name).into_iter().zip(values.map(Value::from))
+        });
+        SweepRow {
+            columns: Columns(settings.chain(figures).collect()),
+            replicates: runs.len() as u32,
+            best: false,
+            pareto: false,
+            error,
+            labels: values,
+            estimates,
+        }
+    }
+}
+
+/// Marks the best by the first metric, and those that only chance may have put behind it.
+fn mark_best(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
+    let Some(metric) = metrics.first() else { return };
+    let estimate = |row: &SweepRow| row.estimates.first().copied().flatten();
+    let merit = |estimate: &Estimate| metric.merit(estimate.mean);
+    let best = rows.iter().filter_map(estimate).max_by(|a, b| merit(a).total_cmp(&merit(b)));
+    for row in rows {
+        row.best = best.zip(estimate(row)).is_some_and(|(best, own)| own.meets(&best));
+    }
+}
+
+/// Marks those that no other beats, if there is more than one figure to beat them by.
+fn mark_pareto(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
+    if metrics.len() < 2 {
+        return;
+    }
+    let merits = |row: &SweepRow| -> Option<Vec<f64>> {
+        row.estimates.iter().zip(metrics).map(|(estimate, metric)| Some(metric.merit(estimate.as_ref()?.mean))).collect()
+    };
+    let all: Vec<_> = rows.iter().map(merits).collect();
+    let beats = |a: &[f64], b: &[f64]| a != b && a.iter().zip(b).all(|(a, b)| a >= b);
+    for (row, own) in rows.iter_mut().zip(&all) {
+        row.pareto = own.as_ref().is_some_and(|own| !all.iter().flatten().any(|other| beats(other, own)));
+    }
+}

@@ -1,0 +1,117 @@
+//! How a sweep becomes a page.
+
+use crate::names::thousands;
+use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::simulated::value_text;
+use crate::simulated_page::scenario_sentences;
+use crate::sweep::{Sweep, SweepMetric, SweepRow};
+use exitscope_analysis::Estimate;
+use exitscope_units::Nanos;
+
+/// The page of a sweep.
+pub fn sweep_page(sweep: &Sweep) -> Page {
+    let mut head = Section { title: format!("Sweep: {}", sweep.scenario.name), ..Section::default() };
+    head.sentences = scenario_sentences(&sweep.scenario);
+    head.sentences.push(plain(runs(sweep)));
+    for row in &sweep.rows {
+        if let Some(error) = &row.error {
+            head.sentences.push(Sentence { text: format!("{}: {error}", settings(sweep, row)), warning: true });
+        }
+    }
+    let mut columns = vec![column("", true, 0)];
+    columns.extend(sweep.vary.iter().map(|axis| column(axis.key.clone(), false, 0)));
+    for (at, metric) in sweep.metrics.iter().enumerate() {
+        let rank = at.min(200) as u8;
+        columns.push(column(metric.name.clone(), false, rank));
+        columns.push(column("±", false, rank));
+    }
+    let table = Table { columns, rows: sweep.rows.iter().map(|row| cells(sweep, row)).collect() };
+    let vary: Vec<&str> = sweep.vary.iter().map(|axis| axis.key.as_str()).collect();
+    let rows = Section {
+        title: format!("Figures by {}", vary.join(", ")),
+        table: Some(table),
+        notes: notes(sweep),
+        ..Section::default()
+    };
+    Page { sections: vec![head, rows] }
+}
+
+/// `5 configurations, 5 runs each with the seeds 1 to 5, 1.00s measured after 100ms of warm-up`.
+fn runs(sweep: &Sweep) -> String {
+    let scenario = &sweep.scenario;
+    let configurations = thousands(sweep.rows.len() as u64);
+    let last = scenario.seed.wrapping_add(u64::from(sweep.replicates) - 1);
+    let runs = match sweep.replicates {
+        1 => format!("1 run each with the seed {last}"),
+        runs => format!("{runs} runs each with the seeds {} to {last}", scenario.seed),
+    };
+    let (measured, warmup) = (Nanos(scenario.duration_ns), Nanos(scenario.warmup_ns));
+    format!("{configurations} configurations, {runs}; {measured} measured after {warmup} of warm-up")
+}
+
+/// `halt_poll_ns=50us, seed=2`.
+fn settings(sweep: &Sweep, row: &SweepRow) -> String {
+    let list = sweep.vary.iter().zip(&row.labels).map(|(axis, value)| format!("{}={value}", axis.key));
+    list.collect::<Vec<_>>().join(", ")
+}
+
+fn cells(sweep: &Sweep, row: &SweepRow) -> Vec<String> {
+    let mark = match (&row.error, row.best, row.pareto) {
+        (Some(_), ..) => "!",
+        (None, true, true) => "*p",
+        (None, true, false) => "*",
+        (None, false, true) => " p",
+        (None, false, false) => "",
+    };
+    let mut cells = vec![mark.to_string()];
+    cells.extend(row.labels.iter().cloned());
+    for (metric, estimate) in sweep.metrics.iter().zip(&row.estimates) {
+        cells.extend(figure(metric, estimate.as_ref(), row.error.is_some()));
+    }
+    cells
+}
+
+/// A mean, and half its interval.
+fn figure(metric: &SweepMetric, estimate: Option<&Estimate>, failed: bool) -> [String; 2] {
+    let Some(estimate) = estimate else {
+        return [if failed { "failed" } else { "-" }.to_string(), String::new()];
+    };
+    let half = estimate.interval.map_or(String::new(), |(low, high)| match (high - low) / 2.0 {
+        0.0 => "0".to_string(),
+        half => value_text(half, metric.unit).trim_end_matches("/s").to_string(),
+    });
+    [value_text(estimate.mean, metric.unit), half]
+}
+
+fn notes(sweep: &Sweep) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(metric) = sweep.metrics.first() {
+        let direction = if metric.higher_is_better { "highest" } else { "lowest" };
+        let name = &metric.name;
+        let best = sweep.rows.iter().filter(|row| row.best).count();
+        let ran = sweep.rows.iter().filter(|row| row.error.is_none()).count();
+        match best {
+            0 => {}
+            1 if sweep.replicates > 1 => {
+                notes.push(format!("* {direction} {name}: no other interval reaches into its own"));
+            }
+            1 => notes.push(format!("* {direction} {name}")),
+            _ if best == ran => notes.push(format!("* none has the {direction} {name}: all intervals meet")),
+            _ => notes.push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
+        }
+    }
+    if sweep.rows.iter().any(|row| row.pareto) {
+        let higher = sweep.metrics.iter().filter(|metric| metric.higher_is_better);
+        let higher: Vec<&str> = higher.map(|metric| metric.name.as_str()).collect();
+        let direction = match higher[..] {
+            [] => "less is better".to_string(),
+            _ => format!("more is better for {}, less for all else", higher.join(", ")),
+        };
+        notes.push(format!("p no other is better in one figure and as good in all others ({direction})"));
+    }
+    notes.push(match sweep.replicates {
+        1 => "One run each, so no intervals: what differs may be chance (--replicates)".to_string(),
+        runs => format!("± half of the {} % confidence interval of the mean of {runs} runs", sweep.confidence_percent),
+    });
+    notes
+}
