@@ -77,9 +77,11 @@ struct Grid<'a> {
 impl<'a> Grid<'a> {
     fn new(args: &'a SweepArgs) -> anyhow::Result<Grid<'a>> {
         let axes = &args.vary;
-        if let Some(twice) = axes.iter().enumerate().find_map(|(at, axis)| {
-            axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key)
-        }) {
+        if let Some(twice) = axes
+            .iter()
+            .enumerate()
+            .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key))
+        {
             bail!("--vary names {twice} twice");
         }
         let sizes = axes.iter().map(|axis| axis.values.len() as u64).chain([u64::from(args.replicates)]);
@@ -198,9 +200,7 @@ fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
     let part = || sim::nearest(name, names().filter_map(|known| known.split_once('.')).map(|row| row.1));
     let near: Vec<&str> = match (whole, part()) {
         (Some(near), _) => vec![near],
-        (None, Some(part)) => {
-            names().filter(|known| known.split_once('.').is_some_and(|row| row.1 == part)).collect()
-        }
+        (None, Some(part)) => names().filter(|known| known.split_once('.').is_some_and(|row| row.1 == part)).collect(),
         (None, None) => vec![],
     };
     match near[..] {

@@ -83,7 +83,8 @@ fn every_page_fits_the_terminal() {
         ("sim", "first", vec![]),
         ("sweep", "ping-pong", vec!["--vary", "guest_halt_poll_ns=0us..50us:3"]),
     ] {
-        let output = exitscope().env("COLUMNS", "80").args([command, &scenario(name)]).args(arguments).output().unwrap();
+        let output =
+            exitscope().env("COLUMNS", "80").args([command, &scenario(name)]).args(arguments).output().unwrap();
         for line in stdout(&output).lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
@@ -136,7 +137,11 @@ fn errors_say_where_and_what_was_probably_meant() {
         ("sim", &["--wall-limit", "1ns"], "the time for it is over"),
         ("sweep", &["--vary", "halt_poll_ns=0", "--metric", "latency_p98"], "did you mean pair.latency_p90"),
         ("sweep", &["--vary", "halt_poll_ns=0", "--best", "-throghput"], "did you mean throughput?"),
-        ("sweep", &["--vary", "halt_pol_ns=0,1"], "no configuration makes sense; the first: --set halt_pol_ns=0: there"),
+        (
+            "sweep",
+            &["--vary", "halt_pol_ns=0,1"],
+            "no configuration makes sense; the first: --set halt_pol_ns=0: there",
+        ),
         ("sweep", &["--vary", "seed=0..1000:500", "--replicates", "500"], "250000 runs are too many: at most 100000"),
         ("sweep", &["--vary", "seed=1,2", "--vary", "seed=3"], "--vary names seed twice"),
         ("sweep", &["--vary", "seed=1,2", "--limit-events", "9"], "every configuration failed; the first: stopped"),
@@ -150,7 +155,8 @@ fn errors_say_where_and_what_was_probably_meant() {
 #[test]
 fn the_same_seed_gives_the_same_output_whatever_the_number_of_threads() {
     let with = |threads: &str, seed: &str| {
-        let arguments = ["--vary", "spin_retry=0,1000", "--set", "duration=100ms", "--seed", seed, "--threads", threads];
+        let arguments =
+            ["--vary", "spin_retry=0,1000", "--set", "duration=100ms", "--seed", seed, "--threads", threads];
         page("sweep", "web", &[&arguments[..], &["--format", "csv"]].concat())
     };
     assert_eq!(with("1", "7"), with("2", "7"));
@@ -230,7 +236,8 @@ fn the_trace_of_a_run_has_its_exits_and_can_be_compared() {
         ("web", &[("halt", "Wait state")]),
         ("ebizzy", &[]),
     ] {
-        let set = if of == "ping-pong" { [&small[..], &["--set", "guest_halt_poll_ns=0"]].concat() } else { small.to_vec() };
+        let set =
+            if of == "ping-pong" { [&small[..], &["--set", "guest_halt_poll_ns=0"]].concat() } else { small.to_vec() };
         let (path, run) = trace(of, of, &set);
         let report = report(&[&path], &[]);
         let vms = run["vms"].as_array().unwrap();
