@@ -18,7 +18,8 @@ pub struct Axis {
 
 /// Reads `key=values`.
 pub fn parse(text: &str) -> Result<Axis, String> {
-    let (key, list) = text.split_once('=').ok_or("a key, =, and its values, like halt_poll_ns=0,50us or =0us..200us:5")?;
+    let (key, list) =
+        text.split_once('=').ok_or("a key, =, and its values, like halt_poll_ns=0,50us or =0us..200us:5")?;
     let mut values = Vec::new();
     for item in items(list) {
         match item.split_once("..") {
@@ -32,7 +33,8 @@ pub fn parse(text: &str) -> Result<Axis, String> {
             return Err(format!("more than {MAX_VALUES} values"));
         }
     }
-    if let Some(twice) = values.iter().enumerate().find_map(|(at, value)| values[..at].contains(value).then_some(value)) {
+    if let Some(twice) = values.iter().enumerate().find_map(|(at, value)| values[..at].contains(value).then_some(value))
+    {
         return Err(format!("{twice} twice"));
     }
     Ok(Axis { key: key.trim().to_string(), values })
@@ -71,7 +73,9 @@ fn range(first: &str, rest: &str) -> Result<Vec<String>, String> {
                 return Err("the factor must be more than 1.01".to_string());
             }
             if low == 0.0 {
-                return Err("multiples of 0 are 0: begin above it, and put the 0 before, like 0,10us..1ms:*2".to_string());
+                return Err(
+                    "multiples of 0 are 0: begin above it, and put the 0 before, like 0,10us..1ms:*2".to_string()
+                );
             }
             let multiples = std::iter::successors(Some(low), |number| Some(number * factor));
             multiples.take_while(|number| *number <= high * (1.0 + 1e-9)).collect::<Vec<_>>()
@@ -90,7 +94,8 @@ fn range(first: &str, rest: &str) -> Result<Vec<String>, String> {
     }
     // Numbers without a unit are whole.
     let digits = if unit.is_empty() { 0 } else { 3 };
-    let mut values: Vec<String> = numbers.into_iter().map(|number| format!("{}{unit}", decimal(number, digits))).collect();
+    let mut values: Vec<String> =
+        numbers.into_iter().map(|number| format!("{}{unit}", decimal(number, digits))).collect();
     values.dedup();
     Ok(values)
 }

@@ -37,7 +37,9 @@ impl<O: Observer> World<'_, O> {
             if self.m.events > self.limits.events {
                 return Err(SimError::TooManyEvents { events: self.limits.events, at: self.now });
             }
-            if self.m.events.is_multiple_of(DEADLINE_EVERY) && self.limits.deadline.is_some_and(|at| at <= Instant::now()) {
+            if self.m.events.is_multiple_of(DEADLINE_EVERY)
+                && self.limits.deadline.is_some_and(|at| at <= Instant::now())
+            {
                 return Err(SimError::TooLong { events: self.m.events, at: self.now });
             }
             self.happen(what);

@@ -81,8 +81,7 @@ pub fn write_sweep_csv(sweep: &Sweep, out: impl Write) -> io::Result<()> {
             serde_json::Value::Null => String::new(),
             value => value.to_string(),
         });
-        let last =
-            [row.replicates.to_string(), row.best.to_string(), row.pareto.to_string(), text(row.error.as_ref())];
+        let last = [row.replicates.to_string(), row.best.to_string(), row.pareto.to_string(), text(row.error.as_ref())];
         out.write_record(values.chain(last)).map_err(io::Error::from)?;
     }
     out.flush()

@@ -55,8 +55,7 @@ pub(crate) fn scenario_sentences(scenario: &ScenarioRow) -> Vec<Sentence> {
 
 /// `default, 45 numbers, all assumed`.
 fn costs(costs: &CostsRow) -> String {
-    let parts =
-        [(costs.published, "published"), (costs.calibrated, "calibrated"), (costs.assumed, "assumed")];
+    let parts = [(costs.published, "published"), (costs.calibrated, "calibrated"), (costs.assumed, "assumed")];
     let known: Vec<_> = parts.into_iter().filter(|part| part.0 > 0).collect();
     let list = match known[..] {
         [(_, how)] => format!("all {how}"),
@@ -69,7 +68,12 @@ const LATENCY: [&str; 4] = ["mean", "p50", "p90", "p99"];
 
 fn latency(row: Option<&LatencyRow>) -> [String; 4] {
     let length = |of: fn(&LatencyRow) -> u64| row.map_or("-".to_string(), |row| Nanos(of(row)).to_string());
-    [length(|row| row.mean_ns.round() as u64), length(|row| row.p50_ns), length(|row| row.p90_ns), length(|row| row.p99_ns)]
+    [
+        length(|row| row.mean_ns.round() as u64),
+        length(|row| row.p50_ns),
+        length(|row| row.p90_ns),
+        length(|row| row.p99_ns),
+    ]
 }
 
 fn work(run: &Simulated) -> Option<Section> {
@@ -81,10 +85,8 @@ fn work(run: &Simulated) -> Option<Section> {
     let threads = run.threads.iter().map(|thread| ("thread", thread));
     let loads = run.loads.iter().map(|load| ("clients outside", load));
     let all = vms.chain(threads).chain(loads);
-    let rows: Vec<_> = all
-        .filter(|(_, work)| work.done > 0 || work.latency.is_some())
-        .map(|(what, work)| row(what, work))
-        .collect();
+    let rows: Vec<_> =
+        all.filter(|(_, work)| work.done > 0 || work.latency.is_some()).map(|(what, work)| row(what, work)).collect();
     let mut columns = vec![column("of", true, 0), column("", true, 2), column("done/s", false, 0)];
     columns.extend(LATENCY.iter().map(|&title| column(title, false, if title == "mean" { 1 } else { 0 })));
     (!rows.is_empty()).then(|| Section {
@@ -172,11 +174,7 @@ fn gangs(run: &Simulated) -> Option<Section> {
 
 fn polls(run: &Simulated) -> Option<Section> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
-    let columns = vec![
-        column("polls", true, 0),
-        column("/s", false, 0),
-        column("paid", false, 0),
-    ];
+    let columns = vec![column("polls", true, 0), column("/s", false, 0), column("paid", false, 0)];
     let row = |(who, polls): (&str, &PollsRow)| {
         vec![who.to_string(), rate(polls.tried as f64 / seconds), percent(polls.paid, polls.tried)]
     };

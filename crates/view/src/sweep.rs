@@ -117,8 +117,7 @@ impl Sweep {
         metrics: Vec<SweepMetric>,
         configurations: Vec<Configuration>,
     ) -> Sweep {
-        let mut rows: Vec<SweepRow> =
-            configurations.into_iter().map(|of| SweepRow::of(of, &vary, &metrics)).collect();
+        let mut rows: Vec<SweepRow> = configurations.into_iter().map(|of| SweepRow::of(of, &vary, &metrics)).collect();
         mark_best(&mut rows, &metrics);
         mark_pareto(&mut rows, &metrics);
         Sweep {
@@ -228,7 +227,11 @@ fn mark_pareto(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
         return;
     }
     let merits = |row: &SweepRow| -> Option<Vec<f64>> {
-        row.estimates.iter().zip(metrics).map(|(estimate, metric)| Some(metric.merit(estimate.as_ref()?.mean))).collect()
+        row.estimates
+            .iter()
+            .zip(metrics)
+            .map(|(estimate, metric)| Some(metric.merit(estimate.as_ref()?.mean)))
+            .collect()
     };
     let all: Vec<_> = rows.iter().map(merits).collect();
     let beats = |a: &[f64], b: &[f64]| a != b && a.iter().zip(b).all(|(a, b)| a >= b);

@@ -97,7 +97,8 @@ fn notes(sweep: &Sweep) -> Vec<String> {
             }
             1 => notes.push(format!("* {direction} {name}")),
             _ if best == ran => notes.push(format!("* none has the {direction} {name}: all intervals meet")),
-            _ => notes.push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
+            _ => notes
+                .push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
         }
     }
     if sweep.rows.iter().any(|row| row.pareto) {
