@@ -239,6 +239,9 @@ pub struct ScenarioArgs {
 pub struct SimArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
+    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,

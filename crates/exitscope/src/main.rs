@@ -7,6 +7,7 @@ mod diff;
 mod docs;
 mod events;
 mod read;
+mod record;
 mod report;
 mod sim;
 mod sweep;

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::cli::{ScenarioArgs, SimArgs, SimFormat};
+use crate::record::Recorder;
 use crate::report::look;
 use anyhow::Context;
 use exitscope_policy::all_knobs;
@@ -16,7 +17,15 @@ use std::time::{Duration, Instant};
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let scenario = read(&args.scenario)?.scenario()?;
-    let (outcome, _) = exitscope_sim::run(&scenario, Unseen, limits(&args.scenario))?;
+    let limits = limits(&args.scenario);
+    let outcome = match &args.trace {
+        None => exitscope_sim::run(&scenario, Unseen, limits)?.0,
+        Some(path) => {
+            let (outcome, recorder) = exitscope_sim::run(&scenario, Recorder::new(path, &scenario)?, limits)?;
+            recorder.finish()?;
+            outcome
+        }
+    };
     let run = Simulated::of(&outcome, &scenario, row(&args.scenario, &scenario));
     match args.format {
         SimFormat::Json => {

@@ -5,7 +5,7 @@ use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
 use crate::world::World;
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Kind, NameId};
 use exitscope_policy::vcore::{H_DOORBELL, Left};
-use exitscope_scenario::Arch;
+use exitscope_scenario::{Arch, Scenario};
 use exitscope_units::{Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// Who wants to see a run's events.
@@ -85,6 +85,21 @@ const HCALL: NameId = NameId(17);
 
 /// The first process number.
 const FIRST_PID: u32 = 1_000;
+
+/// The process of every VM, and what it is called; copies of a VM are numbered.
+pub fn processes(scenario: &Scenario) -> Vec<(VmId, String)> {
+    let mut pid = FIRST_PID;
+    let mut list = Vec::new();
+    for vm in &scenario.vms {
+        for copy in 0..vm.copies {
+            let name = if vm.copies > 1 { format!("{}-{copy}", vm.name) } else { vm.name.clone() };
+            list.push((VmId(pid), name));
+            // Its vCPUs' threads come next.
+            pid += 1 + vm.vcpus;
+        }
+    }
+    list
+}
 
 impl<O: Observer> World<'_, O> {
     /// The process of a VM.

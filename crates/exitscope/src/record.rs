@@ -1,0 +1,88 @@
+//! A simulated run as a perf.data file: what a recording of such a host would hold.
+
+use anyhow::Context;
+use exitscope_model::{Event, EventNames};
+use exitscope_scenario::{Arch, Scenario};
+use exitscope_sim::{Observer, event_names, processes};
+use exitscope_trace::{PerfHead, PerfWriter};
+use exitscope_units::{Moment, Tid, VcpuId, VmId};
+use rustc_hash::FxHashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Writes events from the end of the warm-up on.
+pub struct Recorder {
+    path: PathBuf,
+    writer: PerfWriter<File>,
+    from: Moment,
+    /// vCPU threads that have their names.
+    named: FxHashSet<Tid>,
+    /// What went wrong; nothing is written from then on.
+    error: Option<io::Error>,
+}
+
+impl Recorder {
+    /// Begins a file.
+    pub fn new(path: &Path, scenario: &Scenario) -> anyhow::Result<Recorder> {
+        // The processor tells `perf kvm stat` whose exit codes these are.
+        let (arch, cpuid) = match scenario.host.arch {
+            Arch::Vmx => ("x86_64", "GenuineIntel,6,85,7"),
+            Arch::Svm => ("x86_64", "AuthenticAMD,23,49,0"),
+            Arch::Powerpc => ("ppc64le", "004d0200"),
+            Arch::S390 => ("s390x", "IBM,3906,704,M04"),
+        };
+        let names: EventNames = event_names();
+        let command = ["exitscope", "sim", &scenario.name].map(String::from);
+        let head = PerfHead {
+            arch,
+            cpuid,
+            hostname: "simulated",
+            release: "simulated",
+            cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),
+            command: &command,
+            names: &names,
+        };
+        let from = Moment::from_nanos(scenario.warmup.as_nanos());
+        let begin = || -> io::Result<PerfWriter<File>> {
+            let mut writer = PerfWriter::create(path, &head)?;
+            for (vm, name) in processes(scenario) {
+                writer.thread(from, vm, Tid(vm.0), &name)?;
+            }
+            Ok(writer)
+        };
+        let writer = begin().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Recorder { path: path.to_path_buf(), writer, from, named: FxHashSet::default(), error: None })
+    }
+
+    /// Writes the end of the file.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let written = match self.error {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        };
+        let written = written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        if written.left_out > 0 {
+            anstream::eprintln!("exitscope: {} events have no place in perf.data", written.left_out);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        // The runner of a ganged core tells of all its vCPUs; only a thread of its own has a vCPU's name.
+        if event.vm != VmId::UNKNOWN && event.vcpu != VcpuId::UNKNOWN && self.named.insert(event.tid) {
+            self.writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
+        }
+        self.writer.event(event)
+    }
+}
+
+impl Observer for Recorder {
+    const WANTED: bool = true;
+
+    fn event(&mut self, event: Event) {
+        if event.at >= self.from && self.error.is_none() {
+            self.error = self.write(&event).err();
+        }
+    }
+}
