@@ -37,7 +37,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("trace", &["units", "model"]),
     ("analysis", &["units", "model"]),
     ("view", &["units", "scenario", "sim", "model", "analysis"]),
-    ("exitscope", &["units", "policy", "scenario", "sim", "model", "trace", "analysis", "view"]),
+    ("exitscope", &["units", "policy", "scenario", "sim", "validation", "model", "trace", "analysis", "view"]),
 ];
 
 /// The largest file outside corpus/, in bytes.

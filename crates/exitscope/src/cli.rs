@@ -41,6 +41,11 @@ pub enum Command {
     /// Each configuration is run several times, with the same seeds as the others. What only chance may have ordered is
     /// marked alike. Exit code 2 if any configuration failed.
     Sweep(SweepArgs),
+    /// Run the scenarios that stand for published experiments, and set their figures beside the published ones
+    ///
+    /// Calibrated rows were used to fit a number of the cost model; predicted rows were not. Exit code 1 if any row goes
+    /// in the wrong direction.
+    Validate(ValidateArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -70,6 +75,8 @@ pub enum Document {
     SimSchema,
     /// JSON schema of `sweep --format json`
     SweepSchema,
+    /// JSON schema of `validate --format json`
+    ValidateSchema,
     /// What can be seen and not used, and what it means (Markdown)
     Losses,
     /// The knobs of every mechanism (Markdown)
@@ -265,6 +272,30 @@ pub struct SweepArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// Experiments to run [default: all]
+    pub experiments: Vec<String>,
+    /// Runs of each configuration, with a seed each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub replicates: u32,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ValidateFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ValidateFormat {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs validate-schema` describes it
+    Json,
+    /// The rows, one a line
+    Csv,
+    /// For docs/validation.md
+    Markdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

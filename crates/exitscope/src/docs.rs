@@ -42,6 +42,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::EventsSchema => schemars::schema_for!(EventRow),
         Document::SimSchema => schemars::schema_for!(Simulated),
         Document::SweepSchema => schemars::schema_for!(Sweep),
+        Document::ValidateSchema => schemars::schema_for!(exitscope_validation::Validation),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;
     writeln!(out)?;

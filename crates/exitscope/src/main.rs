@@ -11,6 +11,7 @@ mod record;
 mod report;
 mod sim;
 mod sweep;
+mod validate;
 mod vary;
 
 use clap::Parser;
@@ -49,6 +50,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Diff(args) => diff::run(&args, &mut out)?,
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
+        Command::Validate(args) => validate::run(&args, &mut out)?,
         Command::Completions { shell } => docs::completions(shell, &mut out)?,
         Command::Man { directory } => docs::man(directory.as_deref(), &mut out)?,
         Command::Docs { what } => docs::print(what, &mut out)?,

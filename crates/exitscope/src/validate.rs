@@ -1,7 +1,7 @@
 //! `exitscope validate`.
 
 use crate::Outcome;
-use crate::cli::{Format, ValidateArgs};
+use crate::cli::{ValidateArgs, ValidateFormat as Format};
 use exitscope_validation::{ExperimentResult, Role, RowResult, Validation, Verdict, experiments, validate};
 use exitscope_view::{Column, Page, Section, Sentence, Table, write_page};
 use std::io::Write;
@@ -22,22 +22,33 @@ pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> 
             writeln!(out)?;
         }
         Format::Csv => csv_rows(&validation, out)?,
-        Format::Text => write_page(&page(&validation), crate::read::look(), out)?,
+        Format::Markdown => markdown(&validation, out)?,
+        Format::Text => write_page(&page(&validation), crate::report::look(), out)?,
     }
     Ok(if validation.wrong > 0 { Outcome::Findings } else { Outcome::Fine })
 }
 
 fn csv_rows(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let heading = ["experiment", "id", "what", "published", "unit", "simulated", "low", "high", "ratio", "role", "verdict"];
+    let heading =
+        ["experiment", "id", "what", "published", "unit", "simulated", "low", "high", "ratio", "role", "verdict"];
     out.write_record(heading)?;
     for experiment in &validation.experiments {
         for row in &experiment.rows {
             let figures = [row.published, row.simulated, row.range[0], row.range[1], row.ratio].map(|f| f.to_string());
             let [published, simulated, low, high, ratio] = &figures;
             out.write_record([
-                &experiment.name, &row.id, &row.what, published, &row.unit, simulated, low, high, ratio,
-                role(row.role), verdict(row.verdict),
+                &experiment.name,
+                &row.id,
+                &row.what,
+                published,
+                &row.unit,
+                simulated,
+                low,
+                high,
+                ratio,
+                role(row.role),
+                verdict(row.verdict),
             ])?;
         }
     }
@@ -45,23 +56,54 @@ fn csv_rows(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
     Ok(())
 }
 
+fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(out, "# The simulator against published measurements\n")?;
+    writeln!(
+        out,
+        "Written by `exitscope validate --format markdown`. *Calibrated* rows were used to fit numbers of the cost \
+         model, *predicted* ones were not. *Near*: within 25 % of the published change, or of the figure where it tells \
+         of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it.\n"
+    )?;
+    writeln!(out, "{}", summary(validation))?;
+    for experiment in &validation.experiments {
+        writeln!(out, "\n## {}\n\n{}.\n", experiment.name, experiment.about)?;
+        writeln!(out, "| row | what | published | simulated | least to greatest | ratio | | |")?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |")?;
+        for row in &experiment.rows {
+            let [id, what, published, simulated, ratio, role, verdict] = cells(row);
+            let [low, high] = row.range.map(figure);
+            writeln!(
+                out,
+                "| {id} | {what} | {published} | {simulated} | {low} to {high} | {ratio} | {role} | {verdict} |"
+            )?;
+        }
+        writeln!(out, "\n| cost | ns | | source |\n| --- | ---: | --- | --- |")?;
+        for cost in &experiment.costs {
+            writeln!(out, "| `{}` | {} | {} | {} |", cost.name, figure(cost.ns), cost.origin, cost.source)?;
+        }
+        for remark in &experiment.remarks {
+            writeln!(out, "\n{remark}")?;
+        }
+    }
+    Ok(())
+}
+
+fn summary(validation: &Validation) -> String {
+    format!(
+        "{} of {} predicted changes lie within 25 % of the published ones. {} rows go in the wrong direction.",
+        validation.near, validation.predicted_changes, validation.wrong
+    )
+}
+
 fn page(validation: &Validation) -> Page {
     let mut sections: Vec<Section> = validation.experiments.iter().map(section).collect();
-    let plain = |text: String| Sentence { text, warning: false };
-    let mut sentences = vec![plain(format!(
-        "{} of {} predicted changes lie within 25 % of the published ones.",
-        validation.near, validation.predicted_changes
-    ))];
-    sentences.push(Sentence {
-        text: format!("{} rows go in the wrong direction.", validation.wrong),
-        warning: validation.wrong > 0,
-    });
+    let sentences = vec![Sentence { text: summary(validation), warning: validation.wrong > 0 }];
     sections.push(Section { title: "All in all".into(), sentences, ..Section::default() });
     Page { sections }
 }
 
 fn section(experiment: &ExperimentResult) -> Section {
-    let column = |title, names, rank| Column { title, names, rank };
+    let column = |title: &'static str, names, rank| Column { title: title.into(), names, rank };
     let columns = vec![
         column("row", true, 0),
         column("what", true, 3),
@@ -71,7 +113,7 @@ fn section(experiment: &ExperimentResult) -> Section {
         column("", true, 0),
         column("verdict", true, 1),
     ];
-    let rows = experiment.rows.iter().map(cells).collect();
+    let rows = experiment.rows.iter().map(|row| cells(row).to_vec()).collect();
     let fitted: Vec<&str> =
         experiment.costs.iter().filter(|cost| cost.origin == "calibrated").map(|cost| cost.name.as_str()).collect();
     let mut notes = Vec::new();
@@ -87,8 +129,8 @@ fn section(experiment: &ExperimentResult) -> Section {
     }
 }
 
-fn cells(row: &RowResult) -> Vec<String> {
-    vec![
+fn cells(row: &RowResult) -> [String; 7] {
+    [
         row.id.clone(),
         row.what.clone(),
         format!("{} {}", figure(row.published), row.unit),

@@ -115,7 +115,7 @@ fn events(shapes: Shapes) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(one, 0..200).prop_map(move |drawn| {
         let mut names = names(shapes);
         let mut now = 0;
-        let event = |((shape, r), step, (tid, vm), vcpu, cpu): ((u16, [u64; 4]), u64, (u32, u32), u32, u32)| {
+        let events = drawn.into_iter().map(|((shape, r), step, (tid, vm), vcpu, cpu)| {
             now += step;
             let at = Moment::from_nanos(now);
             if shape % 16 == 15 && now > 0 {
@@ -125,8 +125,8 @@ fn events(shapes: Shapes) -> impl Strategy<Value = Vec<Event>> {
             let vcpu = if says_vcpu { VcpuId(vcpu) } else { VcpuId::UNKNOWN };
             let name = names.intern(name);
             Event { at, tid: Tid(tid), vm: VmId(vm), vcpu, cpu: PcpuId(cpu), name, kind: kind(&r) }
-        };
-        drawn.into_iter().map(event).collect()
+        });
+        events.collect()
     })
 }
 

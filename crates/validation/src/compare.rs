@@ -2,7 +2,9 @@
 
 use crate::experiment::{Experiment, ExperimentError, Figure, Role, Row};
 use crate::published::{Published, published};
+use exitscope_scenario::Scenario;
 use exitscope_sim::{Limits, Unseen, run};
+use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -111,23 +113,27 @@ fn validate_one(
     table: &[Published],
     replicates: u32,
 ) -> Result<ExperimentResult, ExperimentError> {
-    let mut figures: BTreeMap<&str, Vec<BTreeMap<String, f64>>> = BTreeMap::new();
-    let mut costs = Vec::new();
+    let mut jobs = Vec::new();
     for name in experiment.run.keys() {
-        let mut scenario = experiment.scenario(name)?;
-        if costs.is_empty() {
-            costs = changed_costs(&scenario.costs);
-        }
+        let scenario = experiment.scenario(name)?;
         for replicate in 0..replicates.max(1) {
-            scenario.seed = scenario.seed.wrapping_add(u64::from(replicate));
-            let (outcome, _) = run(&scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
-                name: experiment.name.clone(),
-                run: name.clone(),
-                source,
-            })?;
-            let metrics = outcome.metrics(&scenario).into_iter().map(|metric| (metric.name, metric.value)).collect();
-            figures.entry(name).or_default().push(metrics);
+            let seed = scenario.seed.wrapping_add(u64::from(replicate));
+            jobs.push((name.as_str(), Scenario { seed, ..scenario.clone() }));
         }
+    }
+    let costs = jobs.first().map(|(_, scenario)| changed_costs(&scenario.costs)).unwrap_or_default();
+    let outcomes = jobs.par_iter().map(|(name, scenario)| {
+        let (outcome, _) = run(scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
+            name: experiment.name.clone(),
+            run: name.to_string(),
+            source,
+        })?;
+        Ok((*name, outcome.metrics(scenario).into_iter().map(|metric| (metric.name, metric.value)).collect()))
+    });
+    let outcomes: Vec<(&str, BTreeMap<String, f64>)> = outcomes.collect::<Result<_, ExperimentError>>()?;
+    let mut figures: BTreeMap<&str, Vec<BTreeMap<String, f64>>> = BTreeMap::new();
+    for (name, metrics) in outcomes {
+        figures.entry(name).or_default().push(metrics);
     }
     let rows = experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect::<Result<_, _>>()?;
     Ok(ExperimentResult {

@@ -23,7 +23,7 @@ mod text;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::{write_csv, write_metrics_csv, write_sweep_csv};
 pub use events::{EventRow, event_text};
-pub use page::{Page, Section, Table, comparison_page, report_page};
+pub use page::{Column, Page, Section, Sentence, Table, comparison_page, report_page};
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, SelectionRow, SortKey, TraceRow, VcpuRow, WhenRow,
 };

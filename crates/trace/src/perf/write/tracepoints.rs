@@ -205,7 +205,9 @@ fn shape(declared: &str) -> (usize, usize, bool) {
 
 /// A print format with the symbols of its tables.
 fn with_symbols(print: &str) -> String {
-    const TABLES: &[(&str, &[(u64, &str)], &str)] = &[
+    /// What stands for a table, the table, what its names begin with.
+    type Table = (&'static str, &'static [(u64, &'static str)], &'static str);
+    const TABLES: &[Table] = &[
         ("@VMX", t::VMX, ""),
         ("@SVM", t::SVM, ""),
         ("@ARM64_EXIT", t::ARM64_EXIT, ""),
