@@ -55,8 +55,12 @@ fn the_same_seeds_give_the_same_comparison_on_any_number_of_threads() {
 #[test]
 fn splitting_the_core_frees_ebizzy_from_its_neighbours_exits() {
     let whole = figures("gang-ebizzy", "1c", &[]);
-    let split =
-        [("subcores_per_core", "2"), ("smt_mode", "2"), ("vm.ebizzy.cpus", "0-1"), ("thread.other-machine.cpus", "[2]")];
+    let split = [
+        ("subcores_per_core", "2"),
+        ("smt_mode", "2"),
+        ("vm.ebizzy.cpus", "0-1"),
+        ("thread.other-machine.cpus", "[2]"),
+    ];
     let split = figures("gang-ebizzy", "1c", &split);
     assert!(
         split["ebizzy.throughput"] > whole["ebizzy.throughput"] * 1.5,
