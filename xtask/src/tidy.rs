@@ -20,6 +20,11 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/knobs.md", &["docs", "knobs"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
+    ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),
+    (
+        "docs/examples/sweep.txt",
+        &["sweep", "scenarios/web.toml", "--vary", "spin_retry=0,10..100000:*10", "--metric", "throughput,yields"],
+    ),
     ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-kvmstat.data.gz", "corpus/x86-svm/t2.data.gz"]),
 ];
 

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::cli::{ScenarioArgs, SimArgs, SimFormat};
 use crate::record::Recorder;
 use crate::report::look;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
 use exitscope_scenario::{Document, Scenario};
@@ -60,16 +60,17 @@ pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
     Ok(document)
 }
 
-/// Sets a value. A word that is no key at all is most likely a misspelt knob.
+/// Sets a value. What is no key at all is most likely a misspelt knob.
 pub fn set(document: &mut Document, key: &str, value: &str) -> anyhow::Result<()> {
     document.set(key, value)?;
     let last = key.rsplit('.').next().unwrap_or(key);
     if let Err(error) = document.scenario()
-        && error.path == key
+        && error.origin.starts_with("--set")
         && error.what.starts_with("there is no key")
+        && error.path.ends_with(last)
         && let Some(near) = nearest(last, all_knobs().map(|knob| knob.name))
     {
-        anyhow::bail!("{error}; the knob {near}?");
+        bail!("{}: there is no key or knob {last:?}; did you mean {near:?}?", error.origin);
     }
     Ok(())
 }

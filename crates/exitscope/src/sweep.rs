@@ -195,10 +195,13 @@ fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
         return Ok(SweepMetric::new(metric.name.clone(), metric.measure));
     }
     let names = || known.iter().map(|metric| metric.name.as_str());
-    let ending = format!(".{name}");
-    let near: Vec<&str> = match names().filter(|known| known.ends_with(&ending)).collect::<Vec<_>>() {
-        near if near.is_empty() => sim::nearest(name, names()).into_iter().collect(),
-        near => near,
+    // Names without whose they are count as near, too.
+    let whole = sim::nearest(name, names());
+    let part = || sim::nearest(name, names().filter_map(|known| known.split_once('.')).map(|row| row.1));
+    let near: Vec<&str> = match (whole, part()) {
+        (Some(near), _) => vec![near],
+        (None, Some(part)) => names().filter(|known| known.split_once('.').is_some_and(|row| row.1 == part)).collect(),
+        (None, None) => vec![],
     };
     match near[..] {
         [] => bail!("there is no figure {name:?}; `exitscope sim --format csv` lists them"),

@@ -33,6 +33,8 @@ pub struct Section {
     pub table: Option<Table>,
     /// What has to be said after the table.
     pub notes: Vec<String>,
+    /// Whether to say which columns of the table a terminal is too narrow for.
+    pub say_hidden: bool,
 }
 
 /// A sentence and whether it warns.
@@ -147,7 +149,7 @@ fn head(report: &Report) -> Section {
         sentences.push(Sentence { text, warning: true });
     }
     let notes = coverage.lines.iter().filter(|line| line.severity == "notice").map(ToString::to_string).collect();
-    Section { title: "Coverage".into(), sentences, table: None, notes }
+    Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
 }
 
 fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
@@ -200,7 +202,7 @@ fn vcpus(report: &Report) -> Section {
             .then(|| "of all exits, whatever --reason and --longer-than select".into())
             .into_iter()
             .collect(),
-        sentences: vec![],
+        ..Section::default()
     }
 }
 
@@ -269,7 +271,7 @@ fn groups(report: &Report) -> Section {
         title: format!("Exits by {}", report.by.join(", ")),
         table: Some(Table { columns, rows }),
         notes,
-        sentences: vec![],
+        ..Section::default()
     }
 }
 
@@ -287,7 +289,7 @@ fn details(report: &Report, most: usize) -> Vec<Section> {
         let mut columns = vec![column("", true, 0)];
         columns.extend_from_slice(FIGURES);
         let notes = and_more(of_kind.len().saturating_sub(most)).into_iter().collect();
-        Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, sentences: vec![] }
+        Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, ..Section::default() }
     };
     headings.iter().map(section).collect()
 }

@@ -1,6 +1,6 @@
 //! How a simulated run becomes a page.
 
-use crate::names::{percent, rate, thousands};
+use crate::names::{percent, rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
 use crate::simulated::{CostsRow, LatencyRow, PollsRow, ScenarioRow, Simulated, SimulatedVm, WorkRow};
 use exitscope_units::Nanos;
@@ -31,10 +31,6 @@ pub fn simulated_page(run: &Simulated) -> Page {
 /// What a scenario is about, what it runs on, and what was set on the command line.
 pub(crate) fn scenario_sentences(scenario: &ScenarioRow) -> Vec<Sentence> {
     let ScenarioRow { sockets, cores, threads, arch, vms, vcpus, .. } = scenario;
-    let count = |number: u64, one: &str| match number {
-        1 => format!("1 {one}"),
-        _ => format!("{} {one}s", thousands(number)),
-    };
     let total = u64::from(*sockets) * u64::from(*cores);
     let host = match (sockets, threads) {
         (1, 1) => count(total, "CPU"),
@@ -51,6 +47,11 @@ pub(crate) fn scenario_sentences(scenario: &ScenarioRow) -> Vec<Sentence> {
         sentences.push(plain(format!("Set: {}", scenario.set.join(", "))));
     }
     sentences
+}
+
+/// `1 VM`, `8 VMs`.
+fn count(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{} {one}s", thousands(number)) }
 }
 
 /// `default, 45 numbers, all assumed`.
@@ -77,17 +78,17 @@ fn latency(row: Option<&LatencyRow>) -> [String; 4] {
 }
 
 fn work(run: &Simulated) -> Option<Section> {
-    let row = |what: &str, work: &WorkRow| {
-        let label = vec![work.name.clone(), what.to_string(), rate(work.throughput_per_s)];
+    let row = |what: String, work: &WorkRow| {
+        let label = vec![work.name.clone(), what, rate(work.throughput_per_s)];
         [label, latency(work.latency.as_ref()).to_vec()].concat()
     };
-    let vms = run.vms.iter().map(|vm| (if vm.copies > 1 { "all VMs of this name" } else { "VM" }, &vm.work));
-    let threads = run.threads.iter().map(|thread| ("thread", thread));
-    let loads = run.loads.iter().map(|load| ("clients outside", load));
+    let vms = run.vms.iter().map(|vm| (count(vm.copies.into(), "VM"), &vm.work));
+    let threads = run.threads.iter().map(|thread| ("thread of the host".to_string(), thread));
+    let loads = run.loads.iter().map(|load| ("clients outside".to_string(), load));
     let all = vms.chain(threads).chain(loads);
     let rows: Vec<_> =
         all.filter(|(_, work)| work.done > 0 || work.latency.is_some()).map(|(what, work)| row(what, work)).collect();
-    let mut columns = vec![column("of", true, 0), column("", true, 2), column("done/s", false, 0)];
+    let mut columns = vec![column("name", true, 0), column("what", true, 2), column("done/s", false, 0)];
     columns.extend(LATENCY.iter().map(|&title| column(title, false, if title == "mean" { 1 } else { 0 })));
     (!rows.is_empty()).then(|| Section {
         title: "Work done, and how long each took".into(),
@@ -148,7 +149,7 @@ fn exits(vms: &[SimulatedVm]) -> Option<Section> {
     }
     let sentences = if rows.is_empty() { vec![plain("No vCPU left its guest.".to_string())] } else { vec![] };
     let table = (!rows.is_empty()).then_some(Table { columns, rows });
-    (!vms.is_empty()).then(|| Section { title: "Exits by reason".into(), sentences, table, notes: vec![] })
+    (!vms.is_empty()).then(|| Section { title: "Exits by reason".into(), sentences, table, ..Section::default() })
 }
 
 fn gangs(run: &Simulated) -> Option<Section> {
@@ -225,8 +226,8 @@ fn others(run: &Simulated) -> Option<Section> {
     let mut sentences = vec![match run.queue_depth {
         0.0 => "Nobody ever waited for a CPU.".to_string(),
         depth => format!(
-            "Nobody waits for a CPU in {} of its time; {depth:.2} tasks wait on average.",
-            crate::names::share(run.queue_empty_share)
+            "On average {depth:.2} tasks wait for each CPU; none does {} of the time.",
+            share(run.queue_empty_share)
         ),
     }];
     if run.big_lock_waits > 0 {

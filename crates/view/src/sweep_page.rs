@@ -31,6 +31,7 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
         title: format!("Figures by {}", vary.join(", ")),
         table: Some(table),
         notes: notes(sweep),
+        say_hidden: true,
         ..Section::default()
     };
     Page { sections: vec![head, rows] }
@@ -96,7 +97,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
                 notes.push(format!("* {direction} {name}: no other interval reaches into its own"));
             }
             1 => notes.push(format!("* {direction} {name}")),
-            _ if best == ran => notes.push(format!("* none has the {direction} {name}: all intervals meet")),
+            _ if best == ran => notes.push(format!("* all tie for the {direction} {name}: their intervals meet")),
             _ => notes
                 .push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
         }
@@ -109,6 +110,11 @@ fn notes(sweep: &Sweep) -> Vec<String> {
             _ => format!("more is better for {}, less for all else", higher.join(", ")),
         };
         notes.push(format!("p no other is better in one figure and as good in all others ({direction})"));
+    }
+    for (at, metric) in sweep.metrics.iter().enumerate() {
+        if sweep.rows.iter().all(|row| row.estimates[at].is_none()) {
+            notes.push(format!("{}: nothing was measured in any configuration", metric.name));
+        }
     }
     notes.push(match sweep.replicates {
         1 => "One run each, so no intervals: what differs may be chance (--replicates)".to_string(),

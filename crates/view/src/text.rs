@@ -40,7 +40,10 @@ fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Resu
         }
     }
     if let Some(table) = &section.table {
-        write_table(table, look, out)?;
+        let hidden = write_table(table, look, out)?;
+        if section.say_hidden && !hidden.is_empty() {
+            writeln!(out, "  {}", broken(&format!("too wide for the terminal: {}", hidden.join(", ")), look))?;
+        }
     }
     for note in &section.notes {
         writeln!(out, "  {}", broken(note, look))?;
@@ -82,7 +85,8 @@ fn broken(text: &str, look: Look) -> String {
     lines
 }
 
-fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the table as far as it fits; gives back the titles of the columns that do not.
+fn write_table<'a>(table: &'a Table, look: Look, out: &mut dyn Write) -> io::Result<Vec<&'a str>> {
     // First the columns that say nothing but zero leave, then those of the highest rank.
     let (mut zeros, mut hidden_rank) = (true, u8::MAX);
     loop {
@@ -97,7 +101,9 @@ fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<()>
                 for line in lines {
                     writeln!(out, " {line}")?;
                 }
-                return Ok(());
+                let hidden = table.columns.iter().filter(|column| column.rank >= hidden_rank);
+                let titles = hidden.map(|column| column.title.as_ref());
+                return Ok(titles.filter(|title| title.contains(char::is_alphanumeric)).collect());
             }
         }
     }

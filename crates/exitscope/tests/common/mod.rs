@@ -63,3 +63,70 @@ pub fn report(files: &[&Path], arguments: &[&str]) -> serde_json::Value {
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
+
+/// What of `value` does not fit the schema that `exitscope docs` prints under this name.
+pub fn misfits(value: &serde_json::Value, schema: &str) -> Vec<String> {
+    let schema: serde_json::Value = serde_json::from_slice(&run(&["docs", schema]).stdout).unwrap();
+    let mut found = Vec::new();
+    fit(value, &schema, &schema, "", &mut found);
+    found
+}
+
+/// As far as our schemas go: types, properties, items, references. Nothing may be there that has no description.
+fn fit(
+    value: &serde_json::Value,
+    schema: &serde_json::Value,
+    root: &serde_json::Value,
+    path: &str,
+    found: &mut Vec<String>,
+) {
+    if let Some(name) = schema["$ref"].as_str() {
+        return fit(value, root.pointer(name.trim_start_matches('#')).unwrap(), root, path, found);
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        let fits = |schema| {
+            let mut misfits = Vec::new();
+            fit(value, schema, root, path, &mut misfits);
+            misfits.is_empty()
+        };
+        if !any.iter().any(fits) {
+            found.push(format!("{path}: fits none of {any:?}"));
+        }
+        return;
+    }
+    let kind = match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "boolean",
+        serde_json::Value::Number(number) if number.is_f64() => "number",
+        serde_json::Value::Number(_) => "integer",
+        serde_json::Value::String(_) => "string",
+        serde_json::Value::Array(_) => "array",
+        serde_json::Value::Object(_) => "object",
+    };
+    let is = |name: &serde_json::Value| name == kind || (name == "number" && kind == "integer");
+    let fits = match &schema["type"] {
+        serde_json::Value::Array(kinds) => kinds.iter().any(is),
+        serde_json::Value::Null => true,
+        one => is(one),
+    };
+    if !fits {
+        found.push(format!("{path}: {kind} instead of {}", schema["type"]));
+    }
+    for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+        fit(item, &schema["items"], root, &format!("{path}[{at}]"), found);
+    }
+    let Some(object) = value.as_object() else { return };
+    for (key, inner) in object {
+        let path = format!("{path}.{key}");
+        match (&schema["properties"][key], &schema["additionalProperties"]) {
+            (serde_json::Value::Null, serde_json::Value::Null) => found.push(format!("{path}: not in the schema")),
+            (serde_json::Value::Null, _) => {}
+            (known, _) => fit(inner, known, root, &path, found),
+        }
+    }
+    for key in schema["required"].as_array().into_iter().flatten() {
+        if !object.contains_key(key.as_str().unwrap()) {
+            found.push(format!("{path}.{}: missing", key.as_str().unwrap()));
+        }
+    }
+}

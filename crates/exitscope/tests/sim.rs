@@ -1,0 +1,264 @@
+//! `exitscope sim` and `exitscope sweep` as a user runs them, on the scenarios of this repository.
+
+mod common;
+
+use common::{exitscope, misfits, report, run, stderr, stdout};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+fn scenario(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(format!("{name}.toml"));
+    path.to_str().unwrap().to_string()
+}
+
+fn page(command: &str, name: &str, arguments: &[&str]) -> String {
+    let output = run(&[&[command, &scenario(name)], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(command: &str, name: &str, arguments: &[&str]) -> Value {
+    serde_json::from_str(&page(command, name, &[arguments, &["--format", "json"]].concat())).unwrap()
+}
+
+fn refused(command: &str, name: &str, arguments: &[&str]) -> String {
+    let output = run(&[&[command, &scenario(name)], arguments].concat());
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+    assert_eq!(stdout(&output), "");
+    stderr(&output)
+}
+
+fn all() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<String> = names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string()).collect();
+    names.sort();
+    assert!(names.len() >= 10, "{names:?}");
+    names
+}
+
+#[test]
+fn every_scenario_runs_and_its_json_fits_the_schema() {
+    for name in all() {
+        let run = json("sim", &name, &["--set", "duration=100ms"]);
+        assert_eq!(misfits(&run, "sim-schema"), Vec::<String>::new(), "{name}");
+        assert_eq!(run["schema"], "exitscope.sim/1");
+        for vm in run["vms"].as_array().unwrap() {
+            let part = |name: &str| vm[name].as_u64().unwrap();
+            let parts = ["guest", "spinning", "polling", "kernel", "user", "idle", "waiting", "blocked"];
+            let sum: u64 = parts.iter().map(|name| part(&format!("{name}_ns"))).sum();
+            assert!(sum.abs_diff(part("span_ns")) <= 8, "{name}: the parts of the vCPUs' time make up their time");
+        }
+    }
+}
+
+#[test]
+fn a_page_says_what_ran_and_leaves_out_what_does_not_apply() {
+    let page_of = page("sim", "ping-pong", &["--set", "halt_poll_ns=50us"]);
+    for words in [
+        "Simulated: ping-pong",
+        "Host: 2 CPUs (vmx); 1 VM with 2 vCPUs",
+        "all assumed",
+        "Set: halt_poll_ns=50us",
+        "seed 1;",
+        "Work done",
+        "Where the wall time of the vCPUs went",
+        "of guests before a halt",
+    ] {
+        assert!(page_of.contains(words), "{words}:\n{page_of}");
+    }
+    for words in ["Spinlocks", "Yields", "Gang", "blocked", "user"] {
+        assert!(!page_of.contains(words), "{words}:\n{page_of}");
+    }
+    let page_of = page("sim", "web", &["--set", "duration=100ms"]);
+    assert!(page_of.contains("Spinlocks") && page_of.contains("Yields"), "{page_of}");
+}
+
+#[test]
+fn every_page_fits_the_terminal() {
+    for (command, name, arguments) in [
+        ("sim", "web", vec!["--set", "duration=100ms"]),
+        ("sim", "first", vec![]),
+        ("sweep", "ping-pong", vec!["--vary", "guest_halt_poll_ns=0us..50us:3"]),
+    ] {
+        let output =
+            exitscope().env("COLUMNS", "80").args([command, &scenario(name)]).args(arguments).output().unwrap();
+        for line in stdout(&output).lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn csv_has_the_figures_of_json() {
+    let of_json = json("sim", "redis", &[]);
+    let csv = page("sim", "redis", &["--format", "csv"]);
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("metric,value,unit"));
+    let metrics = of_json["metrics"].as_array().unwrap();
+    for (line, metric) in lines.zip(metrics) {
+        let (name, rest) = line.split_once(',').unwrap();
+        let (value, unit) = rest.split_once(',').unwrap();
+        assert_eq!((name, unit), (metric["name"].as_str().unwrap(), metric["unit"].as_str().unwrap()));
+        assert_eq!(value.parse::<f64>().unwrap(), metric["value"].as_f64().unwrap());
+    }
+    assert_eq!(csv.lines().count(), metrics.len() + 1);
+}
+
+#[test]
+fn a_scenario_may_come_through_a_pipe() {
+    let mut child = exitscope()
+        .args(["sim", "-", "--set", "duration=50ms"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&std::fs::read(scenario("spin")).unwrap()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), page("sim", "spin", &["--set", "duration=50ms"]));
+}
+
+#[test]
+fn errors_say_where_and_what_was_probably_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.toml");
+    std::fs::write(&path, "name = \"bad\"\n\n[[vm]]\nname = \"a\"\nvcpus = 0\n").unwrap();
+    let output = run(&["sim", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("bad.toml:5:9: vm[0].vcpus: 0 is not a number of vCPUs"), "{}", stderr(&output));
+    for (command, arguments, says) in [
+        ("sim", &["--set", "halt_pol_ns=1"][..], "no key or knob \"halt_pol_ns\"; did you mean \"halt_poll_ns\"?"),
+        ("sim", &["--set", "vm.pair.halt_pol_ns=1"], "did you mean \"halt_poll_ns\"?"),
+        ("sim", &["--set", "vm.pear.vcpus=1"], "there is no vm \"pear\": there is pair"),
+        ("sim", &["--set", "seed"], "a key, =, and a value"),
+        ("sim", &["--limit-events", "1000"], "stopped after 1000 events"),
+        ("sim", &["--wall-limit", "1ns"], "the time for it is over"),
+        ("sweep", &["--vary", "halt_poll_ns=0", "--metric", "latency_p98"], "did you mean pair.latency_p90"),
+        ("sweep", &["--vary", "halt_poll_ns=0", "--best", "-throghput"], "did you mean throughput?"),
+        (
+            "sweep",
+            &["--vary", "halt_pol_ns=0,1"],
+            "no configuration makes sense; the first: --set halt_pol_ns=0: there",
+        ),
+        ("sweep", &["--vary", "seed=0..1000:500", "--replicates", "500"], "250000 runs are too many: at most 100000"),
+        ("sweep", &["--vary", "seed=1,2", "--vary", "seed=3"], "--vary names seed twice"),
+        ("sweep", &["--vary", "seed=1,2", "--limit-events", "9"], "every configuration failed; the first: stopped"),
+        ("sweep", &[], "--vary"),
+    ] {
+        let error = refused(command, "ping-pong", arguments);
+        assert!(error.contains(says), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_output_whatever_the_number_of_threads() {
+    let with = |threads: &str, seed: &str| {
+        let arguments =
+            ["--vary", "spin_retry=0,1000", "--set", "duration=100ms", "--seed", seed, "--threads", threads];
+        page("sweep", "web", &[&arguments[..], &["--format", "csv"]].concat())
+    };
+    assert_eq!(with("1", "7"), with("2", "7"));
+    assert_ne!(with("1", "7"), with("1", "8"));
+    assert_eq!(page("sim", "web", &["--seed", "7"]), page("sim", "web", &["--seed", "7"]));
+}
+
+/// The values of a column, and of `best`.
+fn best(sweep: &Value, column: &str) -> Vec<(u64, bool)> {
+    let rows = sweep["rows"].as_array().unwrap().iter();
+    rows.map(|row| (row[column].as_u64().unwrap(), row["best"].as_bool().unwrap())).collect()
+}
+
+#[test]
+fn polling_pays_once_it_is_longer_than_the_other_sides_answer_takes() {
+    let vary = ["--vary", "guest_halt_poll_ns=0,10us,25us,50us,200us", "--set", "duration=200ms"];
+    let sweep = json("sweep", "ping-pong", &vary);
+    assert_eq!(misfits(&sweep, "sweep-schema"), Vec::<String>::new());
+    assert_eq!(
+        best(&sweep, "guest_halt_poll_ns"),
+        [(0, false), (10_000, false), (25_000, true), (50_000, true), (200_000, true)]
+    );
+    let exits = |row: usize| sweep["rows"][row]["pair.exits_mean"].as_f64().unwrap();
+    assert!(exits(0) > 100.0 * exits(4), "a poll that pays saves the exit: {} {}", exits(0), exits(4));
+    let names: Vec<&str> =
+        sweep["metrics"].as_array().unwrap().iter().map(|metric| metric["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"pair.polling") && !names.contains(&"pair.spinning"), "only what varies: {names:?}");
+}
+
+#[test]
+fn spinning_for_a_contended_lock_pays_for_a_while_and_not_for_long() {
+    let sweep = json("sweep", "web", &["--vary", "spin_retry=0,1000,100000", "--metric", "throughput,yields"]);
+    let figure = |row: usize, column: &str| sweep["rows"][row][column].as_f64().unwrap();
+    let best = best(&sweep, "spin_retry");
+    assert_eq!((best[1], best[2]), ((1_000, true), (100_000, false)), "{sweep:#}");
+    assert!(figure(0, "yields_low") > 2.0 * figure(1, "yields_high"), "{sweep:#}");
+    for row in 0..3 {
+        assert!(figure(row, "throughput_low") < figure(row, "throughput_mean"));
+        assert!(figure(row, "throughput_mean") < figure(row, "throughput_high"));
+    }
+}
+
+#[test]
+fn the_best_may_be_the_lowest_of_another_figure() {
+    let vary = ["--vary", "guest_halt_poll_ns=0,50us", "--set", "duration=100ms", "--replicates", "2"];
+    let sweep = json("sweep", "ping-pong", &[&vary[..], &["--best", "-pair.polling"]].concat());
+    assert_eq!(sweep["metrics"][0]["name"], "pair.polling");
+    assert_eq!(best(&sweep, "guest_halt_poll_ns"), [(0, true), (50_000, false)]);
+    assert_eq!(sweep["rows"][0]["pareto"], true, "{sweep:#}");
+}
+
+#[test]
+fn one_run_has_no_interval_and_one_configuration_that_fails_is_a_row() {
+    let csv = page("sweep", "spin", &["--vary", "seed=1..2:2", "--replicates", "1", "--format", "csv"]);
+    let line = csv.lines().nth(1).unwrap();
+    assert!(csv.starts_with("seed,throughput_mean,throughput_low,throughput_high,") && line.contains(",,"), "{csv}");
+    let output = run(&["sweep", &scenario("web"), "--vary", "spin_retry=0,soon", "--set", "duration=50ms"]);
+    assert_eq!(output.status.code(), Some(2));
+    let page = stdout(&output);
+    assert!(page.contains("warning: spin_retry=soon: ") && page.contains("spin_retry is a whole number"), "{page}");
+    let row = page.lines().find(|line| line.trim_start().starts_with('!')).unwrap();
+    assert!(row.contains("soon") && row.contains("failed"), "{row}");
+}
+
+#[test]
+fn the_trace_of_a_run_has_its_exits_and_can_be_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = |name: &str, of: &str, arguments: &[&str]| {
+        let path = folder.path().join(name);
+        let run = json("sim", of, &[arguments, &["--trace", path.to_str().unwrap()]].concat());
+        (path, run)
+    };
+    let small = ["--set", "duration=200ms"];
+    for (of, names) in [
+        ("ping-pong", &[("halt", "HLT"), ("timer tick", "PREEMPTION_TIMER")][..]),
+        ("first", &[("doorbell", "npf"), ("port access", "io"), ("PAUSE loop", "pause")]),
+        ("web", &[("halt", "Wait state")]),
+        ("ebizzy", &[]),
+    ] {
+        let set =
+            if of == "ping-pong" { [&small[..], &["--set", "guest_halt_poll_ns=0"]].concat() } else { small.to_vec() };
+        let (path, run) = trace(of, of, &set);
+        let report = report(&[&path], &[]);
+        let vms = run["vms"].as_array().unwrap();
+        let exits: u64 = vms.iter().map(|vm| vm["exits"].as_u64().unwrap()).sum();
+        let reported = report["total"]["count"].as_u64().unwrap();
+        // Where threads are ganged, all of a core leave with the one that has a reason.
+        assert!(if of == "ebizzy" { reported > exits } else { reported == exits }, "{of}: {reported} {exits}");
+        assert_eq!(report["coverage"]["lost"], 0);
+        for (reason, name) in names {
+            let reasons = vms.iter().flat_map(|vm| vm["reasons"].as_array().unwrap());
+            let simulated = reasons.filter(|row| row["reason"] == *reason).map(|row| row["count"].as_u64().unwrap());
+            let rows = report["rows"].as_array().unwrap();
+            let reported = rows.iter().find(|row| row["reason"] == *name).map(|row| row["count"].as_u64().unwrap());
+            assert_eq!(reported, Some(simulated.sum()), "{of}: {reason}");
+        }
+        let vm = report["vcpus"][0]["vm_name"].as_str().unwrap();
+        assert!(vm.starts_with(vms[0]["name"].as_str().unwrap()), "{vm}");
+    }
+    let (polls, _) = trace("polls", "ping-pong", &small);
+    let halts = folder.path().join("ping-pong");
+    let output = run(&["diff", polls.to_str().unwrap(), halts.to_str().unwrap()]);
+    let rate = stdout(&output).lines().find(|line| line.trim_start().starts_with("HLT")).unwrap().to_string();
+    assert!(rate.ends_with("more"), "without polling there are halts: {rate}");
+}
