@@ -131,6 +131,7 @@ fn section(experiment: &ExperimentResult) -> Section {
         sentences: vec![Sentence { text: experiment.about.clone(), warning: false }],
         table: Some(Table { columns, rows }),
         notes,
+        ..Section::default()
     }
 }
 
