@@ -1,11 +1,12 @@
 //! `exitscope validate` as a user runs it.
 
-use std::process::Command;
+mod common;
+
+use common::{misfits, run, stderr, stdout};
 
 fn validate(arguments: &[&str]) -> (String, String, Option<i32>) {
-    let output = Command::new(env!("CARGO_BIN_EXE_exitscope")).arg("validate").args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code())
+    let output = run(&[&["validate"], arguments].concat());
+    (stdout(&output), stderr(&output), output.status.code())
 }
 
 #[test]
@@ -25,6 +26,7 @@ fn scripts_get_the_same_rows_as_json_and_csv() {
     assert_eq!(code, Some(0));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "exitscope.validate/1");
+    assert_eq!(misfits(&json, "validate-schema"), Vec::<String>::new());
     let rows: Vec<_> =
         json["experiments"].as_array().unwrap().iter().flat_map(|e| e["rows"].as_array().unwrap()).collect();
     let (csv, _, _) = validate(&["xen-pio", "halt-polling", "--format", "csv", "--replicates", "1"]);
