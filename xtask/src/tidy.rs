@@ -14,6 +14,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/events.schema.json", &["docs", "events-schema"]),
     ("docs/sim.schema.json", &["docs", "sim-schema"]),
     ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
+    ("docs/validate.schema.json", &["docs", "validate-schema"]),
+    ("docs/validation.md", &["validate", "--format", "markdown"]),
     ("docs/losses.md", &["docs", "losses"]),
     ("docs/knobs.md", &["docs", "knobs"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),

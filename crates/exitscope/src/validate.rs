@@ -77,9 +77,14 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
                 "| {id} | {what} | {published} | {simulated} | {low} to {high} | {ratio} | {role} | {verdict} |"
             )?;
         }
-        writeln!(out, "\n| cost | ns | | source |\n| --- | ---: | --- | --- |")?;
+        if !experiment.costs.is_empty() {
+            writeln!(out, "\n| cost | ns | | source |\n| --- | ---: | --- | --- |")?;
+        }
         for cost in &experiment.costs {
             writeln!(out, "| `{}` | {} | {} | {} |", cost.name, figure(cost.ns), cost.origin, cost.source)?;
+        }
+        if !experiment.fitted.is_empty() {
+            writeln!(out, "\nFitted besides: {}.", experiment.fitted.join("; "))?;
         }
         for remark in &experiment.remarks {
             writeln!(out, "\n{remark}")?;
@@ -114,11 +119,11 @@ fn section(experiment: &ExperimentResult) -> Section {
         column("verdict", true, 1),
     ];
     let rows = experiment.rows.iter().map(|row| cells(row).to_vec()).collect();
-    let fitted: Vec<&str> =
-        experiment.costs.iter().filter(|cost| cost.origin == "calibrated").map(|cost| cost.name.as_str()).collect();
+    let costs = experiment.costs.iter().filter(|cost| cost.origin == "calibrated").map(|cost| cost.name.as_str());
+    let fitted: Vec<&str> = costs.chain(experiment.fitted.iter().map(String::as_str)).collect();
     let mut notes = Vec::new();
     if !fitted.is_empty() {
-        notes.push(format!("Fitted to the calibrated rows: {}.", fitted.join(", ")));
+        notes.push(format!("Fitted to the calibrated rows: {}.", fitted.join("; ")));
     }
     notes.extend(experiment.remarks.iter().cloned());
     Section {

@@ -34,8 +34,10 @@ pub struct ExperimentResult {
     pub name: String,
     /// What was measured.
     pub about: String,
-    /// The cost model's numbers that were fitted, and where the others are from.
+    /// The numbers of the cost model that are not the default ones, and where they are from.
     pub costs: Vec<CostRow>,
+    /// What was fitted to the calibrated rows beside them.
+    pub fitted: Vec<String>,
     /// Its rows.
     pub rows: Vec<RowResult>,
     /// What the simulation leaves out or assumes.
@@ -140,6 +142,7 @@ fn validate_one(
         name: experiment.name.clone(),
         about: experiment.about.clone(),
         costs,
+        fitted: experiment.fitted.clone(),
         rows,
         remarks: experiment.remarks.clone(),
     })

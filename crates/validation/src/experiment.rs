@@ -42,6 +42,9 @@ pub struct Experiment {
     pub name: String,
     /// What was measured, on what, in a sentence or two.
     pub about: String,
+    /// What was fitted to the calibrated rows beside numbers of the cost model.
+    #[serde(default)]
+    pub fitted: Vec<String>,
     /// What the simulation leaves out or assumes, and why rows that miss do so.
     #[serde(default)]
     pub remarks: Vec<String>,
