@@ -63,6 +63,8 @@ pub struct Scheduler {
     pub wakeup_granularity: Picos,
     /// Whether an idle CPU takes waiting tasks from other CPUs' queues.
     pub steal: bool,
+    /// Whether a busy CPU, at every tick, takes a waiting task over from one where at least two more wait.
+    pub balance: bool,
     /// Whose rules yields follow.
     pub yields: YieldRules,
 }
@@ -83,6 +85,7 @@ impl Default for Scheduler {
             time_slice: Picos::from_nanos(3_000_000),
             wakeup_granularity: Picos::from_nanos(1_000_000),
             steal: true,
+            balance: true,
             yields: YieldRules::Kvm,
         }
     }

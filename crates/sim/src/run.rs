@@ -464,9 +464,33 @@ impl<O: Observer> World<'_, O> {
             return;
         }
         self.arm_tick(cpu);
+        if self.s.host.scheduler.balance {
+            self.balance(cpu);
+        }
         if self.tasks[task as usize].in_guest {
             self.tick_in_guest(task);
         }
+    }
+
+    /// Takes a waiting task over from a CPU where at least two more wait than here: the one that is to wait longest there.
+    fn balance(&mut self, cpu: u32) {
+        let waiting = |cpu: u32| self.cpus[cpu as usize].queue.len();
+        let own = waiting(cpu);
+        if (self.waiting as usize) < own + 2 {
+            return;
+        }
+        let others = self.loaded.round(None, cpu).filter(|other| *other != cpu).take(PLACES_TRIED);
+        let Some(busiest) = others.max_by_key(|other| waiting(*other)).filter(|other| waiting(*other) >= own + 2)
+        else {
+            return;
+        };
+        let queue = &self.cpus[busiest as usize].queue;
+        let Some(task) = queue.iter().copied().find(|task| self.may_run(*task, cpu)) else { return };
+        self.dequeue(task);
+        // It keeps its lead or lag.
+        let lag = self.tasks[task as usize].run.saturating_sub(self.cpus[busiest as usize].least);
+        self.tasks[task as usize].run = self.cpus[cpu as usize].least.saturating_add(lag);
+        self.enqueue(cpu, task);
     }
 
     /// So many hardware threads of a CPU are in use; the others of its core run slower or faster for it.

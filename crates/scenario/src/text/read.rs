@@ -158,6 +158,7 @@ fn host(item: &Item) -> Result<Host, Fault> {
                 time_slice: fields.time("time_slice")?,
                 wakeup_granularity: fields.time("wakeup_granularity")?,
                 steal: fields.switch("steal")?,
+                balance: fields.switch("balance")?,
                 yields: [YieldRules::Kvm, YieldRules::Zvm][fields.word("yields")?],
             }
         },

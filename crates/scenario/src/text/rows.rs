@@ -220,6 +220,12 @@ pub const SCHEDULER: &[Row] = &[
         "By how much less a woken task must have run, to take the CPU from the running one",
     ),
     row("steal", Kind::Switch, Means("true"), "An idle CPU takes waiting tasks from other CPUs' queues"),
+    row(
+        "balance",
+        Kind::Switch,
+        Means("true"),
+        "A busy CPU, at every tick, takes a waiting task over from one where at least two more wait",
+    ),
     row("yields", Kind::Word(&["kvm", "zvm"]), Means("\"kvm\""), "Whose rules yields follow"),
 ];
 
