@@ -1,7 +1,7 @@
 //! The queue of what happens next: earliest first, equal moments in the order in which they were planned.
 //!
-//! A heap with four children to a parent: half as deep as one with two, and the children of one parent lie side by side.
-//! What is taken leaves its place at the top vacant, for what is planned next: mostly one thing leads to one other.
+//! A heap with four children to a parent: half as deep as one with two, and all children of one parent in one line of the
+//! cache. What is taken leaves its place at the top vacant, for what is planned next: mostly one thing leads to another.
 //!
 //! ```text
 //! key: 64 bits moment │ 40 bits number of the plan │ 24 bits slot ─► slots[slot]: what
@@ -10,17 +10,26 @@
 /// Things planned for moments, in any unit of time: at most 16 million at once, a trillion in all.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// Keys; one is less than another exactly if it comes first.
-    heap: Vec<u128>,
-    /// Whether the place at the top is free.
+    /// The keys of the root, as the last of its line, and of the children of node 0, 1, 2, …: a line of the cache each.
+    lines: Vec<Line>,
+    /// Nodes of the heap.
+    nodes: usize,
+    /// Whether the root is free.
     vacant: bool,
     planned: u64,
     slots: Vec<T>,
     free: Vec<u32>,
 }
 
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u128; WIDTH]);
+
 /// Children of a parent.
 const WIDTH: usize = 4;
+
+/// The key of no node: comes after every other.
+const NOTHING: u128 = u128::MAX;
 
 const SLOT_BITS: u32 = 24;
 const NUMBER_BITS: u32 = 40;
@@ -28,7 +37,15 @@ const NUMBER_BITS: u32 = 40;
 impl<T: Copy> Queue<T> {
     /// Nothing is planned.
     pub fn new() -> Queue<T> {
-        Queue { heap: Vec::new(), vacant: false, planned: 0, slots: Vec::new(), free: Vec::new() }
+        let lines = vec![Line([NOTHING; WIDTH])];
+        Queue { lines, nodes: 0, vacant: false, planned: 0, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// A node's key.
+    #[inline]
+    fn key(&mut self, node: usize) -> &mut u128 {
+        let place = node + WIDTH - 1;
+        &mut self.lines[place / WIDTH].0[place % WIDTH]
     }
 
     /// Plans `what` for the moment `at`. Panics if 16 million things are planned already.
@@ -46,8 +63,12 @@ impl<T: Copy> Queue<T> {
         if std::mem::take(&mut self.vacant) {
             self.sink(key);
         } else {
-            self.heap.push(key);
-            self.rise(self.heap.len() - 1, key);
+            let node = self.nodes;
+            self.nodes += 1;
+            if node.div_ceil(WIDTH) == self.lines.len() {
+                self.lines.push(Line([NOTHING; WIDTH]));
+            }
+            self.rise(node, key);
         }
     }
 
@@ -63,62 +84,57 @@ impl<T: Copy> Queue<T> {
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
         if std::mem::take(&mut self.vacant) {
-            let last = self.heap.pop()?;
-            if !self.heap.is_empty() {
+            self.nodes -= 1;
+            let last = std::mem::replace(self.key(self.nodes), NOTHING);
+            if self.nodes > 0 {
                 self.sink(last);
             }
         }
-        let first = *self.heap.first()?;
+        let first = *self.key(0);
+        if first == NOTHING {
+            return None;
+        }
         self.vacant = true;
         let slot = first as u32 & ((1 << SLOT_BITS) - 1);
         self.free.push(slot);
         Some(((first >> 64) as u64, self.slots[slot as usize]))
     }
 
-    /// Puts a key where it belongs, from the vacant top down.
+    /// Puts a key where it belongs, from the vacant root down.
     #[inline]
     fn sink(&mut self, key: u128) {
-        let heap = self.heap.as_mut_slice();
-        let mut place = 0;
-        loop {
-            let child = place * WIDTH + 1;
-            let (least, next) = if let Some(&[a, b, c, d]) = heap.get(child..child + WIDTH) {
-                let (one, left) = if b < a { (1, b) } else { (0, a) };
-                let (other, right) = if d < c { (3, d) } else { (2, c) };
-                if right < left { (other, right) } else { (one, left) }
-            } else {
-                let children = heap.get(child..).unwrap_or_default().iter().copied().enumerate();
-                match children.min_by_key(|(_, key)| *key) {
-                    Some(least) => least,
-                    None => break,
-                }
-            };
+        let mut node = 0;
+        while let Some(&Line([a, b, c, d])) = self.lines.get(node + 1) {
+            let (one, left) = if b < a { (2, b) } else { (1, a) };
+            let (other, right) = if d < c { (4, d) } else { (3, c) };
+            let (child, next) = if right < left { (other, right) } else { (one, left) };
             if key < next {
                 break;
             }
-            heap[place] = next;
-            place = child + least;
+            *self.key(node) = next;
+            node = node * WIDTH + child;
         }
-        heap[place] = key;
+        *self.key(node) = key;
     }
 
-    /// Puts a key where it belongs, from a place up.
+    /// Puts a key where it belongs, from a node up.
     #[inline]
-    fn rise(&mut self, mut place: usize, key: u128) {
-        while place > 0 {
-            let parent = (place - 1) / WIDTH;
-            if self.heap[parent] < key {
+    fn rise(&mut self, mut node: usize, key: u128) {
+        while node > 0 {
+            let parent = (node - 1) / WIDTH;
+            let above = *self.key(parent);
+            if above < key {
                 break;
             }
-            self.heap[place] = self.heap[parent];
-            place = parent;
+            *self.key(node) = above;
+            node = parent;
         }
-        self.heap[place] = key;
+        *self.key(node) = key;
     }
 
     /// How many things are planned.
     pub fn len(&self) -> usize {
-        self.heap.len() - usize::from(self.vacant)
+        self.nodes - usize::from(self.vacant)
     }
 
     /// Whether nothing is planned.
