@@ -25,7 +25,7 @@ rust:
 	@command -v cc >/dev/null || .ci/install cc
 
 tools:
-	@.ci/install cc git perf trace-cmd xz zstd clippy rustfmt
+	@.ci/install cc git perf python3-venv trace-cmd xz zstd clippy rustfmt
 
 demo: rust ## Account for the exits of a recorded guest
 	$(CARGO) build --release --quiet --locked --package exitscope
@@ -40,5 +40,5 @@ lint: ## Check formatting, clippy and the tree
 	$(CARGO) clippy --workspace --all-targets --quiet --locked -- -D warnings
 	$(CARGO) xtask tidy
 
-bench: setup ## Measure against perf and trace-cmd; writes docs/benchmarks.md
+bench: setup ## Measure against perf, trace-cmd, nexosim and SimPy; writes docs/benchmarks.md
 	$(CARGO) xtask bench

@@ -1,4 +1,5 @@
-//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, and writes docs/benchmarks.md.
+//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, and its simulator against nexosim
+//! and SimPy, and writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
@@ -8,6 +9,7 @@
 //! first round warms up and is not counted.
 
 mod inputs;
+mod sim;
 
 use crate::{root, target};
 use anyhow::{Context, bail, ensure};
@@ -34,6 +36,18 @@ pub struct Flags {
     /// Rounds to count
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Measure one part and leave the other part of the page as it is
+    #[arg(long)]
+    only: Option<Part>,
+}
+
+/// A part of the benchmarks.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Part {
+    /// Reading traces
+    Trace,
+    /// The simulator
+    Sim,
 }
 
 /// A trace to measure with.
@@ -53,8 +67,27 @@ struct Case<'a> {
     peaks: Vec<u64>,
 }
 
-/// Builds, makes the inputs, measures, writes the table.
+/// Measures what is asked for, writes the page.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    let path = root().join("docs/benchmarks.md");
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let (mut trace, mut simulator) =
+        old.split_once("## Simulator").map_or((old.clone(), String::new()), |(trace, rest)| {
+            (trace.trim_end().to_string() + "\n", format!("## Simulator{rest}"))
+        });
+    if flags.only != Some(Part::Sim) {
+        trace = trace_page(flags.rounds)?;
+    }
+    if flags.only != Some(Part::Trace) {
+        simulator = sim::section(flags.rounds)?;
+    }
+    let page = format!("{trace}\n{simulator}");
+    print!("{page}");
+    Ok(std::fs::write(path, page)?)
+}
+
+/// Builds, makes the inputs, measures, writes the tables of traces.
+fn trace_page(rounds: u32) -> anyhow::Result<String> {
     for tool in ["perf", "trace-cmd"] {
         let found = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
@@ -79,8 +112,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         floor(&tracedat),
     ];
     let mut large = vec![exitscope(&larger)?, perf_kvm_stat(&larger), perf_script(&larger), floor(&larger)];
-    for round in 0..=flags.rounds {
-        eprintln!("bench: round {round} of {}", flags.rounds);
+    for round in 0..=rounds {
+        eprintln!("bench: round {round} of {rounds}");
         for case in &mut speed {
             let (wall, peak) = measure(case)?;
             if round > 0 {
@@ -89,7 +122,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
             }
         }
     }
-    let large_rounds = flags.rounds.min(LARGE_ROUNDS);
+    let large_rounds = rounds.min(LARGE_ROUNDS);
     for round in 0..=large_rounds {
         eprintln!("bench: larger input, round {round} of {large_rounds}");
         for case in &mut large {
@@ -101,11 +134,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         }
     }
 
-    let page = page([flags.rounds, large_rounds], &[&perf, &larger, &tracedat], &speed, &large)?;
-    print!("{page}");
-    std::fs::create_dir_all(root().join("docs"))?;
-    std::fs::write(root().join("docs/benchmarks.md"), page)?;
-    Ok(())
+    page([rounds, large_rounds], &[&perf, &larger, &tracedat], &speed, &large)
 }
 
 fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
@@ -225,7 +254,7 @@ fn lines(command: &mut Command) -> anyhow::Result<u64> {
 
 fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], large: &[Case]) -> anyhow::Result<String> {
     let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`; change nothing by hand.\n\n");
-    writeln!(page, "{}\n", machine()?)?;
+    writeln!(page, "{}\n", machine(&["rustc", "perf", "trace-cmd"])?)?;
     writeln!(page, "| input | made from | size | events |\n| --- | --- | ---: | ---: |")?;
     let made = [
         format!("corpus/x86-svm/t2.data.gz × {PERF_TIMES}"),
@@ -290,8 +319,8 @@ fn median_of(values: &[u64]) -> u64 {
     values[values.len() / 2]
 }
 
-/// The machine, its tools and the date, as one sentence each.
-fn machine() -> anyhow::Result<String> {
+/// The machine, these tools and the date, as one sentence each.
+fn machine(tools: &[&str]) -> anyhow::Result<String> {
     let said = |program: &str, arguments: &[&str]| -> anyhow::Result<String> {
         let output = Command::new(program).args(arguments).output().with_context(|| program.to_string())?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().lines().next().unwrap_or_default().to_string())
@@ -299,13 +328,12 @@ fn machine() -> anyhow::Result<String> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
     let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     let cores = std::thread::available_parallelism()?;
+    let tools: Vec<String> = tools.iter().map(|tool| said(tool, &["--version"])).collect::<Result<_, _>>()?;
     Ok(format!(
-        "{} on {} ({cores} CPUs), Linux {}. {}, {}, {}.",
+        "{} on {} ({cores} CPUs), Linux {}. {}.",
         said("date", &["-u", "+%Y-%m-%d"])?,
         model.map_or("an unnamed CPU", |(_, name)| name),
         said("uname", &["-r"])?,
-        said("rustc", &["--version"])?,
-        said("perf", &["--version"])?,
-        said("trace-cmd", &["--version"])?,
+        tools.join(", "),
     ))
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables
 //! cargo xtask docs    writes the generated documents anew
-//! cargo xtask bench   measures exitscope against perf and trace-cmd, and writes docs/benchmarks.md
+//! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
 //! ```
 

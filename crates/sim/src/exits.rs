@@ -12,7 +12,7 @@ use exitscope_policy::exit_path::{self, Needs};
 use exitscope_policy::port_path::{self, Access, Direction, Server};
 use exitscope_policy::vcore::{self, Left};
 use exitscope_policy::yielding::{Diag44, diag44};
-use exitscope_scenario::{Cost, Doorbell, RegistrationKind, YieldRules};
+use exitscope_scenario::{Cost, CostModel, Doorbell, RegistrationKind, Vm, YieldRules};
 
 /// Why a strand leaves the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,86 @@ impl Reason {
             _ => 0xc00,
         }
     }
+}
+
+/// The ways of a VM's exits: what `exit_path` says under its policies, with costs. They are the same at every exit.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// The time from the exit to its handler, all of it in the kernel.
+    out: u64,
+    /// From the handler to the entry.
+    in_kernel: Vec<Stage>,
+    through_user: Vec<Stage>,
+}
+
+/// What an exit does after its handler; what depends on the exit itself is put in for each one.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Spend { time: u64, user: bool },
+    LeaveKernel,
+    TakeLock,
+    DropLock,
+    EnterKernel,
+    CompleteIo,
+}
+
+impl Ways {
+    pub(crate) fn new(costs: &CostModel, vm: &Vm) -> Ways {
+        let phases = |user| exit_path::phases(&vm.policies.exit_path, &Needs { user, ..Needs::default() });
+        // What comes before the handler does not depend on what it does.
+        let (before, in_kernel) = ways(costs, &phases(None));
+        let (_, through_user) = ways(costs, &phases(Some(vm.registers)));
+        let out = before.iter().map(|stage| if let Stage::Spend { time, .. } = stage { *time } else { 0 });
+        Ways { out: out.fold(0, u64::saturating_add), in_kernel, through_user }
+    }
+}
+
+/// The stages before the handler, and those after it.
+fn ways(costs: &CostModel, phases: &[exit_path::Step]) -> (Vec<Stage>, Vec<Stage>) {
+    use exit_path::Phase as P;
+    let is_handler = |step: &exit_path::Step| matches!(step.phase, P::Handle | P::HandleFast);
+    let handler = phases.iter().position(is_handler).unwrap_or(phases.len());
+    let (before, after) = phases.split_at(handler);
+    (way(costs, before), way(costs, after))
+}
+
+fn way(costs: &CostModel, phases: &[exit_path::Step]) -> Vec<Stage> {
+    use exit_path::Phase as P;
+    let mut way = Vec::new();
+    for step in phases {
+        let spend = |cost: &Cost, user| Stage::Spend { time: cost.time.0.saturating_mul(step.times.into()), user };
+        let kernel = |cost| spend(cost, false);
+        let user = |cost| spend(cost, true);
+        match step.phase {
+            P::Exit => way.extend([kernel(&costs.exit), kernel(&costs.accounting), kernel(&costs.delay)]),
+            P::SaveFpu => way.push(kernel(&costs.fpu_save)),
+            P::LoadFpu => way.push(kernel(&costs.fpu_load)),
+            P::LookForTimer | P::LookForSignal | P::LookForRequests => way.push(kernel(&costs.look)),
+            P::ServeTimer | P::ServeSignal | P::ServeRequest => way.push(kernel(&costs.look_in_vain)),
+            P::TestRequest => way.push(kernel(&costs.request_test)),
+            P::CopyOut | P::CopyIn => way.push(kernel(&costs.register_copy)),
+            P::SwitchSignalMask => way.push(kernel(&costs.signal_mask)),
+            P::LeaveKernel => way.extend([kernel(&costs.kernel_leave), Stage::LeaveKernel]),
+            P::UserLoop => way.push(user(&costs.user_loop)),
+            P::TakeBigLock => way.extend([Stage::TakeLock, user(&costs.user_lock)]),
+            P::ReleaseBigLock => way.push(Stage::DropLock),
+            P::TakeDeviceLock => way.push(user(&costs.user_lock)),
+            P::GetRegisters | P::SetRegisters => way.push(user(&costs.register_ioctl)),
+            P::Device => way.push(user(&costs.device)),
+            P::EnterKernel => way.extend([Stage::EnterKernel, kernel(&costs.kernel_enter)]),
+            P::CompleteIo => way.push(Stage::CompleteIo),
+            // The handler is put in for each exit, the entry together with what is pending then.
+            P::Handle | P::HandleFast | P::ReleaseDeviceLock | P::Entry => {}
+        }
+    }
+    way.dedup_by(|next, last| match (last, next) {
+        (Stage::Spend { time: sum, user }, Stage::Spend { time, user: too }) if user == too => {
+            *sum = sum.saturating_add(*time);
+            true
+        }
+        _ => false,
+    });
+    way
 }
 
 /// What to do outside the guest, in order, times added up as long as nothing happens in between.
@@ -204,63 +284,25 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// The phases of an exit, with what the reason's handler does.
+    /// The way of an exit out and back, with what the reason's handler does.
     fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
-        let costs = &self.s.costs;
-        let params = self.policies_of(strand).exit_path;
-        let registers = self.spec_of(strand).map(|vm| vm.registers).unwrap_or_default();
-        let mut handler = Plan::default();
-        let goes_to_user = self.plan_handler(&mut handler, strand, reason);
-        let user = goes_to_user.then_some(registers);
-        let needs = Needs { user, ..Needs::default() };
-        let mut handler = Some(handler);
-        for step in exit_path::phases(&params, &needs).iter() {
-            let times = u64::from(step.times);
-            let mut kernel = |cost: &Cost| plan.spend(cost.time.0.saturating_mul(times), false);
-            use exit_path::Phase as P;
-            match step.phase {
-                P::Exit => plan.spend(costs.exit.time.0 + costs.accounting.time.0 + costs.delay.time.0, false),
-                P::Handle | P::HandleFast => {
-                    for step in handler.take().map(|handler| handler.steps).unwrap_or_default() {
-                        match step {
-                            Step::Spend { time, user } => plan.spend(time, user),
-                            Step::Then(effect) => plan.then(effect),
-                        }
-                    }
-                }
-                P::SaveFpu => kernel(&costs.fpu_save),
-                P::LoadFpu => kernel(&costs.fpu_load),
-                P::LookForTimer | P::LookForSignal | P::LookForRequests => kernel(&costs.look),
-                P::ServeTimer | P::ServeSignal | P::ServeRequest => kernel(&costs.look_in_vain),
-                P::TestRequest => kernel(&costs.request_test),
-                P::CopyOut | P::CopyIn => kernel(&costs.register_copy),
-                P::SwitchSignalMask => kernel(&costs.signal_mask),
-                P::LeaveKernel => {
-                    kernel(&costs.kernel_leave);
-                    plan.then(Effect::UserExit { strand, reason: user_reason(reason) });
-                }
-                P::UserLoop => plan.spend(costs.user_loop.time.0, true),
-                P::TakeBigLock => {
-                    plan.then(Effect::TakeLock { strand });
-                    plan.spend(costs.user_lock.time.0, true);
-                }
-                P::ReleaseBigLock => plan.then(Effect::DropLock { strand }),
-                P::TakeDeviceLock => plan.spend(costs.user_lock.time.0, true),
-                P::ReleaseDeviceLock => {}
-                P::GetRegisters | P::SetRegisters => {
-                    plan.spend(costs.register_ioctl.time.0.saturating_mul(times), true);
-                }
-                P::Device => plan.spend(costs.device.time.0, true),
-                P::EnterKernel => {
+        let spec = self.strands[strand as usize].spec as usize;
+        plan.spend(self.ways[spec].out, false);
+        let through_user = self.plan_handler(plan, strand, reason);
+        let ways = &self.ways[spec];
+        for stage in if through_user { &ways.through_user } else { &ways.in_kernel } {
+            match *stage {
+                Stage::Spend { time, user } => plan.spend(time, user),
+                Stage::LeaveKernel => plan.then(Effect::UserExit { strand, reason: user_reason(reason) }),
+                Stage::TakeLock => plan.then(Effect::TakeLock { strand }),
+                Stage::DropLock => plan.then(Effect::DropLock { strand }),
+                Stage::EnterKernel => {
                     if let Reason::Doorbell { message, .. } = reason {
                         plan.then(Effect::Send { message });
                     }
                     plan.then(Effect::UserEnter { strand });
-                    plan.spend(costs.kernel_enter.time.0, false);
                 }
-                P::CompleteIo => plan.spend(self.completion(strand, reason), false),
-                // Put before the entry itself, together with what is pending then.
-                P::Entry => {}
+                Stage::CompleteIo => plan.spend(self.completion(strand, reason), false),
             }
         }
     }

@@ -465,17 +465,22 @@ impl<O: Observer> World<'_, O> {
         let Kind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
         self.tasks[task as usize].in_guest = true;
         self.tasks[task as usize].woken = false;
-        let ready: Vec<u32> = (first..first + count).filter(|strand| self.wants_to_run(*strand)).collect();
-        if self.is_gang(task) {
-            for strand in &ready {
-                let thread = self.thread_of(*strand);
-                self.tasks[task as usize].vcore.enter(thread);
+        if !self.is_gang(task) {
+            if !native {
+                self.observe_enter(first);
             }
-            self.count_threads(task);
-            self.observe_core_enter(task, &ready);
-        } else if !native {
-            self.observe_enter(first);
+            if self.wants_to_run(first) {
+                self.enter_strand(first);
+            }
+            return;
         }
+        let ready: Vec<u32> = (first..first + count).filter(|strand| self.wants_to_run(*strand)).collect();
+        for strand in &ready {
+            let thread = self.thread_of(*strand);
+            self.tasks[task as usize].vcore.enter(thread);
+        }
+        self.count_threads(task);
+        self.observe_core_enter(task, &ready);
         for strand in ready {
             // One that exits at once takes the others along.
             if self.tasks[task as usize].in_guest {

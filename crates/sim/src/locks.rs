@@ -358,10 +358,10 @@ impl<O: Observer> World<'_, O> {
         let st = &mut self.strands[strand as usize];
         let (before, since) = (st.status, st.status_since);
         (st.status, st.status_since) = (status, now);
-        let vm = st.vm;
-        if self.m.on && vm != NONE {
-            let spec = self.vms[vm as usize].spec;
-            self.m.vms[spec].time[before as usize] += u128::from(now - since);
+        if self.m.on
+            && let Some(vm) = self.m.vms.get_mut(st.spec as usize)
+        {
+            vm.time[before as usize] += u128::from(now - since);
         }
     }
 

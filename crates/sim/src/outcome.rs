@@ -238,14 +238,12 @@ impl<O: Observer> World<'_, O> {
         if !self.m.on {
             return None;
         }
-        let vm = self.strands[strand as usize].vm;
-        match self.vms.get(vm as usize) {
-            Some(vm) => self.m.vms.get_mut(vm.spec).map(|vm| &mut vm.work),
-            None => {
-                let thread = self.thread_spec(strand);
-                self.m.threads.get_mut(thread)
-            }
+        let st = &self.strands[strand as usize];
+        if st.vm != NONE {
+            return self.m.vms.get_mut(st.spec as usize).map(|vm| &mut vm.work);
         }
+        let thread = self.thread_spec(strand);
+        self.m.threads.get_mut(thread)
     }
 
     /// Which description a thread of the host is of.
@@ -274,8 +272,9 @@ impl<O: Observer> World<'_, O> {
     }
 
     pub(crate) fn count_exit(&mut self, strand: u32, reason: Reason) {
-        if let (true, Some(vm)) = (self.m.on, self.vms.get(self.strands[strand as usize].vm as usize)) {
-            self.m.vms[vm.spec].exits[reason.number()] += 1;
+        let spec = self.strands[strand as usize].spec as usize;
+        if let (true, Some(vm)) = (self.m.on, self.m.vms.get_mut(spec)) {
+            vm.exits[reason.number()] += 1;
         }
     }
 

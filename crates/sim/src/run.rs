@@ -43,9 +43,12 @@ impl<O: Observer> World<'_, O> {
                 return Err(SimError::TooLong { events: self.m.events, at: self.now });
             }
             self.happen(what);
-            if let Some(trouble) = self.trouble.take() {
-                return Err(trouble);
+            if self.trouble.is_some() {
+                break;
             }
+        }
+        if let Some(trouble) = self.trouble {
+            return Err(trouble);
         }
         self.now = self.end;
         Ok(self.finish())
@@ -213,7 +216,12 @@ impl<O: Observer> World<'_, O> {
         let cpu = self.tasks[task as usize].cpu;
         self.count_queue(cpu);
         let queue = &mut self.cpus[cpu as usize].queue;
-        queue.retain(|other| *other != task);
+        match queue.last() {
+            Some(last) if *last == task => {
+                queue.pop();
+            }
+            _ => queue.retain(|other| *other != task),
+        }
         let empty = queue.is_empty();
         self.loaded.set(cpu, !empty);
         self.waiting -= 1;

@@ -2,6 +2,7 @@
 
 use crate::bits::Bits;
 use crate::code::{Code, Flat, flatten};
+use crate::exits::Ways;
 use crate::outcome::Measures;
 use crate::queue::Queue;
 use crate::state::{
@@ -52,6 +53,8 @@ pub(crate) struct World<'s, O> {
     pub(crate) end: u64,
     pub(crate) queue: Queue<What>,
     pub(crate) flats: Vec<Flat>,
+    /// By description of VMs.
+    pub(crate) ways: Vec<Ways>,
     pub(crate) cores: Vec<Core>,
     pub(crate) cpus_per_core: u32,
     pub(crate) cpus: Vec<Cpu>,
@@ -88,6 +91,7 @@ impl<'s, O: Observer> World<'s, O> {
             end: s.warmup.0.saturating_add(s.duration.0),
             queue: Queue::new(),
             flats: Vec::new(),
+            ways: s.vms.iter().map(|vm| Ways::new(&s.costs, vm)).collect(),
             cores: (0..cores).map(|core| Core { threads: 0, first_cpu: core * cpus_per_core }).collect(),
             cpus_per_core,
             cpus: (0..cores * cpus_per_core).map(|cpu| Cpu::new(cpu / cpus_per_core)).collect(),
@@ -259,6 +263,7 @@ impl<'s, O: Observer> World<'s, O> {
             self.strands.push(Strand {
                 task,
                 vm: vm.unwrap_or(NONE),
+                spec: vm.map_or(NONE, |vm| self.vms[vm as usize].spec as u32),
                 vcpu,
                 program,
                 place: 0,
@@ -311,8 +316,7 @@ impl<'s, O: Observer> World<'s, O> {
 
     /// The description of a strand's VM; `None` for a thread of the host.
     pub(crate) fn spec_of(&self, strand: u32) -> Option<&'s Vm> {
-        let vm = self.strands[strand as usize].vm;
-        self.vms.get(vm as usize).map(|vm| &self.s.vms[vm.spec])
+        self.s.vms.get(self.strands[strand as usize].spec as usize)
     }
 }
 

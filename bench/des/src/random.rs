@@ -1,0 +1,14 @@
+//! Random numbers for both engines: the same code, so that the comparison is about the engines.
+
+use rand::RngCore;
+use rand_pcg::Pcg64Mcg;
+
+/// Exponential, in nanoseconds, at least 1: nexosim plans nothing for now.
+pub fn exponential(rng: &mut Pcg64Mcg, mean: f64) -> u64 {
+    ((mean * -libm::log(((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64)) as u64).max(1)
+}
+
+/// A number below `bound`.
+pub fn below(rng: &mut Pcg64Mcg, bound: u32) -> u32 {
+    ((u64::from(rng.next_u32()) * u64::from(bound)) >> 32) as u32
+}
