@@ -21,6 +21,11 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let outcome = match &args.trace {
         None => exitscope_sim::run(&scenario, Unseen, limits)?.0,
         Some(path) => {
+            let same =
+                |a: &Path, b: &Path| a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+            if same(path, &args.scenario.scenario) {
+                bail!("--trace would overwrite the scenario {}", path.display());
+            }
             let (outcome, recorder) = exitscope_sim::run(&scenario, Recorder::new(path, &scenario)?, limits)?;
             recorder.finish()?;
             outcome

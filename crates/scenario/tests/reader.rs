@@ -30,7 +30,7 @@ threads = 2
 smt_speed = [1000, 600]
 ganged = false
 posted_interrupts = true
-scheduler = { time_slice = "2ms", wakeup_granularity = "0ns", steal = false, yields = "zvm" }
+scheduler = { time_slice = "2ms", wakeup_granularity = "0ns", steal = false, balance = false, yields = "zvm" }
 
 [costs]
 model = "default"
@@ -181,6 +181,7 @@ fn every_key_comes_where_it_belongs() {
                 time_slice: Picos(2 * MS),
                 wakeup_granularity: Picos::ZERO,
                 steal: false,
+                balance: false,
                 yields: YieldRules::Zvm,
             },
         },
@@ -265,6 +266,7 @@ fn what_is_set_is_as_if_it_stood_in_the_file() {
         ("about", "1.5", |s| s.about = "1.5".to_string()),
         ("host.cores", "8", |s| s.host.cores = 8),
         ("host.scheduler.steal", "true", |s| s.host.scheduler.steal = true),
+        ("host.scheduler.balance", "true", |s| s.host.scheduler.balance = true),
         ("host.smt_speed", "[1000]", |s| s.host.smt_speed = vec![1000]),
         ("delay", "1us", |s| {
             s.costs.delay = Cost { time: Picos(US), origin: Origin::Assumed, source: "the scenario".to_string() };

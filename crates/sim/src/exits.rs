@@ -213,6 +213,7 @@ impl<O: Observer> World<'_, O> {
         let native = self.strands[strand as usize].vm == NONE;
         self.stop(strand);
         self.strands[strand as usize].exit_at = self.now;
+        self.strands[strand as usize].free_steps = 0;
         if reason == Reason::Halt {
             self.strands[strand as usize].doing = Doing::Halted;
         }

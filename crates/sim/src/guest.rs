@@ -50,7 +50,11 @@ impl<O: Observer> World<'_, O> {
         let st = &mut self.strands[strand as usize];
         (st.since, st.rate) = (now, rate);
         let work = if st.interrupt_left > 0 { st.interrupt_left } else { st.left };
-        let time = if rate == 1_000 { work } else { (u128::from(work) * 1_000).div_ceil(rate.into()) as u64 };
+        let time = if rate == 1_000 {
+            work
+        } else {
+            u64::try_from((u128::from(work) * 1_000).div_ceil(rate.into())).unwrap_or(u64::MAX)
+        };
         st.generation = st.generation.wrapping_add(1);
         let generation = st.generation;
         self.queue.plan(now.saturating_add(time), What::Strand { strand, generation });

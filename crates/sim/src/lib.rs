@@ -32,6 +32,7 @@ pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Y
 pub use queue::Queue;
 
 use exitscope_scenario::Scenario;
+use exitscope_units::Nanos;
 use std::time::Instant;
 
 /// How much a run may take.
@@ -55,7 +56,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum SimError {
     /// Everybody waits for somebody else.
-    #[error("deadlock at {at} ps: {who}")]
+    #[error("deadlock at {}: {who}", Nanos(at / 1_000))]
     Deadlock {
         /// When.
         at: u64,
@@ -63,15 +64,21 @@ pub enum SimError {
         who: String,
     },
     /// A program goes round without taking time.
-    #[error("{who} goes round in its program at {at} ps without taking time: let it compute something")]
+    #[error("{who} goes round in its program at {} without taking time: let it compute something", Nanos(at / 1_000))]
     NoProgress {
         /// Whose.
         who: String,
         /// When.
         at: u64,
     },
+    /// Very much happens without time passing.
+    #[error("time stands still at {}: what goes round costs nothing; let some of it take time", Nanos(at / 1_000))]
+    StandsStill {
+        /// When.
+        at: u64,
+    },
     /// A program ends and keeps a lock.
-    #[error("the program of {who} ends at {at} ps with a lock that it has not given back")]
+    #[error("the program of {who} ends at {} with a lock that it has not given back", Nanos(at / 1_000))]
     EndsWithLock {
         /// Whose.
         who: String,
@@ -79,7 +86,7 @@ pub enum SimError {
         at: u64,
     },
     /// A program gives back what it does not have.
-    #[error("{who} gives back a lock at {at} ps that it does not have")]
+    #[error("{who} gives back a lock at {} that it does not have", Nanos(at / 1_000))]
     NotItsLock {
         /// Whose.
         who: String,
@@ -87,7 +94,7 @@ pub enum SimError {
         at: u64,
     },
     /// More events than allowed.
-    #[error("stopped after {events} events at {at} ps of simulated time: the limit")]
+    #[error("stopped after {events} events at {} of simulated time: the limit", Nanos(at / 1_000))]
     TooManyEvents {
         /// The limit.
         events: u64,
@@ -95,7 +102,7 @@ pub enum SimError {
         at: u64,
     },
     /// The deadline has passed.
-    #[error("stopped after {events} events at {at} ps of simulated time: the time for it is over")]
+    #[error("stopped after {events} events at {} of simulated time: the time for it is over", Nanos(at / 1_000))]
     TooLong {
         /// How far it came.
         events: u64,

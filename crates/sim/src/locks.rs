@@ -11,6 +11,9 @@ use exitscope_scenario::{Arch, SpinWait, YieldRules};
 use exitscope_units::{Picos, VcpuId, VmId};
 use rand::Rng;
 
+/// Longer than any run: 58 days of picoseconds.
+const NOTICED_NEVER: u64 = 5_000_000_000_000_000_000;
+
 impl<O: Observer> World<'_, O> {
     /// Takes a lock, or begins to spin for it. Whether it was had at once.
     pub(crate) fn lock(&mut self, strand: u32, lock: u32) -> bool {
@@ -51,6 +54,14 @@ impl<O: Observer> World<'_, O> {
     fn window(&self, strand: u32) -> Option<u64> {
         if self.spec_of(strand)?.spin != SpinWait::PauseLoop {
             return None;
+        }
+        let params = &self.policies_of(strand).yielding;
+        let off = match self.s.host.arch {
+            Arch::Svm => params.pause_filter_count == 0 || params.pause_filter_thresh == 0,
+            _ => params.ple_gap == 0,
+        };
+        if off {
+            return Some(NOTICED_NEVER);
         }
         let window = u64::from(self.strands[strand as usize].pause.get());
         let time = match self.s.host.arch {

@@ -282,8 +282,7 @@ const fn vmx(reason: Reason) -> u64 {
         Reason::Cpuid => 10,
         Reason::Ipi { .. } => 32,
         Reason::Halt => 12,
-        Reason::Interrupt => 1,
-        Reason::Tick => 52,
+        Reason::Interrupt | Reason::Tick => 1,
         Reason::Yield(YieldCall::Pause) => 40,
         Reason::Yield(_) => 18,
     }

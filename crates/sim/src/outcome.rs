@@ -106,7 +106,7 @@ pub struct Split {
     pub guest: Nanos,
     /// In the guest, spinning for a lock.
     pub spinning: Nanos,
-    /// In the guest, polling before a halt.
+    /// Polling before a halt in the guest, or after one in the host.
     pub polling: Nanos,
     /// In the hypervisor.
     pub kernel: Nanos,

@@ -15,6 +15,8 @@ use exitscope_policy::host_halt_poll::Leave;
 use exitscope_units::Nanos;
 use std::time::Instant;
 
+/// So many things may happen at one moment.
+const EVENTS_OF_A_MOMENT: u32 = 5_000_000;
 /// How many idle CPUs are looked at for one on an idle core.
 const PLACES_TRIED: usize = 64;
 
@@ -24,6 +26,7 @@ const DEADLINE_EVERY: u64 = 65_536;
 impl<O: Observer> World<'_, O> {
     /// Runs to the end.
     pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
+        let mut at_this_moment = 0u32;
         loop {
             let Some((at, what)) = self.queue.pop() else {
                 self.check_for_deadlock()?;
@@ -32,8 +35,14 @@ impl<O: Observer> World<'_, O> {
             if at > self.end {
                 break;
             }
-            self.now = at;
             self.m.events += 1;
+            if at > self.now {
+                (self.now, at_this_moment) = (at, 0);
+            }
+            at_this_moment += 1;
+            if at_this_moment > EVENTS_OF_A_MOMENT {
+                return Err(SimError::StandsStill { at: self.now });
+            }
             if self.m.events > self.limits.events {
                 return Err(SimError::TooManyEvents { events: self.limits.events, at: self.now });
             }
@@ -152,7 +161,9 @@ impl<O: Observer> World<'_, O> {
         self.cpus[cpu as usize].least = self.cpus[cpu as usize].least.max(self.tasks[task as usize].run);
         let now = self.now;
         let t = &mut self.tasks[task as usize];
-        (t.state, t.cpu, t.run_since, t.slice_start) = (State::Running, cpu, now, now);
+        (t.state, t.cpu, t.run_since) = (State::Running, cpu, now);
+        // A slice begins when the task switch is over, or a short one would leave no time for anything else.
+        t.slice_start = now.saturating_add(self.s.costs.switch.time.0);
         self.set_threads(cpu, 1);
         self.shrink_pause_windows(task);
         self.observe_switch(cpu, task);
@@ -480,8 +491,12 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// Takes a waiting task over from a CPU where at least two more wait than here: the one that is to wait longest there.
+    /// Gives a waiting task to an idle CPU where it may run; or takes one over from a CPU where at least two more wait
+    /// than here: the one that is to wait longest there.
     fn balance(&mut self, cpu: u32) {
+        if self.give_to_idle(cpu) {
+            return;
+        }
         let waiting = |cpu: u32| self.cpus[cpu as usize].queue.len();
         let own = waiting(cpu);
         if (self.waiting as usize) < own + 2 {
@@ -499,6 +514,22 @@ impl<O: Observer> World<'_, O> {
         let lag = self.tasks[task as usize].run.saturating_sub(self.cpus[busiest as usize].least);
         self.tasks[task as usize].run = self.cpus[cpu as usize].least.saturating_add(lag);
         self.enqueue(cpu, task);
+    }
+
+    /// Whether a task that waits here went to an idle CPU.
+    fn give_to_idle(&mut self, cpu: u32) -> bool {
+        let to_idle = |task: &u32| {
+            let allowed = self.allowed.get(self.tasks[*task as usize].allowed as usize);
+            Some((*task, self.idle.round(allowed, cpu).next()?))
+        };
+        let Some((task, idle)) = self.cpus[cpu as usize].queue.iter().rev().find_map(to_idle) else { return false };
+        self.dequeue(task);
+        self.idle.set(idle, false);
+        let least = self.cpus[idle as usize].least;
+        self.tasks[task as usize].run = self.tasks[task as usize].run.max(least);
+        self.put_on(idle, task);
+        self.plan_cpu(idle, self.s.costs.wake_latency.time.0);
+        true
     }
 
     /// So many hardware threads of a CPU are in use; the others of its core run slower or faster for it.

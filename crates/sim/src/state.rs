@@ -305,7 +305,7 @@ pub(crate) enum Status {
     Guest,
     /// In the guest, spinning for a lock.
     Spinning,
-    /// In the guest, polling before a halt.
+    /// Polling before a halt in the guest, or after one in the host.
     Polling,
     /// In the hypervisor.
     Kernel,

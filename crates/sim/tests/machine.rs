@@ -230,3 +230,44 @@ fn a_tick_in_the_handler_that_ends_a_halt_does_not_lose_the_wake_up() {
     let outcome = outcome(&scenario);
     assert!(outcome.vms[0].work.count > 10_000, "{}", outcome.vms[0].work.count);
 }
+
+#[test]
+fn a_cpu_does_not_idle_while_a_task_that_may_run_there_waits() {
+    let mut scenario = scenario(4, Vm::new("free", 2).running(forever(vec![compute(100), Op::Count])));
+    scenario.costs.tick_period.time = us(1_000);
+    // They take the CPU on which one of the vCPUs began.
+    scenario.threads.push(HostThread {
+        name: "pinned".to_string(),
+        copies: 2,
+        cpus: vec![1],
+        pinned: false,
+        program: forever(vec![compute(100), Op::Count]),
+    });
+    scenario.duration = us(200_000);
+    let outcome = outcome(&scenario);
+    assert!(outcome.vms[0].work.count > 3_850, "{}", outcome.vms[0].work.count);
+}
+
+#[test]
+fn exits_alone_are_progress_and_events_that_cost_nothing_are_not() {
+    let loops = scenario(1, Vm::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count])));
+    let long = Scenario { duration: us(3_000_000), ..loops.clone() };
+    assert!(outcome(&long).vms[0].work.count > 1_000_000);
+    let mut free = loops;
+    for (name, _) in exitscope_scenario::CostModel::ROWS {
+        free.costs.get_mut(name).unwrap().time = Picos::ZERO;
+    }
+    let stands = run(&free, Unseen, Limits::default());
+    assert!(matches!(stands, Err(SimError::StandsStill { .. })), "{stands:?}");
+}
+
+#[test]
+fn without_a_gap_the_processor_notices_no_spinning() {
+    let mut vm = Vm::new("a", 4).running(forever(vec![Op::Lock(0), compute(20), Op::Unlock(0), Op::Count]));
+    vm.locks.push("l".to_string());
+    let mut noticed = scenario(2, vm);
+    let exits_of = |scenario: &Scenario| exits(&outcome(scenario), "PAUSE loop");
+    assert!(exits_of(&noticed) > 0);
+    noticed.vms[0].policies.yielding.ple_gap = 0;
+    assert_eq!(exits_of(&noticed), 0);
+}
