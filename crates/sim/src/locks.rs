@@ -1,7 +1,7 @@
 //! Spinlocks of guests, and what hypervisors do for those that spin.
 
 use crate::exits::Reason;
-use crate::state::{Doing, Kind, NONE, State, Status, YieldCall};
+use crate::state::{Doing, Kind, NONE, State, YieldCall};
 use crate::world::World;
 use crate::{Observer, SimError};
 use exitscope_policy::yielding::{
@@ -361,27 +361,5 @@ impl<O: Observer> World<'_, O> {
         self.charge(task);
         let slice = self.s.host.scheduler.time_slice.0;
         self.tasks[task as usize].run = self.tasks[task as usize].run.saturating_add(slice);
-    }
-
-    /// The status of a strand changes.
-    pub(crate) fn set_status(&mut self, strand: u32, status: Status) {
-        let now = self.now;
-        let st = &mut self.strands[strand as usize];
-        let (before, since) = (st.status, st.status_since);
-        (st.status, st.status_since) = (status, now);
-        if self.m.on
-            && let Some(vm) = self.m.vms.get_mut(st.spec as usize)
-        {
-            vm.time[before as usize] += u128::from(now - since);
-        }
-    }
-
-    /// The status of all strands of a task changes; halted ones stay idle.
-    pub(crate) fn set_task_status(&mut self, task: u32, status: Status) {
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
-        for strand in first..first + count {
-            let idles = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
-            self.set_status(strand, if idles { Status::Idle } else { status });
-        }
     }
 }

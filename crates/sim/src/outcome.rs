@@ -2,7 +2,7 @@
 
 use crate::Observer;
 use crate::exits::{REASONS, Reason};
-use crate::state::{NONE, STATUSES, Wait};
+use crate::state::{Doing, Kind, NONE, STATUSES, Status, Wait};
 use crate::world::World;
 use exitscope_analysis::Histogram;
 use exitscope_policy::vcore::{self, Gang, Left};
@@ -234,6 +234,28 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
+    /// The status of a strand changes.
+    pub(crate) fn set_status(&mut self, strand: u32, status: Status) {
+        let now = self.now;
+        let st = &mut self.strands[strand as usize];
+        let (before, since) = (st.status, st.status_since);
+        (st.status, st.status_since) = (status, now);
+        if self.m.on
+            && let Some(vm) = self.m.vms.get_mut(st.spec as usize)
+        {
+            vm.time[before as usize] += u128::from(now - since);
+        }
+    }
+
+    /// The status of all strands of a task changes; halted ones stay idle.
+    pub(crate) fn set_task_status(&mut self, task: u32, status: Status) {
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+        for strand in first..first + count {
+            let idles = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
+            self.set_status(strand, if idles { Status::Idle } else { status });
+        }
+    }
+
     fn work(&mut self, strand: u32) -> Option<&mut Work> {
         if !self.m.on {
             return None;
@@ -280,7 +302,7 @@ impl<O: Observer> World<'_, O> {
 
     /// A virtual core's threads have left the guest.
     pub(crate) fn count_gang(&mut self, task: u32, left: &[(u32, Left)]) {
-        let crate::state::Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+        let Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
         let vm = self.strands[first as usize].vm;
         if !self.m.on || vm == NONE {
             return;
