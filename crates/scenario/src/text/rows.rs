@@ -277,7 +277,7 @@ pub const VM: &[Row] = &[
         "cpuidle_haltpoll",
         Kind::Switch,
         Means("false"),
-        "Its idle loop polls before it halts, by `guest_halt_poll_*`",
+        "Its idle loop polls before it halts, by `guest_halt_poll_*`; the host then does not poll for it, whatever `halt_poll_ns` says",
     ),
     row(
         "spin",
