@@ -231,7 +231,7 @@ fn the_trace_of_a_run_has_its_exits_and_can_be_compared() {
     };
     let small = ["--set", "duration=200ms"];
     for (of, names) in [
-        ("ping-pong", &[("halt", "HLT"), ("timer tick", "PREEMPTION_TIMER")][..]),
+        ("ping-pong", &[("halt", "HLT"), ("timer tick", "EXTERNAL_INTERRUPT")][..]),
         ("first", &[("doorbell", "npf"), ("port access", "io"), ("PAUSE loop", "pause")]),
         ("web", &[("halt", "Wait state")]),
         ("ebizzy", &[]),
