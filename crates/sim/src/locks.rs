@@ -11,6 +11,16 @@ use exitscope_scenario::{Arch, SpinWait, YieldRules};
 use exitscope_units::{Picos, VcpuId, VmId};
 use rand::Rng;
 
+impl YieldCall {
+    /// A guest's call, by the strand of its first vCPU.
+    fn of(call: Call, first: u32) -> YieldCall {
+        match call {
+            Call::Diag44 => YieldCall::Diag44,
+            Call::Diag9c(to) => YieldCall::Diag9c { to: first + to.0 },
+        }
+    }
+}
+
 /// Longer than any run: 58 days of picoseconds.
 const NOTICED_NEVER: u64 = 5_000_000_000_000_000_000;
 
@@ -86,10 +96,7 @@ impl<O: Observer> World<'_, O> {
                 self.start(strand);
             }
             Step::Sense(of) => self.exit(strand, Reason::Sense { of: first + of.0 }),
-            Step::Yield(Call::Diag44) => self.exit(strand, Reason::Yield(YieldCall::Diag44)),
-            Step::Yield(Call::Diag9c(to)) => {
-                self.exit(strand, Reason::Yield(YieldCall::Diag9c { to: first + to.0 }));
-            }
+            Step::Yield(call) => self.exit(strand, Reason::Yield(YieldCall::of(call, first))),
         }
     }
 
@@ -136,11 +143,7 @@ impl<O: Observer> World<'_, O> {
     /// The hypervisor's answer whether the owner runs.
     pub(crate) fn sensed(&mut self, strand: u32, running: bool) {
         if let Step::Yield(call) = self.strands[strand as usize].spin.sensed(running) {
-            let first = self.first_strand_of(strand);
-            let call = match call {
-                Call::Diag44 => YieldCall::Diag44,
-                Call::Diag9c(to) => YieldCall::Diag9c { to: first + to.0 },
-            };
+            let call = YieldCall::of(call, self.first_strand_of(strand));
             // One exit after the other: this one begins as the last ends.
             self.count_exit(strand, Reason::Yield(call));
             let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;

@@ -188,19 +188,18 @@ impl<'s, O: Observer> World<'s, O> {
             self.disks.push(DiskState { task, ..DiskState::default() });
         }
         for (at, channel) in self.s.channels.iter().enumerate() {
-            let used = (first_strand..self.strands.len() as u32).any(|strand| self.uses(strand, at as u32));
+            let uses = |code: &Code| matches!(code, Code::Send(to) | Code::Receive(to) if *to == at as u32);
+            let used = (first_strand..self.strands.len() as u32).any(|strand| self.does(strand, uses));
             if channel.thread.0 > 0 && used {
                 self.vms[number as usize].channel_tasks[at] = self.add_device(NONE);
             }
         }
     }
 
-    /// Whether a strand's program sends into a channel or receives from it.
-    fn uses(&self, strand: u32, channel: u32) -> bool {
+    /// Whether a strand's program has such a step.
+    fn does(&self, strand: u32, is_such: impl Fn(&Code) -> bool) -> bool {
         let flat = self.flats.get(self.strands[strand as usize].program as usize);
-        flat.is_some_and(|flat| {
-            flat.code.iter().any(|code| matches!(code, Code::Send(at) | Code::Receive(at) if *at == channel))
-        })
+        flat.is_some_and(|flat| flat.code.iter().any(is_such))
     }
 
     /// The set of CPUs for those listed, or for the one at `pin`; `NONE` if all are allowed.
@@ -301,17 +300,12 @@ impl<'s, O: Observer> World<'s, O> {
                 lock_wait_from: 0,
                 exit_at: 0,
             });
-            let receives: Vec<u32> =
-                (0..self.channels.len() as u32).filter(|channel| self.receives(strand, *channel)).collect();
-            for channel in receives {
-                self.channels[channel as usize].receivers.push(strand);
+            for channel in 0..self.channels.len() as u32 {
+                if self.does(strand, |code| matches!(code, Code::Receive(from) if *from == channel)) {
+                    self.channels[channel as usize].receivers.push(strand);
+                }
             }
         }
-    }
-
-    fn receives(&self, strand: u32, channel: u32) -> bool {
-        let flat = self.flats.get(self.strands[strand as usize].program as usize);
-        flat.is_some_and(|flat| flat.code.iter().any(|code| matches!(code, Code::Receive(at) if *at == channel)))
     }
 
     /// The description of a strand's VM; `None` for a thread of the host.
