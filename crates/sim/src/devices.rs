@@ -164,9 +164,7 @@ impl<O: Observer> World<'_, O> {
 
     fn client_is_answered(&mut self, load: u32, client: u32) {
         let time = self.now - self.sent_at[load as usize][client as usize];
-        if self.m.on {
-            self.m.loads[load as usize].record(time);
-        }
+        self.m.loads[load as usize].record(time);
         if matches!(self.s.loads[load as usize].arrival, Arrival::Closed { .. }) {
             self.plan_client(load, client);
         }
@@ -176,9 +174,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn ask_device_model(&mut self, strand: u32) -> bool {
         let vm = &self.vms[self.strands[strand as usize].vm as usize];
         let (task, spec) = (vm.device_model, vm.spec);
-        if self.m.on {
-            self.m.vms[spec].to_device_model.record(self.now - self.strands[strand as usize].exit_at);
-        }
+        self.m.vms[spec].to_device_model.record(self.now - self.strands[strand as usize].exit_at);
         let time = self.s.costs.device.time.0.saturating_add(self.s.costs.wake.time.0);
         self.by_device(task, time, Effect::Answer { strand });
         true

@@ -338,7 +338,7 @@ impl<O: Observer> World<'_, O> {
                 if self.s.host.scheduler.yields == YieldRules::Zvm
                     && diag44(self.waits_beside(strand)) == Diag44::FastPath =>
             {
-                self.m.yields_fast += u64::from(self.m.on);
+                self.m.yields_fast += 1;
                 plan.kernel(&costs.yield_fast);
             }
             Reason::Yield(call) => {
@@ -397,7 +397,7 @@ impl<O: Observer> World<'_, O> {
                 P::Complete => {}
             }
         }
-        self.m.emulations += emulations * u64::from(self.m.on);
+        self.m.emulations += emulations;
         in_user
     }
 
@@ -544,7 +544,7 @@ impl<O: Observer> World<'_, O> {
             return false;
         }
         vm.lock_waiters.push_back(strand);
-        self.m.big_lock_waits += u64::from(self.m.on);
+        self.m.big_lock_waits += 1;
         true
     }
 

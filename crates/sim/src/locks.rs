@@ -27,13 +27,13 @@ const NOTICED_NEVER: u64 = 5_000_000_000_000_000_000;
 impl<O: Observer> World<'_, O> {
     /// Takes a lock, or begins to spin for it. Whether it was had at once.
     pub(crate) fn lock(&mut self, strand: u32, lock: u32) -> bool {
-        self.m.lock_takes += u64::from(self.m.on);
+        self.m.lock_takes += 1;
         if self.locks[lock as usize].holder == NONE {
             self.locks[lock as usize].holder = strand;
             self.strands[strand as usize].held += 1;
             return true;
         }
-        self.m.lock_contended += u64::from(self.m.on);
+        self.m.lock_contended += 1;
         self.strands[strand as usize].lock = lock;
         if let Some(who) = self.circle(strand) {
             self.trouble = Some(SimError::Deadlock { at: self.now, who });
@@ -187,9 +187,7 @@ impl<O: Observer> World<'_, O> {
 
     pub(crate) fn count_lock_wait(&mut self, strand: u32) {
         let wait = self.now - self.strands[strand as usize].lock_wait_from;
-        if self.m.on {
-            self.m.lock_wait.record(wait);
-        }
+        self.m.lock_wait.record(wait);
     }
 
     /// Who waits for whom in a circle of locks that begins with this strand, in words.
@@ -224,7 +222,6 @@ impl<O: Observer> World<'_, O> {
 
     /// A strand gives its CPU away, or wants another one to run. The CPU looks at that when the plan is done.
     pub(crate) fn yield_cpu(&mut self, cpu: u32, strand: u32, call: YieldCall) {
-        let on = u64::from(self.m.on);
         let zvm = self.s.host.scheduler.yields == YieldRules::Zvm;
         match call {
             YieldCall::Diag9c { to } => {
@@ -238,14 +235,14 @@ impl<O: Observer> World<'_, O> {
                 };
                 match diag9c(state, || None) {
                     Outcome::Run => {
-                        self.m.yields_directed += on;
+                        self.m.yields_directed += 1;
                         self.run_next(cpu, target);
                     }
-                    Outcome::Ignored(_) | Outcome::Forwarded => self.m.yields_ignored += on,
+                    Outcome::Ignored(_) | Outcome::Forwarded => self.m.yields_ignored += 1,
                 }
             }
             YieldCall::Diag44 if zvm => {
-                self.m.yields_undirected += on;
+                self.m.yields_undirected += 1;
                 let vector: Vec<Waiting> =
                     self.cpus[cpu as usize].queue.iter().rev().map(|t| self.waiting_as(*t)).collect();
                 let caller = self.waiting_as(self.strands[strand as usize].task);
@@ -299,10 +296,9 @@ impl<O: Observer> World<'_, O> {
             self.strands[first as usize + at].dy_eligible = vcpu.dy_eligible;
         }
         self.strands[strand as usize].in_spin_loop = chosen.is_some();
-        let on = u64::from(self.m.on);
         match chosen {
             Some(at) => {
-                self.m.yields_directed += on;
+                self.m.yields_directed += 1;
                 let target = self.strands[first as usize + at].task;
                 let there = self.tasks[target as usize].cpu;
                 self.back_of_queue(strand);
@@ -310,7 +306,7 @@ impl<O: Observer> World<'_, O> {
                 self.preempt(there);
                 self.cpus[cpu as usize].resched = true;
             }
-            None => self.m.yields_ignored += on,
+            None => self.m.yields_ignored += 1,
         }
     }
 

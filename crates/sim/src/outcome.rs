@@ -162,11 +162,9 @@ pub struct Locks {
     pub wait: Times,
 }
 
-/// What is counted during a run.
+/// What is counted: from the beginning, and anew from the end of the warm-up on.
 #[derive(Debug)]
 pub(crate) struct Measures {
-    /// Whether the warm-up is over.
-    pub(crate) on: bool,
     pub(crate) events: u64,
     pub(crate) vms: Vec<VmMeasures>,
     pub(crate) threads: Vec<Work>,
@@ -199,7 +197,6 @@ pub(crate) struct VmMeasures {
 impl Measures {
     pub(crate) fn new(s: &Scenario) -> Measures {
         Measures {
-            on: false,
             events: 0,
             vms: s.vms.iter().map(|_| VmMeasures::default()).collect(),
             threads: s.threads.iter().map(|_| Work::default()).collect(),
@@ -225,7 +222,7 @@ impl<O: Observer> World<'_, O> {
     /// The warm-up is over: what was counted until now does not count.
     pub(crate) fn begin_measuring(&mut self) {
         let events = self.m.events;
-        self.m = Measures { on: true, events, ..Measures::new(self.s) };
+        self.m = Measures { events, ..Measures::new(self.s) };
         for cpu in &mut self.cpus {
             (cpu.queue_since, cpu.queue_time, cpu.empty_time) = (self.now, 0, 0);
         }
@@ -240,9 +237,7 @@ impl<O: Observer> World<'_, O> {
         let st = &mut self.strands[strand as usize];
         let (before, since) = (st.status, st.status_since);
         (st.status, st.status_since) = (status, now);
-        if self.m.on
-            && let Some(vm) = self.m.vms.get_mut(st.spec as usize)
-        {
+        if let Some(vm) = self.m.vms.get_mut(st.spec as usize) {
             vm.time[before as usize] += u128::from(now - since);
         }
     }
@@ -257,9 +252,6 @@ impl<O: Observer> World<'_, O> {
     }
 
     fn work(&mut self, strand: u32) -> Option<&mut Work> {
-        if !self.m.on {
-            return None;
-        }
         let st = &self.strands[strand as usize];
         if st.vm != NONE {
             return self.m.vms.get_mut(st.spec as usize).map(|vm| &mut vm.work);
@@ -295,7 +287,7 @@ impl<O: Observer> World<'_, O> {
 
     pub(crate) fn count_exit(&mut self, strand: u32, reason: Reason) {
         let spec = self.strands[strand as usize].spec as usize;
-        if let (true, Some(vm)) = (self.m.on, self.m.vms.get_mut(spec)) {
+        if let Some(vm) = self.m.vms.get_mut(spec) {
             vm.exits[reason.number()] += 1;
         }
     }
@@ -304,7 +296,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn count_gang(&mut self, task: u32, left: &[(u32, Left)]) {
         let Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
         let vm = self.strands[first as usize].vm;
-        if !self.m.on || vm == NONE {
+        if vm == NONE {
             return;
         }
         let ceded = left.iter().filter(|(_, left)| left.ceded).count() as u32;
@@ -312,7 +304,7 @@ impl<O: Observer> World<'_, O> {
         let gang = vcore::gang(left.iter().map(|(_, left)| *left), vcore::H_DOORBELL);
         let measures = &mut self.m.vms[self.vms[vm as usize].spec];
         measures.gang_by_script += u64::from(by_script);
-        measures.gang += u64::from(is_ganged(&gang));
+        measures.gang += u64::from(matches!(gang, Gang::Ganged { .. }));
     }
 
     /// A strand's name for people.
@@ -399,8 +391,4 @@ impl<O: Observer> World<'_, O> {
         };
         (outcome, self.observer)
     }
-}
-
-fn is_ganged(gang: &Gang) -> bool {
-    matches!(gang, Gang::Ganged { .. })
 }
