@@ -237,7 +237,9 @@ impl<O: Observer> World<'_, O> {
         let st = &mut self.strands[strand as usize];
         let (before, since) = (st.status, st.status_since);
         (st.status, st.status_since) = (status, now);
-        if let Some(vm) = self.m.vms.get_mut(st.spec as usize) {
+        if st.vm != NONE
+            && let Some(vm) = self.m.vms.get_mut(st.spec as usize)
+        {
             vm.time[before as usize] += u128::from(now - since);
         }
     }
@@ -253,23 +255,10 @@ impl<O: Observer> World<'_, O> {
 
     fn work(&mut self, strand: u32) -> Option<&mut Work> {
         let st = &self.strands[strand as usize];
-        if st.vm != NONE {
-            return self.m.vms.get_mut(st.spec as usize).map(|vm| &mut vm.work);
+        match st.vm {
+            NONE => self.m.threads.get_mut(st.spec as usize),
+            _ => self.m.vms.get_mut(st.spec as usize).map(|vm| &mut vm.work),
         }
-        let thread = self.thread_spec(strand);
-        self.m.threads.get_mut(thread)
-    }
-
-    /// Which description a thread of the host is of.
-    fn thread_spec(&self, strand: u32) -> usize {
-        let mut number = strand - self.vms.iter().map(|vm| self.s.vms[vm.spec].vcpus).sum::<u32>();
-        for (at, thread) in self.s.threads.iter().enumerate() {
-            if number < thread.copies {
-                return at;
-            }
-            number -= thread.copies;
-        }
-        usize::MAX
     }
 
     pub(crate) fn count(&mut self, strand: u32) {
@@ -318,7 +307,7 @@ impl<O: Observer> World<'_, O> {
                 format!("vCPU {} of {}{number}", st.vcpu, spec.name)
             }
             None => {
-                let thread = self.s.threads.get(self.thread_spec(strand));
+                let thread = self.s.threads.get(st.spec as usize);
                 format!("thread {}", thread.map_or("?", |thread| &thread.name))
             }
         }

@@ -218,7 +218,7 @@ pub(crate) enum YieldCall {
 #[repr(C, align(64))]
 pub(crate) struct Strand {
     pub(crate) task: u32,
-    /// Its VM, or `NONE`; and that one's description in the scenario, or `NONE`.
+    /// Its VM, or `NONE` for a thread of the host; and which description in the scenario's list of either it is of.
     pub(crate) vm: u32,
     pub(crate) spec: u32,
     pub(crate) program: u32,

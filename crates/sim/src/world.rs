@@ -119,11 +119,11 @@ impl<'s, O: Observer> World<'s, O> {
                 world.add_vm(spec, vm, &flats);
             }
         }
-        for thread in &s.threads {
+        for (spec, thread) in s.threads.iter().enumerate() {
             let flat = world.add_flat(&thread.program);
             for copy in 0..thread.copies {
                 let allowed = world.allow(&thread.cpus, thread.pinned.then_some(copy));
-                world.add_strands(None, 1, allowed, 1024, |_| flat);
+                world.add_strands(None, spec, 1, allowed, 1024, |_| flat);
             }
         }
         world.queue.plan(s.warmup.0, What::Measure);
@@ -173,7 +173,7 @@ impl<'s, O: Observer> World<'s, O> {
         for first in (0..vm.vcpus).step_by(width as usize) {
             let count = width.min(vm.vcpus - first);
             let allowed = self.allow(&vm.cpus, vm.pinned.then_some(first / width));
-            self.add_strands(Some(number), count, allowed, vm.weight, |vcpu| {
+            self.add_strands(Some(number), spec, count, allowed, vm.weight, |vcpu| {
                 let program = vm.programs.iter().position(|(vcpus, _)| vcpus.contains(&vcpu));
                 program.map_or(NONE, |at| flats[at])
             });
@@ -245,14 +245,23 @@ impl<'s, O: Observer> World<'s, O> {
         self.tasks.len() as u32 - 1
     }
 
-    fn add_strands(&mut self, vm: Option<u32>, count: u32, allowed: u32, weight: u32, program_of: impl Fn(u32) -> u32) {
+    /// A task and its strands: vCPUs of a VM, or without one a thread of the host. `number` is that of their description.
+    fn add_strands(
+        &mut self,
+        vm: Option<u32>,
+        number: usize,
+        count: u32,
+        allowed: u32,
+        weight: u32,
+        program_of: impl Fn(u32) -> u32,
+    ) {
         let first = self.strands.len() as u32;
         let native = vm.is_none();
         let task = self.add_task(Kind::Strands { first, count, native }, allowed, weight);
         for strand in first..first + count {
             let vcpu = vm.map_or(0, |vm| strand - self.vms[vm as usize].first_strand);
             let program = program_of(vcpu);
-            let spec = vm.map(|vm| &self.s.vms[self.vms[vm as usize].spec]);
+            let spec = vm.map(|_| &self.s.vms[number]);
             let machine = match spec.map(|vm| vm.spin) {
                 Some(SpinWait::Diagnose(machine)) => machine,
                 _ => Machine { diag44: false, diag9c: false, sense_running: false, lpar: false },
@@ -262,7 +271,7 @@ impl<'s, O: Observer> World<'s, O> {
             self.strands.push(Strand {
                 task,
                 vm: vm.unwrap_or(NONE),
-                spec: vm.map_or(NONE, |vm| self.vms[vm as usize].spec as u32),
+                spec: number as u32,
                 vcpu,
                 program,
                 place: 0,
@@ -310,7 +319,8 @@ impl<'s, O: Observer> World<'s, O> {
 
     /// The description of a strand's VM; `None` for a thread of the host.
     pub(crate) fn spec_of(&self, strand: u32) -> Option<&'s Vm> {
-        self.s.vms.get(self.strands[strand as usize].spec as usize)
+        let st = &self.strands[strand as usize];
+        (st.vm != NONE).then(|| &self.s.vms[st.spec as usize])
     }
 }
 
