@@ -13,8 +13,9 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Events held back at most, waiting for older ones (about 130 MB). When more come, the older half leaves.
 const MAX_HELD: usize = 2 << 20;
 
-/// Emptied buffers kept for reuse.
-const MAX_SPARE: usize = 16;
+/// Emptied buffers kept for reuse: all of a usual burst's. Giving them back and asking for new ones would scatter memory,
+/// the more the longer the file.
+const MAX_SPARE: usize = 64;
 
 /// Holds events back until nothing older can come. Events stay in the buffers in which they came.
 #[derive(Debug, Default)]
