@@ -40,7 +40,7 @@ def network(services):
     for number in range(CUSTOMERS):
         env.process(customer(number))
     env.run(until=enough)
-    return served, served / (env.now / 1e9) / STATIONS
+    return served, served / (env.now / 1e9) / STATIONS, served / (env.now / 1e9)
 
 
 def roundrobin(events):
@@ -96,13 +96,14 @@ def roundrobin(events):
         ready.put(vcpu)
     processes.extend(env.process(run(cpu)) for cpu in range(CPUS))
     env.run(until=enough)
-    return happened, computations / (env.now / 1e9)
+    return happened, computations / (env.now / 1e9), happened / (env.now / 1e9)
 
 
 random.seed(1)
 start = time.perf_counter()
 model = {"network": network, "roundrobin": roundrobin}[sys.argv[1]]
-total, throughput = model(int(sys.argv[2]))
+total, throughput, pace = model(int(sys.argv[2]))
 print("seconds", time.perf_counter() - start)
 print("events", total)
 print("throughput", throughput)
+print("pace", pace)

@@ -19,10 +19,10 @@ const CUSTOMERS: u32 = 100;
 /// Mean of a service, in nanoseconds.
 const SERVICE: f64 = 10_000.0;
 
-/// Events, and the services that a station does in a second of the model's time.
+/// Events, the services that a station does in a second of the model's time, and the events in one.
 fn lines(services: u64, now: u64) -> Lines {
     let throughput = services as f64 / (now as f64 / 1e9) / f64::from(STATIONS);
-    vec![("events", services as f64), ("throughput", throughput)]
+    vec![("events", services as f64), ("throughput", throughput), ("pace", throughput * f64::from(STATIONS))]
 }
 
 pub fn on_exitscope(services: u64) -> Lines {

@@ -1,11 +1,12 @@
 //! Random numbers for both engines: the same code, so that the comparison is about the engines.
 
-use rand::RngCore;
+use rand::{Rng, RngCore};
+use rand_distr::Exp1;
 use rand_pcg::Pcg64Mcg;
 
 /// Exponential, in nanoseconds, at least 1: nexosim plans nothing for now.
 pub fn exponential(rng: &mut Pcg64Mcg, mean: f64) -> u64 {
-    ((mean * -libm::log(((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64)) as u64).max(1)
+    ((mean * rng.sample::<f64, _>(Exp1)) as u64).max(1)
 }
 
 /// A number below `bound`.

@@ -1,10 +1,11 @@
 //! A preemptive scheduler, reduced to its queues: vCPUs compute for exponential times, then mostly go on, and now and
 //! then sleep; CPUs take them from one queue, round robin. An event is the end of a computation, of a slice, or of a
-//! sleep; ends that were made void are not counted.
+//! sleep; ends that come to nothing are not counted. exitscope's queue moves them, nexosim's cancels them, SimPy's keeps
+//! them and their callbacks look.
 
 use crate::Lines;
 use crate::random::{below, exponential};
-use exitscope_sim::Queue;
+use exitscope_sim::{Plan, Queue};
 use nexosim::model::{Context, Model, schedulable};
 use nexosim::simulation::{EventKey, Mailbox, SimInit};
 use nexosim::time::MonotonicTime;
@@ -23,9 +24,11 @@ const SLICE: u64 = 100_000;
 /// One computation in so many is followed by a sleep.
 const SLEEPS: u32 = 10;
 
-/// Events, and the computations that end in a second of the model's time.
+/// Events, the computations that end in a second of the model's time, and the events in one.
 fn lines(events: u64, computations: u64, now: u64) -> Lines {
-    vec![("events", events as f64), ("throughput", computations as f64 / (now as f64 / 1e9))]
+    let seconds = now as f64 / 1e9;
+    let (throughput, pace) = (computations as f64 / seconds, events as f64 / seconds);
+    vec![("events", events as f64), ("throughput", throughput), ("pace", pace)]
 }
 
 #[derive(Clone, Copy)]
@@ -33,12 +36,10 @@ enum What {
     /// The CPU's vCPU has computed.
     Done {
         cpu: u32,
-        generation: u32,
     },
     /// Its slice is over.
     Slice {
         cpu: u32,
-        turn: u32,
     },
     Awake {
         vcpu: u32,
@@ -49,10 +50,9 @@ enum What {
 struct Cpu {
     vcpu: u32,
     busy: bool,
-    /// Changes with every computation; and with every vCPU.
-    generation: u32,
-    turn: u32,
     until: u64,
+    done: Option<Plan>,
+    slice: Option<Plan>,
 }
 
 struct Host {
@@ -69,13 +69,13 @@ impl Host {
     /// The CPU takes the next vCPU, if one is ready.
     fn dispatch(&mut self, cpu: u32) {
         let c = &mut self.cpus[cpu as usize];
-        c.turn += 1;
         let Some(vcpu) = self.ready.pop_front() else {
             c.busy = false;
+            [c.done.take(), c.slice.take()].into_iter().flatten().for_each(|plan| self.queue.cancel(plan));
             return;
         };
         (c.busy, c.vcpu) = (true, vcpu);
-        self.queue.plan(self.now + SLICE, What::Slice { cpu, turn: c.turn });
+        c.slice = Some(self.queue.replan(c.slice, self.now + SLICE, What::Slice { cpu }));
         self.compute(cpu);
     }
 
@@ -83,9 +83,8 @@ impl Host {
         let c = &mut self.cpus[cpu as usize];
         let left = std::mem::take(&mut self.left[c.vcpu as usize]);
         let time = if left > 0 { left } else { exponential(&mut self.rng, COMPUTE) };
-        c.generation += 1;
         c.until = self.now + time;
-        self.queue.plan(c.until, What::Done { cpu, generation: c.generation });
+        c.done = Some(self.queue.replan(c.done, c.until, What::Done { cpu }));
     }
 }
 
@@ -104,26 +103,21 @@ pub fn on_exitscope(events: u64) -> Lines {
         let Some((at, what)) = host.queue.pop() else { break };
         host.now = at;
         match what {
-            What::Done { cpu, generation } => {
-                let c = host.cpus[cpu as usize];
-                if c.generation != generation {
-                    continue;
-                }
+            What::Done { cpu } => {
                 computations += 1;
+                let c = &mut host.cpus[cpu as usize];
+                c.done = None;
                 if below(&mut host.rng, SLEEPS) == 0 {
-                    let at = host.now + exponential(&mut host.rng, SLEEP);
-                    host.queue.plan(at, What::Awake { vcpu: c.vcpu });
+                    let (vcpu, at) = (c.vcpu, host.now + exponential(&mut host.rng, SLEEP));
+                    host.queue.plan(at, What::Awake { vcpu });
                     host.dispatch(cpu);
                 } else {
                     host.compute(cpu);
                 }
             }
-            What::Slice { cpu, turn } => {
+            What::Slice { cpu } => {
                 let c = &mut host.cpus[cpu as usize];
-                if c.turn != turn {
-                    continue;
-                }
-                c.generation += 1;
+                c.slice = None;
                 host.left[c.vcpu as usize] = (c.until - host.now).max(1);
                 host.ready.push_back(c.vcpu);
                 host.dispatch(cpu);

@@ -10,30 +10,22 @@ use exitscope_policy::guest_halt_poll::{Entered, Idle};
 use exitscope_policy::vcore::{Cede, Enter, Threads};
 use exitscope_scenario::Span;
 use exitscope_units::{Moment, Nanos};
-use rand::{Rng, RngCore};
+use rand::Rng;
+use rand_distr::{Exp1, StandardNormal};
 
 /// So many steps of a program may take no time in a row.
 const FREE_STEPS: u32 = 1_000_000;
 
-/// A random length. The logarithm and the cosine are libm's own, not the machine's: the same on every machine, bit for
-/// bit.
+/// A random length.
 pub(crate) fn sample(rng: &mut rand_pcg::Pcg64Mcg, span: Span) -> u64 {
     match span {
         Span::Fixed(time) => time.0,
         Span::Uniform(low, high) => rng.random_range(low.0.min(high.0)..=high.0.max(low.0)),
-        Span::Exponential(mean) => (mean.0 as f64 * -libm::log(above_zero(rng))) as u64,
+        Span::Exponential(mean) => (mean.0 as f64 * rng.sample::<f64, _>(Exp1)) as u64,
         Span::Normal(mean, deviation) => {
-            // Box and Muller's way; its second number is not used.
-            let radius = libm::sqrt(-2.0 * libm::log(above_zero(rng)));
-            let unit = radius * libm::cos(core::f64::consts::TAU * above_zero(rng));
-            (mean.0 as f64 + deviation.0 as f64 * unit).max(0.0) as u64
+            (mean.0 as f64 + deviation.0 as f64 * rng.sample::<f64, _>(StandardNormal)).max(0.0) as u64
         }
     }
-}
-
-/// A number from above 0 to 1.
-fn above_zero(rng: &mut rand_pcg::Pcg64Mcg) -> f64 {
-    ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 impl<O: Observer> World<'_, O> {

@@ -29,7 +29,7 @@ mod world;
 pub use metrics::{Measure, Metric, possible_metrics};
 pub use observe::{Observer, Unseen, event_names, processes};
 pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
-pub use queue::Queue;
+pub use queue::{Plan, Queue};
 
 use exitscope_scenario::Scenario;
 use exitscope_units::Nanos;

@@ -1,140 +1,163 @@
 //! The queue of what happens next: earliest first, equal moments in the order in which they were planned.
 //!
-//! A heap with four children to a parent: half as deep as one with two, and all children of one parent in one line of the
-//! cache. What is taken leaves its place at the top vacant, for what is planned next: mostly one thing leads to another.
+//! A tournament: every plan has a place among the leaves, every node above has the earlier of its two children, the root
+//! what comes next. A plan changes the nodes between its leaf and the root, whichever they have: there is nothing for the
+//! processor to guess, and it can fetch them all at once. What is taken leaves its place to what is planned next, since
+//! mostly one thing leads to another.
 //!
 //! ```text
-//! key: 64 bits moment │ 40 bits number of the plan │ 24 bits slot ─► slots[slot]: what
+//!            1             node n has the children 2n and 2n + 1, side by side in memory
+//!       2         3
+//!     4   5     6   7      leaves: the second half
 //! ```
+
+use std::hint::select_unpredictable;
 
 /// Things planned for moments, in any unit of time: at most 16 million at once, a trillion in all.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// The keys of the root, as the last of its line, and of the children of node 0, 1, 2, …: a line of the cache each.
-    lines: Vec<Line>,
-    /// Nodes of the heap.
-    nodes: usize,
-    /// Whether the root is free.
-    vacant: bool,
-    planned: u64,
-    slots: Vec<T>,
+    /// Nodes 0 and 1, 2 and 3, …; there is no node 0. As many leaves as places.
+    tree: Vec<[Key; 2]>,
+    plans: Vec<T>,
+    /// Places without a plan.
     free: Vec<u32>,
+    /// The place of what was taken last, whose key is in the tree still.
+    vacant: Option<Plan>,
+    planned: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Line([u128; WIDTH]);
+/// The place of something that is planned, until it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan(u32);
 
-/// Children of a parent.
-const WIDTH: usize = 4;
+/// What orders plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    at: u64,
+    /// 40 bits number of the plan, 24 bits its place.
+    number: u64,
+}
 
-/// The key of no node: comes after every other.
-const NOTHING: u128 = u128::MAX;
+/// The key of no plan: comes after every other.
+const NOTHING: Key = Key { at: u64::MAX, number: u64::MAX };
 
-const SLOT_BITS: u32 = 24;
+const PLACE_BITS: u32 = 24;
 const NUMBER_BITS: u32 = 40;
+
+impl Key {
+    #[inline]
+    fn plan(self) -> Plan {
+        Plan(self.number as u32 & ((1 << PLACE_BITS) - 1))
+    }
+
+    /// The earlier of two. Which one it is cannot be guessed, so a branch would be slow; that both have one moment is
+    /// rare.
+    #[inline]
+    fn min(self, other: Key) -> Key {
+        if self.at == other.at {
+            return if self.number < other.number { self } else { other };
+        }
+        let mine = self.at < other.at;
+        Key {
+            at: select_unpredictable(mine, self.at, other.at),
+            number: select_unpredictable(mine, self.number, other.number),
+        }
+    }
+}
 
 impl<T: Copy> Queue<T> {
     /// Nothing is planned.
     pub fn new() -> Queue<T> {
-        let lines = vec![Line([NOTHING; WIDTH])];
-        Queue { lines, nodes: 0, vacant: false, planned: 0, slots: Vec::new(), free: Vec::new() }
-    }
-
-    /// A node's key.
-    #[inline]
-    fn key(&mut self, node: usize) -> &mut u128 {
-        let place = node + WIDTH - 1;
-        &mut self.lines[place / WIDTH].0[place % WIDTH]
+        Queue { tree: vec![[NOTHING; 2]], plans: Vec::new(), free: Vec::new(), vacant: None, planned: 0 }
     }
 
     /// Plans `what` for the moment `at`. Panics if 16 million things are planned already.
     #[inline]
-    pub fn plan(&mut self, at: u64, what: T) {
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = what;
-                slot
-            }
-            None => self.new_slot(what),
+    pub fn plan(&mut self, at: u64, what: T) -> Plan {
+        let plan = match self.vacant.take() {
+            Some(plan) => plan,
+            None => Plan(self.free.pop().unwrap_or_else(|| self.new_place(what))),
         };
-        let key = u128::from(at) << 64 | u128::from(self.planned << SLOT_BITS | u64::from(slot));
-        self.planned = (self.planned + 1) & ((1 << NUMBER_BITS) - 1);
-        if std::mem::take(&mut self.vacant) {
-            self.sink(key);
-        } else {
-            let node = self.nodes;
-            self.nodes += 1;
-            if node.div_ceil(WIDTH) == self.lines.len() {
-                self.lines.push(Line([NOTHING; WIDTH]));
-            }
-            self.rise(node, key);
-        }
+        self.plans[plan.0 as usize] = what;
+        self.place(plan, at);
+        plan
     }
 
-    #[cold]
-    fn new_slot(&mut self, what: T) -> u32 {
-        let slot = self.slots.len();
-        assert!(slot < 1 << SLOT_BITS, "too much is planned");
-        self.slots.push(what);
-        slot as u32
+    #[inline]
+    fn place(&mut self, plan: Plan, at: u64) {
+        let key = Key { at, number: self.planned << PLACE_BITS | u64::from(plan.0) };
+        self.planned = (self.planned + 1) & ((1 << NUMBER_BITS) - 1);
+        self.set(plan, key);
+    }
+
+    /// Plans `what` for the moment `at`, in place of what was planned before, if anything.
+    #[inline]
+    pub fn replan(&mut self, before: Option<Plan>, at: u64, what: T) -> Plan {
+        let Some(plan) = before else { return self.plan(at, what) };
+        self.plans[plan.0 as usize] = what;
+        self.place(plan, at);
+        plan
+    }
+
+    /// Takes away what is planned.
+    #[inline]
+    pub fn cancel(&mut self, plan: Plan) {
+        self.set(plan, NOTHING);
+        self.free.push(plan.0);
     }
 
     /// Takes what comes next, and its moment.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        if std::mem::take(&mut self.vacant) {
-            self.nodes -= 1;
-            let last = std::mem::replace(self.key(self.nodes), NOTHING);
-            if self.nodes > 0 {
-                self.sink(last);
-            }
+        if let Some(plan) = self.vacant.take() {
+            self.cancel(plan);
         }
-        let first = *self.key(0);
+        let first = self.tree[0][1];
         if first == NOTHING {
             return None;
         }
-        self.vacant = true;
-        let slot = first as u32 & ((1 << SLOT_BITS) - 1);
-        self.free.push(slot);
-        Some(((first >> 64) as u64, self.slots[slot as usize]))
+        let plan = first.plan();
+        self.vacant = Some(plan);
+        Some((first.at, self.plans[plan.0 as usize]))
     }
 
-    /// Puts a key where it belongs, from the vacant root down.
+    /// Gives a leaf its key, and the nodes above it theirs.
     #[inline]
-    fn sink(&mut self, key: u128) {
-        let mut node = 0;
-        while let Some(&Line([a, b, c, d])) = self.lines.get(node + 1) {
-            let (one, left) = if b < a { (2, b) } else { (1, a) };
-            let (other, right) = if d < c { (4, d) } else { (3, c) };
-            let (child, next) = if right < left { (other, right) } else { (one, left) };
-            if key < next {
+    fn set(&mut self, plan: Plan, key: Key) {
+        let mut node = self.tree.len() + plan.0 as usize;
+        let mut first = key;
+        loop {
+            let pair = &mut self.tree[node / 2];
+            pair[node % 2] = first;
+            if node == 1 {
                 break;
             }
-            *self.key(node) = next;
-            node = node * WIDTH + child;
+            first = first.min(pair[(node + 1) % 2]);
+            node /= 2;
         }
-        *self.key(node) = key;
     }
 
-    /// Puts a key where it belongs, from a node up.
-    #[inline]
-    fn rise(&mut self, mut node: usize, key: u128) {
-        while node > 0 {
-            let parent = (node - 1) / WIDTH;
-            let above = *self.key(parent);
-            if above < key {
-                break;
+    #[cold]
+    fn new_place(&mut self, what: T) -> u32 {
+        let (place, leaves) = (self.plans.len(), self.tree.len());
+        assert!(place < 1 << PLACE_BITS, "too much is planned");
+        self.plans.push(what);
+        if place == leaves {
+            // The old tree becomes the left one of two under a new root.
+            let mut tree = vec![[NOTHING; 2]; leaves * 2];
+            tree[0][1] = self.tree[0][1];
+            for level in (0..=leaves.ilog2()).map(|level| 1 << level) {
+                let nodes = (level..level * 2).map(|node| (node + level, self.tree[node / 2][node % 2]));
+                nodes.for_each(|(node, key)| tree[node / 2][node % 2] = key);
             }
-            *self.key(node) = above;
-            node = parent;
+            self.tree = tree;
         }
-        *self.key(node) = key;
+        place as u32
     }
 
     /// How many things are planned.
     pub fn len(&self) -> usize {
-        self.nodes - usize::from(self.vacant)
+        self.plans.len() - self.free.len() - usize::from(self.vacant.is_some())
     }
 
     /// Whether nothing is planned.
@@ -163,19 +186,48 @@ mod tests {
         assert_eq!(order, [(0, 'e'), (3, 'b'), (3, 'd'), (5, 'a'), (5, 'c')]);
     }
 
+    /// What a test does with the queue.
+    #[derive(Clone, Copy, Debug)]
+    enum Do {
+        Plan(u64),
+        Pop,
+        /// Moves, or without a moment cancels, one of those that are planned.
+        Change(usize, Option<u64>),
+    }
+
+    fn something() -> impl proptest::strategy::Strategy<Value = Do> {
+        use proptest::prelude::*;
+        prop_oneof![
+            3 => (0u64..50).prop_map(Do::Plan),
+            2 => Just(Do::Pop),
+            1 => (any::<usize>(), proptest::option::of(0u64..50)).prop_map(|(which, at)| Do::Change(which, at)),
+        ]
+    }
+
     proptest::proptest! {
         #[test]
-        fn what_is_planned_and_taken_in_any_mixture_comes_in_order(steps in proptest::collection::vec(proptest::option::of(0u64..50), 0..400)) {
+        fn whatever_is_planned_changed_and_taken_comes_in_order(steps in proptest::collection::vec(something(), 0..400)) {
             let (mut queue, mut model) = (Queue::new(), std::collections::BTreeMap::new());
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
-                    Some(at) => {
-                        queue.plan(at, number as u32);
-                        model.insert((at, number), number as u32);
+                    Do::Plan(at) => {
+                        let plan = queue.plan(at, number);
+                        model.insert((at, number), (number, plan));
                     }
-                    None => {
-                        let expected = model.pop_first().map(|((at, _), what)| (at, what));
+                    Do::Pop => {
+                        let expected = model.pop_first().map(|((at, _), (what, _))| (at, what));
                         proptest::prop_assert_eq!(queue.pop(), expected);
+                    }
+                    Do::Change(which, to) => {
+                        let Some(key) = model.keys().nth(which % model.len().max(1)).copied() else { continue };
+                        let (what, plan) = model.remove(&key).unwrap();
+                        match to {
+                            Some(at) => {
+                                proptest::prop_assert_eq!(queue.replan(Some(plan), at, what), plan);
+                                model.insert((at, number), (what, plan));
+                            }
+                            None => queue.cancel(plan),
+                        }
                     }
                 }
                 proptest::prop_assert_eq!(queue.len(), model.len());

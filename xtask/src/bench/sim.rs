@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 const SIMPY: &str = "simpy==4.1.2";
 
-/// How far the throughputs of one model on different engines may be apart.
+/// How far the figures of one model on different engines may be apart.
 const AGREEMENT: f64 = 0.02;
 
 /// vCPUs, CPUs and simulated milliseconds of the table of growth.
@@ -34,6 +34,8 @@ struct Printed {
     seconds: f64,
     events: f64,
     throughput: Option<f64>,
+    /// Events in a second of the model's time.
+    pace: Option<f64>,
 }
 
 impl Case {
@@ -49,7 +51,7 @@ impl Case {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<f64>().ok());
         let seconds = value("seconds ").context("no seconds")?;
         let events = value("events ").context("no events")?;
-        self.results.push(Printed { seconds, events, throughput: value("throughput ") });
+        self.results.push(Printed { seconds, events, throughput: value("throughput "), pace: value("pace ") });
         Ok(())
     }
 
@@ -131,13 +133,16 @@ fn simpy() -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
-/// The engines must have run the same model: its throughput is what the first one says, within 2 %.
+/// The engines must have run the same model, and counted its events by the same rule: its throughput and its events in a
+/// second of its own time are what the first one says, within 2 %.
 fn check_agreement(models: &[Case]) -> anyhow::Result<()> {
-    for case in models {
-        let ours = models.iter().find(|first| first.model == case.model).and_then(|first| first.median().throughput);
-        if let (Some(theirs), Some(ours)) = (case.median().throughput, ours) {
+    let figures: [(&str, fn(&Printed) -> Option<f64>); 2] =
+        [("throughput", |run| run.throughput), ("events a simulated second", |run| run.pace)];
+    for (case, (figure, of)) in models.iter().flat_map(|case| figures.map(|figure| (case, figure))) {
+        let ours = models.iter().find(|first| first.model == case.model).and_then(|first| of(first.median()));
+        if let (Some(theirs), Some(ours)) = (of(case.median()), ours) {
             let apart = (theirs / ours - 1.0).abs();
-            ensure!(apart < AGREEMENT, "{} on {}: {theirs} a second, exitscope {ours}", case.model, case.engine);
+            ensure!(apart < AGREEMENT, "{} on {}: {figure} {theirs}, exitscope {ours}", case.model, case.engine);
         }
     }
     Ok(())
@@ -176,7 +181,7 @@ fn page(rounds: u32, models: &[Case], sizes: &[Case], threads: &[usize], sweeps:
          service; an event is the end of a service. *Scheduler*: 64 vCPUs on 16 CPUs, one queue, round robin with \
          preemption; an event is the end of a computation, a slice or a sleep. Both are written for exitscope's event \
          queue, for nexosim 1 with one thread, and for SimPy 4; *throughput*, services of a station or computations a \
-         simulated second, must agree within 2 %. *Whole machine*: what `exitscope sim` runs, with the exits, costs, \
+         simulated second, and the events in such a second must agree within 2 %. *Whole machine*: what `exitscope sim` runs, with the exits, costs, \
          ticks and run queues of 64 such vCPUs; an event is one thing taken from its queue, and costs more than one of \
          the reduced model.\n\n### Growth\n\n",
     );
