@@ -123,6 +123,8 @@ costs! {
     hypercall: 100,
     /// Handles CPUID.
     cpuid: 150,
+    /// Sets the timer that stands for the guest's (vmx, svm).
+    timer_set: 300,
     /// Handles a halt, up to the point where the vCPU polls or sleeps.
     halt: 300,
     /// Handles an exit for a host interrupt, timer tick or kick.

@@ -46,6 +46,8 @@ pub struct Vm {
 pub enum SpinWait {
     /// Executes PAUSE; the processor makes an exit when it has done so for a window's time (x86).
     PauseLoop,
+    /// Looks whether the holder runs, and calls the hypervisor for it if it does not (powerpc).
+    Confer,
     /// Spins `spin_retry` times, then calls the hypervisor, if the machine has a call for that (s390).
     Diagnose(Machine),
 }

@@ -54,6 +54,20 @@ pub enum Arch {
     S390,
 }
 
+impl Arch {
+    /// Whether processors of today have a device's interrupt reach a running vCPU without an exit, and hypervisors let
+    /// them: Intel's APICv and AMD's AVIC.
+    pub const fn posts_interrupts(self) -> bool {
+        matches!(self, Arch::Vmx | Arch::Svm)
+    }
+
+    /// Whether a guest that sets its timer leaves for that: it writes an MSR. Powerpc's decrementer and s390's clock
+    /// comparator are the guest's own.
+    pub const fn timer_exits(self) -> bool {
+        matches!(self, Arch::Vmx | Arch::Svm)
+    }
+}
+
 /// How CPUs are shared out: a queue for each CPU, ordered by run time over weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
@@ -101,7 +115,7 @@ impl Host {
             threads: 1,
             smt_speed: vec![1_000],
             ganged: false,
-            posted_interrupts: false,
+            posted_interrupts: Arch::Vmx.posts_interrupts(),
             scheduler: Scheduler::default(),
         }
     }

@@ -1,10 +1,10 @@
 //! Devices: messages, disks, device models, and the load from outside.
 
-use crate::Observer;
 use crate::exits::Reason;
 use crate::guest::sample;
 use crate::state::{Effect, Kind, Message, NONE, Party, Wait, What};
 use crate::world::World;
+use crate::{Observer, SimError};
 use exitscope_scenario::{Arrival, Doorbell};
 
 impl<O: Observer> World<'_, O> {
@@ -138,7 +138,23 @@ impl<O: Observer> World<'_, O> {
                 self.strands[strand as usize].message = message;
                 self.interrupt(strand, by_memory);
             }
-            None => self.channels[channel as usize].arrived.push_back(message),
+            None => self.arrived(channel, message),
+        }
+    }
+
+    /// The message waits until somebody receives it.
+    fn arrived(&mut self, channel: u32, message: u32) {
+        let state = &mut self.channels[channel as usize];
+        state.arrived.push_back(message);
+        let waiting = state.arrived.len();
+        if waiting > self.limits.messages {
+            let why = if state.receivers.is_empty() {
+                "no program receives from it"
+            } else {
+                "they come faster than they are received"
+            };
+            let channel = self.s.channels[channel as usize].name.clone();
+            self.trouble = Some(SimError::Flooded { channel, waiting, why, at: self.now });
         }
     }
 
@@ -170,14 +186,13 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// The strand's access is handed to the device model's task. Whether it waits: always.
-    pub(crate) fn ask_device_model(&mut self, strand: u32) -> bool {
+    /// The strand's access is handed to the device model's task.
+    pub(crate) fn ask_device_model(&mut self, strand: u32) {
         let vm = &self.vms[self.strands[strand as usize].vm as usize];
         let (task, spec) = (vm.device_model, vm.spec);
         self.m.vms[spec].to_device_model.record(self.now - self.strands[strand as usize].exit_at);
         let time = self.s.costs.device.time.0.saturating_add(self.s.costs.wake.time.0);
         self.by_device(task, time, Effect::Answer { strand });
-        true
     }
 
     /// A strand has handed a request to a disk: through its thread, if it has one.

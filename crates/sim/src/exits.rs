@@ -10,7 +10,7 @@ use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, YieldCall};
 use crate::world::World;
 use exitscope_policy::exit_path::{self, Needs};
 use exitscope_policy::port_path::{self, Access, Direction, Server};
-use exitscope_policy::vcore::{self, Left};
+use exitscope_policy::vcore;
 use exitscope_policy::yielding::{Diag44, diag44};
 use exitscope_scenario::{Cost, CostModel, Doorbell, RegistrationKind, Vm, YieldRules};
 
@@ -39,6 +39,8 @@ pub(crate) enum Reason {
     Ipi {
         to: u32,
     },
+    /// Sets its timer.
+    Timer,
     Halt,
     /// An interrupt of the host, to be handled there.
     Interrupt,
@@ -50,8 +52,19 @@ pub(crate) enum Reason {
     },
 }
 
+/// How a CPU goes on with a plan after one of its effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// With the next step.
+    GoOn,
+    /// With another task: this one sleeps in the middle of its plan.
+    Block,
+    /// Later, when somebody else has planned it.
+    Stay,
+}
+
 /// How many kinds of reasons there are.
-pub(crate) const REASONS: usize = 13;
+pub(crate) const REASONS: usize = 15;
 
 impl Reason {
     /// A number below [`REASONS`].
@@ -70,6 +83,8 @@ impl Reason {
             Reason::Yield(YieldCall::Diag44) => 10,
             Reason::Yield(YieldCall::Diag9c { .. }) => 11,
             Reason::Sense { .. } => 12,
+            Reason::Timer => 13,
+            Reason::Yield(YieldCall::Confer { .. }) => 14,
         }
     }
 
@@ -88,6 +103,8 @@ impl Reason {
         "diagnose X'44'",
         "diagnose X'9C'",
         "sense running",
+        "timer set",
+        "H_CONFER",
     ];
 
     /// The trap that a powerpc thread leaves with.
@@ -223,9 +240,11 @@ impl<O: Observer> World<'_, O> {
         } else {
             self.count_exit(strand, reason);
             self.observe_exit(strand, reason);
-            if self.is_gang(task) {
-                self.gang_out(&mut plan, strand, reason);
+            let time = if self.is_gang(task) { self.gang_out(strand, reason) } else { 0 };
+            if self.tasks[task as usize].state == State::Queued {
+                return self.leave_others_core(task, plan, strand, reason, time);
             }
+            plan.spend(time, false);
             self.plan_exit(&mut plan, strand, reason);
         }
         plan.steps.reverse();
@@ -236,6 +255,24 @@ impl<O: Observer> World<'_, O> {
         self.set_threads(cpu, 1);
         self.set_task_status(task, Status::Kernel);
         self.begin_plan(cpu, task);
+    }
+
+    /// As [`World::exit`], for a strand whose task is aboard another's core. The core's task goes on at once, and does
+    /// what has to be done in the kernel; for anything else this one needs the CPU.
+    fn leave_others_core(&mut self, task: u32, mut plan: Plan, strand: u32, reason: Reason, time: u64) {
+        self.plan_exit(&mut plan, strand, reason);
+        let (cpu, mut time) = (self.tasks[task as usize].cpu, time);
+        if let [Step::Spend { time: more, user: false }] = plan.steps[..] {
+            time = time.saturating_add(more);
+            plan.steps.clear();
+        }
+        plan.steps.reverse();
+        self.tasks[task as usize].plan = plan.steps;
+        let runner = self.cpus[cpu as usize].current;
+        self.set_threads(cpu, 1);
+        self.set_task_status(runner, Status::Kernel);
+        self.tasks[runner as usize].plan.push(Step::Spend { time, user: false });
+        self.begin_plan(cpu, runner);
     }
 
     /// Begins with a new plan: what comes first takes time already, or the CPU goes on at this moment.
@@ -250,39 +287,6 @@ impl<O: Observer> World<'_, O> {
             _ => 0,
         };
         self.plan_cpu(cpu, time);
-    }
-
-    /// All threads of a gang leave with one.
-    fn gang_out(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
-        let task = self.strands[strand as usize].task;
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
-        let me = strand - first;
-        let inside = self.tasks[task as usize].vcore.inside();
-        let trap = reason.trap();
-        let kicked = if trap == vcore::HV_DECREMENTER { trap } else { vcore::H_DOORBELL };
-        let napping = |world: &Self, thread: u32| world.strands[(first + thread) as usize].doing == Doing::Halted;
-        let left: Vec<(u32, Left)> = (0..count)
-            .filter(|thread| inside.contain(vcore::Threads::one(*thread)))
-            .map(|thread| {
-                let trap = if thread == me { trap } else { kicked };
-                (thread, Left { trap, ceded: napping(self, thread) })
-            })
-            .collect();
-        self.tasks[task as usize].vcore.exit(me, trap);
-        for (thread, left) in &left {
-            if *thread != me {
-                self.stop(first + thread);
-                self.tasks[task as usize].vcore.exit(*thread, left.trap);
-            }
-        }
-        let done = self.tasks[task as usize].vcore.finish();
-        debug_assert!(done, "every thread that entered has left");
-        self.count_gang(task, &left);
-        self.observe_core_exit(task, &left);
-        let others = left.iter().filter(|(thread, left)| *thread != me && !left.ceded).count() as u64;
-        if others > 0 {
-            plan.spend(self.s.costs.gang_latency.time.0 + others * self.s.costs.gang_thread.time.0, false);
-        }
     }
 
     /// The way of an exit out and back, with what the reason's handler does.
@@ -332,6 +336,7 @@ impl<O: Observer> World<'_, O> {
                 plan.kernel(&costs.ipi_send);
                 plan.then(Effect::Ipi { to });
             }
+            Reason::Timer => plan.kernel(&costs.timer_set),
             Reason::Halt => plan.kernel(&costs.halt),
             Reason::Interrupt | Reason::Tick => plan.kernel(&costs.interrupt),
             Reason::Yield(YieldCall::Diag44)
@@ -507,18 +512,21 @@ impl<O: Observer> World<'_, O> {
         (first..first + count).find(|strand| self.strands[*strand as usize].rate > 0)
     }
 
-    /// Something comes of a plan's step. Whether the task has to block, in the middle of its plan.
-    pub(crate) fn take_effect(&mut self, cpu: u32, effect: Effect) -> bool {
+    /// Something comes of a plan's step. What that means for the rest of the plan.
+    pub(crate) fn take_effect(&mut self, cpu: u32, effect: Effect) -> After {
         match effect {
             Effect::Enter => {}
             Effect::UserExit { strand, reason } => self.observe_user_exit(strand, reason),
             Effect::UserEnter { strand } => self.observe_user_enter(strand),
-            Effect::TakeLock { strand } => return self.take_big_lock(strand),
+            Effect::TakeLock { strand } => return self.take_big_lock(cpu, strand),
             Effect::DropLock { strand } => self.drop_big_lock(strand),
             Effect::Send { message } => self.send(message),
             Effect::Depart { message } => self.depart(message),
             Effect::Deliver { message } => self.deliver(message),
-            Effect::Ask { strand } => return self.ask_device_model(strand),
+            Effect::Ask { strand } => {
+                self.ask_device_model(strand);
+                return After::Block;
+            }
             Effect::Answer { strand } => self.wake(self.strands[strand as usize].task),
             Effect::Disk { disk, strand } => self.disk_starts(disk, strand),
             Effect::DiskSeen { disk, strand } => self.disk_seen(disk, strand),
@@ -533,26 +541,40 @@ impl<O: Observer> World<'_, O> {
                 self.sensed(strand, running);
             }
         }
-        false
+        After::GoOn
     }
 
-    /// Takes the lock of all devices. Whether the strand has to wait for it.
-    fn take_big_lock(&mut self, strand: u32) -> bool {
-        let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
-        if vm.lock_holder == NONE {
-            vm.lock_holder = strand;
-            return false;
+    /// Takes the lock of all devices as Linux takes a mutex: where it is held, waits on the CPU as long as the holder runs
+    /// and nobody else wants that CPU; or sleeps, and tries again.
+    fn take_big_lock(&mut self, cpu: u32, strand: u32) -> After {
+        let vm = self.strands[strand as usize].vm as usize;
+        let holder = self.vms[vm].lock_holder;
+        if holder == NONE {
+            self.vms[vm].lock_holder = strand;
+            return After::GoOn;
         }
-        vm.lock_waiters.push_back(strand);
         self.m.big_lock_waits += 1;
-        true
+        let task = self.strands[strand as usize].task;
+        let holder_runs = self.tasks[self.strands[holder as usize].task as usize].state == State::Running;
+        if holder_runs && self.cpus[cpu as usize].queue.is_empty() {
+            self.vms[vm].lock_spinners.push_back(strand);
+            self.set_task_status(task, Status::User);
+            return After::Stay;
+        }
+        self.tasks[task as usize].plan.push(Step::Then(Effect::TakeLock { strand }));
+        self.vms[vm].lock_waiters.push_back(strand);
+        After::Block
     }
 
+    /// Gives the lock back: to the one that has waited longest on its CPU; if there is none, the one that has slept
+    /// longest wakes up, and finds the lock free unless somebody was quicker.
     fn drop_big_lock(&mut self, strand: u32) {
         let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
-        let next = vm.lock_waiters.pop_front().unwrap_or(NONE);
-        vm.lock_holder = next;
-        if next != NONE {
+        vm.lock_holder = vm.lock_spinners.pop_front().unwrap_or(NONE);
+        if vm.lock_holder != NONE {
+            let task = self.strands[vm.lock_holder as usize].task;
+            self.plan_cpu(self.tasks[task as usize].cpu, self.s.costs.lock_transfer.time.0);
+        } else if let Some(next) = vm.lock_waiters.pop_front() {
             self.wake(self.strands[next as usize].task);
         }
     }

@@ -7,7 +7,7 @@ use crate::world::World;
 use crate::{Observer, SimError};
 use exitscope_policy::Policies;
 use exitscope_policy::guest_halt_poll::{Entered, Idle};
-use exitscope_policy::vcore::{Cede, Enter, Threads};
+use exitscope_policy::vcore::Cede;
 use exitscope_scenario::Span;
 use exitscope_units::{Moment, Nanos};
 use rand::Rng;
@@ -206,7 +206,13 @@ impl<O: Observer> World<'_, O> {
                     st.timer = false;
                     let at = self.now.saturating_add(sample(&mut st.rng, span));
                     self.queue.plan(at, What::Timer { strand });
-                    return self.idle(strand, Wait::Timer);
+                    if vm == NONE as usize || !self.s.host.arch.timer_exits() {
+                        return self.idle(strand, Wait::Timer);
+                    }
+                    // It goes idle when it is back.
+                    let st = &mut self.strands[strand as usize];
+                    (st.wait, st.doing, st.left) = (Wait::Timer, Doing::IdleEnter, self.s.costs.guest_idle.time.0);
+                    return self.exit(strand, Reason::Timer);
                 }
                 Code::Ipi(vcpu) => {
                     let to = self.vms[vm].first_strand + vcpu;
@@ -375,26 +381,6 @@ impl<O: Observer> World<'_, O> {
         self.exit(strand, Reason::Halt);
     }
 
-    /// Whether a task's strands enter and leave the guest together.
-    pub(crate) fn is_gang(&self, task: u32) -> bool {
-        self.s.host.ganged && matches!(self.tasks[task as usize].kind, Kind::Strands { native: false, .. })
-    }
-
-    /// A strand's hardware thread within its task's CPU.
-    pub(crate) fn thread_of(&self, strand: u32) -> u32 {
-        match self.tasks[self.strands[strand as usize].task as usize].kind {
-            Kind::Strands { first, .. } => strand - first,
-            Kind::Device { .. } => 0,
-        }
-    }
-
-    /// The hardware threads that a task in the guest keeps busy.
-    pub(crate) fn count_threads(&mut self, task: u32) {
-        let cpu = self.tasks[task as usize].cpu;
-        let threads = self.tasks[task as usize].vcore.working().count().max(1);
-        self.set_threads(cpu, threads);
-    }
-
     /// Something has come for a strand: from another vCPU, which only writes memory if this one polls, or from the host.
     pub(crate) fn interrupt(&mut self, strand: u32, from_sibling: bool) {
         let st = &self.strands[strand as usize];
@@ -429,7 +415,7 @@ impl<O: Observer> World<'_, O> {
         let cpu = self.tasks[task as usize].cpu;
         match self.tasks[task as usize].state {
             State::Blocked => self.wake(task),
-            State::Running if self.tasks[task as usize].in_guest => {
+            _ if self.tasks[task as usize].in_guest => {
                 let at = self.now.saturating_add(self.s.costs.ipi_latency.time.0);
                 self.queue.plan(at, What::Nap { strand });
             }
@@ -438,27 +424,9 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// A napping thread of a gang has something to do: it goes on without an exit.
-    pub(crate) fn nap_over(&mut self, strand: u32) {
-        let task = self.strands[strand as usize].task;
-        let st = &self.strands[strand as usize];
-        if st.doing != Doing::Halted || st.pending == 0 || !self.tasks[task as usize].in_guest {
-            return;
-        }
-        let thread = self.thread_of(strand);
-        let vcore = &mut self.tasks[task as usize].vcore;
-        if vcore.inside().contain(Threads::one(thread)) {
-            vcore.wake(thread);
-        } else if vcore.enter(thread) == Enter::TooLate {
-            return;
-        }
-        self.count_threads(task);
-        self.enter_strand(strand);
-    }
-
     /// A task's strands that can run enter the guest.
     pub(crate) fn enter(&mut self, task: u32) {
-        let Kind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
+        let Kind::Strands { first, native, .. } = self.tasks[task as usize].kind else { return };
         self.tasks[task as usize].in_guest = true;
         self.tasks[task as usize].woken = false;
         if !self.is_gang(task) {
@@ -470,19 +438,7 @@ impl<O: Observer> World<'_, O> {
             }
             return;
         }
-        let ready: Vec<u32> = (first..first + count).filter(|strand| self.wants_to_run(*strand)).collect();
-        for strand in &ready {
-            let thread = self.thread_of(*strand);
-            self.tasks[task as usize].vcore.enter(thread);
-        }
-        self.count_threads(task);
-        self.observe_core_enter(task, &ready);
-        for strand in ready {
-            // One that exits at once takes the others along.
-            if self.tasks[task as usize].in_guest {
-                self.enter_strand(strand);
-            }
-        }
+        self.gang_in(task);
     }
 
     /// What is put before the next entry.

@@ -16,6 +16,7 @@ mod bits;
 mod code;
 mod devices;
 mod exits;
+mod gang;
 mod guest;
 mod locks;
 mod metrics;
@@ -40,14 +41,16 @@ use std::time::Instant;
 pub struct Limits {
     /// Events of the machine.
     pub events: u64,
+    /// Messages that wait in one channel.
+    pub messages: usize,
     /// When to give up, looked at every 65,536 events.
     pub deadline: Option<Instant>,
 }
 
 impl Default for Limits {
-    /// Ten billion events: hours. No deadline.
+    /// Ten billion events: hours. A million messages. No deadline.
     fn default() -> Limits {
-        Limits { events: 10_000_000_000, deadline: None }
+        Limits { events: 10_000_000_000, messages: 1_000_000, deadline: None }
     }
 }
 
@@ -90,6 +93,18 @@ pub enum SimError {
     NotItsLock {
         /// Whose.
         who: String,
+        /// When.
+        at: u64,
+    },
+    /// Messages come faster than they are taken, or nobody takes them.
+    #[error("{waiting} messages wait in channel {channel:?} at {}: {why}", Nanos(at / 1_000))]
+    Flooded {
+        /// The channel's name.
+        channel: String,
+        /// How many.
+        waiting: usize,
+        /// Whether nobody receives, or too slowly.
+        why: &'static str,
         /// When.
         at: u64,
     },

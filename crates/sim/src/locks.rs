@@ -4,6 +4,7 @@ use crate::exits::Reason;
 use crate::state::{Doing, Kind, NONE, State, YieldCall};
 use crate::world::World;
 use crate::{Observer, SimError};
+use exitscope_policy::yielding::confer::{self, Sibling};
 use exitscope_policy::yielding::{
     Call, HostTask, OnSpin, Outcome, SpinLoop, SpinVcpu, Step, Target, Waiting, diag9c, pick_undirected,
 };
@@ -40,23 +41,34 @@ impl<O: Observer> World<'_, O> {
             return false;
         }
         self.locks[lock as usize].spinners.push(strand);
-        let (now, params) = (self.now, self.policies_of(strand).yielding);
         let st = &mut self.strands[strand as usize];
-        (st.doing, st.lock_wait_from) = (Doing::Spin, now);
-        match self.window(strand) {
-            Some(window) => {
-                self.strands[strand as usize].left = window;
-                self.start(strand);
-            }
-            None => {
-                let owner = self.owner(lock);
-                let st = &mut self.strands[strand as usize];
-                st.spin = SpinLoop::new(&params, st.machine);
-                let step = st.spin.enter(owner);
-                self.spin_step(strand, step);
-            }
-        }
+        (st.doing, st.lock_wait_from) = (Doing::Spin, self.now);
+        self.spin(strand, true);
         false
+    }
+
+    /// Begins a round of looks at a lock that is held: the first one, or one after an exit.
+    fn spin(&mut self, strand: u32, first: bool) {
+        if self.confers(strand) {
+            if first {
+                return self.confer(strand);
+            }
+            self.strands[strand as usize].left = self.s.costs.spin_pass.time.0.max(1);
+            return self.start(strand);
+        }
+        if let Some(window) = self.window(strand) {
+            self.strands[strand as usize].left = window;
+            return self.start(strand);
+        }
+        let (params, owner) = (self.policies_of(strand).yielding, self.owner(self.strands[strand as usize].lock));
+        let st = &mut self.strands[strand as usize];
+        let step = if first {
+            st.spin = SpinLoop::new(&params, st.machine);
+            st.spin.enter(owner)
+        } else {
+            st.spin.failed(owner)
+        };
+        self.spin_step(strand, step);
     }
 
     /// How long a vCPU spins before the processor notices; `None` where the guest counts for itself. VMX counts cycles,
@@ -106,6 +118,9 @@ impl<O: Observer> World<'_, O> {
 
     /// A round of looks is over, and the lock is held still.
     pub(crate) fn spin_over(&mut self, strand: u32) {
+        if self.confers(strand) {
+            return self.confer(strand);
+        }
         if self.window(strand).is_some() {
             self.strands[strand as usize].left = 0;
             self.strands[strand as usize].pause.grow();
@@ -124,18 +139,62 @@ impl<O: Observer> World<'_, O> {
         if self.locks[lock as usize].holder == NONE {
             return self.give(lock, strand);
         }
-        if self.strands[strand as usize].left > 0 {
+        if self.strands[strand as usize].left > 0 && !self.confers(strand) {
             return self.start(strand);
         }
-        match self.window(strand) {
-            Some(window) => {
-                self.strands[strand as usize].left = window;
-                self.start(strand);
+        self.spin(strand, false);
+    }
+
+    /// Whether a strand's kernel knows H_CONFER.
+    fn confers(&self, strand: u32) -> bool {
+        self.spec_of(strand).is_some_and(|vm| vm.spin == SpinWait::Confer)
+    }
+
+    /// The holder of the lock that a strand spins for, if it does not run.
+    fn idle_holder(&self, strand: u32) -> Option<u32> {
+        let holder = self.locks[self.strands[strand as usize].lock as usize].holder;
+        let st = self.strands.get(holder as usize)?;
+        let task = &self.tasks[st.task as usize];
+        let runs = (task.state == State::Running || task.in_guest) && st.doing != Doing::Halted;
+        (!runs).then_some(holder)
+    }
+
+    /// Spins as long as the holder runs; else calls the hypervisor for it, unless others of the gang have work to do.
+    fn confer(&mut self, strand: u32) {
+        let Some(to) = self.idle_holder(strand) else {
+            self.strands[strand as usize].left = NOTICED_NEVER;
+            return self.start(strand);
+        };
+        let task = self.strands[strand as usize].task;
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+        let siblings = (first..first + count).filter(|other| *other != strand).map(|other| {
+            match self.strands[other as usize].doing {
+                Doing::Halted => Sibling::Ceded,
+                Doing::Spin if self.idle_holder(other).is_some() => Sibling::Confers,
+                _ => Sibling::Works,
             }
-            None => {
-                let owner = self.owner(lock);
-                let step = self.strands[strand as usize].spin.failed(owner);
-                self.spin_step(strand, step);
+        });
+        if confer::leaves(siblings) {
+            return self.exit(strand, Reason::Yield(YieldCall::Confer { to }));
+        }
+        self.strands[strand as usize].left = confer::STAY.0 * 1_000;
+        self.start(strand);
+    }
+
+    /// A task does not run any more: those that spin for its locks see that, if their kernels look.
+    pub(crate) fn holder_stops(&mut self, task: u32) {
+        let Kind::Strands { first, count, native: false } = self.tasks[task as usize].kind else { return };
+        if !self.confers(first) || (first..first + count).all(|strand| self.strands[strand as usize].held == 0) {
+            return;
+        }
+        let vm = &self.vms[self.strands[first as usize].vm as usize];
+        let locks = &self.locks[vm.first_lock as usize..][..self.s.vms[vm.spec].locks.len()];
+        let held = locks.iter().filter(|lock| (first..first + count).contains(&lock.holder));
+        let spinners: Vec<u32> = held.flat_map(|lock| lock.spinners.iter().copied()).collect();
+        for spinner in spinners {
+            if self.stop(spinner) {
+                self.strands[spinner as usize].left = self.s.costs.spin_pass.time.0.max(1);
+                self.start(spinner);
             }
         }
     }
@@ -241,6 +300,14 @@ impl<O: Observer> World<'_, O> {
                     Outcome::Ignored(_) | Outcome::Forwarded => self.m.yields_ignored += 1,
                 }
             }
+            YieldCall::Confer { to } => {
+                let target = self.strands[to as usize].task;
+                if self.tasks[target as usize].state == State::Queued {
+                    self.boost(cpu, strand, target);
+                } else {
+                    self.m.yields_ignored += 1;
+                }
+            }
             YieldCall::Diag44 if zvm => {
                 self.m.yields_undirected += 1;
                 let vector: Vec<Waiting> =
@@ -297,17 +364,19 @@ impl<O: Observer> World<'_, O> {
         }
         self.strands[strand as usize].in_spin_loop = chosen.is_some();
         match chosen {
-            Some(at) => {
-                self.m.yields_directed += 1;
-                let target = self.strands[first as usize + at].task;
-                let there = self.tasks[target as usize].cpu;
-                self.back_of_queue(strand);
-                self.cpus[there as usize].buddy = target;
-                self.preempt(there);
-                self.cpus[cpu as usize].resched = true;
-            }
+            Some(at) => self.boost(cpu, strand, self.strands[first as usize + at].task),
             None => self.m.yields_ignored += 1,
         }
+    }
+
+    /// A waiting task runs next where it waits, and the one that asked for it goes back in its queue.
+    fn boost(&mut self, cpu: u32, strand: u32, target: u32) {
+        self.m.yields_directed += 1;
+        let there = self.tasks[target as usize].cpu;
+        self.back_of_queue(strand);
+        self.cpus[there as usize].buddy = target;
+        self.preempt(there);
+        self.cpus[cpu as usize].resched = true;
     }
 
     fn spin_vcpu(&self, strand: u32) -> SpinVcpu {

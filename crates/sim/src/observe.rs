@@ -83,6 +83,9 @@ const SIE_ENTER: NameId = NameId(15);
 const DIAG: NameId = NameId(16);
 const HCALL: NameId = NameId(17);
 
+/// Where the doorbell of the first channel is, in guests on x86; the others follow, a page each.
+const FIRST_DOORBELL: u64 = 0xfe00_0000;
+
 /// The first process number.
 const FIRST_PID: u32 = 1_000;
 
@@ -207,12 +210,13 @@ impl<O: Observer> World<'_, O> {
 
     fn tell_by_runner(&mut self, task: u32, strand: u32, name: NameId, kind: Kind) {
         let st = &self.strands[strand as usize];
+        let cpu = self.tasks[task as usize].cpu;
         let event = Event {
             at: self.moment(),
-            tid: self.task_id(task),
+            tid: self.task_id(self.cpus[cpu as usize].current),
             vm: self.process_of(st.vm),
             vcpu: VcpuId(st.vcpu),
-            cpu: PcpuId(self.tasks[task as usize].cpu),
+            cpu: PcpuId(cpu),
             name,
             kind,
         };
@@ -280,7 +284,7 @@ const fn vmx(reason: Reason) -> u64 {
         Reason::Mmio { .. } | Reason::Doorbell { .. } => 49,
         Reason::Hypercall(_) | Reason::Sense { .. } => 18,
         Reason::Cpuid => 10,
-        Reason::Ipi { .. } => 32,
+        Reason::Ipi { .. } | Reason::Timer => 32,
         Reason::Halt => 12,
         Reason::Interrupt | Reason::Tick => 1,
         Reason::Yield(YieldCall::Pause) => 40,
@@ -295,7 +299,7 @@ const fn svm(reason: Reason) -> u64 {
         Reason::Mmio { .. } | Reason::Doorbell { .. } => 0x400,
         Reason::Hypercall(_) | Reason::Sense { .. } => 0x81,
         Reason::Cpuid => 0x72,
-        Reason::Ipi { .. } => 0x7c,
+        Reason::Ipi { .. } | Reason::Timer => 0x7c,
         Reason::Halt => 0x78,
         Reason::Interrupt | Reason::Tick => 0x60,
         Reason::Yield(YieldCall::Pause) => 0x77,
@@ -320,6 +324,14 @@ fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
         Reason::Mmio { address, size, write, value } => {
             (MMIO, Detail { kind: DetailKind::Mmio, write, size: size.into(), key: address, value })
         }
+        Reason::Doorbell { channel, .. } => match arch {
+            Arch::Vmx | Arch::Svm => {
+                let key = FIRST_DOORBELL + (u64::from(channel) << 12);
+                (MMIO, Detail { kind: DetailKind::Mmio, write: true, size: 4, key, value: 0 })
+            }
+            Arch::S390 => (DIAG, Detail { kind: DetailKind::Diag, key: 0x500, ..plain }),
+            Arch::Powerpc => return None,
+        },
         Reason::Hypercall(number) => match arch {
             Arch::Vmx | Arch::Svm => (HYPERCALL, Detail { kind: DetailKind::Hypercall, key: number.into(), ..plain }),
             Arch::Powerpc => (HCALL, Detail { kind: DetailKind::PpcHcall, key: number.into(), ..plain }),
@@ -329,6 +341,7 @@ fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
         Reason::Cpuid => (CPUID, Detail { kind: DetailKind::Cpuid, ..plain }),
         Reason::Yield(YieldCall::Diag44) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x44, ..plain }),
         Reason::Yield(YieldCall::Diag9c { .. }) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x9c, ..plain }),
+        Reason::Yield(YieldCall::Confer { .. }) => (HCALL, Detail { kind: DetailKind::PpcHcall, key: 0xe4, ..plain }),
         _ => return None,
     })
 }

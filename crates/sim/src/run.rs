@@ -7,6 +7,7 @@
 //!                      └───────────────────────┘ guest: until a strand exits
 //! ```
 
+use crate::exits::After;
 use crate::outcome::Outcome;
 use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, Wait, What};
 use crate::world::{NEVER, World};
@@ -90,8 +91,12 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// Whether a task may run on a CPU.
+    /// Whether a task may run on a CPU. One that is in a guest on another's core stays where it is.
     pub(crate) fn may_run(&self, task: u32, cpu: u32) -> bool {
+        let t = &self.tasks[task as usize];
+        if t.in_guest && t.cpu != cpu {
+            return false;
+        }
         self.allowed.get(self.tasks[task as usize].allowed as usize).is_none_or(|set| set.has(cpu))
     }
 
@@ -187,6 +192,7 @@ impl<O: Observer> World<'_, O> {
         self.charge(task);
         self.cpus[cpu as usize].current = NONE;
         self.tasks[task as usize].state = state;
+        self.holder_stops(task);
         self.tasks[task as usize].woken = false;
         let status = match state {
             State::Queued => Status::Waiting,
@@ -329,11 +335,11 @@ impl<O: Observer> World<'_, O> {
                     self.enter(task);
                     return;
                 }
-                Some(Step::Then(effect)) => {
-                    if self.take_effect(cpu, effect) {
-                        self.block(cpu);
-                    }
-                }
+                Some(Step::Then(effect)) => match self.take_effect(cpu, effect) {
+                    After::GoOn => {}
+                    After::Block => self.block(cpu),
+                    After::Stay => return,
+                },
                 None => {
                     if self.settle(cpu, task) {
                         return;
@@ -344,7 +350,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// Whether any of a task's strands has something to do.
-    fn can_run(&self, task: u32) -> bool {
+    pub(crate) fn can_run(&self, task: u32) -> bool {
         match &self.tasks[task as usize].kind {
             Kind::Device { jobs, .. } => !jobs.is_empty(),
             Kind::Strands { first, count, .. } => (*first..*first + *count).any(|strand| self.wants_to_run(strand)),
@@ -519,6 +525,9 @@ impl<O: Observer> World<'_, O> {
     /// Whether a task that waits here went to an idle CPU.
     fn give_to_idle(&mut self, cpu: u32) -> bool {
         let to_idle = |task: &u32| {
+            if self.tasks[*task as usize].in_guest {
+                return None;
+            }
             let allowed = self.allowed.get(self.tasks[*task as usize].allowed as usize);
             Some((*task, self.idle.round(allowed, cpu).next()?))
         };
@@ -564,11 +573,13 @@ impl<O: Observer> World<'_, O> {
             if task == NONE || !self.tasks[task as usize].in_guest {
                 continue;
             }
-            let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
-            for strand in first..first + count {
-                if self.strands[strand as usize].rate > 0 {
-                    self.stop(strand);
-                    self.start(strand);
+            for task in self.aboard(cpu).collect::<Vec<u32>>() {
+                let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
+                for strand in first..first + count {
+                    if self.strands[strand as usize].rate > 0 {
+                        self.stop(strand);
+                        self.start(strand);
+                    }
                 }
             }
         }

@@ -45,6 +45,8 @@ pub(crate) struct Cpu {
     pub(crate) current: u32,
     /// Waiting tasks, next one last.
     pub(crate) queue: Vec<u32>,
+    /// Those of them that are in the guest with the task that runs.
+    pub(crate) aboard: Vec<u32>,
     /// The task that a yield asked for, to run next.
     pub(crate) buddy: u32,
     pub(crate) resched: bool,
@@ -71,6 +73,7 @@ impl Cpu {
             core,
             current: NONE,
             queue: Vec::new(),
+            aboard: Vec::new(),
             buddy: NONE,
             resched: false,
             generation: 0,
@@ -210,6 +213,7 @@ pub(crate) enum YieldCall {
     Pause,
     Diag44,
     Diag9c { to: u32 },
+    Confer { to: u32 },
 }
 
 /// A thread of control that runs a program: a vCPU, or a thread of the host. What most events

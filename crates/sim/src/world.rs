@@ -27,8 +27,9 @@ pub(crate) struct VmState {
     pub(crate) first_lock: u32,
     pub(crate) first_disk: u32,
     pub(crate) on_spin: OnSpin,
-    /// The strand that holds the lock of all devices, and those that wait for it.
+    /// The strand that holds the lock of all devices, those that wait for it on their CPUs, and those that sleep.
     pub(crate) lock_holder: u32,
+    pub(crate) lock_spinners: VecDeque<u32>,
     pub(crate) lock_waiters: VecDeque<u32>,
     /// The task of its device model, or `NONE`.
     pub(crate) device_model: u32,
@@ -163,6 +164,7 @@ impl<'s, O: Observer> World<'s, O> {
             first_disk,
             on_spin: OnSpin::new(),
             lock_holder: NONE,
+            lock_spinners: VecDeque::new(),
             lock_waiters: VecDeque::new(),
             device_model: NONE,
             channel_tasks: vec![NONE; self.s.channels.len()],

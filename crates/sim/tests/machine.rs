@@ -1,7 +1,10 @@
 //! The machine against what can be worked out by hand.
 
+use exitscope_policy::exit_path::DeviceLock;
 use exitscope_policy::port_path::DeviceModel;
-use exitscope_scenario::{Arrival, Channel, Doorbell, Host, HostThread, Load, Op, Program, Scenario, Span, Vm};
+use exitscope_scenario::{
+    Arch, Arrival, Channel, Doorbell, Host, HostThread, Load, Op, Program, Scenario, Span, SpinWait, Vm,
+};
 use exitscope_sim::{Limits, Outcome, SimError, Unseen, run};
 use exitscope_units::Picos;
 
@@ -270,4 +273,96 @@ fn without_a_gap_the_processor_notices_no_spinning() {
     assert!(exits_of(&noticed) > 0);
     noticed.vms[0].policies.yielding.ple_gap = 0;
     assert_eq!(exits_of(&noticed), 0);
+}
+
+/// vCPUs that do nothing but accesses that user space serves, under one lock.
+fn under_one_lock(vcpus: u32, cpus: u32) -> Outcome {
+    let access = Op::Port { port: 0x80, size: 1, write: true, string: false };
+    let mut vm = Vm::new("a", vcpus).running(forever(vec![access, Op::Count]));
+    vm.policies.exit_path.device_lock = DeviceLock::Big;
+    outcome(&scenario(cpus, vm))
+}
+
+#[test]
+fn a_second_vcpu_under_one_lock_adds_what_is_done_outside_it_and_no_more() {
+    let [one, two, three] = [1, 2, 3].map(|vcpus| under_one_lock(vcpus, vcpus).vms[0].work.count);
+    assert!(two > one, "{one} {two}");
+    // With the lock always held, a turn is what is done under it and the hand-over.
+    let costs = Scenario::new("test", Host::new(1)).costs;
+    let turn = costs.user_lock.time.0 + costs.device.time.0 + costs.lock_transfer.time.0;
+    assert!(three.abs_diff(us(100_000).0 / turn) < three / 50, "{three} {turn}");
+}
+
+#[test]
+fn whoever_sleeps_for_the_lock_gets_it_in_the_end() {
+    let run = under_one_lock(6, 2);
+    assert!(run.big_lock_waits > 0);
+    assert!(run.vms[0].work.count > 0);
+}
+
+#[test]
+fn setting_a_timer_is_an_exit_where_the_timer_is_an_msr() {
+    let sleeper = || Vm::new("a", 1).running(forever(vec![Op::Sleep(Span::Fixed(us(100))), Op::Count]));
+    for (arch, expected) in [(Arch::Vmx, true), (Arch::Svm, true), (Arch::S390, false), (Arch::Powerpc, false)] {
+        let mut scenario = scenario(1, sleeper());
+        scenario.host.arch = arch;
+        let outcome = outcome(&scenario);
+        let (count, set) = (outcome.vms[0].work.count, exits(&outcome, "timer set"));
+        assert!(count > 500, "{arch:?}: {count}");
+        assert!(if expected { set.abs_diff(count) <= 1 } else { set == 0 }, "{arch:?}: {set} of {count}");
+    }
+}
+
+#[test]
+fn a_powerpc_guest_confers_to_a_holder_that_lost_its_cpu_and_to_no_other() {
+    let contended = |cpus, spin| {
+        let steps = vec![Op::Lock(0), compute(50), Op::Unlock(0), compute(50), Op::Count];
+        let mut vm = Vm::new("a", 4).running(forever(steps));
+        vm.locks = vec!["l".to_string()];
+        vm.spin = spin;
+        let mut scenario = scenario(cpus, vm);
+        scenario.host.arch = Arch::Powerpc;
+        outcome(&scenario)
+    };
+    let alone = contended(4, SpinWait::Confer);
+    assert_eq!(exits(&alone, "H_CONFER"), 0);
+    let crowded = contended(2, SpinWait::Confer);
+    let calls = exits(&crowded, "H_CONFER");
+    assert!(calls > 0 && exits(&crowded, "PAUSE loop") == 0, "{calls}");
+    assert!(crowded.yields.directed > 0);
+}
+
+#[test]
+fn messages_that_nobody_receives_end_a_run_with_a_word() {
+    let vm = Vm::new("a", 1).running(forever(vec![compute(1), Op::Send(0)]));
+    let mut scenario = scenario(1, vm);
+    scenario.channels.push(Channel::new("lost"));
+    let limits = Limits { messages: 1_000, ..Limits::default() };
+    let error = run(&scenario, Unseen, limits).unwrap_err();
+    assert!(matches!(&error, SimError::Flooded { channel, waiting: 1_001, .. } if channel == "lost"), "{error}");
+    assert!(error.to_string().ends_with("no program receives from it"), "{error}");
+}
+
+#[test]
+fn a_core_that_may_split_for_one_run_takes_preempted_virtual_cores_in_where_they_fit() {
+    // Two virtual cores of `width` threads on one core of eight, which all run at full speed.
+    let work = |width: u32, modes: u32, one_vm: bool, vms: u32| {
+        let mut vm = Vm::new("a", width * 2 / vms).running(forever(vec![compute(10), Op::Count]));
+        vm.copies = vms;
+        vm.policies.vcore.smt_mode = width;
+        let mut scenario = scenario(1, vm);
+        (scenario.host.arch, scenario.host.threads, scenario.host.ganged) = (Arch::Powerpc, 8, true);
+        scenario.host.smt_speed = vec![1_000; 8];
+        scenario.policies.vcore.dynamic_mt_modes = modes;
+        scenario.policies.vcore.one_vm_per_core = one_vm;
+        outcome(&scenario).vms[0].work.count
+    };
+    let turns = work(4, 0, false, 2);
+    let at_once = |work: u64| work > turns * 19 / 10;
+    assert!(at_once(work(4, 6, false, 2)) && at_once(work(4, 2, false, 2)));
+    // Split into four, there is no room for four threads each.
+    assert!(!at_once(work(4, 4, false, 2)));
+    assert!(!at_once(work(4, 6, true, 2)));
+    assert!(at_once(work(4, 6, true, 1)));
+    assert_eq!(work(8, 6, false, 2), work(8, 0, false, 2));
 }

@@ -6,8 +6,10 @@
 //!   then say nothing, X'44' or X'9C', ────────► KVM    diag9c with Forwarding; on_spin for X'44'
 //!   after sensing if the machine can
 //!   PAUSE loops, said by the processor ───────► KVM    on_spin, how often: PleWindow
+//!   H_CONFER to a holder that does not run ───► KVM    confer: first inside the gang, then to the holder
 //! ```
 
+pub mod confer;
 mod diagnose;
 mod on_spin;
 mod pause_loop;

@@ -143,15 +143,20 @@ fn host(item: &Item) -> Result<Host, Fault> {
         Some(item) => smt_speed(&item, threads)?,
         None => SMT_SPEED[..threads as usize].to_vec(),
     };
+    let arch = [Arch::Vmx, Arch::Svm, Arch::Powerpc, Arch::S390][fields.word("arch")?];
+    let posted_interrupts = match fields.find("posted_interrupts") {
+        Some(item) => item.switch()?,
+        None => arch.posts_interrupts(),
+    };
     let scheduler = fields.need("scheduler")?;
     Ok(Host {
-        arch: [Arch::Vmx, Arch::Svm, Arch::Powerpc, Arch::S390][fields.word("arch")?],
+        arch,
         sockets,
         cores,
         threads,
         smt_speed,
         ganged: fields.switch("ganged")?,
-        posted_interrupts: fields.switch("posted_interrupts")?,
+        posted_interrupts,
         scheduler: {
             let fields = scheduler.fields(SCHEDULER)?;
             Scheduler {
@@ -316,6 +321,7 @@ fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
             None if world.host.arch == Arch::S390 => {
                 SpinWait::Diagnose(Machine { diag44: true, diag9c: true, sense_running: true, lpar: false })
             }
+            None if world.host.arch == Arch::Powerpc => SpinWait::Confer,
             None => SpinWait::PauseLoop,
         },
         locks,
@@ -348,7 +354,7 @@ fn registers(item: &Item) -> Result<Registers, Fault> {
 
 fn spin(item: &Item) -> Result<SpinWait, Fault> {
     if !matches!(item.node.value, Value::Table(_)) {
-        return item.word(&["pause_loop"]).map(|_| SpinWait::PauseLoop);
+        return Ok([SpinWait::PauseLoop, SpinWait::Confer][item.word(&["pause_loop", "confer"])?]);
     }
     let fields = item.fields(SPIN)?;
     Ok(SpinWait::Diagnose(Machine {

@@ -199,7 +199,7 @@ pub const HOST: &[Row] = &[
     row(
         "posted_interrupts",
         Kind::Switch,
-        Means("false"),
+        Says("`true` with `vmx` and `svm`"),
         "A device's interrupt reaches a running vCPU without an exit",
     ),
     row("scheduler", Kind::Other("table"), Means("{}"), "How CPUs are shared out"),
@@ -281,8 +281,10 @@ pub const VM: &[Row] = &[
     ),
     row(
         "spin",
-        Kind::Other("\"pause_loop\" or a table"),
-        Says("on s390 `{ diag44 = true, diag9c = true, sense_running = true }`, else `\"pause_loop\"`"),
+        Kind::Other("\"pause_loop\", \"confer\" or a table"),
+        Says(
+            "on s390 `{ diag44 = true, diag9c = true, sense_running = true }`, on powerpc `\"confer\"` (H_CONFER for a holder that does not run), else `\"pause_loop\"`",
+        ),
         "What its kernel does when spinning for a lock does not help",
     ),
     row("policies", Kind::Other("table"), Means("{}"), "Knobs that it has for itself"),

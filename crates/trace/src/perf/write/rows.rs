@@ -153,7 +153,7 @@ pub const ROWS: &[Row] = &[
     (
         "",
         "kvm:kvm_vcpu_wakeup",
-        &[("__u64 ns", Halted), ("bool waited", Waited), ("bool valid", Zero)],
+        &[("__u64 ns", Halted), ("bool waited", Waited), ("bool valid", Valid)],
         r#""%s time %lld ns, polling %s", REC->waited ? "wait" : "poll", REC->ns, REC->valid ? "valid" : "invalid""#,
     ),
     (

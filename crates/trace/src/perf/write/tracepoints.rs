@@ -45,6 +45,8 @@ pub enum Carries {
     Vector,
     Halted,
     Waited,
+    /// Whether the wake-up was meant for the vCPU: always, but for some on s390.
+    Valid,
     Wfe,
     Leaves,
     Runnable,
@@ -88,6 +90,7 @@ impl Carries {
             (C::Vector, Kind::Inject { vector }) => vector.into(),
             (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
             (C::Waited, Kind::HaltEnd { waited, .. }) => waited.into(),
+            (C::Valid, Kind::HaltEnd { .. }) => 1,
             (C::Wfe, Kind::Wfx { wfe }) => wfe.into(),
             (C::Leaves, Kind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, Kind::RunCore { runnable, .. }) => runnable.into(),
