@@ -5,10 +5,10 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools demo test lint bench
+.PHONY: help setup rust tools demo test test-rig lint bench
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: rust tools ## Install what is missing of the tools that test and bench use
 	@$(CARGO) fetch --quiet --locked
@@ -25,7 +25,7 @@ rust:
 	@command -v cc >/dev/null || .ci/install cc
 
 tools:
-	@.ci/install cc git perf python3-venv trace-cmd xz zstd clippy rustfmt
+	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip trace-cmd xz zstd clippy rustfmt
 
 demo: rust ## Account for the exits of a recorded guest
 	$(CARGO) build --release --quiet --locked --package exitscope
@@ -34,6 +34,10 @@ demo: rust ## Account for the exits of a recorded guest
 test: setup lint ## Run every test and check
 	$(CARGO) test --workspace --quiet --locked
 	$(CARGO) xtask fuzz
+	$(CARGO) xtask rig x86-svm
+
+test-rig: setup ## Run real KVM on SVM in an emulated machine; also a part of `make test`
+	$(CARGO) xtask rig x86-svm
 
 lint: ## Check formatting, clippy and the tree
 	$(CARGO) fmt --all --check

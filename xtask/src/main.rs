@@ -5,10 +5,12 @@
 //! cargo xtask docs    writes the generated documents anew
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
+//! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
 //! ```
 
 mod bench;
 mod fuzz;
+mod rig;
 mod tidy;
 
 use anyhow::Context;
@@ -34,17 +36,21 @@ enum Task {
     Bench(bench::Flags),
     /// Read damaged traces
     Fuzz(fuzz::Flags),
+    /// Boot a KVM host under QEMU software emulation and run exitscope in it
+    Rig(rig::Flags),
 }
 
 fn main() -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let result = match Flags::parse().task {
-        Task::Tidy => tidy::run(),
-        Task::Docs => tidy::write_generated(),
-        Task::Bench(flags) => bench::run(&flags),
-        Task::Fuzz(flags) => fuzz::run(&flags),
+        Task::Tidy => tidy::run().map(done),
+        Task::Docs => tidy::write_generated().map(done),
+        Task::Bench(flags) => bench::run(&flags).map(done),
+        Task::Fuzz(flags) => fuzz::run(&flags).map(done),
+        Task::Rig(flags) => rig::run(&flags),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE

@@ -1,0 +1,138 @@
+//! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One thing to run inside, and how to judge it.
+pub struct Step<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// A line for the shell, in a folder of its own; every file that it leaves there comes out.
+    pub line: &'a str,
+    /// Judges what came out of a step that exited with 0, and says in a few words what was right.
+    pub check: Option<fn(&Outcome) -> anyhow::Result<String>>,
+}
+
+/// The steps of `cargo xtask rig x86-svm`.
+pub const STEPS: &[Step] = &[
+    Step {
+        name: "tiny-guest-perf",
+        line: "perf record -q -a -N -m 2048 -e 'kvm:*' -o trace -- tiny-guest --repeat 101",
+        check: Some(trace_shows_the_tiny_guest),
+    },
+    Step {
+        name: "tiny-guest-trace-cmd",
+        line: "trace-cmd record -q -b 8192 -e kvm -o trace tiny-guest --repeat 103",
+        check: Some(trace_shows_the_tiny_guest),
+    },
+];
+
+impl Step<'_> {
+    /// The name of its script and of its folder; `at` is its place among the steps.
+    pub fn id(&self, at: usize) -> String {
+        format!("{at:02}-{}", self.name)
+    }
+}
+
+/// What a step left.
+pub struct Outcome<'a> {
+    /// The step.
+    pub step: &'a Step<'a>,
+    /// Where its files are.
+    pub folder: PathBuf,
+    /// Its exit code.
+    pub code: u8,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained of.
+    pub stderr: Vec<u8>,
+    /// The command that its traces are read with.
+    exitscope: &'a Path,
+}
+
+impl<'a> Outcome<'a> {
+    /// Reads what `step` left in `folder`; fails if it did not come to its end.
+    pub fn read(folder: &Path, step: &'a Step, exitscope: &'a Path) -> anyhow::Result<Outcome<'a>> {
+        let read = |name: &str| std::fs::read(folder.join(name)).with_context(|| format!("{}: {name}", step.name));
+        let code = String::from_utf8_lossy(&read("code")?).trim().parse()?;
+        let (stdout, stderr) = (read("stdout")?, read("stderr")?);
+        Ok(Outcome { step, folder: folder.to_path_buf(), code, stdout, stderr, exitscope })
+    }
+
+    /// Judges it.
+    pub fn check(&self) -> anyhow::Result<String> {
+        let stderr = String::from_utf8_lossy(&self.stderr);
+        ensure!(self.code == 0, "`{}` exited with {}: {}", self.step.line, self.code, stderr.trim());
+        self.step.check.map_or(Ok("exited with 0".to_string()), |check| check(self))
+    }
+
+    /// What `exitscope report` counts in one of its files. A trace that is not whole is no evidence.
+    fn report(&self, name: &str) -> anyhow::Result<Report> {
+        let path = self.folder.join(name);
+        let output = Command::new(self.exitscope)
+            .args(["report", "--by", "reason", "--format", "json", "--fail-on", "lost>0"])
+            .arg(&path)
+            .output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "exitscope report {}: {}", path.display(), complaint.trim());
+        Ok(Report(serde_json::from_slice(&output.stdout)?))
+    }
+}
+
+/// What `exitscope report --format json` prints.
+struct Report(Value);
+
+impl Report {
+    /// The exits by reason.
+    fn reasons(&self) -> BTreeMap<&str, u64> {
+        let rows = self.0["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        rows.iter().filter_map(|row| Some((row["reason"].as_str()?, row["count"].as_u64()?))).collect()
+    }
+
+    /// The exits that were about this port or address.
+    fn about(&self, kind: &str, key: u64, direction: &str) -> u64 {
+        let details = self.0["details"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let named = |row: &&Value| row["kind"] == kind && row["key"] == key && row["direction"] == direction;
+        details.iter().filter(named).filter_map(|row| row["count"].as_u64()).sum()
+    }
+}
+
+/// `trace` has what tiny-guest says that it did: every port access is an exit of reason io and every halt one of reason
+/// hlt, and there are no others. An MMIO write is a nested page fault, and so is the first touch of a page of memory,
+/// which the guest does not know of; therefore MMIO is counted by address.
+fn trace_shows_the_tiny_guest(outcome: &Outcome) -> anyhow::Result<String> {
+    let stdout = String::from_utf8_lossy(&outcome.stdout);
+    let said = stdout.lines().find(|line| line.starts_with("out ")).context("tiny-guest printed no counts")?;
+    let words: Vec<&str> = said.split(' ').collect();
+    let count = |name: &str| -> anyhow::Result<u64> {
+        let pair =
+            words.chunks(2).find(|pair| pair[0] == name).with_context(|| format!("no count of {name}: {said}"))?;
+        Ok(pair.get(1).context("a count has a number")?.parse()?)
+    };
+    let (out, r#in, mmio, hlt) = (count("out")?, count("in")?, count("mmio_write")?, count("hlt")?);
+    ensure!(hlt > 0, "the guest did nothing");
+
+    let report = outcome.report("trace")?;
+    let reasons = report.reasons();
+    let of = |reason: &str| reasons.get(reason).copied().unwrap_or(0);
+    equal(&[
+        ("exits of reason io", of("io"), out + r#in),
+        ("exits of reason hlt", of("hlt"), hlt),
+        ("writes to port 0x10", report.about("port", 0x10, "out"), out),
+        ("reads of port 0x11", report.about("port", 0x11, "in"), r#in),
+        ("writes to 0x8000", report.about("mmio", 0x8000, "write"), mmio),
+    ])?;
+    ensure!(of("npf") >= mmio, "{} exits of reason npf for {mmio} MMIO writes", of("npf"));
+    Ok(format!("the trace shows the guest's {said}"))
+}
+
+/// Every first number is as the second.
+fn equal(counts: &[(&str, u64, u64)]) -> anyhow::Result<()> {
+    let unequal = counts.iter().filter(|(_, found, expected)| found != expected);
+    let said: Vec<String> = unequal.map(|(what, found, expected)| format!("{found} {what}, not {expected}")).collect();
+    ensure!(said.is_empty(), "{}", said.join("; "));
+    Ok(())
+}
