@@ -12,6 +12,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/report.schema.json", &["docs", "report-schema"]),
     ("docs/diff.schema.json", &["docs", "diff-schema"]),
     ("docs/events.schema.json", &["docs", "events-schema"]),
+    ("docs/replay.schema.json", &["docs", "replay-schema"]),
     ("docs/sim.schema.json", &["docs", "sim-schema"]),
     ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
     ("docs/validate.schema.json", &["docs", "validate-schema"]),
@@ -20,6 +21,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/knobs.md", &["docs", "knobs"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
+    ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),
+    ("docs/examples/replay.txt", &["replay", "corpus/x86-svm/t4-none.dat.gz", "--policy", "guest_halt_poll"]),
     ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),
     (
         "docs/examples/sweep.txt",
@@ -37,7 +40,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("sim", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),
-    ("analysis", &["units", "model"]),
+    ("analysis", &["units", "policy", "model"]),
     ("view", &["units", "scenario", "sim", "model", "analysis"]),
     ("exitscope", &["units", "policy", "scenario", "sim", "validation", "model", "trace", "analysis", "view"]),
 ];

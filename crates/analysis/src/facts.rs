@@ -1,8 +1,8 @@
 //! All facts of a report, filled together.
 
-use crate::{Cell, Dim, Division, Group, Keyed, Part, Selection, Slowest, Timeline};
+use crate::{Cell, Dim, Division, Group, Halts, Keyed, Part, Selection, Slowest, Timeline};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Exit, ExitCode, LaneSpan, Who};
+use exitscope_model::{Detail, DetailKind, Exit, ExitCode, Halt, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -69,6 +69,8 @@ pub struct Facts {
     pub slowest: Slowest,
     /// Exits over time.
     pub timeline: Timeline,
+    /// Halts; unlike the rest not narrowed to reasons or lengths.
+    pub halts: Halts,
 }
 
 impl Facts {
@@ -88,6 +90,7 @@ impl Facts {
             last_division: None,
             slowest: Slowest::keeping(wanted.slowest),
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
+            halts: Halts::default(),
         }
     }
 
@@ -115,6 +118,9 @@ impl Facts {
         if exit.at < window.0 || exit.at > window.1 {
             return;
         }
+        if exit.is_idle && exit.code.is_idle() && !exit.timed {
+            self.halts.absorb_cut(exit.who);
+        }
         if !self.selection.holds_exit(exit) {
             return;
         }
@@ -124,12 +130,21 @@ impl Facts {
         }
         if let Some(detail) = exit.detail {
             self.details.absorb(DetailKey::of(detail), exit);
+            self.halts.absorb_detail(&detail);
         }
         if let Some(vector) = exit.injected {
             *self.injected.entry(vector).or_default() += 1;
         }
         self.slowest.absorb(exit);
         self.timeline.absorb(exit);
+    }
+
+    /// Adds one halt.
+    pub fn absorb_halt(&mut self, halt: &Halt) {
+        let within = self.window.0 <= halt.begin && halt.begin <= self.window.1;
+        if within && self.selection.holds_who(&halt.who) {
+            self.halts.absorb(halt);
+        }
     }
 
     /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
@@ -150,6 +165,7 @@ impl Facts {
             self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
         }
         self.slowest.complete(|who| named(who, vcpu_of));
+        self.halts.complete(|who| named(who, vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = Group::by(&[Dim::Reason]);
@@ -180,6 +196,7 @@ impl Facts {
         }
         self.slowest.merge(&other.slowest);
         self.timeline.merge(&other.timeline);
+        self.halts.merge(&other.halts);
     }
 
     /// What exits were about, most costly first.

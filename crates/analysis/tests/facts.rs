@@ -169,3 +169,43 @@ fn too_little_gives_no_verdict() {
             .all(|change| change.verdict() == Verdict::TooFew)
     );
 }
+
+fn any_halt() -> impl Strategy<Value = Halt> {
+    let times = (0u64..1 << 34, 0u64..1 << 18, 0u64..1 << 18, 0u64..1 << 10);
+    let change = prop::option::of((any::<bool>(), 0u32..1 << 18, 0u32..1 << 18));
+    (0u32..3, times, any::<bool>(), any::<bool>(), change, any::<bool>()).prop_map(
+        |(vcpu, (at, length, woken, rest), waited, told, change, seen)| {
+            let moment = |nanos: u64| Moment::from_nanos(nanos);
+            Halt {
+                who: Who { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) },
+                begin: moment(at),
+                asleep: (waited && seen).then_some(moment(at)),
+                woken: (waited && seen).then_some(moment(at + woken.min(length))),
+                told: told.then_some(Told { length: Nanos(length), waited, valid: true }),
+                change: change.map(|(grow, new, old)| PollChange { grow, new, old }),
+                end: moment(at + length),
+                entered: seen.then_some(moment(at + length + rest)),
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn halts_merge_in_any_order(halts in prop::collection::vec(any_halt(), 0..60)) {
+        let of = |vcpus: &[u32]| {
+            let mut facts = Halts::default();
+            halts.iter().filter(|halt| vcpus.contains(&halt.who.vcpu.0)).for_each(|halt| facts.absorb(halt));
+            facts
+        };
+        let whole = of(&[0, 1, 2]);
+        let mut merged = of(&[2]);
+        merged.merge(&of(&[0, 1]));
+        prop_assert_eq!(&merged.vcpus, &whole.vcpus);
+        let shown = |halts: &Halts| halts.settings.get(&VmId(1)).map(|seen| (seen.changes, seen.bounds(), seen.params("")));
+        prop_assert_eq!(shown(&merged), shown(&whole));
+        let all = whole.all();
+        let counted: u64 = all.buckets().iter().map(|gap| gap.caught + gap.slept).sum();
+        prop_assert_eq!(counted, all.halts());
+    }
+}

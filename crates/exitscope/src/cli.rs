@@ -31,6 +31,11 @@ pub enum Command {
     /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. The intervals cover
     /// the variation within the recordings; that from run to run only if each side has several.
     Diff(DiffArgs),
+    /// Replay a mechanism's policy over a recording, and show what other settings would have made of it
+    ///
+    /// The kernel's own state machine runs over the recorded halts once for each value. Where the kernel traced its
+    /// decisions, the first lines say how many of them come out the same.
+    Replay(ReplayArgs),
     /// Run a scenario in the simulator, and show what its VMs would do
     ///
     /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
@@ -71,6 +76,8 @@ pub enum Document {
     DiffSchema,
     /// JSON schema of a line of `events --format json`
     EventsSchema,
+    /// JSON schema of `replay --format json`
+    ReplaySchema,
     /// JSON schema of `sim --format json`
     SimSchema,
     /// JSON schema of `sweep --format json`
@@ -101,6 +108,9 @@ pub struct ReportArgs {
     /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub interval: Option<Nanos>,
+    /// Show all about one mechanism instead of the exits, as text; JSON always holds every view
+    #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "interval", "top", "sort"])]
+    pub view: Option<View>,
     #[command(flatten)]
     pub select: SelectArgs,
     /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
@@ -217,6 +227,62 @@ pub struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Trace to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    pub file: Option<PathBuf>,
+    /// Trace to read, with the flag of perf and trace-cmd
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    pub input: Option<PathBuf>,
+    /// Whose settings to vary
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub policy: PolicyName,
+    /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
+    /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
+    /// combination is replayed [default: the longest poll, from 0 to 1ms]
+    #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
+    pub vary: Vec<crate::vary::Axis>,
+    /// Sets a knob in every row; may be given several times
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
+    pub set: Vec<(String, String)>,
+    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net]
+    #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
+    pub best: Option<String>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SimFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum PolicyName {
+    /// KVM's polling for a halted vCPU, in the host
+    HostHaltPoll,
+    /// The polling of the cpuidle governor haltpoll, in the guest
+    GuestHaltPoll,
+}
+
+impl PolicyName {
+    /// The policy's name in docs/knobs.md.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyName::HostHaltPoll => "host_halt_poll",
+            PolicyName::GuestHaltPoll => "guest_halt_poll",
+        }
+    }
+
+    /// What is varied unless something else is asked for.
+    pub fn default_vary(self) -> &'static str {
+        match self {
+            PolicyName::HostHaltPoll => "halt_poll_ns=0,10us,20us,50us,100us,200us,500us,1ms",
+            PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 pub struct ScenarioArgs {
     /// Scenario file; `-` is standard input
     pub scenario: PathBuf,
@@ -304,7 +370,7 @@ pub enum SimFormat {
     Text,
     /// One object; `exitscope docs` prints the schemas
     Json,
-    /// Of sim, the figures: metric, value, unit. Of sweep, the configurations, one a line
+    /// Of sim, the figures: metric, value, unit. Of sweep and replay, the configurations, one a line
     Csv,
 }
 
@@ -324,6 +390,12 @@ pub enum EventsFormat {
     Text,
     /// For a script; `exitscope docs` prints the schemas
     Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum View {
+    /// Idle gaps, halts, polls that caught the wake-up and those that did not, wake-up latency
+    Halt,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
@@ -367,6 +439,14 @@ impl From<Sort> for SortKey {
             Sort::Max => SortKey::Max,
             Sort::Min => SortKey::Min,
             Sort::Key => SortKey::Key,
+        }
+    }
+}
+
+impl From<View> for exitscope_view::View {
+    fn from(view: View) -> exitscope_view::View {
+        match view {
+            View::Halt => exitscope_view::View::Halt,
         }
     }
 }

@@ -40,6 +40,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::ReportSchema => schemars::schema_for!(Report),
         Document::DiffSchema => schemars::schema_for!(Comparison),
         Document::EventsSchema => schemars::schema_for!(EventRow),
+        Document::ReplaySchema => schemars::schema_for!(exitscope_view::Replay),
         Document::SimSchema => schemars::schema_for!(Simulated),
         Document::SweepSchema => schemars::schema_for!(Sweep),
         Document::ValidateSchema => schemars::schema_for!(exitscope_validation::Validation),

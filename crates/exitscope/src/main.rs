@@ -8,6 +8,7 @@ mod docs;
 mod events;
 mod read;
 mod record;
+mod replay;
 mod report;
 mod sim;
 mod sweep;
@@ -48,6 +49,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,
+        Command::Replay(args) => replay::run(&args, &mut out)?,
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

@@ -1,7 +1,7 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
 use anyhow::Context;
-use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
+use exitscope_model::{Assembler, Exit, Halt, LaneSpan, Ledger, Line, TraceInfo, Who};
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
@@ -22,6 +22,8 @@ pub trait Sink {
     fn begin(&mut self, first: Moment);
     /// A row.
     fn absorb(&mut self, exit: &Exit);
+    /// A halt.
+    fn halt(&mut self, _halt: &Halt) {}
 }
 
 /// What is known of a trace when it has been read.
@@ -59,9 +61,19 @@ pub fn read<S: Sink>(
     earlier: &mut Earlier,
     need_vcpus: bool,
     clock_hz: Option<u64>,
+    fresh: impl FnMut() -> S,
+) -> anyhow::Result<(Trace, S)> {
+    read_input(Input::open(path)?, earlier, need_vcpus, clock_hz, fresh)
+}
+
+/// The same of a trace that is open already.
+pub fn read_input<S: Sink>(
+    input: Input,
+    earlier: &mut Earlier,
+    need_vcpus: bool,
+    clock_hz: Option<u64>,
     mut fresh: impl FnMut() -> S,
 ) -> anyhow::Result<(Trace, S)> {
-    let input = Input::open(path)?;
     let options = Options { clock_hz, only_used: true };
     let mut vcpu_of = FxHashMap::default();
     let mut sink = fresh();
@@ -113,17 +125,17 @@ fn read_once(
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
         assembler.push(&events, &mut rows, &mut ledger);
+        pass_halts(&assembler, &vcpu_of, &before, sink);
         let lanes =
             if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
+        if !more {
+            pass_halts(&assembler, &vcpu_of, &before, sink);
+        }
         for exit in &mut rows {
-            if exit.who.vcpu == VcpuId::UNKNOWN {
-                match vcpu_of.get(&exit.who.tid) {
-                    Some(&vcpu) => exit.who.vcpu = vcpu,
-                    None if !unnamed.contains(&exit.who.tid) => unnamed.push(exit.who.tid),
-                    None => {}
-                }
+            if !name_vcpu(&mut exit.who, &vcpu_of) && !unnamed.contains(&exit.who.tid) {
+                unnamed.push(exit.who.tid);
             }
-            if before.iter().any(|trace| trace.holds(exit)) {
+            if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
                 ledger.add(Line::Overlapping, u64::from(exit.events));
                 continue;
             }
@@ -171,6 +183,25 @@ fn read_once(
             return Ok(Reading { trace, late });
         }
     }
+}
+
+fn pass_halts(assembler: &Assembler, vcpu_of: &FxHashMap<Tid, VcpuId>, before: &[&EarlierTrace], sink: &mut impl Sink) {
+    for halt in assembler.halts() {
+        let mut halt = *halt;
+        name_vcpu(&mut halt.who, vcpu_of);
+        if !before.iter().any(|trace| trace.holds(&halt.who, halt.begin)) {
+            sink.halt(&halt);
+        }
+    }
+}
+
+/// Completes `who` with what is known of its thread; `false` if its vCPU stays unknown.
+#[inline]
+fn name_vcpu(who: &mut Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> bool {
+    if who.vcpu == VcpuId::UNKNOWN {
+        who.vcpu = vcpu_of.get(&who.tid).copied().unwrap_or(VcpuId::UNKNOWN);
+    }
+    who.vcpu != VcpuId::UNKNOWN
 }
 
 fn finish(
@@ -221,11 +252,11 @@ impl Earlier {
 }
 
 impl EarlierTrace {
-    fn holds(&self, exit: &Exit) -> bool {
-        let at = exit.at.as_nanos();
+    fn holds(&self, who: &Who, at: Moment) -> bool {
+        let at = at.as_nanos();
         self.lanes.iter().any(|lane| {
             let (first, last) = (lane.first.as_nanos(), lane.last.as_nanos());
-            same_lane(&lane.who, &exit.who) && (first.saturating_sub(SLACK)..=last.saturating_add(SLACK)).contains(&at)
+            same_lane(&lane.who, who) && (first.saturating_sub(SLACK)..=last.saturating_add(SLACK)).contains(&at)
         })
     }
 }

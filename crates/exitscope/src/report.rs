@@ -4,9 +4,9 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
 use crate::read::{self, Earlier, Sink};
 use exitscope_analysis::{Dim, Facts, Wanted};
-use exitscope_model::{Exit, ExitCode, Ledger, TraceInfo};
+use exitscope_model::{Exit, ExitCode, Halt, Ledger, TraceInfo};
 use exitscope_units::Moment;
-use exitscope_view::{Look, Made, Report, SortKey, report_page, write_csv, write_page};
+use exitscope_view::{Look, Made, Report, SortKey, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
 
 /// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
@@ -21,6 +21,10 @@ impl Sink for Facts {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         Facts::absorb(self, exit);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
     }
 }
 
@@ -37,6 +41,9 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
     if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
         anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
+    }
+    if args.view.is_some() && args.format == Format::Csv {
+        anyhow::bail!("CSV holds the groups of exits; --view goes with text, and JSON holds every view");
     }
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
@@ -85,7 +92,13 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             }
             write_csv(&report, &mut *out)?;
         }
-        Format::Text => write_page(&report_page(&report, args.top.unwrap_or(DETAIL_ROWS)), look(), out)?,
+        Format::Text => {
+            let page = match args.view {
+                Some(view) => view_page(&report, view.into()),
+                None => report_page(&report, args.top.unwrap_or(DETAIL_ROWS)),
+            };
+            write_page(&page, look(), out)?;
+        }
     }
     Ok(if failed { Outcome::Findings } else { Outcome::Fine })
 }

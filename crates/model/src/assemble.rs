@@ -13,8 +13,9 @@
 //!
 //! Every event ends in a row's `events` or in a line of the ledger.
 
+use crate::halt::Halting;
 use crate::lane::{Lane, Run, State};
-use crate::{CodeList, Event, Exit, Kind, Ledger, Line, Who};
+use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, Told, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -54,6 +55,7 @@ pub struct Assembler {
     /// powerpc: which lane's vCPU each thread runs, where an event said so.
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
+    halts: Vec<Halt>,
 }
 
 impl Default for Assembler {
@@ -66,6 +68,7 @@ impl Default for Assembler {
             lanes_by_vcpu: false,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
+            halts: Vec::new(),
         }
     }
 }
@@ -73,6 +76,7 @@ impl Default for Assembler {
 impl Assembler {
     /// Uses events. Rows that they complete are appended to `rows`.
     pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+        self.halts.clear();
         for event in events {
             self.take(event, rows, ledger);
         }
@@ -102,7 +106,11 @@ impl Assembler {
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
-            Kind::VcpuHint => {
+            Kind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
+                self.vcore_halt(event, Told { length: Nanos(ns), waited, valid });
+                return ledger.count(Line::OutsideExit);
+            }
+            Kind::VcpuHint | Kind::HaltPoll { .. } => {
                 self.alias(event);
                 self.find(event)
             }
@@ -110,7 +118,7 @@ impl Assembler {
             _ => self.find(event),
         };
         match lane.and_then(|at| self.lanes.get_mut(at)) {
-            Some(lane) => lane.take(event, rows, ledger),
+            Some(lane) => lane.take(event, rows, &mut self.halts, ledger),
             None => ledger.count(match event.kind {
                 Kind::Enter => Line::EntryWithoutExit,
                 Kind::Other => Line::OtherTracepoint,
@@ -122,7 +130,9 @@ impl Assembler {
     /// Ends the recording: open exits become rows that are counted but not timed. Returns every lane's span.
     pub fn finish(&mut self, rows: &mut Vec<Exit>, ledger: &mut Ledger) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
+        self.halts.clear();
         for lane in &mut self.lanes {
+            lane.halt.finish(&mut self.halts);
             lane.settle_closed(rows);
             if let Some(held) = lane.held.take() {
                 rows.push(held);
@@ -145,6 +155,11 @@ impl Assembler {
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         spans
+    }
+
+    /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).
+    pub fn halts(&self) -> &[Halt] {
+        &self.halts
     }
 
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
@@ -233,6 +248,14 @@ impl Assembler {
         }
     }
 
+    /// On powerpc a virtual core halts when all its vCPUs have ceded; its runner tells of it.
+    fn vcore_halt(&mut self, event: &Event, told: Told) {
+        let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(told.length.0));
+        let who = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
+        let (asleep, woken, change, entered) = (None, None, None, None);
+        self.halts.push(Halt { who, begin, asleep, woken, told: Some(told), change, end: event.at, entered });
+    }
+
     fn of_thread(&mut self, tid: Tid) -> Option<&mut Lane> {
         let &at = self.index.get(&thread_key(tid))?;
         self.lanes.get_mut(at as usize)
@@ -243,6 +266,7 @@ impl Assembler {
             lane.account(at);
             if lane.run == Run::Sleeping {
                 lane.run = Run::Runnable;
+                lane.halt.wake(at);
             }
             lane.take_scheduler()
         });
@@ -256,6 +280,9 @@ impl Assembler {
         if let Some(lane) = self.of_thread(prev) {
             lane.account(at);
             lane.run = if sleeps { Run::Sleeping } else { Run::Runnable };
+            if sleeps {
+                lane.halt.sleep(at);
+            }
             used = lane.take_scheduler();
         }
         if let Some(lane) = self.of_thread(next) {
@@ -282,6 +309,7 @@ impl Assembler {
             }
             lane.state = State::Unknown;
             lane.since = event.at;
+            lane.halt = Halting::default();
         }
     }
 }

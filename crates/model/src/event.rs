@@ -85,6 +85,17 @@ pub enum Kind {
         ns: u64,
         /// Whether it slept (else polling was enough).
         waited: bool,
+        /// Whether the wake-up was for something: false only on s390.
+        valid: bool,
+    },
+    /// `kvm_halt_poll_ns`: KVM changes how long it polls for this vCPU.
+    HaltPoll {
+        /// Grown, else shrunk.
+        grow: bool,
+        /// The poll from now on, in nanoseconds.
+        new: u32,
+        /// The poll of the halt that just ended.
+        old: u32,
     },
     /// arm64 `kvm_wfx_arm64`: the WFx was a WFE (a yield) or a WFI (idle).
     Wfx {
@@ -93,7 +104,7 @@ pub enum Kind {
     },
     /// Only says which virtual CPU runs on this thread.
     VcpuHint,
-    /// powerpc `kvmppc_run_core`: the threads of a vcore enter (or have left) together.
+    /// powerpc `kvmppc_run_core`: the threads of a vcore enter (or have left) together. The event's vCPU is the runner.
     RunCore {
         /// False for Enter, true for Exit.
         exit: bool,

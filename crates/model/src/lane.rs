@@ -1,6 +1,7 @@
 //! A lane: the thing on which at most one exit is open.
 
-use crate::{CodeList, Detail, Door, Event, Exit, ExitCode, Kind, Ledger, Line, Who};
+use crate::halt::Halting;
+use crate::{CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, PollChange, Told, Who};
 use exitscope_units::{Moment, Nanos, VcpuId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,19 +41,28 @@ pub struct Lane {
     pub closed: Option<Exit>,
     pub hardware: bool,
     pub rows_without_hardware: bool,
+    pub halt: Halting,
 }
 
 impl Lane {
     /// Uses one event of this lane.
     #[inline]
-    pub fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    pub fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
         match event.kind {
-            Kind::Exit { code, idle } => return self.exit(event, code, idle, rows, ledger),
-            Kind::Enter => return self.enter(event, rows, ledger),
+            Kind::Exit { code, idle } => {
+                self.halt.exit(event.at, code.is_idle(), halts);
+                return self.exit(event, code, idle, rows, ledger);
+            }
+            Kind::Enter => {
+                let idle = self.open.is_some_and(|exit| exit.is_idle);
+                self.halt.enter(event.at, self.who, idle, halts);
+                return self.enter(event, rows, ledger);
+            }
             Kind::UserspaceExit { reason, errno } => return self.userspace_exit(event, reason, errno, rows, ledger),
             Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
             Kind::Detail(detail) => return self.detail(event.at, detail, rows, ledger),
-            Kind::HaltEnd { ns, .. } => {
+            Kind::HaltEnd { ns, waited, valid } => {
+                self.halt.told(event.at, self.who, Told { length: Nanos(ns), waited, valid }, halts);
                 self.account(event.at);
                 if let Some(exit) = &mut self.open {
                     exit.halted(Nanos(ns));
@@ -68,10 +78,20 @@ impl Lane {
                     exit.not_idle_after_all();
                 }
             }
-            Kind::VcpuHint if self.who.vcpu == VcpuId::UNKNOWN => self.who.vcpu = event.vcpu,
+            Kind::HaltPoll { grow, new, old } => {
+                self.halt.change = Some(PollChange { grow, new, old });
+                self.learn_vcpu(event.vcpu);
+            }
+            Kind::VcpuHint => self.learn_vcpu(event.vcpu),
             _ => {}
         }
         self.note(ledger);
+    }
+
+    fn learn_vcpu(&mut self, vcpu: VcpuId) {
+        if self.who.vcpu == VcpuId::UNKNOWN {
+            self.who.vcpu = vcpu;
+        }
     }
 
     pub fn new(who: Who) -> Lane {
@@ -89,6 +109,7 @@ impl Lane {
             closed: None,
             hardware: false,
             rows_without_hardware: false,
+            halt: Halting::default(),
         }
     }
 

@@ -12,6 +12,7 @@ mod assemble;
 pub mod codes;
 mod event;
 mod exit;
+mod halt;
 mod lane;
 mod ledger;
 
@@ -19,4 +20,5 @@ pub use assemble::{Assembler, LaneSpan};
 pub use codes::{CodeList, ExitCode};
 pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, TraceInfo};
 pub use exit::{COLUMNS, Column, Door, Exit, Who};
+pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};

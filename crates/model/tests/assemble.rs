@@ -75,7 +75,7 @@ fn a_halt_is_idle_and_costs_nothing() {
 
 #[test]
 fn a_halt_within_another_exit_is_taken_out_of_its_cost() {
-    let wakeup = event(9_000, 10, Kind::HaltEnd { ns: 8_000, waited: true });
+    let wakeup = event(9_000, 10, Kind::HaltEnd { ns: 8_000, waited: true, valid: true });
     let (rows, ..) = assemble(&[exit(0, IO), wakeup, enter(10_000)]);
     assert_eq!((rows[0].idle, rows[0].kernel), (Nanos(8_000), Nanos(2_000)));
 }
@@ -173,7 +173,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::RunEnter),
         1 => Just(Kind::IoctlExit),
         1 => Just(Kind::Inject { vector: 3 }),
-        1 => (0u64..5000).prop_map(|ns| Kind::HaltEnd { ns, waited: true }),
+        1 => (0u64..5000).prop_map(|ns| Kind::HaltEnd { ns, waited: true, valid: true }),
         1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
         1 => Just(Kind::VcpuHint),
         1 => Just(Kind::RunCore { exit: false, runnable: 2 }),

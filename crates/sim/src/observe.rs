@@ -238,7 +238,7 @@ impl<O: Observer> World<'_, O> {
 
     pub(crate) fn observe_halt_end(&mut self, strand: u32, halt: Nanos, waited: bool) {
         if O::WANTED {
-            self.tell(strand, VCPU_WAKEUP, Kind::HaltEnd { ns: halt.0, waited });
+            self.tell(strand, VCPU_WAKEUP, Kind::HaltEnd { ns: halt.0, waited, valid: true });
         }
     }
 

@@ -299,7 +299,7 @@ fn a_trace_cmd_report_of_arm64_has_the_events_that_grep_counts() {
         .events
         .iter()
         .filter_map(|event| match event.kind {
-            Kind::HaltEnd { ns, waited } => Some((ns, waited)),
+            Kind::HaltEnd { ns, waited, .. } => Some((ns, waited)),
             _ => None,
         })
         .collect();

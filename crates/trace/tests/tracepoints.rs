@@ -142,14 +142,19 @@ fn cases() -> Vec<Case> {
             "kvm",
             "kvm_vcpu_wakeup",
             &[("__u64", "ns", 1234), ("bool", "waited", 1), ("bool", "valid", 1)],
-            Kind::HaltEnd { ns: 1234, waited: true },
+            Kind::HaltEnd { ns: 1234, waited: true, valid: true },
             NO_VCPU,
         ),
         (
             "kvm",
             "kvm_halt_poll_ns",
-            &[("bool", "grow", 1), ("unsigned int", "vcpu_id", 4), ("unsigned int", "new", 10_000)],
-            Kind::VcpuHint,
+            &[
+                ("bool", "grow", 1),
+                ("unsigned int", "vcpu_id", 4),
+                ("unsigned int", "new", 10_000),
+                ("unsigned int", "old", 5_000),
+            ],
+            Kind::HaltPoll { grow: true, new: 10_000, old: 5_000 },
             4,
         ),
         // arm64: a trap is told by its exception class; bit 31 says that an SError is pending.

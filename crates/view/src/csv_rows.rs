@@ -1,7 +1,7 @@
 //! The rows of a report as CSV.
 
 use crate::page::ABOUT;
-use crate::{MetricRow, Place, Report, Sweep};
+use crate::{MetricRow, Place, Replay, Report, Sweep};
 use std::io::{self, Write};
 
 /// A column that says which group a row is.
@@ -76,15 +76,31 @@ pub fn write_sweep_csv(sweep: &Sweep, out: impl Write) -> io::Result<()> {
     let last = ["replicates", "best", "pareto", "error"].map(String::from);
     out.write_record(sweep.columns().into_iter().chain(last)).map_err(io::Error::from)?;
     for row in &sweep.rows {
-        let values = row.columns.values().map(|value| match value {
-            serde_json::Value::String(text) => text.clone(),
-            serde_json::Value::Null => String::new(),
-            value => value.to_string(),
-        });
+        let values = row.columns.values().map(cell);
         let last = [row.replicates.to_string(), row.best.to_string(), row.pareto.to_string(), text(row.error.as_ref())];
         out.write_record(values.chain(last)).map_err(io::Error::from)?;
     }
     out.flush()
+}
+
+/// Writes the settings of a replay, one a line: what was varied, then the figures.
+pub fn write_replay_csv(replay: &Replay, out: impl Write) -> io::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
+    let last = ["in_force", "best"].map(String::from);
+    out.write_record(replay.columns().into_iter().chain(last)).map_err(io::Error::from)?;
+    for row in &replay.rows {
+        let last = [row.in_force.to_string(), row.best.to_string()];
+        out.write_record(row.columns.values().map(cell).chain(last)).map_err(io::Error::from)?;
+    }
+    out.flush()
+}
+
+fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => String::new(),
+        value => value.to_string(),
+    }
 }
 
 fn key_columns(by: &[&str]) -> Vec<KeyColumn> {

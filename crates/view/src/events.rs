@@ -59,6 +59,15 @@ pub struct EventRow<'a> {
     /// Whether a halt slept (else polling was enough).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited: Option<bool>,
+    /// Whether what ended a halt was meant for the vCPU (false only on s390).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid: Option<bool>,
+    /// How long KVM polls for this vCPU from now on, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll_ns: Option<u32>,
+    /// How long it polled until now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_poll_ns: Option<u32>,
     /// Thread that stops running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prev: Option<u32>,
@@ -95,6 +104,9 @@ impl<'a> EventRow<'a> {
             vector: None,
             halt_ns: None,
             waited: None,
+            valid: None,
+            poll_ns: None,
+            old_poll_ns: None,
             prev: None,
             sleeps: None,
             next: None,
@@ -128,13 +140,19 @@ impl<'a> EventRow<'a> {
                 row.vector = Some(vector);
                 "inject"
             }
-            Kind::HaltEnd { ns, waited } => {
+            Kind::HaltEnd { ns, waited, valid } => {
                 row.halt_ns = Some(ns);
                 row.waited = Some(waited);
+                row.valid = Some(valid);
                 "halt_end"
             }
             Kind::Wfx { wfe: true } => "wfe",
             Kind::Wfx { wfe: false } => "wfi",
+            Kind::HaltPoll { grow, new, old } => {
+                row.poll_ns = Some(new);
+                row.old_poll_ns = Some(old);
+                if grow { "poll_grow" } else { "poll_shrink" }
+            }
             Kind::VcpuHint => "vcpu",
             Kind::RunCore { exit: false, .. } => "core_enter",
             Kind::RunCore { exit: true, .. } => "core_exit",
@@ -189,6 +207,9 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("vector", row.vector.map(|vector| format!("{vector:#x}")));
     put("halt_ns", row.halt_ns.map(|ns| ns.to_string()));
     put("waited", row.waited.map(|waited| waited.to_string()));
+    put("valid", row.valid.filter(|valid| !valid).map(|valid| valid.to_string()));
+    put("poll_ns", row.poll_ns.map(|poll| poll.to_string()));
+    put("old_poll_ns", row.old_poll_ns.map(|poll| poll.to_string()));
     put("prev", row.prev.map(|tid| tid.to_string()));
     put("sleeps", row.sleeps.map(|sleeps| sleeps.to_string()));
     put("next", row.next.map(|tid| tid.to_string()));

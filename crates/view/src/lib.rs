@@ -11,8 +11,12 @@
 mod compare;
 mod csv_rows;
 mod events;
+mod halt;
+mod halt_page;
 mod names;
 mod page;
+mod replay;
+mod replay_page;
 mod report;
 mod simulated;
 mod simulated_page;
@@ -21,9 +25,13 @@ mod sweep_page;
 mod text;
 
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
-pub use csv_rows::{write_csv, write_metrics_csv, write_sweep_csv};
+pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use events::{EventRow, event_text};
-pub use page::{Column, Page, Section, Sentence, Table, comparison_page, report_page};
+pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use names::thousands;
+pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
+pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, SelectionRow, SortKey, TraceRow, VcpuRow, WhenRow,
 };

@@ -1,8 +1,9 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
 use crate::compare::Comparison;
+use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
-use crate::report::{Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 
@@ -70,6 +71,15 @@ pub(crate) fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8)
     Column { title: title.into(), names, rank }
 }
 
+/// A length as a cell: `12.3us`, `0`, or `-` where there is none.
+pub(crate) fn length(nanos: Option<u64>) -> String {
+    match nanos {
+        None => "-".to_string(),
+        Some(0) => "0".to_string(),
+        Some(nanos) => Nanos(nanos).to_string(),
+    }
+}
+
 pub(crate) fn plain(text: String) -> Sentence {
     Sentence { text, warning: false }
 }
@@ -92,18 +102,36 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
         sections.extend(slowest(report));
         sections.extend(report.timeline.as_ref().map(over_time));
     }
-    if !report.breaches.is_empty() {
-        let sentences = report
-            .breaches
-            .iter()
-            .map(|breach| Sentence { text: format!("{}: found {}", breach.threshold, breach.found), warning: true });
-        sections.push(Section {
-            title: "Thresholds passed".into(),
-            sentences: sentences.collect(),
-            ..Section::default()
-        });
-    }
+    sections.extend(report.halt.as_ref().map(halt_summary));
+    sections.extend(breaches(report));
     Page { sections }
+}
+
+/// A view of one mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Idle gaps, polls, wake-ups.
+    Halt,
+}
+
+/// The page of one view: coverage, and all that the report says of the mechanism.
+pub fn view_page(report: &Report, view: View) -> Page {
+    let mut sections = vec![head(report)];
+    sections.extend(match view {
+        View::Halt => halt_sections(report.halt.as_ref()),
+    });
+    sections.extend(breaches(report));
+    Page { sections }
+}
+
+fn breaches(report: &Report) -> Option<Section> {
+    let sentence =
+        |breach: &BreachRow| Sentence { text: format!("{}: found {}", breach.threshold, breach.found), warning: true };
+    (!report.breaches.is_empty()).then(|| Section {
+        title: "Thresholds passed".into(),
+        sentences: report.breaches.iter().map(sentence).collect(),
+        ..Section::default()
+    })
 }
 
 fn head(report: &Report) -> Section {

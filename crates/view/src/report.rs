@@ -1,5 +1,6 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
+use crate::halt::HaltRows;
 use crate::names;
 use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, When};
 use exitscope_model::codes::detail_name;
@@ -44,6 +45,8 @@ pub struct Report {
     pub slowest: Vec<SlowRow>,
     /// Exits over time, for one trace.
     pub timeline: Option<TimelineRows>,
+    /// Halts; not narrowed to reasons or lengths. Absent if there are none.
+    pub halt: Option<HaltRows>,
     /// Thresholds of --fail-on that were passed.
     pub breaches: Vec<BreachRow>,
 }
@@ -411,6 +414,7 @@ impl Report {
             counts: buckets.iter().map(|row| row.1.count).collect(),
             cost_ns: buckets.iter().map(|row| row.1.cost).collect(),
         });
+        let halt = HaltRows::of(facts, info, traces.first().map_or("", |trace| &trace.arch));
         Report {
             schema: Report::SCHEMA,
             traces,
@@ -453,6 +457,7 @@ impl Report {
             injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
             timeline,
+            halt,
             breaches: made
                 .breaches
                 .into_iter()
@@ -596,7 +601,7 @@ impl fmt::Display for WhenRow {
 }
 
 impl WhoRow {
-    fn of(who: Who, info: &TraceInfo) -> WhoRow {
+    pub(crate) fn of(who: Who, info: &TraceInfo) -> WhoRow {
         WhoRow {
             vm: (who.vm != VmId::UNKNOWN).then_some(who.vm.0),
             vm_name: vm_name(who.vm, info),

@@ -77,7 +77,7 @@ pub struct SweepRow {
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Columns(Vec<(String, Value)>);
+pub struct Columns(pub(crate) Vec<(String, Value)>);
 
 impl Columns {
     /// The values.
@@ -152,7 +152,7 @@ impl AxisRow {
         AxisRow { key, column, values }
     }
 
-    fn value(&self, text: &str) -> Value {
+    pub(crate) fn value(&self, text: &str) -> Value {
         match (Nanos::parse(text), text.parse::<u64>(), text.parse::<f64>()) {
             (Some(time), ..) if self.column.ends_with("_ns") => time.0.into(),
             (_, Ok(whole), _) => whole.into(),

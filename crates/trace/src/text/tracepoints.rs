@@ -76,6 +76,7 @@ pub(super) const TRACEPOINTS: &[(&str, &str, ReadFields)] = &[
     ("kvm_hv", "kvmppc_run_vcpu_enter", run_vcpu),
     ("kvm_hv", "kvmppc_run_vcpu_exit", run_vcpu),
     ("kvm_hv", "kvmppc_run_core", run_core),
+    ("kvm_hv", "kvmppc_vcore_wakeup", wakeup_of_vcpu),
     ("sched", "sched_switch", switch),
     ("sched", "sched_wakeup", wakeup),
     ("sched", "sched_wakeup_new", wakeup),
@@ -618,14 +619,15 @@ fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Inject { vector: vector.try_into().ok()? })
 }
 
-/// `wait time 592688 ns, polling valid`
+/// `wait time 592688 ns, polling valid`, of a virtual core `poll time 81920 ns, tgid=274`
 fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let waited = match scan.until(" time ")? {
         b"wait" => true,
         b"poll" => false,
         _ => return None,
     };
-    unnamed(Kind::HaltEnd { ns: scan.decimal()?, waited })
+    let ns = scan.decimal()?;
+    unnamed(Kind::HaltEnd { ns, waited, valid: !scan.rest.ends_with(b"invalid") })
 }
 
 /// `guest executed wfi at: 0x…`; libtraceevent cannot always print `%c`, and then the letter is lost.
@@ -640,7 +642,16 @@ fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `vcpu 1: halt_poll_ns 10000 (grow 0)`
 fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::VcpuHint, vcpu(scan)?))
+    let vcpu = vcpu(scan)?;
+    scan.until("halt_poll_ns ")?;
+    let new = scan.decimal32()?;
+    scan.literal(" (")?;
+    let grow = match scan.until(" ")? {
+        b"grow" => true,
+        b"shrink" => false,
+        _ => return None,
+    };
+    Some((Kind::HaltPoll { grow, new, old: scan.decimal32()? }, vcpu))
 }
 
 /// `VCPU 1: tgid=456`, `VCPU 0: exit=19, ret=2`
@@ -655,8 +666,10 @@ fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         b"Enter" => false,
         _ => return None,
     };
+    scan.until("runner_vcpu==")?;
+    let runner = VcpuId(scan.decimal32()?);
     scan.until("runnable=")?;
-    unnamed(Kind::RunCore { exit, runnable: scan.decimal32()? })
+    Some((Kind::RunCore { exit, runnable: scan.decimal32()? }, runner))
 }
 
 /// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=2 next_prio=120`, or by

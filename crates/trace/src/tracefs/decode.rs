@@ -94,6 +94,7 @@ enum Meaning {
     S390Instruction,
     Inject,
     HaltEnd,
+    HaltPoll,
     Wfx,
     VcpuHint,
     RunCore,
@@ -116,7 +117,7 @@ impl Decoder {
         let vcpu = match meaning {
             Meaning::Other => At::default(),
             _ if system == "kvm" && format.name.starts_with("kvm_s390") => find("id"),
-            _ => find("vcpu_id"),
+            _ => find("vcpu_id|runner_vcpu"),
         };
         let pid = find("common_pid");
         let tgid = if system == "kvm_hv" { find("tgid") } else { At::default() };
@@ -208,7 +209,11 @@ impl Decoder {
                 value: field(0),
             }),
             Meaning::Inject => Kind::Inject { vector: field(0) as u32 },
-            Meaning::HaltEnd => Kind::HaltEnd { ns: field(0), waited: field(1) != 0 },
+            // Before Linux 4.4 a poll had no validity.
+            Meaning::HaltEnd => {
+                Kind::HaltEnd { ns: field(0), waited: field(1) != 0, valid: self.fields[2].size == 0 || field(2) != 0 }
+            }
+            Meaning::HaltPoll => Kind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 },
             Meaning::Wfx => Kind::Wfx { wfe: field(0) != 0 },
             Meaning::VcpuHint => Kind::VcpuHint,
             Meaning::RunCore => Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 },
@@ -303,12 +308,12 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
         }
         ("kvm", "kvm_s390_handle_diag") => (M::Plain(D::Diag), &["code"]),
         ("kvm", "kvm_inj_virq") => (M::Inject, &["vector|irq"]),
-        ("kvm", "kvm_vcpu_wakeup") => (M::HaltEnd, &["ns", "waited"]),
+        ("kvm", "kvm_vcpu_wakeup") => (M::HaltEnd, &["ns", "waited", "valid"]),
         ("kvm", "kvm_wfx_arm64") => (M::Wfx, &["is_wfe"]),
+        ("kvm_hv", "kvmppc_vcore_wakeup") => (M::HaltEnd, &["ns", "waited"]),
+        ("kvm", "kvm_halt_poll_ns") => (M::HaltPoll, &["grow", "new", "old"]),
         // Recorded by the vCPU's own thread, and it names the vCPU.
-        ("kvm", "kvm_halt_poll_ns") | ("kvm_hv", "kvmppc_run_vcpu_enter" | "kvmppc_run_vcpu_exit") => {
-            (M::VcpuHint, &[])
-        }
+        ("kvm_hv", "kvmppc_run_vcpu_enter" | "kvmppc_run_vcpu_exit") => (M::VcpuHint, &[]),
         ("kvm_hv", "kvmppc_run_core") => (M::RunCore, &["where", "n_runnable"]),
         ("sched", "sched_switch") => (M::Switch, &["prev_pid", "prev_state", "next_pid"]),
         ("sched", "sched_wakeup" | "sched_wakeup_new") => (M::Wakeup, &["pid"]),

@@ -159,7 +159,12 @@ pub const ROWS: &[Row] = &[
     (
         "",
         "kvm:kvm_halt_poll_ns",
-        &[("bool grow", Zero), ("unsigned int vcpu_id", Vcpu), ("unsigned int new", Zero), ("unsigned int old", Zero)],
+        &[
+            ("bool grow", Grow),
+            ("unsigned int vcpu_id", Vcpu),
+            ("unsigned int new", NewPoll),
+            ("unsigned int old", OldPoll),
+        ],
         r#""vcpu %u: halt_poll_ns %u (%s %u)", REC->vcpu_id, REC->new, REC->grow ? "grow" : "shrink", REC->old"#,
     ),
     (

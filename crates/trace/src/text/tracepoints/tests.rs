@@ -200,9 +200,12 @@ fn the_rest() {
     assert_eq!(kvm("kvm_wfx_arm64", "guest executed wf>c< at: 0x0"), None);
     assert_eq!(
         kvm("kvm_vcpu_wakeup", "poll time 5584 ns, polling valid"),
-        unnamed(Kind::HaltEnd { ns: 5584, waited: false })
+        unnamed(Kind::HaltEnd { ns: 5584, waited: false, valid: true })
     );
-    assert_eq!(kvm("kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 1 (grow 0)"), Some((Kind::VcpuHint, VcpuId(1))));
+    assert_eq!(
+        kvm("kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 1 (grow 0)"),
+        Some((Kind::HaltPoll { grow: true, new: 1, old: 0 }, VcpuId(1)))
+    );
     assert_eq!(kvm("kvm_entry", " vcpu 3 rip 0x1".trim_start()), Some((Kind::Enter, VcpuId(3))));
     assert_eq!(kvm("kvm_entry", "vcpu 3, rip 0x1[immediate exit]"), Some((Kind::Enter, VcpuId(3))));
     let complaint = "CAN'T FIND FIELD \"vcpu_id\"<CANT FIND FIELD rip>PC: 0x0000000040000000";

@@ -1,0 +1,191 @@
+//! What KVM's traced decisions show of the settings of host halt polling that were in force.
+//!
+//! ```text
+//! halt 171 us: poll 160000 ─► 320000 (grow)       grow 2, halt_poll_ns more than 171 us
+//! halt 900 us: poll 200000 ─► 100000 (shrink)     cut from 320000 to 200000: halt_poll_ns; shrink 2
+//! ```
+
+use exitscope_model::{PollChange, Told, Who};
+use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, Params};
+use exitscope_units::Nanos;
+use std::collections::BTreeMap;
+
+/// A number that decisions showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seen {
+    /// Not yet.
+    #[default]
+    Never,
+    /// Always this.
+    One(u32),
+    /// Not always the same: it was changed, or records were lost.
+    Many,
+}
+
+impl Seen {
+    fn note(&mut self, value: u32) {
+        *self = match *self {
+            Seen::Never => Seen::One(value),
+            Seen::One(known) if known == value => Seen::One(value),
+            _ => Seen::Many,
+        };
+    }
+
+    fn merge(&mut self, other: Seen) {
+        match other {
+            Seen::Never => {}
+            Seen::One(value) => self.note(value),
+            Seen::Many => *self = Seen::Many,
+        }
+    }
+
+    /// The one value that was seen.
+    pub fn value(self) -> Option<u32> {
+        if let Seen::One(value) = self { Some(value) } else { None }
+    }
+}
+
+/// What was seen of one VM's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PollSettings {
+    /// Changes of polls that KVM traced.
+    pub changes: u64,
+    /// The factor by which polls grew.
+    pub grow: Seen,
+    /// What polls of zero grew to.
+    pub start: Seen,
+    /// The divisor by which they shrank.
+    pub shrink: Seen,
+    /// The longest poll that shrank to zero.
+    pub reset_from: u32,
+    /// What a poll that had grown beyond `halt_poll_ns` was cut to: that very setting.
+    pub cut_to: Seen,
+    /// `halt_poll_ns` is more than this: KVM grew a poll after a halt so long, or from a poll so long.
+    pub more_than: u64,
+    /// `halt_poll_ns` is less than this, because KVM shrank a poll after a halt so long.
+    less_than: Option<u64>,
+    /// The poll of each vCPU after its last change.
+    last: BTreeMap<Who, u32>,
+}
+
+impl PollSettings {
+    /// Takes note of how one halt ended.
+    pub(crate) fn absorb(&mut self, who: Who, told: &Told, change: Option<PollChange>) {
+        let Some(PollChange { grow, new, old }) = change else { return };
+        self.changes += 1;
+        if self.last.insert(who, new).is_some_and(|last| last > old) {
+            self.cut_to.note(old);
+        }
+        match (grow, old, new) {
+            (true, 0, _) => self.start.note(new),
+            (true, ..) if new % old == 0 => self.grow.note(new / old),
+            (true, ..) => self.grow = Seen::Many,
+            (false, _, 0) => self.reset_from = self.reset_from.max(old),
+            (false, ..) => self.shrink.note(old / new),
+        }
+        match grow {
+            true => self.more_than = self.more_than.max(told.length.0).max(u64::from(old)),
+            false if told.valid => self.less_than = Some(self.less_than.unwrap_or(u64::MAX).min(told.length.0)),
+            false => {}
+        }
+    }
+
+    /// Adds what another recording showed.
+    pub fn merge(&mut self, other: &PollSettings) {
+        self.changes += other.changes;
+        self.grow.merge(other.grow);
+        self.start.merge(other.start);
+        self.shrink.merge(other.shrink);
+        self.cut_to.merge(other.cut_to);
+        self.reset_from = self.reset_from.max(other.reset_from);
+        self.more_than = self.more_than.max(other.more_than);
+        self.less_than = [self.less_than, other.less_than].into_iter().flatten().min();
+    }
+
+    /// Bounds of `halt_poll_ns`, in nanoseconds: more than the first, less than the second.
+    pub fn bounds(&self) -> (u64, Option<u64>) {
+        (self.more_than, self.less_than)
+    }
+
+    /// The divisor by which polls shrink, 0 for a reset, if it was seen.
+    pub fn shrink(&self) -> Option<u32> {
+        // Half of it would have been enough to go on polling.
+        let reset =
+            self.reset_from / 2 >= self.start.value().unwrap_or(Params::default().halt_poll_ns_grow_start.0 as u32);
+        self.shrink.value().or((self.shrink == Seen::Never && reset && self.reset_from > 0).then_some(0))
+    }
+
+    /// Settings under which KVM would have decided as it did; where it showed nothing, the defaults of `arch`, as
+    /// `uname -m` says it.
+    pub fn params(&self, arch: &str) -> Params {
+        let mut params = Params { halt_poll_ns: default_poll(arch), ..Params::default() };
+        let fits = |poll: u64| poll > self.more_than && self.less_than.is_none_or(|less| poll < less);
+        if let Some(cut) = self.cut_to.value() {
+            params.halt_poll_ns = Nanos(u64::from(cut));
+        } else if self.changes > 0 && !fits(params.halt_poll_ns.0) {
+            let most = self.less_than.map_or(u64::from(u32::MAX), |less| less - 1).min(u64::from(u32::MAX));
+            params.halt_poll_ns = Nanos(most.max(self.more_than));
+        }
+        params.halt_poll_ns_grow = self.grow.value().unwrap_or(params.halt_poll_ns_grow);
+        params.halt_poll_ns_grow_start =
+            self.start.value().map_or(params.halt_poll_ns_grow_start, |start| Nanos(u64::from(start)));
+        params.halt_poll_ns_shrink = self.shrink().unwrap_or(params.halt_poll_ns_shrink);
+        params
+    }
+}
+
+/// What `halt_poll_ns` is unless it was set, on a machine that `uname -m` calls `arch`.
+fn default_poll(arch: &str) -> Nanos {
+    let kernel = match arch {
+        "aarch64" => "arm64",
+        "s390x" => "s390",
+        _ if arch.starts_with("ppc") => "powerpc",
+        _ if arch.starts_with("riscv") => "riscv",
+        _ => "x86",
+    };
+    HALT_POLL_NS_DEFAULTS.iter().find(|row| row.0 == kernel).map_or(Nanos(0), |row| row.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_units::{Tid, VcpuId, VmId};
+
+    fn seen(halts: &[(u64, bool, u32, u32)]) -> PollSettings {
+        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let mut settings = PollSettings::default();
+        for &(length, grow, old, new) in halts {
+            let told = Told { length: Nanos(length), waited: true, valid: true };
+            settings.absorb(who, &told, Some(PollChange { grow, new, old }));
+        }
+        settings
+    }
+
+    #[test]
+    fn settings_are_read_off_decisions() {
+        let grown = [(15_000, true, 0, 20_000), (30_000, true, 20_000, 60_000), (170_000, true, 160_000, 480_000)];
+        let settings = seen(&grown);
+        assert_eq!(
+            (settings.start, settings.grow, settings.bounds()),
+            (Seen::One(20_000), Seen::One(3), (170_000, None))
+        );
+        assert_eq!(settings.params("x86_64").halt_poll_ns, Nanos(200_000), "the default, which fits");
+        let cut = seen(&[&grown[..], &[(900_000, false, 250_000, 62_500)]].concat());
+        assert_eq!((cut.cut_to, cut.shrink()), (Seen::One(250_000), Some(4)));
+        assert_eq!(cut.params("x86_64").halt_poll_ns, Nanos(250_000));
+    }
+
+    #[test]
+    fn a_default_that_does_not_fit_is_not_assumed() {
+        let settings = seen(&[(350_000, true, 10_000, 20_000), (420_000, false, 20_000, 0)]);
+        assert_eq!(settings.bounds(), (350_000, Some(420_000)));
+        assert_eq!(settings.params("x86_64").halt_poll_ns, Nanos(419_999));
+    }
+
+    #[test]
+    fn a_reset_is_told_from_a_shrink_below_the_smallest_poll() {
+        assert_eq!(seen(&[(900_000, false, 15_000, 0)]).shrink(), None, "half of it would be too little as well");
+        assert_eq!(seen(&[(900_000, false, 80_000, 0)]).shrink(), Some(0));
+        assert_eq!(seen(&[(900_000, false, 80_000, 40_000), (900_000, false, 15_000, 0)]).shrink(), Some(2));
+    }
+}

@@ -1,0 +1,314 @@
+//! Halt polling, the host's and the guest's, replayed over recorded halts.
+//!
+//! ```text
+//! recorded:  exit ── poll 20 us ──┬ asleep ─────── woken at 50 us ─── way back 30 us ─── entry      latency 30 us
+//! replayed with a poll of 80 us:  ┴─ poll ──────── caught at 50 us ── entry                        latency 5 us
+//! ```
+
+use crate::halts::{gap, latency};
+use crate::{HaltCell, Lengths, PollSettings};
+use exitscope_model::{Halt, Who};
+use exitscope_policy::KnobError;
+use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave, Whose};
+use exitscope_units::{Nanos, VmId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// How long after the end of its poll KVM still looks before the thread sleeps, where the recording does not show it.
+const LAST_LOOK: Nanos = Nanos(1_000);
+
+/// Whose polling is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HaltPolicy {
+    /// KVM's, in the host.
+    Host,
+    /// The governor's, in the guest. The host does not poll then: the guest's driver switches that off.
+    Guest,
+}
+
+/// What waking up typically takes, for halts that would have ended in another way than they did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Typical {
+    /// By how much the wake-up latency of a vCPU that slept is longer than that of one that was caught.
+    pub back: Nanos,
+    /// How long after the end of its poll KVM still looks before the thread sleeps.
+    pub last_look: Nanos,
+}
+
+impl Typical {
+    /// The medians of a recording.
+    pub fn of(cell: &HaltCell) -> Typical {
+        let median = |lengths: &Lengths| lengths.quantile(5_000);
+        let caught = median(&cell.caught.latencies).unwrap_or_default();
+        let slept = median(&cell.slept.latencies).unwrap_or_default();
+        let last_look = median(&cell.late).unwrap_or(LAST_LOOK);
+        Typical { back: Nanos(slept.0.saturating_sub(caught.0)), last_look }
+    }
+}
+
+/// What one configuration would have made of the halts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HaltOutcome {
+    /// Halts. With the guest's polling also idle exits at which something was pending.
+    pub halts: u64,
+    /// Those that would have ended without giving the CPU away (the host's polling) or without an exit (the guest's).
+    pub caught: u64,
+    /// CPU time of polls.
+    pub polling: u64,
+    /// CPU time of those that would not have caught anything.
+    pub polling_missed: u64,
+    /// Wake-up latencies, of halts whose gap is known exactly.
+    pub latencies: Lengths,
+}
+
+/// One configuration, replayed.
+#[derive(Clone, Debug)]
+pub struct HaltReplay {
+    policy: HaltPolicy,
+    /// The settings of each VM, before `set`.
+    base: BTreeMap<VmId, host_halt_poll::Params>,
+    set: Vec<(&'static str, u64)>,
+    typical: Typical,
+    host: FxHashMap<Who, (host_halt_poll::Params, HostHaltPoll)>,
+    guest: FxHashMap<Who, (guest_halt_poll::Params, GuestHaltPoll)>,
+    /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
+    told: bool,
+    arch: String,
+    /// What it would have done.
+    pub outcome: HaltOutcome,
+}
+
+impl HaltReplay {
+    /// A configuration: knobs `set` on top of the settings that were in force (the host's) or the defaults (the guest's).
+    pub fn new(
+        policy: HaltPolicy,
+        settings: &BTreeMap<VmId, PollSettings>,
+        arch: &str,
+        set: &[(&'static str, u64)],
+        all: &HaltCell,
+    ) -> Result<HaltReplay, KnobError> {
+        let replay = HaltReplay {
+            policy,
+            base: settings.iter().map(|(vm, seen)| (*vm, seen.params(arch))).collect(),
+            set: set.to_vec(),
+            typical: Typical::of(all),
+            host: FxHashMap::default(),
+            guest: FxHashMap::default(),
+            told: all.is_told(),
+            arch: arch.to_string(),
+            outcome: HaltOutcome::default(),
+        };
+        match policy {
+            HaltPolicy::Host => replay.host_params(VmId::UNKNOWN).map(|_| ())?,
+            HaltPolicy::Guest => replay.guest_params().map(|_| ())?,
+        }
+        Ok(replay)
+    }
+
+    fn host_params(&self, vm: VmId) -> Result<host_halt_poll::Params, KnobError> {
+        let mut params = self.base.get(&vm).copied().unwrap_or_else(|| PollSettings::default().params(&self.arch));
+        self.set.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+        Ok(params)
+    }
+
+    fn guest_params(&self) -> Result<guest_halt_poll::Params, KnobError> {
+        let mut params = guest_halt_poll::Params::default();
+        self.set.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+        Ok(params)
+    }
+
+    /// Replays one halt.
+    pub fn absorb(&mut self, halt: &Halt) {
+        match self.policy {
+            // Nothing was waited for, so KVM did not come to poll.
+            HaltPolicy::Host if self.told && halt.told.is_none() => {}
+            HaltPolicy::Host => self.absorb_host(halt),
+            HaltPolicy::Guest => self.absorb_guest(halt),
+        }
+    }
+
+    fn absorb_host(&mut self, halt: &Halt) {
+        if !self.host.contains_key(&halt.who) {
+            // `new` has checked that the knobs can be set.
+            let params = self.host_params(halt.who.vm).unwrap_or_default();
+            let whose = if self.arch.starts_with("ppc") { Whose::Vcore } else { Whose::Vcpu };
+            self.host.insert(halt.who, (params, HostHaltPoll::new(whose)));
+        }
+        let recorded = Recorded::of(halt);
+        let Some((params, state)) = self.host.get_mut(&halt.who) else { return };
+        let poll = state.start(params, &Leave::default());
+        let caught = recorded.gap <= poll.plus(self.typical.last_look) && !recorded.uncatchable;
+        let length = match (caught, recorded.slept) {
+            (true, _) => recorded.gap,
+            (false, true) => recorded.length,
+            (false, false) => recorded.length.plus(self.typical.back),
+        };
+        state.finish(params, &Leave::default(), length, halt.told.is_none_or(|told| told.valid));
+        let polled = poll.min(if caught { recorded.gap } else { recorded.polled_at_most });
+        let latency = recorded.latency.map(|latency| match (caught, recorded.slept) {
+            (true, true) => Nanos(latency.0.saturating_sub(recorded.length.0.saturating_sub(recorded.gap.0))),
+            (false, false) => latency.plus(self.typical.back),
+            _ => latency,
+        });
+        self.outcome.absorb(caught, polled, latency);
+    }
+
+    fn absorb_guest(&mut self, halt: &Halt) {
+        if !self.guest.contains_key(&halt.who) {
+            let params = self.guest_params().unwrap_or_default();
+            self.guest.insert(halt.who, (params, GuestHaltPoll::new()));
+        }
+        let recorded = Recorded::of(halt);
+        let pending = self.told && halt.told.is_none();
+        let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
+        let Some((params, state)) = self.guest.get_mut(&halt.who) else { return };
+        let mut polled = Nanos::ZERO;
+        let mut caught = false;
+        if let Idle::Poll { limit } = state.select() {
+            let end = params.poll_end(limit);
+            caught = gap <= end;
+            polled = gap.min(end);
+            state.reflect(params, Entered::Polled { expired: !caught });
+        }
+        // Without the host's polling, what that caught would have slept.
+        let latency = match (caught, recorded.slept || pending) {
+            (true, _) => recorded.latency.map(|_| Nanos::ZERO),
+            (false, true) => recorded.latency,
+            (false, false) => recorded.latency.map(|latency| latency.plus(self.typical.back)),
+        };
+        if !caught {
+            let residency = Nanos(gap.0 - polled.0).plus(latency.unwrap_or_default());
+            state.reflect(params, Entered::Halted { residency });
+        }
+        self.outcome.absorb(caught, polled, latency);
+    }
+}
+
+impl HaltOutcome {
+    fn absorb(&mut self, caught: bool, polled: Nanos, latency: Option<Nanos>) {
+        self.halts += 1;
+        self.caught += u64::from(caught);
+        self.polling = self.polling.saturating_add(polled.0);
+        if !caught {
+            self.polling_missed = self.polling_missed.saturating_add(polled.0);
+        }
+        if let Some(latency) = latency {
+            self.latencies.record(latency);
+        }
+    }
+}
+
+/// What a recorded halt says about others that it could have been.
+struct Recorded {
+    /// From KVM's beginning of the halt until something woke the vCPU.
+    gap: Nanos,
+    /// The same, from the exit on.
+    gap_from_exit: Nanos,
+    /// The halt as KVM measures it.
+    length: Nanos,
+    slept: bool,
+    /// KVM polled longer than the gap, and slept nevertheless: somebody else wanted the CPU.
+    uncatchable: bool,
+    /// The longest that a poll which fails could have taken.
+    polled_at_most: Nanos,
+    latency: Option<Nanos>,
+}
+
+impl Recorded {
+    fn of(halt: &Halt) -> Recorded {
+        let (gap_from_exit, _) = gap(halt);
+        let whole = halt.end.since(halt.begin).unwrap_or_default();
+        let length = halt.told.map_or(whole, |told| told.length);
+        let slept = halt.told.is_none_or(|told| told.waited);
+        // What lies between the exit and KVM's beginning.
+        let before = Nanos(whole.0.saturating_sub(length.0));
+        let gap = Nanos(gap_from_exit.0.saturating_sub(before.0)).min(length);
+        let awake =
+            halt.asleep.and_then(|asleep| asleep.since(halt.begin)).map(|awake| awake.0.saturating_sub(before.0));
+        let uncatchable = slept && halt.change.is_some_and(|change| u64::from(change.old) >= gap.0 && change.old > 0);
+        let polled_at_most = if uncatchable { awake.map_or(gap, Nanos).min(gap) } else { gap };
+        Recorded { gap, gap_from_exit, length, slept, uncatchable, polled_at_most, latency: latency(halt) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Halts;
+    use exitscope_model::Told;
+    use exitscope_units::{Moment, Tid, VcpuId};
+
+    const US: u64 = 1_000;
+
+    /// Ten halts of 50 us, of which the vCPU sleeps all; 20 us from the wake-up to the CPU, 5 us from there to the entry.
+    fn slept() -> Vec<Halt> {
+        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let at = |nanos| Moment::from_nanos(nanos);
+        (1..=10)
+            .map(|number| {
+                let begin = number * 1_000 * US;
+                Halt {
+                    who,
+                    begin: at(begin),
+                    asleep: Some(at(begin)),
+                    woken: Some(at(begin + 50 * US)),
+                    told: Some(Told { length: Nanos(70 * US), waited: true, valid: true }),
+                    change: None,
+                    end: at(begin + 70 * US),
+                    entered: Some(at(begin + 75 * US)),
+                }
+            })
+            .collect()
+    }
+
+    fn replayed(policy: HaltPolicy, set: &[(&'static str, u64)]) -> HaltOutcome {
+        let mut halts = Halts::default();
+        slept().iter().for_each(|halt| halts.absorb(halt));
+        let mut replay = HaltReplay::new(policy, &halts.settings, "x86_64", set, &halts.all()).unwrap();
+        slept().iter().for_each(|halt| replay.absorb(halt));
+        replay.outcome
+    }
+
+    #[test]
+    fn a_host_that_polls_long_enough_saves_the_way_back_to_the_cpu() {
+        let never = replayed(HaltPolicy::Host, &[("halt_poll_ns", 0)]);
+        assert_eq!((never.halts, never.caught, never.polling, never.latencies.sum), (10, 0, 0, 250 * US));
+        // The poll grows to 10, 20, 40 and 80 us; from then on it catches what comes after 50 us.
+        let polls = replayed(HaltPolicy::Host, &[("halt_poll_ns", 200 * US)]);
+        assert_eq!((polls.caught, polls.polling_missed, polls.polling), (6, 70 * US, 370 * US));
+        assert_eq!(polls.latencies.sum, (4 * 25 + 6 * 5) * US);
+    }
+
+    #[test]
+    fn a_guest_that_polls_long_enough_saves_the_exit() {
+        // The first halt, of no poll, makes the limit 50 us.
+        let polls = replayed(HaltPolicy::Guest, &[("guest_halt_poll_ns", 200 * US)]);
+        assert_eq!((polls.caught, polls.polling, polls.latencies.sum), (9, 450 * US, 25 * US));
+        let never = replayed(HaltPolicy::Guest, &[("guest_halt_poll_ns", 0)]);
+        assert_eq!((never.caught, never.polling, never.latencies.sum), (0, 0, 250 * US));
+    }
+
+    #[test]
+    fn a_poll_that_somebody_else_cut_short_is_not_made_to_catch() {
+        let mut halts = Halts::default();
+        let cut = Halt {
+            change: Some(exitscope_model::PollChange { grow: false, new: 0, old: 160_000 }),
+            asleep: Some(Moment::from_nanos(1_010 * US)),
+            ..slept()[0]
+        };
+        halts.absorb(&cut);
+        let set = [("halt_poll_ns_grow_start", 100 * US), ("halt_poll_ns", 200 * US)];
+        let mut replay = HaltReplay::new(HaltPolicy::Host, &halts.settings, "x86_64", &set, &halts.all()).unwrap();
+        replay.absorb(&cut);
+        replay.absorb(&cut);
+        assert_eq!((replay.outcome.caught, replay.outcome.polling), (0, 10 * US), "as long as it polled when recorded");
+    }
+
+    #[test]
+    fn a_knob_of_another_policy_is_refused() {
+        let halts = Halts::default();
+        let other = HaltReplay::new(HaltPolicy::Guest, &halts.settings, "", &[("halt_poll_ns", 1)], &halts.all());
+        assert_eq!(other.err(), Some(KnobError::NoSuchKnob));
+    }
+}

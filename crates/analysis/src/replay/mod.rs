@@ -1,0 +1,15 @@
+//! Replay: the policies' own state machines run over what was recorded.
+//!
+//! ```text
+//!   first reading:  facts ─► settings that were in force, typical costs
+//!   second reading: every recorded halt ─► each configuration's state machine ─► what it would have done
+//! ```
+//!
+//! What a recording cannot say stays unsaid: a guest that is answered sooner also asks again sooner, and a replay takes
+//! its gaps as they were.
+
+mod decisions;
+mod halt;
+
+pub use decisions::Decisions;
+pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Typical};

@@ -1,0 +1,212 @@
+//! Replays of halt polling.
+
+use super::{Configuration, Grid, best_by, head, knobs};
+use crate::cli::{PolicyName, ReplayArgs};
+use crate::read::{self, Earlier, Sink};
+use anyhow::bail;
+use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
+use exitscope_analysis::{Facts, Selection, Wanted};
+use exitscope_model::{Exit, Halt};
+use exitscope_policy::host_halt_poll;
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Nanos};
+use exitscope_view::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+
+/// A latency is shown if no more than one gap in so many is inexact.
+const EXACT: u64 = 20;
+
+const FIGURES: &[FigureRow] = &[
+    figure(5, "caught", "count", true, "halts that a poll would have caught"),
+    figure(2, "exits_avoided", "count", true, "exits that would not have happened"),
+    figure(3, "share", "share", true, "share of the halts that a poll would have caught"),
+    figure(0, "polling", "ns", false, "CPU time of polls"),
+    figure(4, "for_nothing", "ns", false, "CPU time of polls that would not have caught anything"),
+    figure(2, "wakeup_mean", "ns", false, "mean wake-up latency"),
+    figure(5, "wakeup_p50", "ns", false, "median wake-up latency"),
+    figure(5, "wakeup_p99", "ns", false, "99th percentile of the wake-up latency"),
+    figure(0, "time_won", "ns", true, "wake-up latency less than with the settings in force, summed over the halts"),
+    figure(0, "net", "ns", true, "time won, less the CPU time that polls take more than with the settings in force"),
+];
+
+/// The figures that need to know when something woke a vCPU.
+const OF_LATENCY: [&str; 5] = ["wakeup_mean", "wakeup_p50", "wakeup_p99", "time_won", "net"];
+
+const fn figure(
+    rank: u8,
+    name: &'static str,
+    unit: &'static str,
+    higher_is_better: bool,
+    about: &'static str,
+) -> FigureRow {
+    FigureRow { name, unit, higher_is_better, about, rank }
+}
+
+/// What is run over the halts of the second reading.
+struct Replays {
+    selection: Selection,
+    window: (Moment, Moment),
+    replays: Vec<HaltReplay>,
+    decisions: Decisions,
+}
+
+impl Sink for Replays {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn halt(&mut self, halt: &Halt) {
+        let within = self.window.0 <= halt.begin && halt.begin <= self.window.1;
+        if within && self.selection.holds_who(&halt.who) {
+            self.decisions.absorb(halt);
+            self.replays.iter_mut().for_each(|replay| replay.absorb(halt));
+        }
+    }
+}
+
+pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
+    let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
+    let selection = args.select.selection();
+    let (need_vcpus, hz) = (!selection.vcpus.is_empty(), args.select.clock.tsc_hz);
+    let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
+    let read_halts =
+        || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, hz, || Facts::new(&wanted));
+    let (trace, mut facts) = read_halts()?;
+    let (first, last) = trace.span.unwrap_or_default();
+    facts.end(first, last, &trace.lanes, &trace.vcpu_of);
+    let all = facts.halts.all();
+    if all.halts() == 0 {
+        bail!(
+            "{}: no halt to replay. Record with `perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`",
+            trace.row.name
+        );
+    }
+    if policy == HaltPolicy::Guest && trace.row.arch.starts_with("ppc") {
+        bail!("{}: powerpc guests have no cpuidle governor haltpoll", trace.row.name);
+    }
+    let configurations = grid.configurations(args.policy.name())?;
+    let arch = trace.row.arch.clone();
+    let settings = &facts.halts.settings;
+    let mut replays = vec![HaltReplay::new(HaltPolicy::Host, settings, &arch, &[], &all)?];
+    for configuration in &configurations {
+        replays.push(HaltReplay::new(policy, settings, &arch, &configuration.set, &all)?);
+    }
+    let fresh = || Replays {
+        selection: selection.clone(),
+        window: (Moment::default(), Moment::MAX),
+        replays: replays.clone(),
+        decisions: Decisions::new(settings, &arch),
+    };
+    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, hz, fresh)?;
+
+    let mut replay = head(args, &trace);
+    replay.over = format!(
+        "{} halts of {}, {} long",
+        exitscope_view::thousands(all.halts()),
+        match facts.halts.vcpus.len() {
+            1 => "1 vCPU".to_string(),
+            vcpus => format!("{vcpus} vCPUs"),
+        },
+        Nanos(last.since(first).unwrap_or_default().0)
+    );
+    let exact = all.inexact() * EXACT <= all.halts();
+    let shown = |figure: &&FigureRow| match figure.name {
+        "exits_avoided" => policy == HaltPolicy::Guest,
+        "caught" => policy == HaltPolicy::Host,
+        name => exact || !OF_LATENCY.contains(&name),
+    };
+    replay.figures = FIGURES.iter().filter(shown).cloned().collect();
+    replay.best_by = best_by(args.best.as_deref(), exact.then_some("net"), &mut replay.figures)?;
+    replay.vary = grid.axes();
+    let params = in_force(facts.halts.settings.values().map(|seen| seen.params(&arch)).collect(), &arch);
+    replay.in_force = knobs("host_halt_poll")
+        .iter()
+        .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
+        .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
+        .collect();
+    let decisions = &done.decisions;
+    replay.decisions = (decisions.changes > 0).then_some(DecisionsRow {
+        known: decisions.known,
+        same: decisions.same,
+        changes: decisions.changes,
+        same_changes: decisions.same_changes,
+    });
+    let base = &done.replays[0].outcome;
+    let row = |labels: Vec<String>, outcome: &HaltOutcome| {
+        let values = replay.figures.iter().map(|figure| value(figure.name, outcome, base)).collect();
+        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
+    };
+    let recorded = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
+        (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
+            .iter()
+            .find(|knob| knob.name == axis.key)
+            .map_or(String::new(), |knob| knob.text(value).to_string()),
+        _ => "as recorded".to_string(),
+    });
+    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded.collect(), base) }];
+    for (Configuration { labels, .. }, done) in configurations.iter().zip(&done.replays[1..]) {
+        rows.push(row(labels.clone(), &done.outcome));
+    }
+    replay.rows = rows;
+    replay.mark_best();
+    replay.notes = notes(policy, exact, &all, facts.halts.guest_polls);
+    Ok(replay)
+}
+
+/// The settings to show: those of all VMs if they agree, else of the first.
+fn in_force(of_vms: Vec<host_halt_poll::Params>, arch: &str) -> host_halt_poll::Params {
+    let default = exitscope_analysis::PollSettings::default().params(arch);
+    of_vms.into_iter().next().unwrap_or(default)
+}
+
+fn value(name: &str, outcome: &HaltOutcome, base: &HaltOutcome) -> Option<f64> {
+    let difference = |a: u64, b: u64| a as f64 - b as f64;
+    let won = difference(base.latencies.sum, outcome.latencies.sum);
+    let rank = |per_10_000| outcome.latencies.quantile(per_10_000).map(|length| length.0 as f64);
+    match name {
+        "caught" | "exits_avoided" => Some(outcome.caught as f64),
+        "share" => (outcome.halts > 0).then(|| outcome.caught as f64 / outcome.halts as f64),
+        "polling" => Some(outcome.polling as f64),
+        "for_nothing" => Some(outcome.polling_missed as f64),
+        "wakeup_mean" => outcome.latencies.mean().map(|mean| mean.0 as f64),
+        "wakeup_p50" => rank(5_000),
+        "wakeup_p99" => rank(9_900),
+        "time_won" => Some(won),
+        _ => Some(won - difference(outcome.polling, base.polling)),
+    }
+}
+
+fn notes(policy: HaltPolicy, exact: bool, all: &exitscope_analysis::HaltCell, guest_polls: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !exact {
+        notes.push(
+            "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and polls catch somewhat more \
+             than is shown. Record with -e sched:sched_switch -e sched:sched_wakeup as well."
+                .to_string(),
+        );
+    }
+    match policy {
+        HaltPolicy::Host => {
+            notes.push("a host's poll avoids no exit; it avoids that the thread gives its CPU away".to_string())
+        }
+        HaltPolicy::Guest => {
+            notes.push(
+                "while a guest polls its host does not (MSR_KVM_POLL_CONTROL); a halt that is caught avoids the exit, and its \
+                 wake-up counts as taking no time; an interrupt that ends the poll may still cost an exit of its own"
+                    .to_string(),
+            );
+        }
+    }
+    if all.changes == (0, 0) && policy == HaltPolicy::Host {
+        notes.push(
+            "No change of a poll was traced (kvm_halt_poll_ns), so the settings in force are taken to be the defaults"
+                .to_string(),
+        );
+    }
+    if guest_polls {
+        notes.push("A guest polled when this was recorded: the gaps that it caught are missing here".to_string());
+    }
+    notes.push("the gaps are taken as they were; a guest that is answered sooner may ask again sooner".to_string());
+    notes
+}

@@ -1,0 +1,158 @@
+//! `exitscope replay`: what other settings would have made of a recording.
+//!
+//! ```text
+//! --vary, --set ─► configurations ─┐
+//! first reading ─► settings in force, typical costs ─┴─► second reading ─► every configuration's outcome ─► Replay
+//! ```
+
+mod halt;
+
+use crate::Outcome;
+use crate::cli::{PolicyName, ReplayArgs, SimFormat};
+use crate::read;
+use crate::report::look;
+use crate::vary::Axis;
+use anyhow::{Context, bail};
+use exitscope_policy::{Knob, POLICIES};
+use exitscope_trace::Input;
+use exitscope_view::{AxisRow, FigureRow, Replay, replay_page, write_page, write_replay_csv};
+use std::io::Write;
+
+/// Configurations at most.
+const MAX_CONFIGURATIONS: usize = 10_000;
+
+pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
+        bail!("a policy is replayed over all that happened to a vCPU: --reason and --longer-than have no meaning here");
+    }
+    let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
+    let input = Input::open(&file)?;
+    let grid = Grid::new(args)?;
+    let replay = match args.policy {
+        PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
+    };
+    match args.format {
+        SimFormat::Json => {
+            serde_json::to_writer(&mut *out, &replay)?;
+            writeln!(out)?;
+        }
+        SimFormat::Csv => {
+            for line in replay.damage() {
+                anstream::eprintln!("exitscope: {line}");
+            }
+            write_replay_csv(&replay, &mut *out)?;
+        }
+        SimFormat::Text => write_page(&replay_page(&replay), look(), out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+/// A knob and its value.
+type Setting = (&'static str, u64);
+
+/// Every combination of the values asked for.
+struct Grid {
+    axes: Vec<Axis>,
+    set: Vec<Setting>,
+}
+
+/// One combination.
+struct Configuration {
+    /// The values as they were written, in the order of the axes.
+    labels: Vec<String>,
+    /// All knobs that are set.
+    set: Vec<Setting>,
+}
+
+impl Grid {
+    fn new(args: &ReplayArgs) -> anyhow::Result<Grid> {
+        let policy = args.policy.name();
+        let axes = match args.vary.is_empty() {
+            true => vec![crate::vary::parse(args.policy.default_vary()).map_err(anyhow::Error::msg)?],
+            false => args.vary.clone(),
+        };
+        if let Some(twice) = axes
+            .iter()
+            .enumerate()
+            .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key))
+        {
+            bail!("--vary names {twice} twice");
+        }
+        let size = axes.iter().fold(1usize, |size, axis| size.saturating_mul(axis.values.len()));
+        if size > MAX_CONFIGURATIONS {
+            bail!("{size} configurations are too many: at most {MAX_CONFIGURATIONS}");
+        }
+        let set = args.set.iter().map(|(key, value)| setting(policy, key, value)).collect::<anyhow::Result<_>>()?;
+        for axis in &axes {
+            axis.values.iter().try_for_each(|value| setting(policy, &axis.key, value).map(|_| ()))?;
+        }
+        Ok(Grid { axes, set })
+    }
+
+    /// Every configuration, the first axis changing slowest.
+    fn configurations(&self, policy: &str) -> anyhow::Result<Vec<Configuration>> {
+        let mut all = vec![Configuration { labels: Vec::new(), set: self.set.clone() }];
+        for axis in &self.axes {
+            let mut longer = Vec::new();
+            for configuration in &all {
+                for value in &axis.values {
+                    let labels = [configuration.labels.clone(), vec![value.clone()]].concat();
+                    let set = [configuration.set.clone(), vec![setting(policy, &axis.key, value)?]].concat();
+                    longer.push(Configuration { labels, set });
+                }
+            }
+            all = longer;
+        }
+        Ok(all)
+    }
+
+    fn axes(&self) -> Vec<AxisRow> {
+        self.axes.iter().map(|axis| AxisRow::new(axis.key.clone(), axis.values.clone())).collect()
+    }
+}
+
+/// The knobs of a policy.
+fn knobs(policy: &str) -> &'static [Knob] {
+    POLICIES.iter().find(|row| row.0 == policy).map_or(&[], |row| row.1)
+}
+
+fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
+    let knob = knobs(policy).iter().find(|knob| knob.name == key).with_context(|| {
+        let names: Vec<&str> = knobs(policy).iter().map(|knob| knob.name).collect();
+        format!("{policy} has no knob {key}; it has {}", names.join(", "))
+    })?;
+    Ok((knob.name, knob.parse(value).map_err(anyhow::Error::msg)?))
+}
+
+/// The figure that decides which row is the best.
+fn best_by(asked: Option<&str>, default: Option<&str>, figures: &mut [FigureRow]) -> anyhow::Result<Option<FigureRow>> {
+    let Some(wanted) = asked.or(default) else { return Ok(None) };
+    let name = wanted.strip_prefix('-').unwrap_or(wanted);
+    let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+    let unknown = || format!("--best: there is no figure {name}; there are {}", names.join(", "));
+    let figure = figures.iter_mut().find(|figure| figure.name == name).with_context(unknown)?;
+    if asked.is_some() {
+        figure.higher_is_better = !wanted.starts_with('-');
+    }
+    Ok(Some(figure.clone()))
+}
+
+/// What all replays have in common.
+fn head(args: &ReplayArgs, trace: &read::Trace) -> Replay {
+    let coverage = exitscope_view::Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
+    Replay {
+        schema: Replay::SCHEMA,
+        trace: trace.row.clone(),
+        coverage: coverage.lines,
+        selection: exitscope_view::SelectionRow::of(&args.select.selection()),
+        policy: args.policy.name(),
+        over: String::new(),
+        in_force: Vec::new(),
+        decisions: None,
+        vary: Vec::new(),
+        figures: Vec::new(),
+        best_by: None,
+        rows: Vec::new(),
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,221 @@
+//! The page of halts, and what the default report says of them.
+
+use crate::halt::{HaltRow, HaltRows, PollSettingsRow};
+use crate::names::{percent, thousands};
+use crate::page::{Section, Table, column, length, plain};
+use exitscope_units::Nanos;
+
+/// What has to be recorded for all of it.
+const RECORD: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
+
+/// The page `--view halt`.
+pub(crate) fn halt_sections(rows: Option<&HaltRows>) -> Vec<Section> {
+    let Some(rows) = rows else {
+        let text = format!(
+            "No vCPU says in this trace that it has nothing to do: there is no exit of hlt, WFx, an s390 wait or H_CEDE, \
+             and no kvm_vcpu_wakeup. Record with `{RECORD}`."
+        );
+        return vec![Section { title: "Halts".into(), sentences: vec![plain(text)], ..Section::default() }];
+    };
+    let mut sections = vec![by_vcpu(rows), by_length(rows)];
+    sections.extend(settings(rows));
+    sections
+}
+
+/// What the default report says: a few lines.
+pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
+    let all = &rows.all;
+    let mut sentences = vec![match (all.caught, all.slept) {
+        (Some(caught), Some(slept)) => format!(
+            "{} halts: {} caught by polling ({}), {} slept",
+            thousands(all.halts),
+            thousands(caught),
+            percent(caught, all.halts),
+            thousands(slept)
+        ),
+        _ => format!("{} halts", thousands(all.halts)),
+    }];
+    let mut figures = vec![format!("gaps p50 {}, p99 {}", length(all.gaps.p50_ns), length(all.gaps.p99_ns))];
+    if all.latency.count > 0 {
+        let latency = &all.latency;
+        figures.push(format!("wake-up latency p50 {}, p99 {}", length(latency.p50_ns), length(latency.p99_ns)));
+    }
+    if let (true, Some(miss)) = (all.told, all.poll_miss_ns) {
+        let all = Nanos(all.poll_hit_ns + miss);
+        figures.push(format!("polling took {all} of CPU, {} of it for nothing", Nanos(miss)));
+    }
+    sentences.push(figures.join("; "));
+    let notes = vec!["by vCPU and by length: --view halt".to_string()];
+    Section {
+        title: "Halts".into(),
+        sentences: sentences.into_iter().map(plain).collect(),
+        notes,
+        ..Section::default()
+    }
+}
+
+fn by_vcpu(rows: &HaltRows) -> Section {
+    let several_vms = rows.vcpus.iter().any(|row| row.who.vm != rows.vcpus[0].who.vm);
+    let columns = vec![
+        column("VM", true, if several_vms { 0 } else { 9 }),
+        column("vCPU", true, 0),
+        column("halts", false, 0),
+        column("at once", false, 9),
+        column("caught", false, 0),
+        column("gap p50", false, 0),
+        column("p99", false, 6),
+        column("wake-up p50", false, 0),
+        column("p99", false, 0),
+        column("caught p50", false, 3),
+        column("slept p50", false, 3),
+        column("polls missed", false, 7),
+        column("CPU polling", false, 0),
+        column("for nothing", false, 0),
+    ];
+    let row = |row: &HaltRow, vm: String, vcpu: String| {
+        let optional = |figure: Option<String>| figure.unwrap_or("-".to_string());
+        let polled = row.told.then_some(row.poll_miss_ns).flatten();
+        vec![
+            vm,
+            vcpu,
+            thousands(row.halts),
+            thousands(row.at_once),
+            optional(row.caught.map(|caught| percent(caught, row.halts))),
+            length(row.gaps.p50_ns),
+            length(row.gaps.p99_ns),
+            length(row.latency.p50_ns),
+            length(row.latency.p99_ns),
+            length(row.latency_caught.p50_ns),
+            length(row.latency_slept.p50_ns),
+            optional(row.poll_misses.filter(|_| row.told).map(thousands)),
+            optional(polled.map(|miss| length(Some(row.poll_hit_ns + miss)))),
+            optional(polled.map(|miss| length(Some(miss)))),
+        ]
+    };
+    let mut table: Vec<Vec<String>> =
+        rows.vcpus.iter().map(|of| row(of, of.who.vm_label(), of.who.vcpu_label())).collect();
+    if rows.vcpus.len() > 1 {
+        table.push(row(&rows.all, String::new(), "all".to_string()));
+    }
+    Section {
+        title: "Halts, by vCPU".into(),
+        table: Some(Table { columns, rows: table }),
+        notes: notes(rows),
+        say_hidden: true,
+        ..Section::default()
+    }
+}
+
+/// What has to be known to read the table.
+fn notes(rows: &HaltRows) -> Vec<String> {
+    let all = &rows.all;
+    let mut notes = vec![
+        "gap: from the exit until something woke the vCPU; wake-up: from there to its entry; caught: before its thread \
+         gave its CPU away"
+            .to_string(),
+    ];
+    if rows.of_vcores {
+        return vec![
+            "A halt is a virtual core's, when all its vCPUs have ceded, told by kvmppc_vcore_wakeup, and shown under the \
+             vCPU that ran it; gaps include the way back to the CPU."
+                .to_string(),
+        ];
+    }
+    if !all.told {
+        notes.push(format!(
+            "No kvm_vcpu_wakeup in the trace: which halts a poll caught is unknown. Record with `{RECORD}`."
+        ));
+    } else if all.poll_miss_ns.is_none() {
+        let most = all.before_sleep_ns.map_or(String::new(), |most| {
+            format!(" From the beginning of halts until threads slept it was {} at most.", Nanos(most))
+        });
+        notes.push(format!(
+            "No kvm_halt_poll_ns in the trace: either KVM never changed a poll, or it was not recorded; CPU time of polls \
+             that failed is unknown.{most}"
+        ));
+    }
+    if all.inexact_gaps > 0 {
+        let how = if all.told { format!(" Record with `{RECORD}`.") } else { String::new() };
+        notes.push(format!(
+            "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because no sched_wakeup of the \
+             vCPU's thread was recorded.{how}",
+            thousands(all.inexact_gaps),
+            thousands(all.halts)
+        ));
+    }
+    if all.cut > 0 {
+        notes.push(format!(
+            "Halts cut off by the recording's end or by a loss, which are not in the table: {}",
+            thousands(all.cut)
+        ));
+    }
+    if all.at_once > 0 {
+        notes.push(format!("Idle exits that were no halts, because something was pending: {}", thousands(all.at_once)));
+    }
+    notes.push(match rows.guest_polls {
+        true => "A guest switched the host's polling off (MSR_KVM_POLL_CONTROL), so it polls itself before it halts: \
+                 the gaps that its polls catch never leave the guest and are missing here."
+            .to_string(),
+        false => "Gaps that a guest's own polling catches never leave the guest and would be missing here.".to_string(),
+    });
+    notes
+}
+
+fn by_length(rows: &HaltRows) -> Section {
+    let columns = vec![
+        column("up to", false, 0),
+        column("gaps", false, 0),
+        column("share", false, 0),
+        column("cumulative", false, 0),
+        column("caught", false, 0),
+        column("slept", false, 0),
+    ];
+    let all: u64 = rows.gaps.iter().map(|gap| gap.caught + gap.slept).sum();
+    let mut before = 0;
+    let table = rows.gaps.iter().map(|gap| {
+        let count = gap.caught + gap.slept;
+        before += count;
+        vec![
+            gap.up_to_ns.map_or("longer".to_string(), crate::names::exact_length),
+            thousands(count),
+            percent(count, all),
+            percent(before, all),
+            if rows.all.told { thousands(gap.caught) } else { "-".to_string() },
+            if rows.all.told { thousands(gap.slept) } else { "-".to_string() },
+        ]
+    });
+    Section {
+        title: "Gaps by length".into(),
+        table: Some(Table { columns, rows: table.collect() }),
+        notes: vec!["a poll of that length would catch as many, were every halt polled".to_string()],
+        ..Section::default()
+    }
+}
+
+fn settings(rows: &HaltRows) -> Option<Section> {
+    let sentence = |row: &PollSettingsRow| {
+        let unseen = || "not seen".to_string();
+        let most = match (row.halt_poll_ns, row.halt_poll_less_than_ns) {
+            (Some(most), _) => most.to_string(),
+            (None, Some(less)) => {
+                format!("between {} and {less}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_taken_ns)
+            }
+            (None, None) => format!("more than {}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_taken_ns),
+        };
+        plain(format!(
+            "{}halt_poll_ns {most}; halt_poll_ns_grow {}, halt_poll_ns_grow_start {}, halt_poll_ns_shrink {} (from {} \
+             decisions)",
+            if row.vm == 0 { String::new() } else { format!("VM {}: ", row.vm) },
+            row.grow.map_or_else(unseen, |grow| grow.to_string()),
+            row.grow_start_ns.map_or_else(unseen, |start| start.to_string()),
+            row.shrink.map_or_else(unseen, |shrink| shrink.to_string()),
+            thousands(row.changes),
+        ))
+    };
+    (!rows.settings.is_empty()).then(|| Section {
+        title: "KVM's halt polling, as its decisions show it".into(),
+        sentences: rows.settings.iter().map(sentence).collect(),
+        notes: vec!["what other settings would have done: exitscope replay --policy host_halt_poll".to_string()],
+        ..Section::default()
+    })
+}

@@ -1,0 +1,155 @@
+//! A replay as plain data: one row for each setting.
+
+use crate::report::{CoverageLine, SelectionRow, TraceRow};
+use crate::sweep::{AxisRow, Columns};
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What other settings of a policy would have made of a recording.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Replay {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What was read.
+    pub trace: TraceRow,
+    /// What was seen and not used.
+    pub coverage: Vec<CoverageLine>,
+    /// What was looked at.
+    pub selection: SelectionRow,
+    /// Whose settings were varied.
+    pub policy: &'static str,
+    /// What the policy was run over, in a sentence.
+    pub over: String,
+    /// The settings that were in force when this was recorded, as far as the recording shows them; else the defaults.
+    pub in_force: Vec<SettingRow>,
+    /// How many of the kernel's own decisions the policy makes as well, under the settings in force.
+    pub decisions: Option<DecisionsRow>,
+    /// What was varied.
+    pub vary: Vec<AxisRow>,
+    /// The figures of each row.
+    pub figures: Vec<FigureRow>,
+    /// The figure by which the best row is marked, if any.
+    pub best_by: Option<FigureRow>,
+    /// The settings, the first of `vary` changing slowest.
+    pub rows: Vec<ReplayRow>,
+    /// What has to be known to read the figures.
+    pub notes: Vec<String>,
+}
+
+/// A setting.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SettingRow {
+    /// The knob.
+    pub knob: &'static str,
+    /// Its value, in the kernel's spelling.
+    pub value: String,
+}
+
+/// The kernel's decisions, and ours.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct DecisionsRow {
+    /// Decisions that the recording tells: to change something or to leave it.
+    pub known: u64,
+    /// Those that come out the same, value by value.
+    pub same: u64,
+    /// Changes among them.
+    pub changes: u64,
+    /// Changes that come out the same.
+    pub same_changes: u64,
+}
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FigureRow {
+    /// Its name.
+    pub name: &'static str,
+    /// `ns`, `share` (0 to 1) or `count`.
+    pub unit: &'static str,
+    /// Whether more of it is better.
+    pub higher_is_better: bool,
+    /// What it is.
+    pub about: &'static str,
+    /// Columns of higher rank leave first where a terminal is too narrow.
+    #[serde(skip)]
+    pub rank: u8,
+}
+
+/// One setting.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReplayRow {
+    /// A column for each knob that was varied, then one for each figure; null if there is none.
+    #[serde(flatten)]
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    pub columns: Columns,
+    /// Whether these are the settings that were in force.
+    pub in_force: bool,
+    /// Whether it is the best.
+    pub best: bool,
+    /// The values, in the order of `vary`.
+    #[serde(skip)]
+    pub labels: Vec<String>,
+    /// The figures, in their order.
+    #[serde(skip)]
+    pub values: Vec<Option<f64>>,
+}
+
+impl Replay {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.replay/1";
+
+    /// Marks the best row.
+    pub fn mark_best(&mut self) {
+        let Some(at) = self.best_by.as_ref().and_then(|by| self.figures.iter().position(|figure| figure == by)) else {
+            return;
+        };
+        let sign = if self.figures[at].higher_is_better { 1.0 } else { -1.0 };
+        let merit = |row: &ReplayRow| row.values[at].map(|value| value * sign);
+        let most = self.rows.iter().filter_map(merit).fold(f64::NEG_INFINITY, f64::max);
+        for row in &mut self.rows {
+            row.best = merit(row).is_some_and(|merit| merit >= most);
+        }
+    }
+
+    /// The names of the rows' columns.
+    pub fn columns(&self) -> Vec<String> {
+        let figures = self.figures.iter().map(|figure| column_name(figure));
+        self.vary.iter().map(|axis| axis.column.clone()).chain(figures).collect()
+    }
+
+    /// The lines of the coverage that say that figures are affected.
+    pub fn damage(&self) -> impl Iterator<Item = &CoverageLine> {
+        self.coverage.iter().filter(|line| matches!(line.severity, "loss" | "error"))
+    }
+}
+
+fn column_name(figure: &FigureRow) -> String {
+    if figure.unit == "ns" { format!("{}_ns", figure.name) } else { figure.name.to_string() }
+}
+
+impl ReplayRow {
+    /// A row of these values of the axes and the figures.
+    pub fn of(vary: &[AxisRow], labels: Vec<String>, figures: &[FigureRow], values: Vec<Option<f64>>) -> ReplayRow {
+        let settings = vary.iter().zip(&labels).map(|(axis, value)| (axis.column.clone(), axis.value(value)));
+        let number = |value: f64| if value.fract() == 0.0 { Value::from(value as i64) } else { Value::from(value) };
+        let cell = |value: &Option<f64>| value.map_or(Value::Null, number);
+        let cells = figures.iter().zip(&values).map(|(figure, value)| (column_name(figure), cell(value)));
+        ReplayRow { columns: Columns(settings.chain(cells).collect()), in_force: false, best: false, labels, values }
+    }
+}
+
+impl FigureRow {
+    /// A value as a cell.
+    pub(crate) fn text(&self, value: f64) -> String {
+        match self.unit {
+            "ns" => {
+                let sign = if value < 0.0 { "-" } else { "" };
+                let length = if value == 0.0 { "0".to_string() } else { Nanos(value.abs().round() as u64).to_string() };
+                format!("{sign}{length}")
+            }
+            "share" => crate::names::share(value),
+            _ => crate::names::thousands(value as u64),
+        }
+    }
+}

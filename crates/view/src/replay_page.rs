@@ -1,0 +1,66 @@
+//! How a replay becomes a page.
+
+use crate::names::thousands;
+use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::replay::{Replay, ReplayRow};
+
+/// The page of a replay.
+pub fn replay_page(replay: &Replay) -> Page {
+    let mut head = Section { title: format!("Replayed: {}", replay.policy), ..Section::default() };
+    head.sentences.push(plain(format!("{}: {}", replay.trace.name, replay.over)));
+    let selection = replay.selection.to_string();
+    if !selection.is_empty() {
+        head.sentences.push(plain(format!("Selected: {selection}")));
+    }
+    if !replay.in_force.is_empty() {
+        let list: Vec<String> = replay.in_force.iter().map(|row| format!("{}={}", row.knob, row.value)).collect();
+        head.sentences.push(plain(format!("In force when it was recorded: {}", list.join(", "))));
+    }
+    if let Some(decisions) = replay.decisions {
+        head.sentences.push(plain(format!(
+            "With these, the policy decides as the kernel did after {} of the {} halts since each vCPU's first change, and \
+             makes {} of the {} changes that the kernel traced, value by value",
+            thousands(decisions.same),
+            thousands(decisions.known),
+            thousands(decisions.same_changes),
+            thousands(decisions.changes),
+        )));
+    }
+    head.sentences.extend(replay.damage().map(|line| Sentence { text: line.to_string(), warning: true }));
+    let mut columns = vec![column("", true, 0)];
+    columns.extend(replay.vary.iter().map(|axis| column(axis.key.clone(), false, 0)));
+    for figure in &replay.figures {
+        let is_best = replay.best_by.as_ref() == Some(figure);
+        columns.push(column(figure.name.replace('_', " "), false, if is_best { 0 } else { figure.rank }));
+    }
+    let vary: Vec<&str> = replay.vary.iter().map(|axis| axis.key.as_str()).collect();
+    let mut notes = Vec::new();
+    if replay.rows.iter().any(|row| row.in_force) {
+        notes.push("r the settings in force when it was recorded, replayed like the others".to_string());
+    }
+    if let Some(best) = &replay.best_by {
+        let direction = if best.higher_is_better { "highest" } else { "lowest" };
+        notes.push(format!("* {direction} {}: {}", best.name.replace('_', " "), best.about));
+    }
+    notes.extend(replay.notes.iter().cloned());
+    let rows = Section {
+        title: format!("Figures by {}", vary.join(", ")),
+        table: Some(Table { columns, rows: replay.rows.iter().map(|row| cells(replay, row)).collect() }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    };
+    Page { sections: vec![head, rows] }
+}
+
+fn cells(replay: &Replay, row: &ReplayRow) -> Vec<String> {
+    let mark = match (row.in_force, row.best) {
+        (true, true) => "*r",
+        (true, false) => " r",
+        (false, true) => "*",
+        (false, false) => "",
+    };
+    let figures = replay.figures.iter().zip(&row.values);
+    let figures = figures.map(|(figure, value)| value.map_or("-".to_string(), |value| figure.text(value)));
+    [mark.to_string()].into_iter().chain(row.labels.iter().cloned()).chain(figures).collect()
+}
