@@ -19,6 +19,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/validation.md", &["validate", "--format", "markdown"]),
     ("docs/losses.md", &["docs", "losses"]),
     ("docs/knobs.md", &["docs", "knobs"]),
+    ("docs/figures.md", &["docs", "figures"]),
+    ("docs/models.md", &["docs", "models"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
     ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),

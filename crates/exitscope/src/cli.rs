@@ -88,6 +88,10 @@ pub enum Document {
     Losses,
     /// The knobs of every mechanism (Markdown)
     Knobs,
+    /// The figures of a simulated run (Markdown)
+    Figures,
+    /// The cost models of named machines (Markdown)
+    Models,
 }
 
 #[derive(Debug, Args)]
@@ -290,8 +294,8 @@ pub struct ScenarioArgs {
     /// (host.cores=8, vm.web.vcpus=4, costs.exit=1us); may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// All randomness comes from this [default: the scenario's]
-    #[arg(long, value_name = "N")]
+    /// All randomness comes from this, a whole number from 0 on [default: the scenario's]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_seed)]
     pub seed: Option<u64>,
     /// Stop a run after so many events of the simulated machine [default: 10,000,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -324,13 +328,13 @@ pub struct SweepArgs {
     /// Runs of each configuration, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicates: u32,
-    /// Figures to show, several with commas; `sim --format csv` lists them [default: throughput, and of the first VM
-    /// latency_p99, exits, and those shares of its time that vary]
+    /// Figures to show, several with commas; `help` lists them [default: throughput (of each VM and thread that counts,
+    /// if several do), and of the first VM latency_p99, exits, and those shares of its time that vary]
     #[arg(long = "metric", value_name = "NAME", value_delimiter = ',')]
     pub metrics: Vec<String>,
-    /// The figure that decides which is best: NAME for the highest, -NAME for the lowest [default: the first one shown,
-    /// the highest of a throughput, the lowest of all else]
-    #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
+    /// The figure that decides which is best: the highest of a throughput or of polls that paid, the lowest of all else;
+    /// +NAME is the highest, -NAME the lowest of any; `help` lists them [default: the first one shown]
+    #[arg(long, value_name = "[+-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -487,6 +491,11 @@ fn parse_when(text: &str) -> Result<When, String> {
             at.ok_or("a moment is in seconds as the trace prints it, like 30.163347, or +1.5s".to_string())
         }
     }
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    const MOST: u64 = i64::MAX as u64;
+    text.parse().ok().filter(|seed| *seed <= MOST).ok_or(format!("a seed is a whole number, 0 to {MOST}"))
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

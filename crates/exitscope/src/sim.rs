@@ -16,7 +16,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let scenario = read(&args.scenario)?.scenario()?;
+    let document = read(&args.scenario)?;
+    let scenario = document.scenario()?;
+    warn_of_knobs(&document, &scenario);
     let limits = limits(&args.scenario);
     let outcome = match &args.trace {
         None => exitscope_sim::run(&scenario, Unseen, limits)?.0,
@@ -63,6 +65,13 @@ pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
         document.set("seed", &seed.to_string())?;
     }
     Ok(document)
+}
+
+/// Says which knobs are set and change nothing.
+pub fn warn_of_knobs(document: &Document, scenario: &Scenario) {
+    for (knob, why) in document.idle_knobs(scenario) {
+        eprintln!("warning: {knob} changes nothing in this scenario: {why}");
+    }
 }
 
 /// Sets a value. What is no key at all is most likely a misspelt knob.

@@ -10,7 +10,7 @@ use crate::report::look;
 use crate::sim;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
-use exitscope_scenario::{Document, Scenario};
+use exitscope_scenario::{Document, Op, Scenario};
 use exitscope_sim::{Metric, Unseen, possible_metrics};
 use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -36,6 +36,11 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("no configuration makes sense; the first: {}", checked[0].as_ref().unwrap_err());
     };
     let scenario = grid.scenario(first)?;
+    if args.metrics.iter().chain(&args.best).any(|name| name == "help") {
+        list_figures(&scenario, out)?;
+        return Ok(Outcome::Fine);
+    }
+    sim::warn_of_knobs(&grid.document(first)?, &scenario);
     let asked = Asked::new(args, &scenario)?;
     let runs = run_all(args, &grid, &checked, &asked)?;
     let figures = runs.chunks(args.replicates as usize);
@@ -105,12 +110,16 @@ impl<'a> Grid<'a> {
         values
     }
 
-    fn scenario(&self, number: usize) -> anyhow::Result<Scenario> {
+    fn document(&self, number: usize) -> anyhow::Result<Document> {
         let mut document = self.document.clone();
         for (axis, value) in self.axes.iter().zip(self.values(number)) {
             sim::set(&mut document, &axis.key, &value)?;
         }
-        Ok(document.scenario()?)
+        Ok(document)
+    }
+
+    fn scenario(&self, number: usize) -> anyhow::Result<Scenario> {
+        Ok(self.document(number)?.scenario()?)
     }
 }
 
@@ -129,9 +138,9 @@ impl Asked {
         let names = match (default, scenario.vms.first()) {
             (true, Some(vm)) => {
                 let of_vm = ["latency_p99", "exits"].into_iter().chain(COST_SHARES);
-                ["throughput".to_string()].into_iter().chain(of_vm.map(|name| format!("{}.{name}", vm.name))).collect()
+                throughputs(scenario).into_iter().chain(of_vm.map(|name| format!("{}.{name}", vm.name))).collect()
             }
-            (true, None) => vec!["throughput".to_string()],
+            (true, None) => throughputs(scenario),
             (false, _) => args.metrics.clone(),
         };
         for name in names {
@@ -142,9 +151,16 @@ impl Asked {
             }
         }
         if let Some(best) = &args.best {
-            let name = best.strip_prefix('-').unwrap_or(best);
+            let name = best.trim_start_matches(['-', '+']);
             let mut metric = find(&known, name).context("--best")?;
-            metric.higher_is_better = !best.starts_with('-');
+            match best.chars().next() {
+                Some('-') => metric.higher_is_better = Some(false),
+                Some('+') => metric.higher_is_better = Some(true),
+                _ if metric.higher_is_better.is_none() => {
+                    bail!("--best: neither more nor less {name} is better: say +{name} or -{name}")
+                }
+                _ => {}
+            }
             metrics.retain(|other| other.name != metric.name);
             metrics.insert(0, metric);
         }
@@ -189,6 +205,36 @@ impl Asked {
     }
 }
 
+/// The throughputs to show: of everything together if only one kind of work is counted, else of each kind.
+fn throughputs(scenario: &Scenario) -> Vec<String> {
+    let of_vms = scenario.vms.iter().filter(|vm| vm.programs.iter().any(|(_, program)| counts(program)));
+    let of_threads = scenario.threads.iter().filter(|thread| counts(&thread.program));
+    let names: Vec<&String> = of_vms.map(|vm| &vm.name).chain(of_threads.map(|thread| &thread.name)).collect();
+    match names.len() {
+        0 | 1 => vec!["throughput".to_string()],
+        _ => names.into_iter().map(|name| format!("{name}.throughput")).collect(),
+    }
+}
+
+/// Whether a program counts work.
+fn counts(program: &[Op]) -> bool {
+    program.iter().any(|op| match op {
+        Op::Count => true,
+        Op::Repeat(_, body) => counts(body),
+        Op::Pick(ways) => ways.iter().any(|(_, ops)| counts(ops)),
+        _ => false,
+    })
+}
+
+/// Lists the figures that runs of a scenario can have.
+fn list_figures(scenario: &Scenario, out: &mut dyn Write) -> anyhow::Result<()> {
+    for metric in possible_metrics(scenario) {
+        let SweepMetric { name, unit, .. } = SweepMetric::new(metric.name, metric.measure);
+        writeln!(out, "{name:<40} {unit}")?;
+    }
+    Ok(())
+}
+
 /// The figure of this name.
 fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
     if let Some(metric) = known.iter().find(|metric| metric.name == name) {
@@ -204,7 +250,7 @@ fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
         (None, None) => vec![],
     };
     match near[..] {
-        [] => bail!("there is no figure {name:?}; `exitscope sim --format csv` lists them"),
+        [] => bail!("there is no figure {name:?}; `--metric help` lists them"),
         _ => bail!("there is no figure {name:?}; did you mean {}?", near.join(" or ")),
     }
 }

@@ -62,7 +62,9 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
         out,
         "Written by `exitscope validate --format markdown`. *Calibrated* rows were used to fit numbers of the cost \
          model, *predicted* ones were not. *Near*: within 25 % of the published change, or of the figure where it tells \
-         of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it.\n"
+         of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it. Free \
+         parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
+         so anew.\n"
     )?;
     writeln!(out, "{}", summary(validation))?;
     for experiment in &validation.experiments {
@@ -77,15 +79,7 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
                 "| {id} | {what} | {published} | {simulated} | {low} to {high} | {ratio} | {role} | {verdict} |"
             )?;
         }
-        if !experiment.costs.is_empty() {
-            writeln!(out, "\n| cost | ns | | source |\n| --- | ---: | --- | --- |")?;
-        }
-        for cost in &experiment.costs {
-            writeln!(out, "| `{}` | {} | {} | {} |", cost.name, figure(cost.ns), cost.origin, cost.source)?;
-        }
-        if !experiment.fitted.is_empty() {
-            writeln!(out, "\nFitted besides: {}.", experiment.fitted.join("; "))?;
-        }
+        writeln!(out, "\nCosts: {}.{}", models(experiment).join(", "), fitted(experiment))?;
         for remark in &experiment.remarks {
             writeln!(out, "\n{remark}")?;
         }
@@ -93,9 +87,26 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// The cost models of an experiment, each a link.
+fn models(experiment: &ExperimentResult) -> Vec<String> {
+    let mut names: Vec<&str> = experiment.costs.iter().map(|cost| cost.model.as_str()).collect();
+    names.dedup();
+    names.into_iter().map(|name| format!("[{name}](models.md#{})", name.replace('.', ""))).collect()
+}
+
+fn fitted(experiment: &ExperimentResult) -> String {
+    if experiment.fitted.is_empty() { String::new() } else { format!(" Fitted: {}.", experiment.fitted.join("; ")) }
+}
+
 fn summary(validation: &Validation) -> String {
+    let all = validation.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let far: Vec<&str> = all.filter(|row| row.verdict == Verdict::Far).map(|row| row.id.as_str()).collect();
+    let far = match far.len() {
+        0 => String::new(),
+        _ => format!(" Far, but in the right direction: {}; the remarks below say why.", far.join(", ")),
+    };
     format!(
-        "{} of {} predicted changes lie within 25 % of the published ones. {} rows go in the wrong direction.",
+        "{} of {} predicted changes lie within 25 % of the published ones. {} rows go in the wrong direction.{far}",
         validation.near, validation.predicted_changes, validation.wrong
     )
 }
@@ -119,11 +130,9 @@ fn section(experiment: &ExperimentResult) -> Section {
         column("verdict", true, 1),
     ];
     let rows = experiment.rows.iter().map(|row| cells(row).to_vec()).collect();
-    let costs = experiment.costs.iter().filter(|cost| cost.origin == "calibrated").map(|cost| cost.name.as_str());
-    let fitted: Vec<&str> = costs.chain(experiment.fitted.iter().map(String::as_str)).collect();
     let mut notes = Vec::new();
-    if !fitted.is_empty() {
-        notes.push(format!("Fitted to the calibrated rows: {}.", fitted.join("; ")));
+    if !experiment.fitted.is_empty() {
+        notes.push(format!("Fitted to the calibrated rows: {}.", experiment.fitted.join("; ")));
     }
     notes.extend(experiment.remarks.iter().cloned());
     Section {

@@ -13,6 +13,17 @@ pub enum Origin {
     Assumed,
 }
 
+impl Origin {
+    /// Its word in files: `published`, `calibrated` or `assumed`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Origin::Published => "published",
+            Origin::Calibrated => "calibrated",
+            Origin::Assumed => "assumed",
+        }
+    }
+}
+
 /// One cost: how long, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
@@ -24,6 +35,21 @@ pub struct Cost {
     pub source: String,
 }
 
+/// How fast a hardware thread is beside busy siblings, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmtSpeed {
+    /// Speed of one thread in thousandths of a core of its own, with one, two, … threads of the core busy; the last one
+    /// holds for more.
+    pub thousandths: Vec<u32>,
+    /// How the numbers are known.
+    pub origin: Origin,
+    /// Source or reason, for people.
+    pub source: String,
+}
+
+/// The source of what nobody has measured.
+const OF_THE_RIGHT_SIZE: &str = "default, of the right size";
+
 macro_rules! costs {
     ($($(#[doc = $about:literal])+ $name:ident: $nanos:literal,)+) => {
         /// The costs of one machine, by step.
@@ -31,8 +57,12 @@ macro_rules! costs {
         pub struct CostModel {
             /// Its name.
             pub name: String,
+            /// What machine it is, in a sentence or two.
+            pub about: String,
             /// Cycles a second, for costs written in cycles.
             pub clock_hz: u64,
+            /// What hardware threads of a core take from each other.
+            pub smt_speed: SmtSpeed,
             $($(#[doc = $about])+ pub $name: Cost,)+
         }
 
@@ -42,9 +72,19 @@ macro_rules! costs {
                 let assumed = |nanos: u64| Cost {
                     time: Picos::from_nanos(nanos),
                     origin: Origin::Assumed,
-                    source: "default, of the right size".to_string(),
+                    source: OF_THE_RIGHT_SIZE.to_string(),
                 };
-                CostModel { name: "default".to_string(), clock_hz: 2_500_000_000, $($name: assumed($nanos),)+ }
+                CostModel {
+                    name: "default".to_string(),
+                    about: "A plain server of about 2020: every number of the right size, none measured".to_string(),
+                    clock_hz: 2_500_000_000,
+                    smt_speed: SmtSpeed {
+                        thousandths: vec![1000, 650, 550, 475, 400, 350, 310, 275],
+                        origin: Origin::Assumed,
+                        source: OF_THE_RIGHT_SIZE.to_string(),
+                    },
+                    $($name: assumed($nanos),)+
+                }
             }
         }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Scenario ┬ Host ── Scheduler
-//!          ├ CostModel ── Cost (time, origin, source)
+//!          ├ CostModel ── Cost (time, origin, source), by the name of a machine: models/*.toml
 //!          ├ Policies (knobs, from the policy crate)
 //!          ├ Vm … ── Program, Disk, Registration
 //!          ├ HostThread … ── Program
@@ -15,15 +15,17 @@ mod costs;
 mod guest;
 mod host;
 mod library;
+mod models;
 mod program;
 mod scenario;
 pub mod text;
 
-pub use costs::{Cost, CostModel, Origin};
+pub use costs::{Cost, CostModel, Origin, SmtSpeed};
 pub use exitscope_policy::Policies;
 pub use guest::{Arrival, Channel, Disk, Doorbell, HostThread, Load, Registration, RegistrationKind, SpinWait, Vm};
 pub use host::{Arch, Host, Scheduler, YieldRules};
 pub use library::{LIBRARY, LibraryProgram};
+pub use models::models;
 pub use program::{Op, Program, Span};
 pub use scenario::Scenario;
 pub use text::{Document, ScenarioError};

@@ -11,7 +11,7 @@ use crate::text::{
     Absent::{Error, Means, Says},
     Kind,
 };
-use crate::text::{Fault, Fields, Row, Scope, row};
+use crate::text::{DEMAND, Fault, Fields, Row, Scope, row};
 use crate::{Op, Program, Span};
 
 /// A workload of the library.
@@ -174,7 +174,16 @@ pub const LIBRARY: &[LibraryProgram] = &[
     LibraryProgram {
         name: "spin",
         about: "Computes for ever. Counts chunks.",
-        parameters: &[row("chunk", Kind::SomeSpan, Means("\"100us\""), "Computing for each count"), COUNTED],
+        parameters: &[
+            row("chunk", Kind::SomeSpan, Means("\"100us\""), "Computing for each count"),
+            row(
+                "demand",
+                DEMAND,
+                Means("1000"),
+                "What it takes from its siblings in a core, in thousandths of what ordinary code takes",
+            ),
+            COUNTED,
+        ],
         build: spin,
     },
     LibraryProgram {
@@ -366,7 +375,9 @@ fn ping_flood(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
 fn spin(fields: &Fields, _: &Scope) -> Result<Program, Fault> {
     let mut steps = vec![Op::Compute(fields.span("chunk")?)];
     steps.extend(count(fields)?);
-    Ok(forever(steps))
+    let demand = fields.number("demand")?;
+    let demand = (demand != 1_000).then_some(Op::Demand(demand));
+    Ok(demand.into_iter().chain([Op::Repeat(None, steps)]).collect())
 }
 
 fn port_loop(fields: &Fields, _: &Scope) -> Result<Program, Fault> {

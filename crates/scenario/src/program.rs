@@ -37,6 +37,8 @@ impl Span {
 pub enum Op {
     /// Runs guest code that would take this long on a core of its own.
     Compute(Span),
+    /// From here on its code takes this much from its siblings in a core, in thousandths of what ordinary code takes.
+    Demand(u32),
     /// Takes a spinlock of the VM.
     Lock(usize),
     /// Gives it back.

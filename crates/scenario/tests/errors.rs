@@ -132,7 +132,10 @@ const CASES: &[(&str, &str)] = &[
         "name = \"x\"\n[costs]\nexit = { time = \"1us\", origin = \"guessed\" }",
         r#"3:33: costs.exit.origin: "guessed" is none of published, calibrated, assumed"#,
     ),
-    ("name = \"x\"\n[costs]\nmodel = \"xeon\"", r#"3:9: costs.model: "xeon" is not "default""#),
+    (
+        "name = \"x\"\n[costs]\nmodel = \"xeon\"",
+        r#"3:9: costs.model: there is no cost model "xeon": there is default, power8-kvm, nehalem-xen-3.3, small-packet-2019, z990-zvm-5.3, z9-zvm-5.3, s390-2016, broadwell-2016, ivy-bridge-2016"#,
+    ),
     ("name = \"x\"\n[costs]\nclock_hz = 0", r#"3:12: costs.clock_hz: 0 is not a clock in Hz: at least 1000000"#),
     (
         "name = \"x\"\n[policies]\nspin_rety = 3",

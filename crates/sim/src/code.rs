@@ -6,6 +6,7 @@ use exitscope_scenario::{Op, Program, Span};
 #[derive(Clone, Debug)]
 pub(crate) enum Code {
     Compute(Span),
+    Demand(u32),
     Lock(u32),
     Unlock(u32),
     Port {
@@ -70,6 +71,7 @@ pub(crate) fn flatten(program: &Program) -> Flat {
 fn add(steps: &[Op], depth: u32, flat: &mut Flat) {
     for step in steps {
         let code = match step {
+            Op::Demand(demand) => Code::Demand(*demand),
             Op::Compute(span) => Code::Compute(*span),
             Op::Lock(lock) => Code::Lock(*lock as u32),
             Op::Unlock(lock) => Code::Unlock(*lock as u32),

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::Observer;
+use crate::run::FULL_LOAD;
 use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, YieldCall};
 use crate::world::World;
 use exitscope_policy::exit_path::{self, Needs};
@@ -252,7 +253,7 @@ impl<O: Observer> World<'_, O> {
         t.plan = plan.steps;
         t.in_guest = false;
         let cpu = t.cpu;
-        self.set_threads(cpu, 1);
+        self.set_load(cpu, FULL_LOAD);
         self.set_task_status(task, Status::Kernel);
         self.begin_plan(cpu, task);
     }
@@ -269,7 +270,7 @@ impl<O: Observer> World<'_, O> {
         plan.steps.reverse();
         self.tasks[task as usize].plan = plan.steps;
         let runner = self.cpus[cpu as usize].current;
-        self.set_threads(cpu, 1);
+        self.set_load(cpu, FULL_LOAD);
         self.set_task_status(runner, Status::Kernel);
         self.tasks[runner as usize].plan.push(Step::Spend { time, user: false });
         self.begin_plan(cpu, runner);

@@ -27,12 +27,23 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// The hardware threads that a task in the guest, and those aboard with it, keep busy.
-    pub(crate) fn count_threads(&mut self, task: u32) {
+    /// The load that a task in the guest, and those aboard with it, put on their core.
+    pub(crate) fn count_load(&mut self, task: u32) {
         let cpu = self.tasks[task as usize].cpu;
-        let working = |task: u32| self.tasks[task as usize].vcore.working().count();
-        let threads: u32 = self.aboard(cpu).map(working).sum();
-        self.set_threads(cpu, threads.max(1));
+        let load: u32 = self.aboard(cpu).map(|task| self.load_of(task)).sum();
+        self.set_load(cpu, load.max(1));
+    }
+
+    /// What a task in the guest puts on its core: of a gang, those of its threads that work.
+    fn load_of(&self, task: u32) -> u32 {
+        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return 0 };
+        let demand = |strand: u32| self.strands[strand as usize].demand;
+        if !self.is_gang(task) {
+            return demand(first);
+        }
+        let working = self.tasks[task as usize].vcore.working();
+        let works = |thread: &u32| working.contain(Threads::one(*thread));
+        (0..count).filter(works).map(|thread| demand(first + thread)).sum()
     }
 
     /// A napping thread of a gang has something to do: it goes on without an exit.
@@ -49,7 +60,7 @@ impl<O: Observer> World<'_, O> {
         } else if vcore.enter(thread) == Enter::TooLate {
             return;
         }
-        self.count_threads(task);
+        self.count_load(task);
         self.enter_strand(strand);
     }
 
@@ -75,7 +86,7 @@ impl<O: Observer> World<'_, O> {
             self.observe_core_enter(task, &own);
             ready.extend(own);
         }
-        self.count_threads(task);
+        self.count_load(task);
         for strand in ready {
             // One that exits at once takes the others along.
             if self.tasks[task as usize].in_guest {

@@ -37,7 +37,7 @@ impl<O: Observer> World<'_, O> {
     /// The strand makes progress from now on: its interrupts first, then its step.
     pub(crate) fn start(&mut self, strand: u32) {
         let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
-        let rate = self.speed(cpu);
+        let rate = self.speed(cpu, strand);
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         (st.since, st.rate) = (now, rate);
@@ -182,6 +182,11 @@ impl<O: Observer> World<'_, O> {
                         st.doing = Doing::Compute;
                         return self.start(strand);
                     }
+                }
+                Code::Demand(demand) => {
+                    let task = st.task;
+                    self.strands[strand as usize].demand = demand;
+                    self.count_load(task);
                 }
                 Code::Lock(lock) => {
                     let lock = self.vms[vm].first_lock + lock;
@@ -374,7 +379,7 @@ impl<O: Observer> World<'_, O> {
             if self.tasks[task as usize].vcore.cede(thread) == Cede::Naps {
                 self.strands[strand as usize].doing = Doing::Halted;
                 self.set_status(strand, Status::Idle);
-                self.count_threads(task);
+                self.count_load(task);
                 return;
             }
         }
@@ -432,6 +437,9 @@ impl<O: Observer> World<'_, O> {
         if !self.is_gang(task) {
             if !native {
                 self.observe_enter(first);
+            }
+            if self.s.host.threads > 1 {
+                self.count_load(task);
             }
             if self.wants_to_run(first) {
                 self.enter_strand(first);

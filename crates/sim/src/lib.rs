@@ -27,7 +27,7 @@ mod run;
 mod state;
 mod world;
 
-pub use metrics::{Measure, Metric, possible_metrics};
+pub use metrics::{FIGURES, Measure, Metric, possible_metrics};
 pub use observe::{Observer, Unseen, event_names, processes};
 pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 pub use queue::{Plan, Queue};

@@ -29,26 +29,32 @@ pub struct Metric {
     pub measure: Measure,
 }
 
+/// The names of figures, and what they mean: rates are a second, shares 0 to 1, times in nanoseconds. `<vm>` stands for
+/// the name of a VM, and so on.
+pub const FIGURES: &[(&str, &str)] = &[
+    ("`throughput`", "`Count`s a second, of all VMs and threads together"),
+    ("`<vm>.throughput`, `<thread>.throughput`", "Of those of this name, all copies together"),
+    ("`<vm>.latency_mean`, `_p50`, `_p90`, `_p99`", "From `Start` to `Stop`"),
+    ("`<vm>.exits`, `<vm>.exits.<reason>`", "Exits a second"),
+    ("`<vm>.gang_exits`, `<vm>.gang_exits_by_script`", "Ganged exits a second, by either rule"),
+    ("`<vm>.to_device_model_mean`", "From an exit to the wake-up of the device model's task"),
+    (
+        "`<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked`",
+        "Shares of vCPU time",
+    ),
+    ("`load.<channel>.latency_*`, `load.<channel>.throughput`", "As clients outside see them"),
+    ("`queues.empty`, `queues.depth`", "Share of time with an empty queue; mean waiting tasks of a CPU"),
+    ("`yields`, `yields.fast`, `.undirected`, `.directed`, `.ignored`", "A second"),
+    ("`yields.fast_share`, `yields.directed_share`", "Of all yields"),
+    ("`locks.contended_share`, `locks.wait_mean`", "Spinlocks"),
+    ("`host_polls.paid_share`, `guest_polls.paid_share`", "Polls that made a halt unnecessary"),
+    ("`big_lock_waits`", "A second"),
+];
+
 impl Outcome {
     /// All figures, in a fixed order. A latency or share of which nothing was seen is left out, so that no figure is
     /// made up.
-    ///
-    /// | name | meaning |
-    /// | --- | --- |
-    /// | `throughput` | `Count`s a second, of all VMs and threads together |
-    /// | `<vm>.throughput`, `<thread>.throughput` | of those of this name, all copies together |
-    /// | `<vm>.latency_mean`, `_p50`, `_p90`, `_p99` | from `Start` to `Stop` |
-    /// | `<vm>.exits`, `<vm>.exits.<reason>` | exits a second |
-    /// | `<vm>.gang_exits`, `<vm>.gang_exits_by_script` | ganged exits a second, by either rule |
-    /// | `<vm>.to_device_model_mean` | from an exit to the wake-up of the device model's task |
-    /// | `<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked` | shares of vCPU time |
-    /// | `load.<channel>.latency_*`, `load.<channel>.throughput` | as clients outside see them |
-    /// | `queues.empty`, `queues.depth` | share of time with an empty queue; mean waiting tasks of a CPU |
-    /// | `yields`, `yields.fast`, `.undirected`, `.directed`, `.ignored` | a second |
-    /// | `yields.fast_share`, `yields.directed_share` | of all yields |
-    /// | `locks.contended_share`, `locks.wait_mean` | spinlocks |
-    /// | `host_polls.paid_share`, `guest_polls.paid_share` | polls that made a halt unnecessary |
-    /// | `big_lock_waits` | a second |
+    /// [`FIGURES`] says what they mean.
     pub fn metrics(&self, scenario: &Scenario) -> Vec<Metric> {
         let mut list = List { metrics: Vec::new(), seconds: self.time.0 as f64 / 1e9 };
         let work = self.vms.iter().map(|vm| &vm.work).chain(&self.threads);

@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// So many things may happen at one moment.
 const EVENTS_OF_A_MOMENT: u32 = 5_000_000;
+/// The load of a hardware thread that runs ordinary code on its core, and the speed of one without siblings.
+pub(crate) const FULL_LOAD: u32 = 1_000;
 /// How many idle CPUs are looked at for one on an idle core.
 const PLACES_TRIED: usize = 64;
 
@@ -156,7 +158,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     fn core_is_idle(&self, cpu: u32) -> bool {
-        self.s.host.threads == 1 || self.cores[self.cpus[cpu as usize].core as usize].threads == 0
+        self.s.host.threads == 1 || self.cores[self.cpus[cpu as usize].core as usize].load == 0
     }
 
     /// A task begins to have a CPU.
@@ -169,7 +171,7 @@ impl<O: Observer> World<'_, O> {
         (t.state, t.cpu, t.run_since) = (State::Running, cpu, now);
         // A slice begins when the task switch is over, or a short one would leave no time for anything else.
         t.slice_start = now.saturating_add(self.s.costs.switch.time.0);
-        self.set_threads(cpu, 1);
+        self.set_load(cpu, FULL_LOAD);
         self.shrink_pause_windows(task);
         self.observe_switch(cpu, task);
         self.set_task_status(task, Status::Kernel);
@@ -293,7 +295,7 @@ impl<O: Observer> World<'_, O> {
                 self.tasks[task as usize].plan.push(Step::Spend { time, user: false });
             }
             None => {
-                self.set_threads(cpu, 0);
+                self.set_load(cpu, 0);
                 self.idle.set(cpu, true);
                 self.observe_idle(cpu);
             }
@@ -541,29 +543,34 @@ impl<O: Observer> World<'_, O> {
         true
     }
 
-    /// So many hardware threads of a CPU are in use; the others of its core run slower or faster for it.
-    pub(crate) fn set_threads(&mut self, cpu: u32, threads: u32) {
+    /// A CPU's hardware threads put so much load on their core, in thousandths of one that runs ordinary code; the others
+    /// of the core run slower or faster for it.
+    pub(crate) fn set_load(&mut self, cpu: u32, load: u32) {
         let state = &mut self.cpus[cpu as usize];
-        if state.threads == threads {
+        if state.load == load {
             return;
         }
         let core = state.core;
-        let used = &mut self.cores[core as usize].threads;
-        *used = *used - state.threads + threads;
-        state.threads = threads;
+        let whole = &mut self.cores[core as usize].load;
+        *whole = *whole - state.load + load;
+        state.load = load;
         if self.s.host.threads > 1 {
             self.change_speed(core);
         }
     }
 
-    /// The speed of a core's threads, in thousandths.
-    pub(crate) fn speed(&self, cpu: u32) -> u32 {
+    /// The speed of a strand in its core, in thousandths: by the load of the others there, between two numbers of busy
+    /// threads in proportion.
+    pub(crate) fn speed(&self, cpu: u32, strand: u32) -> u32 {
         if self.s.host.threads == 1 {
-            return 1_000;
+            return FULL_LOAD;
         }
-        let busy = self.cores[self.cpus[cpu as usize].core as usize].threads.max(1) as usize;
+        let load = self.cores[self.cpus[cpu as usize].core as usize].load;
+        let others = load.saturating_sub(self.strands[strand as usize].demand);
         let speeds = &self.s.host.smt_speed;
-        speeds.get(busy - 1).or(speeds.last()).copied().unwrap_or(1_000).max(1)
+        let with = |others: u32| speeds.get(others as usize).or(speeds.last()).copied().unwrap_or(FULL_LOAD);
+        let (below, above) = (with(others / FULL_LOAD), with(others / FULL_LOAD + 1));
+        (below - (below - above) * (others % FULL_LOAD) / FULL_LOAD).max(1)
     }
 
     fn change_speed(&mut self, core: u32) {

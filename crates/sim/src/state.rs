@@ -56,8 +56,8 @@ pub(crate) struct Cpu {
     pub(crate) ticks: bool,
     /// The least run time of what runs or waits here; new tasks begin near it.
     pub(crate) least: u64,
-    /// Hardware threads in use.
-    pub(crate) threads: u32,
+    /// What its hardware threads put on their core, in thousandths of one with ordinary code.
+    pub(crate) load: u32,
     /// Whether the current task is halted and the host polls for it.
     pub(crate) polling: bool,
     /// When the queue's length changed last, and the sums since measuring began.
@@ -80,7 +80,7 @@ impl Cpu {
             slice_armed: false,
             ticks: false,
             least: 0,
-            threads: 0,
+            load: 0,
             polling: false,
             queue_since: 0,
             queue_time: 0,
@@ -245,6 +245,8 @@ pub(crate) struct Strand {
     /// How many steps of its program took no time since the last that did.
     pub(crate) free_steps: u32,
     pub(crate) held: u32,
+    /// The load that its code puts on its core, in thousandths of what ordinary code does.
+    pub(crate) demand: u32,
     pub(crate) doing: Doing,
     pub(crate) status: Status,
     pub(crate) timer: bool,

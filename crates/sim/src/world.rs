@@ -5,6 +5,7 @@ use crate::code::{Code, Flat, flatten};
 use crate::exits::Ways;
 use crate::outcome::Measures;
 use crate::queue::Queue;
+use crate::run::FULL_LOAD;
 use crate::state::{
     ChannelState, Cpu, DiskState, Doing, Kind, Lock, Message, NONE, State, Status, Strand, Task, Wait, What,
 };
@@ -39,10 +40,10 @@ pub(crate) struct VmState {
     pub(crate) ring: CoalescedRing,
 }
 
-/// A core: how many of its hardware threads are in use, and which CPUs of the scheduler it has.
+/// A core: the load on it (see `Cpu::load`), and which CPUs of the scheduler it has.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) threads: u32,
+    pub(crate) load: u32,
     pub(crate) first_cpu: u32,
 }
 
@@ -93,7 +94,7 @@ impl<'s, O: Observer> World<'s, O> {
             queue: Queue::new(),
             flats: Vec::new(),
             ways: s.vms.iter().map(|vm| Ways::new(&s.costs, vm)).collect(),
-            cores: (0..cores).map(|core| Core { threads: 0, first_cpu: core * cpus_per_core }).collect(),
+            cores: (0..cores).map(|core| Core { load: 0, first_cpu: core * cpus_per_core }).collect(),
             cpus_per_core,
             cpus: (0..cores * cpus_per_core).map(|cpu| Cpu::new(cpu / cpus_per_core)).collect(),
             idle: Bits::all(cores * cpus_per_core),
@@ -303,6 +304,7 @@ impl<'s, O: Observer> World<'s, O> {
                 },
                 lock: NONE,
                 held: 0,
+                demand: FULL_LOAD,
                 status: Status::Waiting,
                 status_since: 0,
                 in_spin_loop: false,

@@ -1,13 +1,13 @@
 //! Runs experiments, and sets what comes out beside what was published.
 
-use crate::experiment::{Experiment, ExperimentError, Figure, Role, Row};
+use crate::experiment::{Experiment, ExperimentError, Figure, Role, Row, Setting};
 use crate::published::{Published, published};
 use exitscope_scenario::Scenario;
 use exitscope_sim::{Limits, Unseen, run};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a simulated gain may be from the published one to count as near.
 const NEAR: f64 = 0.25;
@@ -47,6 +47,8 @@ pub struct ExperimentResult {
 /// A number of the cost model that is not the default one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CostRow {
+    /// The cost model: `docs/models.md` shows all of it.
+    pub model: String,
     /// Its name.
     pub name: String,
     /// How long, in nanoseconds.
@@ -115,15 +117,55 @@ fn validate_one(
     table: &[Published],
     replicates: u32,
 ) -> Result<ExperimentResult, ExperimentError> {
+    let rows = rows_with(experiment, table, replicates, &[])?;
+    let mut costs: Vec<CostRow> = Vec::new();
+    for run in experiment.run.keys() {
+        let model = experiment.scenario(run)?.costs;
+        if costs.iter().all(|row| row.model != model.name) {
+            costs.extend(changed_costs(&model));
+        }
+    }
+    let fitted = experiment.fit.iter().map(|fit| format!("{} ({})", fit.about, fit.rows.join(", "))).collect();
+    Ok(ExperimentResult {
+        name: experiment.name.clone(),
+        about: experiment.about.clone(),
+        costs,
+        fitted,
+        rows,
+        remarks: experiment.remarks.clone(),
+    })
+}
+
+/// How far the calibrated rows of an experiment are from the published ones with some keys set otherwise: the sum of the
+/// squares of what they are off by, as parts of what they should be.
+pub fn misfit(experiment: &Experiment, replicates: u32, settings: &[Setting]) -> Result<f64, ExperimentError> {
+    let mut calibrated = experiment.clone();
+    calibrated.row.retain(|row| row.role == Role::Calibrated);
+    let needed: BTreeSet<&String> = calibrated.row.iter().flat_map(|row| row.figure.runs()).collect();
+    calibrated.run.retain(|name, _| needed.contains(name));
+    let off = |row: &Row, result: &RowResult| {
+        let zero = row.zero();
+        ((result.simulated - zero) / (result.published - zero) - 1.0).powi(2)
+    };
+    let rows = rows_with(&calibrated, &published(), replicates, settings)?;
+    Ok(calibrated.row.iter().zip(&rows).map(|(row, result)| off(row, result)).sum())
+}
+
+/// Runs an experiment, and makes its rows.
+fn rows_with(
+    experiment: &Experiment,
+    table: &[Published],
+    replicates: u32,
+    settings: &[Setting],
+) -> Result<Vec<RowResult>, ExperimentError> {
     let mut jobs = Vec::new();
     for name in experiment.run.keys() {
-        let scenario = experiment.scenario(name)?;
+        let scenario = experiment.scenario_with(name, settings)?;
         for replicate in 0..replicates.max(1) {
             let seed = scenario.seed.wrapping_add(u64::from(replicate));
             jobs.push((name.as_str(), Scenario { seed, ..scenario.clone() }));
         }
     }
-    let costs = jobs.first().map(|(_, scenario)| changed_costs(&scenario.costs)).unwrap_or_default();
     let outcomes = jobs.par_iter().map(|(name, scenario)| {
         let (outcome, _) = run(scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
             name: experiment.name.clone(),
@@ -137,15 +179,7 @@ fn validate_one(
     for (name, metrics) in outcomes {
         figures.entry(name).or_default().push(metrics);
     }
-    let rows = experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect::<Result<_, _>>()?;
-    Ok(ExperimentResult {
-        name: experiment.name.clone(),
-        about: experiment.about.clone(),
-        costs,
-        fitted: experiment.fitted.clone(),
-        rows,
-        remarks: experiment.remarks.clone(),
-    })
+    experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect()
 }
 
 fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
@@ -153,9 +187,10 @@ fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
     let rows = exitscope_scenario::CostModel::ROWS.iter().filter_map(|(name, _)| {
         let cost = costs.get(name)?;
         (Some(cost) != plain.get(name)).then(|| CostRow {
+            model: costs.name.clone(),
             name: name.to_string(),
             ns: cost.time.0 as f64 / 1_000.0,
-            origin: format!("{:?}", cost.origin).to_lowercase(),
+            origin: cost.origin.word().to_string(),
             source: cost.source.clone(),
         })
     });
@@ -163,7 +198,7 @@ fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
 }
 
 fn is_change(figure: &Figure) -> bool {
-    !matches!(figure, Figure::Value(_) | Figure::Difference(_))
+    !matches!(figure, Figure::Value(_) | Figure::Difference(_) | Figure::Per(_))
 }
 
 fn compare(
@@ -187,6 +222,7 @@ fn compare(
     };
     let values: Vec<f64> = match &row.figure {
         Figure::Value(run) => of(run, &row.metric)?,
+        Figure::Per(run) => pair(&[run.clone(), run.clone()], |a, b| a / b)?,
         Figure::Ratio(runs) => pair(runs, |a, b| a / b)?,
         Figure::Gain(runs) => pair(runs, |a, b| (a / b - 1.0) * 100.0)?,
         Figure::Drop(runs) => pair(runs, |a, b| (1.0 - a / b) * 100.0)?,
@@ -195,7 +231,7 @@ fn compare(
     let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
     let simulated = values.iter().sum::<f64>() / values.len() as f64;
     let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
-    let zero = if matches!(row.figure, Figure::Ratio(_)) { row.scale } else { 0.0 };
+    let zero = row.zero();
     let (wanted, got) = (figure - zero, simulated - zero);
     let verdict = match () {
         _ if is_change(&row.figure) && wanted * got <= 0.0 => Verdict::Wrong,

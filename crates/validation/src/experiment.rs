@@ -27,6 +27,12 @@ const EXPERIMENTS: &[(&str, &str, &str)] = &[
         include_str!("../experiments/diagnose-9c.toml"),
         include_str!("../experiments/diagnose-9c.scenario.toml"),
     ),
+    ("redis", include_str!("../experiments/redis.toml"), include_str!("../experiments/redis.scenario.toml")),
+    (
+        "exit-cost-x86",
+        include_str!("../experiments/exit-cost-x86.toml"),
+        include_str!("../experiments/exit-cost-x86.scenario.toml"),
+    ),
     (
         "exit-cost",
         include_str!("../experiments/exit-cost.toml"),
@@ -42,9 +48,9 @@ pub struct Experiment {
     pub name: String,
     /// What was measured, on what, in a sentence or two.
     pub about: String,
-    /// What was fitted to the calibrated rows beside numbers of the cost model.
+    /// What was fitted to the calibrated rows: `cargo run --release -p exitscope-validation --example refit` does so anew.
     #[serde(default)]
-    pub fitted: Vec<String>,
+    pub fit: Vec<Fit>,
     /// What the simulation leaves out or assumes, and why rows that miss do so.
     #[serde(default)]
     pub remarks: Vec<String>,
@@ -54,6 +60,39 @@ pub struct Experiment {
     pub row: Vec<Row>,
     #[serde(skip)]
     scenario: String,
+}
+
+/// A free parameter: what its value is fitted to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// What it is.
+    pub about: String,
+    /// The calibrated rows that it was fitted to.
+    pub rows: Vec<String>,
+    /// The keys of the scenario that have its value, `costs.<name>` for one of the cost model.
+    pub keys: Vec<String>,
+    /// The runs in which they are set; none: all.
+    #[serde(default)]
+    pub runs: Vec<String>,
+    /// The least value to try.
+    pub from: f64,
+    /// The greatest value to try.
+    pub to: f64,
+    /// What stands behind the number.
+    #[serde(default)]
+    pub unit: String,
+}
+
+/// A key that is set otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The runs in which it is; none: all.
+    pub runs: &'a [String],
+    /// The key, as [`Document::set`] takes it.
+    pub key: &'a str,
+    /// Its value.
+    pub value: &'a str,
 }
 
 /// A published row, and how it is read off the runs.
@@ -103,6 +142,27 @@ pub enum Figure {
     Drop([String; 2]),
     /// The metric of the first without that of the second.
     Difference([String; 2]),
+    /// The metric of one run over another metric (`over`) of it.
+    Per(String),
+}
+
+impl Figure {
+    /// The runs that it is made of.
+    pub fn runs(&self) -> Vec<&String> {
+        match self {
+            Figure::Value(run) | Figure::Per(run) => vec![run],
+            Figure::Ratio(runs) | Figure::Gain(runs) | Figure::Drop(runs) | Figure::Difference(runs) => {
+                runs.iter().collect()
+            }
+        }
+    }
+}
+
+impl Row {
+    /// What the figure is where nothing changes.
+    pub(crate) fn zero(&self) -> f64 {
+        if matches!(self.figure, Figure::Ratio(_)) { self.scale } else { 0.0 }
+    }
 }
 
 /// Why an experiment cannot be run.
@@ -160,10 +220,18 @@ pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
 impl Experiment {
     /// The scenario of a run.
     pub fn scenario(&self, run: &str) -> Result<Scenario, ExperimentError> {
+        self.scenario_with(run, &[])
+    }
+
+    /// The scenario of a run with some keys set otherwise.
+    pub fn scenario_with(&self, run: &str, settings: &[Setting]) -> Result<Scenario, ExperimentError> {
         let fail = |source| ExperimentError::Scenario { name: self.name.clone(), source };
         let origin = format!("{}.scenario.toml", self.name);
         let mut document = Document::parse(&origin, &self.scenario).map_err(fail)?;
-        for (key, value) in self.run.get(run).into_iter().flatten() {
+        let own = self.run.get(run).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        let here = |setting: &&Setting| setting.runs.is_empty() || setting.runs.iter().any(|of| of == run);
+        let others = settings.iter().filter(here).map(|setting| (setting.key, setting.value));
+        for (key, value) in own.chain(others) {
             document.set(key, value).map_err(fail)?;
         }
         document.scenario().map_err(fail)

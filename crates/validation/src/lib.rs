@@ -14,6 +14,6 @@ mod compare;
 mod experiment;
 mod published;
 
-pub use compare::{ExperimentResult, RowResult, Validation, Verdict, validate};
-pub use experiment::{Experiment, ExperimentError, Figure, Role, experiments};
+pub use compare::{CostRow, ExperimentResult, RowResult, Validation, Verdict, misfit, validate};
+pub use experiment::{Experiment, ExperimentError, Figure, Fit, Role, Row, Setting, experiments};
 pub use published::{Published, published};

@@ -1,8 +1,9 @@
 //! The experiments' machines answer other questions in the right direction, too; and the comparison holds together.
 
+use exitscope_scenario::{CostModel, Origin};
 use exitscope_sim::{Limits, Unseen, run};
-use exitscope_validation::{Experiment, Verdict, experiments, published, validate};
-use std::collections::BTreeMap;
+use exitscope_validation::{Experiment, Role, Verdict, experiments, misfit, published, validate};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn experiment(name: &str) -> Experiment {
     experiments().unwrap().into_iter().find(|experiment| experiment.name == name).unwrap()
@@ -108,4 +109,94 @@ fn without_spin_retry_every_pass_asks_and_naming_the_holder_pays_more_with_more_
         with["client.throughput"] / without["client.throughput"]
     };
     assert!(gain("a") < gain("c"), "{} {}", gain("a"), gain("c"));
+}
+
+/// The same figure of runs that differ in one key.
+fn each(name: &str, base: &str, key: &str, values: &[&str], figure: &str) -> Vec<f64> {
+    values.iter().map(|value| figures(name, base, &[(key, value)])[figure]).collect()
+}
+
+fn falls(values: &[f64]) -> bool {
+    values.windows(2).all(|pair| pair[0] > pair[1])
+}
+
+#[test]
+fn the_gains_of_naming_the_holder_do_not_hang_on_the_time_slice() {
+    for slice in ["1ms", "10ms"] {
+        let throughput =
+            |run: &str| figures("diagnose-9c", run, &[("host.scheduler.time_slice", slice)])["client.throughput"];
+        let gain = throughput("b_9c") / throughput("b_44") - 1.0;
+        assert!((0.05..0.15).contains(&gain), "{slice}: {gain}");
+    }
+}
+
+#[test]
+fn spinning_longer_before_asking_asks_less() {
+    let yields = each("diagnose-9c", "e_44", "spin_retry", &["0", "100", "1000", "10000"], "yields");
+    assert!(falls(&yields), "{yields:?}");
+}
+
+#[test]
+fn a_faster_clock_serves_more_pages_and_reads_ports_sooner() {
+    let pages = each("diagnose-9c", "c_44", "costs.model", &["z9-zvm-5.3", "z990-zvm-5.3"], "client.throughput");
+    assert!(falls(&pages), "{pages:?}");
+    let clocks = ["1400000000", "2800000000", "5600000000"];
+    let reads = each("xen-pio", "before", "costs.clock_hz", &clocks, "guest.latency_mean");
+    assert!(falls(&reads), "{reads:?}");
+}
+
+#[test]
+fn redis_without_gangs_leaves_no_gang_exits_and_serves_more() {
+    let (whole, split) = (figures("redis", "payload", &[]), figures("redis", "split", &[]));
+    assert!(split["redis.throughput"] > whole["redis.throughput"]);
+    assert!(whole["redis.gang_exits_by_script"] > 10_000.0 && split["redis.gang_exits_by_script"] == 0.0);
+}
+
+#[test]
+fn a_dearer_exit_costs_ebizzy_beside_ping_and_not_beside_nothing() {
+    let exits = ["1us", "2us", "4us"];
+    let beside_ping = each("gang-ebizzy", "1c", "costs.exit", &exits, "ebizzy.throughput");
+    assert!(falls(&beside_ping), "{beside_ping:?}");
+    let alone = each("gang-ebizzy", "1a", "costs.exit", &exits, "ebizzy.throughput");
+    assert!(alone[2] > 0.99 * alone[0], "{alone:?}");
+}
+
+#[test]
+fn a_sibling_that_takes_more_of_the_core_leaves_less() {
+    let throughput = each("gang-host", "2b", "thread.neighbour.demand", &["100", "500", "1000"], "ebizzy.throughput");
+    assert!(falls(&throughput), "{throughput:?}");
+}
+
+#[test]
+fn what_is_marked_calibrated_is_fitted_and_the_other_way_round() {
+    for experiment in experiments().unwrap() {
+        let calibrated = experiment.row.iter().filter(|row| row.role == Role::Calibrated).map(|row| &row.id);
+        let models = experiment.run.keys().map(|run| experiment.scenario(run).unwrap().costs);
+        let mut fitted: BTreeSet<String> = experiment.fit.iter().flat_map(|fit| fit.rows.clone()).collect();
+        for model in models {
+            for (name, _) in CostModel::ROWS {
+                let cost = model.get(name).unwrap();
+                if cost.origin == Origin::Calibrated {
+                    let ids = cost.source.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                    let ids: Vec<&str> = ids.filter(|word| published().iter().any(|row| row.id == *word)).collect();
+                    assert!(!ids.is_empty(), "{}: {name} does not say which row it was fitted to", model.name);
+                    fitted.extend(ids.into_iter().map(str::to_string));
+                }
+            }
+        }
+        for id in calibrated {
+            assert!(fitted.contains(id), "{}: nothing says what was fitted to {id}", experiment.name);
+        }
+        for row in experiment.row.iter().filter(|row| row.role == Role::Predicted) {
+            assert!(!fitted.contains(&row.id), "{}: {} is fitted to, so no prediction", experiment.name, row.id);
+        }
+    }
+}
+
+#[test]
+fn refitting_begins_from_a_good_fit() {
+    for name in ["xen-pio", "halt-polling", "exit-cost", "exit-cost-x86", "redis", "gang-host"] {
+        let off = misfit(&experiment(name), 1, &[]).unwrap();
+        assert!(off < 0.01, "{name}: {off}");
+    }
 }

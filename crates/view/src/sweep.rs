@@ -47,8 +47,8 @@ pub struct SweepMetric {
     pub name: String,
     /// `1/s`, `ns`, `share` (0 to 1) or `count`.
     pub unit: &'static str,
-    /// Whether more of it is better.
-    pub higher_is_better: bool,
+    /// Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
+    pub higher_is_better: Option<bool>,
 }
 
 /// One configuration.
@@ -163,16 +163,21 @@ impl AxisRow {
 }
 
 impl SweepMetric {
-    /// A figure of this name. More throughput, work in the guest and polls that paid are better; of all else, less.
+    /// A figure of this name. More throughput and polls that paid are better; less of what costs or delays. What guests
+    /// do and what queues hold is neither good nor bad.
     pub fn new(name: String, measure: Measure) -> SweepMetric {
         let last = name.rsplit('.').next().unwrap_or_default();
-        let higher_is_better = matches!(last, "throughput" | "guest" | "paid_share");
+        let higher_is_better = match last {
+            "throughput" | "paid_share" => Some(true),
+            "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" => None,
+            _ => Some(false),
+        };
         SweepMetric { name, unit: unit(measure), higher_is_better }
     }
 
-    /// A value as larger for better.
-    fn merit(&self, value: f64) -> f64 {
-        if self.higher_is_better { value } else { -value }
+    /// A value as larger for better; none where neither is.
+    fn merit(&self, value: f64) -> Option<f64> {
+        self.higher_is_better.map(|higher| if higher { value } else { -value })
     }
 }
 
@@ -214,8 +219,9 @@ impl SweepRow {
 fn mark_best(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
     let Some(metric) = metrics.first() else { return };
     let estimate = |row: &SweepRow| row.estimates.first().copied().flatten();
-    let merit = |estimate: &Estimate| metric.merit(estimate.mean);
-    let best = rows.iter().filter_map(estimate).max_by(|a, b| merit(a).total_cmp(&merit(b)));
+    let merit = |estimate: Estimate| Some((metric.merit(estimate.mean)?, estimate));
+    let merits = rows.iter().filter_map(estimate).filter_map(merit);
+    let best = merits.max_by(|a, b| a.0.total_cmp(&b.0)).map(|row| row.1);
     for row in rows {
         row.best = best.zip(estimate(row)).is_some_and(|(best, own)| own.meets(&best));
     }
@@ -223,15 +229,13 @@ fn mark_best(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
 
 /// Marks those that no other beats, if there is more than one figure to beat them by.
 fn mark_pareto(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
-    if metrics.len() < 2 {
+    let directed = |metric: &&SweepMetric| metric.higher_is_better.is_some();
+    if metrics.iter().filter(directed).count() < 2 {
         return;
     }
     let merits = |row: &SweepRow| -> Option<Vec<f64>> {
-        row.estimates
-            .iter()
-            .zip(metrics)
-            .map(|(estimate, metric)| Some(metric.merit(estimate.as_ref()?.mean)))
-            .collect()
+        let figures = row.estimates.iter().zip(metrics).filter(|(_, metric)| directed(metric));
+        figures.map(|(estimate, metric)| metric.merit(estimate.as_ref()?.mean)).collect()
     };
     let all: Vec<_> = rows.iter().map(merits).collect();
     let beats = |a: &[f64], b: &[f64]| a != b && a.iter().zip(b).all(|(a, b)| a >= b);

@@ -87,7 +87,7 @@ fn figure(metric: &SweepMetric, estimate: Option<&Estimate>, failed: bool) -> [S
 fn notes(sweep: &Sweep) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(metric) = sweep.metrics.first() {
-        let direction = if metric.higher_is_better { "highest" } else { "lowest" };
+        let direction = if metric.higher_is_better == Some(true) { "highest" } else { "lowest" };
         let name = &metric.name;
         let best = sweep.rows.iter().filter(|row| row.best).count();
         let ran = sweep.rows.iter().filter(|row| row.error.is_none()).count();
@@ -103,18 +103,31 @@ fn notes(sweep: &Sweep) -> Vec<String> {
         }
     }
     if sweep.rows.iter().any(|row| row.pareto) {
-        let higher = sweep.metrics.iter().filter(|metric| metric.higher_is_better);
-        let higher: Vec<&str> = higher.map(|metric| metric.name.as_str()).collect();
-        let direction = match higher[..] {
-            [] => "less is better".to_string(),
-            _ => format!("more is better for {}, less for all else", higher.join(", ")),
+        let of = |direction| {
+            let metrics = sweep.metrics.iter().filter(move |metric| metric.higher_is_better == direction);
+            metrics.map(|metric| metric.name.as_str()).collect::<Vec<_>>().join(", ")
         };
+        let mut direction = match of(Some(true)).as_str() {
+            "" => "less is better".to_string(),
+            higher => format!("more is better for {higher}, less for all else"),
+        };
+        match of(None).as_str() {
+            "" => {}
+            neither => direction.push_str(&format!("; {neither} do not count")),
+        }
         notes.push(format!("p no other is better in one figure and as good in all others ({direction})"));
     }
     for (at, metric) in sweep.metrics.iter().enumerate() {
         if sweep.rows.iter().all(|row| row.estimates[at].is_none()) {
             notes.push(format!("{}: nothing was measured in any configuration", metric.name));
         }
+    }
+    let widths = sweep.rows.iter().flat_map(|row| row.estimates.iter().flatten()).filter_map(|of| of.interval);
+    let mut widths = widths.map(|(low, high)| high - low).peekable();
+    if widths.peek().is_some() && widths.all(|width| width == 0.0) {
+        notes.push(
+            "All runs of a configuration are alike, as nothing in them is random: no interval is wider than 0".into(),
+        );
     }
     notes.push(match sweep.replicates {
         1 => "One run each, so no intervals: what differs may be chance (--replicates)".to_string(),

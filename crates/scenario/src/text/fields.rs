@@ -139,8 +139,11 @@ impl<'a> Item<'a> {
 
     /// Yes or no.
     pub fn switch(&self) -> Result<bool, Fault> {
-        match self.node.value {
-            Value::Switch(switch) => Ok(switch),
+        match (&self.node.value, self.node.as_text()) {
+            (Value::Switch(switch), _) => Ok(*switch),
+            // As the kernel spells it, and so knobs.
+            (_, Some("Y")) => Ok(true),
+            (_, Some("N")) => Ok(false),
             _ => Err(self.fault(format!("{} is neither true nor false", self.node.what()))),
         }
     }

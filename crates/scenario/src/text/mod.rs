@@ -6,6 +6,8 @@
 //! ```
 
 mod check;
+mod costs;
+mod effect;
 mod fields;
 mod node;
 mod page;
@@ -22,12 +24,13 @@ pub use rows::{
 pub use time::MAX_TIME;
 
 pub(crate) use fields::Fields;
-pub(crate) use rows::row;
+pub(crate) use rows::{DEMAND, row};
 pub(crate) use steps::Scope;
 
-use crate::Scenario;
+use crate::{CostModel, Scenario};
 use node::{Node, Place};
 use std::fmt;
+use std::path::Path;
 
 /// Something is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +98,7 @@ impl Document {
     /// | --- | --- |
     /// | `duration`, `host.cores`, `costs.exit`, … | any key of the file, with dots |
     /// | `vm.<name>.vcpus`, `channel.<name>.latency`, … | the same in the table of that name, or of that number |
+    /// | `thread.0.search.uniform.1`, … | what has this number, from 0, in a list |
     /// | a knob, `spin_retry` | for the scenario, and for the VMs that have their own |
     /// | `vm.<name>.<knob>` | for the VM |
     /// | `vm.<name>.<parameter>` | a parameter of the VM's library programs |
@@ -109,7 +113,8 @@ impl Document {
 
     /// The scenario that it describes.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        read::scenario(&self.root).map_err(|fault| {
+        let folder = Path::new(&self.origin).parent().unwrap_or(Path::new(""));
+        read::scenario(&self.root, folder).map_err(|fault| {
             let mut error = self.locate(fault);
             if error.position.is_some() && !self.sets.is_empty() {
                 // The file may be good without them.
@@ -117,6 +122,12 @@ impl Document {
             }
             error
         })
+    }
+
+    /// Knobs that are set and change nothing in this scenario, and why.
+    pub fn idle_knobs(&self, scenario: &Scenario) -> Vec<(String, &'static str)> {
+        let set = effect::knobs_set(&self.root).into_iter();
+        set.filter_map(|knob| effect::without(&knob, scenario).map(|why| (knob, why))).collect()
     }
 
     fn locate(&self, fault: Fault) -> ScenarioError {
@@ -135,6 +146,11 @@ impl Document {
             }
         }
     }
+}
+
+/// Reads the file of a cost model; `name` is the model's.
+pub(crate) fn cost_model(name: &str, text: &str) -> Result<CostModel, ScenarioError> {
+    costs::model(name, &format!("{name}.toml"), text, None, 0)
 }
 
 impl Scenario {

@@ -3,13 +3,12 @@
 use super::fields::{Fields, Item};
 use super::node::{Node, Value, quoted};
 use super::rows::{
-    CHANNEL, COST, COSTS, DISK, HOST, LOAD, MAX_CPUS, MAX_VCPUS, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER,
-    SPIN, THREAD, VM,
+    CHANNEL, DISK, HOST, LOAD, MAX_CPUS, MAX_VCPUS, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER, SPIN, THREAD, VM,
 };
-use super::{Fault, Scope, steps};
+use super::{Fault, Scope, costs, steps};
 use crate::{
-    Arch, Arrival, Channel, Cost, CostModel, Disk, Doorbell, Host, HostThread, Load, Op, Origin, Policies,
-    Registration, RegistrationKind, Scenario, Scheduler, Span, SpinWait, Vm, YieldRules,
+    Arch, Arrival, Channel, CostModel, Disk, Doorbell, Host, HostThread, Load, Op, Policies, Registration,
+    RegistrationKind, Scenario, Scheduler, SmtSpeed, Span, SpinWait, Vm, YieldRules,
 };
 use exitscope_policy::exit_path::Registers;
 use exitscope_policy::yielding::Machine;
@@ -17,23 +16,23 @@ use exitscope_policy::{all_knobs, knob};
 use exitscope_units::Picos;
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::path::Path;
 
-/// Speeds of a thread with one, two, … busy threads in its core, in thousandths: of the right size.
-const SMT_SPEED: [u32; 8] = [1000, 650, 550, 475, 400, 350, 310, 275];
-
-/// Reads the whole file.
-pub(crate) fn scenario(root: &Node) -> Result<Scenario, Fault> {
+/// Reads the whole file. `folder` is where paths in it begin.
+pub(crate) fn scenario(root: &Node, folder: &Path) -> Result<Scenario, Fault> {
     // Times in cycles anywhere need the clock, so that comes first.
     let item = Item { node: Cow::Borrowed(root), path: String::new(), clock_hz: CostModel::default().clock_hz };
     let file = item.fields(SCENARIO)?;
-    let clock_hz = clock(&file.need("costs")?)?;
-    let item = Item { clock_hz, ..item.clone() };
+    let costs = costs::scenario(&file.need("costs")?, folder)?;
+    let item = Item { clock_hz: costs.clock_hz, ..item.clone() };
     let file = item.fields(SCENARIO)?;
 
     let (name, about, seed) = (file.text("name")?, file.text("about")?, file.number("seed")?);
     let (warmup, duration) = (file.time("warmup")?, file.time("duration")?);
-    let costs = costs(&file.need("costs")?)?;
-    let host = host(&file.need("host")?)?;
+    if duration < Picos::from_nanos(1) {
+        return Err(file.need("duration")?.fault("too short to measure anything: at least 1ns"));
+    }
+    let host = host(&file.need("host")?, &costs.smt_speed)?;
     let policies = policies(&file.need("policies")?, &host, Policies::default())?;
     let subcores = subcores(&file, &host, &policies)?;
     let channels = file.need("channel")?.tables()?.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
@@ -89,48 +88,7 @@ fn unique<'a>(file: &Fields, key: &str, names: impl Iterator<Item = &'a str>) ->
     Ok(())
 }
 
-fn clock(costs: &Item) -> Result<u64, Fault> {
-    match costs.get("clock_hz") {
-        Some(item) => {
-            let kind = COSTS.iter().find(|row| row.key == "clock_hz").map(|row| row.kind);
-            let Some(super::Kind::Number(of, min, max)) = kind else { return Ok(costs.clock_hz) };
-            item.number(of, min, max)
-        }
-        None => Ok(costs.clock_hz),
-    }
-}
-
-fn costs(item: &Item) -> Result<CostModel, Fault> {
-    let mut costs = CostModel { clock_hz: item.clock_hz, ..CostModel::default() };
-    for entry in item.entries()? {
-        let known = || COSTS.iter().map(|row| row.key).chain(CostModel::ROWS.iter().map(|row| row.0));
-        let value = item.entry(entry);
-        match entry.key.as_str() {
-            "model" => {
-                if let super::Kind::Word(models) = COSTS[0].kind {
-                    value.word(models)?;
-                }
-            }
-            "clock_hz" => {}
-            name => match costs.get_mut(name) {
-                Some(row) => *row = cost(&value)?,
-                None => return Err(item.unknown(entry, "cost", known())),
-            },
-        }
-    }
-    Ok(costs)
-}
-
-fn cost(item: &Item) -> Result<Cost, Fault> {
-    if !matches!(item.node.value, Value::Table(_)) {
-        return Ok(Cost { time: item.time()?, origin: Origin::Assumed, source: "the scenario".to_string() });
-    }
-    let fields = item.fields(COST)?;
-    let origin = [Origin::Published, Origin::Calibrated, Origin::Assumed][fields.word("origin")?];
-    Ok(Cost { time: fields.time("time")?, origin, source: fields.text("source")? })
-}
-
-fn host(item: &Item) -> Result<Host, Fault> {
+fn host(item: &Item, speed: &SmtSpeed) -> Result<Host, Fault> {
     let fields = item.fields(HOST)?;
     let (sockets, cores, threads) =
         (fields.number::<u32>("sockets")?, fields.number::<u32>("cores")?, fields.number::<u32>("threads")?);
@@ -140,8 +98,8 @@ fn host(item: &Item) -> Result<Host, Fault> {
         return Err(item.fault(what));
     }
     let smt_speed = match fields.find("smt_speed") {
-        Some(item) => smt_speed(&item, threads)?,
-        None => SMT_SPEED[..threads as usize].to_vec(),
+        Some(item) => costs::smt_speed(&item, threads as usize)?,
+        None => speed.thousandths.iter().take(threads as usize).copied().collect(),
     };
     let arch = [Arch::Vmx, Arch::Svm, Arch::Powerpc, Arch::S390][fields.word("arch")?];
     let posted_interrupts = match fields.find("posted_interrupts") {
@@ -168,25 +126,6 @@ fn host(item: &Item) -> Result<Host, Fault> {
             }
         },
     })
-}
-
-fn smt_speed(item: &Item, threads: u32) -> Result<Vec<u32>, Fault> {
-    let mut speeds = Vec::new();
-    for item in item.short_list()? {
-        let most = speeds.last().copied().unwrap_or(1000);
-        let speed = item.number("speed in thousandths, not above the one before", 1, u64::from(most))? as u32;
-        if speeds.is_empty() && speed != 1000 {
-            return Err(item.fault("the first speed is that of a core of its own, 1000"));
-        }
-        speeds.push(speed);
-    }
-    match speeds.len() {
-        0 => Err(item.fault("an empty list: the first speed is 1000")),
-        count if count > threads as usize => {
-            Err(item.fault(format!("{count} speeds, but {threads} threads in a core")))
-        }
-        _ => Ok(speeds),
-    }
 }
 
 /// The knobs of `item`, on top of `policies`.

@@ -187,7 +187,7 @@ pub const HOST: &[Row] = &[
     row(
         "smt_speed",
         Kind::Other("list of thousandths, the first 1000, falling"),
-        Says("`[1000, 650, 550, 475, 400, 350, 310, 275]`, as many as `threads`"),
+        Says("the cost model's"),
         "Speed of one thread with one, two, … threads of its core busy, in thousandths of a core of its own",
     ),
     row(
@@ -231,26 +231,53 @@ pub const SCHEDULER: &[Row] = &[
 
 /// `[costs]`, without the costs themselves.
 pub const COSTS: &[Row] = &[
-    row("model", Kind::Word(&["default"]), Means("\"default\""), "The cost model that the rows below change"),
     row(
-        "clock_hz",
-        Kind::Number("clock in Hz", 1_000_000, 1_000_000_000_000),
-        Says("the model's"),
-        "Cycles a second, for times in cycles",
+        "model",
+        MODEL_NAME,
+        Means("\"default\""),
+        "The machine whose costs the rows below change: one of [models.md](models.md), or a file like those",
     ),
+    CLOCK,
+];
+
+const MODEL_NAME: Kind = Kind::Other("name of a cost model, or path of a file: `\"machines/mine.toml\"`");
+const CLOCK: Row = row(
+    "clock_hz",
+    Kind::Number("clock in Hz", 1_000_000, 1_000_000_000_000),
+    Says("the model's"),
+    "Cycles a second, for times in cycles, the model's as well",
+);
+
+/// A cost model's file, without the costs themselves.
+pub const MODEL: &[Row] = &[
+    row("about", Kind::Text, Error, "What machine it is"),
+    row("base", MODEL_NAME, Means("\"default\""), "The cost model that this one changes"),
+    CLOCK,
+    row("smt_speed", Kind::Other("table"), Says("the base's"), "Speed of a hardware thread beside busy siblings"),
+];
+
+/// `smt_speed` of a cost model.
+pub const SMT_SPEED: &[Row] = &[
+    row(
+        "thousandths",
+        Kind::Other("list of thousandths, the first 1000, falling"),
+        Error,
+        "With one, two, … threads of a core busy, in thousandths of a core of its own",
+    ),
+    ORIGIN,
+    SOURCE,
 ];
 
 /// A cost that says where it is from.
-pub const COST: &[Row] = &[
-    row("time", Kind::Time, Error, "How long it takes"),
-    row(
-        "origin",
-        Kind::Word(&["published", "calibrated", "assumed"]),
-        Means("\"assumed\""),
-        "Printed in a publication, fitted to published figures, or of the right size",
-    ),
-    row("source", Kind::Text, Means("\"the scenario\""), "Source or reason, for people"),
-];
+pub const COST: &[Row] = &[row("time", Kind::Time, Error, "How long it takes"), ORIGIN, SOURCE];
+
+const ORIGIN: Row = row(
+    "origin",
+    Kind::Word(&["published", "calibrated", "assumed"]),
+    Means("\"assumed\""),
+    "Printed in a publication, fitted to published figures, or of the right size",
+);
+const SOURCE: Row = row("source", Kind::Text, Means("\"the scenario\""), "Source or reason, for people");
 
 /// `[[vm]]`.
 pub const VM: &[Row] = &[
@@ -260,7 +287,12 @@ pub const VM: &[Row] = &[
     row("weight", Kind::Number("weight", 1, 10_000), Means("1024"), "Share of the CPUs when they are short"),
     row("cpus", Kind::Cpus, Says("all"), "CPUs on which its vCPUs may run"),
     row("pinned", Kind::Switch, Means("false"), "vCPU (or virtual core) n stays on the nth of `cpus`"),
-    row("locks", Kind::Other("list of names"), Means("[]"), "Its spinlocks"),
+    row(
+        "locks",
+        Kind::Other("list of names"),
+        Means("[]"),
+        "Its spinlocks: no other VM's, and of copies each has its own",
+    ),
     row(
         "device_model_cpus",
         Kind::Cpus,
@@ -424,6 +456,9 @@ const fn step(word: &'static str, rows: &'static [Row], about: &'static str) -> 
     StepRow { word, rows, about }
 }
 
+/// What a program takes from its siblings in a core.
+pub(crate) const DEMAND: Kind = Kind::Number("number of thousandths", 1, 1_000);
+
 const VALUE: Row = row("value", Kind::Number("value", 0, i64::MAX as u64), Means("0"), "The value written");
 const BODY: Row = row("steps", Kind::Steps, Error, "What is done");
 
@@ -438,6 +473,12 @@ pub const STEPS: &[StepRow] = &[
         "sleep",
         &[row("sleep", Kind::SomeSpan, Error, "Sets a timer and idles until it fires")],
         "Sets a timer and idles until it fires",
+    ),
+    step(
+        "demand",
+        &[row("demand", DEMAND, Error, "How much its code takes from its siblings in a core")],
+        "From here on, code takes so many thousandths of what ordinary code takes from its siblings in a core: less if it \
+         leaves the core's units and caches alone",
     ),
     step("lock", &[row("lock", Kind::Lock, Error, "Takes a spinlock of the VM")], "Takes a spinlock of the VM"),
     step("unlock", &[row("unlock", Kind::Lock, Error, "Gives it back")], "Gives it back"),

@@ -3,7 +3,8 @@
 use super::Fault;
 use super::fields::unknown;
 use super::node::{Entry, Node, Place, Value, quoted};
-use super::rows::SCENARIO;
+use super::rows::{COSTS, HOST, Row, SCENARIO, SCHEDULER};
+use crate::CostModel;
 use crate::library::LIBRARY;
 use exitscope_policy::{all_knobs, knob};
 
@@ -28,7 +29,11 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<
         }
         [name] if !SCENARIO.iter().any(|row| row.key == *name) => {
             let known = SCENARIO.iter().map(|row| row.key).chain(all_knobs().map(|knob| knob.name));
-            Err(fault(at, unknown(name, "key or knob", known)))
+            let says = match whole(name) {
+                Some(path) => format!("there is no key or knob {}; did you mean {path:?}?", quoted(name)),
+                None => unknown(name, "key or knob", known),
+            };
+            Err(fault(at, says))
         }
         ["vm", vm, name] => {
             let vm = find(root, &["vm", vm], at)?;
@@ -46,6 +51,15 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<
         }
         keys => put(root, keys, value),
     }
+}
+
+/// Where the key of this name is, if it is in a table that there is once.
+fn whole(name: &str) -> Option<String> {
+    let costs = CostModel::ROWS.iter().map(|row| ("costs", row.0));
+    let keys = |table: &'static str, rows: &'static [Row]| rows.iter().map(move |row| (table, row.key));
+    let all = keys("host", HOST).chain(keys("host.scheduler", SCHEDULER)).chain(keys("costs", COSTS)).chain(costs);
+    let mut found = all.filter(|row| row.1 == name);
+    found.next().map(|(table, key)| format!("{table}.{key}"))
 }
 
 /// As TOML, if it is a whole number, a switch, a list, a table or a text in quotes; else the text as it is.
@@ -89,6 +103,23 @@ fn put(node: &mut Node, keys: &[&str], value: Node) -> Result<(), Fault> {
     let Some((last, tables)) = keys.split_last() else { return Ok(()) };
     let at = value.at;
     let table = find(node, tables, at)?;
+    if let Value::List(nodes) = &mut table.value
+        && let Some(node) = last.parse().ok().and_then(|number: usize| nodes.get_mut(number))
+    {
+        *node = value;
+        return Ok(());
+    }
+    if let Value::List(nodes) = &table.value {
+        let names: Vec<&str> = nodes.iter().filter_map(|node| node.get("name")?.as_text()).collect();
+        let list = tables.last().copied().unwrap_or_default();
+        return Err(fault(
+            at,
+            match names.contains(last) {
+                true => format!("{} has several keys: set one of them, {list}.{last}.key=value", quoted(last)),
+                false => unknown(last, list, names.into_iter()),
+            },
+        ));
+    }
     let Value::Table(entries) = &mut table.value else {
         return Err(fault(at, format!("{} is not a table, and has no {}", quoted(&tables.join(".")), quoted(last))));
     };

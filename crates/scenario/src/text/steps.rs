@@ -138,6 +138,7 @@ impl Reader<'_> {
         let (word, scope) = (row.word, self.scope);
         Ok(match word {
             "compute" => Op::Compute(fields.span(word)?),
+            "demand" => Op::Demand(fields.number(word)?),
             "sleep" => Op::Sleep(fields.span(word)?),
             "lock" => Op::Lock(scope.lock(&fields, word)?),
             "unlock" => Op::Unlock(scope.lock(&fields, word)?),
