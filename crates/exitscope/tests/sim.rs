@@ -133,6 +133,14 @@ fn errors_say_where_and_what_was_probably_meant() {
         ("sim", &["--set", "vm.pair.halt_pol_ns=1"], "did you mean \"halt_poll_ns\"?"),
         ("sim", &["--set", "vm.pear.vcpus=1"], "there is no vm \"pear\": there is pair"),
         ("sim", &["--set", "seed"], "a key, =, and a value"),
+        ("sim", &["--seed", "-1"], "a seed is a whole number"),
+        ("sim", &["--set", "steal=false"], "did you mean \"host.scheduler.steal\"?"),
+        ("sim", &["--set", "vm.pair=3"], "set one of them, vm.pair.key=value"),
+        ("sim", &["--set", "duration=1ps"], "too short to measure anything"),
+        ("sim", &["--set", "costs.model=power9"], "there is no cost model \"power9\""),
+        ("sweep", &["--vary", "vm.pair.vcpus=1..3:9"], "there are only 3 values here, not 9"),
+        ("sweep", &["--vary", "halt_poll_ns=0", "--best", "pair.idle"], "say +pair.idle or -pair.idle"),
+        ("sweep", &["--vary", "halt_poll_ns=0", "--metric", "nothing"], "`--metric help` lists them"),
         ("sim", &["--limit-events", "1000"], "stopped after 1000 events"),
         ("sim", &["--wall-limit", "1ns"], "the time for it is over"),
         ("sweep", &["--vary", "halt_poll_ns=0", "--metric", "latency_p98"], "did you mean pair.latency_p90"),
@@ -150,6 +158,46 @@ fn errors_say_where_and_what_was_probably_meant() {
         let error = refused(command, "ping-pong", arguments);
         assert!(error.contains(says), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_knob_that_changes_nothing_is_said_and_one_that_does_is_not() {
+    let warning = |name: &str, set: &str| {
+        let output = run(&["sim", &scenario(name), "--set", "duration=10ms", "--set", set]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(warning("spin", "spin_retry=5").contains("warning: spin_retry changes nothing in this scenario"));
+    assert!(warning("port-loop", "ple_gap=0").contains("only hosts of arch = \"vmx\""));
+    assert_eq!(warning("web", "spin_retry=5"), "");
+    assert_eq!(warning("ping-pong", "guest_halt_poll_ns=5us"), "");
+    assert_eq!(warning("ping-pong", "vm.pair.cpuidle_haltpoll=Y"), "", "as the kernel spells it");
+}
+
+#[test]
+fn figures_are_listed_and_have_a_direction_of_their_own() {
+    let listed = page("sweep", "ping-pong", &["--vary", "seed=1,2", "--best", "help"]);
+    assert!(listed.lines().any(|line| line.starts_with("pair.latency_p99 ")), "{listed}");
+    let vary = ["--vary", "guest_halt_poll_ns=0,50us", "--set", "duration=50ms", "--replicates", "2"];
+    let sweep = json("sweep", "ping-pong", &[&vary[..], &["--best", "pair.latency_mean"]].concat());
+    assert_eq!(best(&sweep, "guest_halt_poll_ns"), [(0, false), (50_000, true)], "less latency is better");
+    let page = page("sweep", "spin", &["--vary", "seed=1,2", "--set", "duration=50ms"]);
+    assert!(page.contains("nothing in them is random"), "{page}");
+}
+
+#[test]
+fn a_port_bound_disk_gains_from_the_quick_path_the_more_the_faster_it_is() {
+    let gain = |service: &str| {
+        let set = format!("vm.guest.disk.0.service={service}");
+        let throughput = |quick: &str| {
+            let run = json("sim", "random-io", &["--set", &set, "--set", &format!("quick_path={quick}")]);
+            let metrics = run["metrics"].as_array().unwrap().clone();
+            metrics.iter().find(|metric| metric["name"] == "throughput").unwrap()["value"].as_f64().unwrap()
+        };
+        throughput("Y") / throughput("N")
+    };
+    let (cached, spinning) = (gain("50us"), gain("5ms"));
+    assert!(cached > 1.05 && spinning >= 1.0 && cached > spinning, "{cached} {spinning}");
 }
 
 #[test]
@@ -212,7 +260,10 @@ fn the_best_may_be_the_lowest_of_another_figure() {
 fn one_run_has_no_interval_and_one_configuration_that_fails_is_a_row() {
     let csv = page("sweep", "spin", &["--vary", "seed=1..2:2", "--replicates", "1", "--format", "csv"]);
     let line = csv.lines().nth(1).unwrap();
-    assert!(csv.starts_with("seed,throughput_mean,throughput_low,throughput_high,") && line.contains(",,"), "{csv}");
+    assert!(
+        csv.starts_with("seed,gold.throughput_mean,gold.throughput_low,gold.throughput_high,") && line.contains(",,"),
+        "{csv}"
+    );
     let output = run(&["sweep", &scenario("web"), "--vary", "spin_retry=0,soon", "--set", "duration=50ms"]);
     assert_eq!(output.status.code(), Some(2));
     let page = stdout(&output);

@@ -2,7 +2,8 @@
 
 use super::rows::{
     ALTERNATIVE, CHANNEL, COST, COSTS, DISK, HOST, LOAD, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS,
-    MAX_TEXT, MAX_VCPUS, PROGRAM, REGISTER, REGISTERS, Row, SCENARIO, SCHEDULER, SPIN, STEPS, THREAD, VM,
+    MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, Row, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS, THREAD,
+    VM,
 };
 use crate::{CostModel, LIBRARY};
 use exitscope_policy::POLICIES;
@@ -117,14 +118,21 @@ fn steps(page: &mut String) {
 }
 
 fn costs(page: &mut String) {
-    page.push_str("\n## `[costs]`\n\n");
+    page.push_str(
+        "\n## `[costs]`\n\nCosts are those of a machine, and where it has none, the default's. `costs.model` names one of \
+         [models.md](models.md), or a file of one's own; its path begins at the scenario's folder.\n\n",
+    );
     table(page, COSTS);
     page.push_str(
         "\nand a row for each cost, as a time, `exit = \"350ns\"`, or with where it is from, \
          `exit = { time = \"900 cycles\", origin = \"published\", source = \"…\" }`:\n\n",
     );
     table(page, COST);
-    page.push_str("\n| cost | default | |\n| --- | ---: | --- |\n");
+    page.push_str("\nA file of a cost model has these keys, and rows for costs, as above but without `[costs]`:\n\n");
+    table(page, MODEL);
+    page.push_str("\n### `smt_speed` of a cost model\n\n");
+    table(page, SMT_SPEED);
+    page.push_str("\n### Costs\n\n| cost | default | |\n| --- | ---: | --- |\n");
     let model = CostModel::default();
     for (name, about) in CostModel::ROWS {
         let time = model.get(name).map_or(0, |cost| cost.time.as_nanos());
