@@ -213,7 +213,7 @@ const CASES: &[(&str, &str)] = &[
     ("VM;[[vm]]\nname = \"w\"\nvcpus = 3\npinned = true", r#"15:10: vm[1].pinned: 3 vCPUs cannot be pinned to 2 CPUs"#),
     ("VM;[[vm]]\nname = \"w\"\nlocks = [\"a\", \"a\"]", r#"14:15: vm[1].locks[1]: a second lock of the name "a""#),
     ("VM;[[vm]]\nname = \"w\"\nlocks = [\"a\", 1]", r#"14:15: vm[1].locks[1]: the number 1 is not a text in quotes"#),
-    ("VM;[[vm]]\nname = \"w\"\nspin = \"s390\"", r#"14:8: vm[1].spin: "s390" is not "pause_loop""#),
+    ("VM;[[vm]]\nname = \"w\"\nspin = \"s390\"", r#"14:8: vm[1].spin: "s390" is none of pause_loop, confer"#),
     (
         "VM;[[vm]]\nname = \"w\"\nspin = { diag9d = true }",
         r#"14:10: vm[1].spin.diag9d: there is no key "diag9d"; did you mean "diag9c"?"#,

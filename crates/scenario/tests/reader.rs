@@ -248,6 +248,20 @@ fn defaults_are_those_of_the_values() {
     assert_eq!(scenario, wanted);
 }
 
+#[test]
+fn what_the_architecture_has_is_the_default() {
+    let of = |arch: &str| {
+        let text = format!("name = 'x'\n[host]\narch = '{arch}'\n[[vm]]\nname = 'v'");
+        let scenario = Scenario::from_toml(&text).unwrap();
+        (scenario.host.posted_interrupts, scenario.vms[0].spin)
+    };
+    assert_eq!(of("vmx"), (true, SpinWait::PauseLoop));
+    assert_eq!(of("svm"), (true, SpinWait::PauseLoop));
+    assert_eq!(of("powerpc"), (false, SpinWait::Confer));
+    let (posted, spin) = of("s390");
+    assert!(!posted && matches!(spin, SpinWait::Diagnose(_)));
+}
+
 /// What `--set` makes of WHOLE.
 fn set(key: &str, value: &str) -> Result<Scenario, String> {
     let mut document = Document::parse("whole.toml", WHOLE).map_err(|error| error.to_string())?;
