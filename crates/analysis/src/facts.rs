@@ -1,8 +1,8 @@
 //! All facts of a report, filled together.
 
-use crate::{Cell, Dim, Division, Group, Halts, Keyed, Part, Selection, Slowest, Timeline};
+use crate::{Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, Selection, Slowest, Timeline};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Exit, ExitCode, Halt, LaneSpan, Who};
+use exitscope_model::{Detail, DetailKind, Event, Exit, ExitCode, Halt, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -71,6 +71,8 @@ pub struct Facts {
     pub timeline: Timeline,
     /// Halts; unlike the rest not narrowed to reasons or lengths.
     pub halts: Halts,
+    /// Ganged exits; narrowed to VMs and moments alone.
+    pub gangs: Gangs,
 }
 
 impl Facts {
@@ -91,6 +93,7 @@ impl Facts {
             slowest: Slowest::keeping(wanted.slowest),
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
             halts: Halts::default(),
+            gangs: Gangs::default(),
         }
     }
 
@@ -147,6 +150,14 @@ impl Facts {
         }
     }
 
+    /// Looks at one event of a recording in which a virtual core's runner records for its threads.
+    pub fn absorb_runner_event(&mut self, event: &Event) {
+        if self.window.0 <= event.at && event.at <= self.window.1 {
+            let vms = &self.selection.vms;
+            self.gangs.absorb(event, |vm| vms.is_empty() || vms.contains(&vm));
+        }
+    }
+
     /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         self.settle();
@@ -165,6 +176,7 @@ impl Facts {
             self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
         }
         self.slowest.complete(|who| named(who, vcpu_of));
+        self.gangs.end();
         self.halts.complete(|who| named(who, vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
@@ -197,6 +209,7 @@ impl Facts {
         self.slowest.merge(&other.slowest);
         self.timeline.merge(&other.timeline);
         self.halts.merge(&other.halts);
+        self.gangs.merge(&other.gangs);
     }
 
     /// What exits were about, most costly first.

@@ -53,7 +53,7 @@ pub struct HaltCell {
     pub cut: u64,
 }
 
-/// How many gaps are at most so long, and the time in them.
+/// How many gaps are about so long: a gap within 1/32 of a bound may be on its other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapBucket {
     /// The longest gap in it; `None` for all that are longer.

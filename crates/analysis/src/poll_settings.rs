@@ -123,7 +123,8 @@ impl PollSettings {
         if let Some(cut) = self.cut_to.value() {
             params.halt_poll_ns = Nanos(u64::from(cut));
         } else if self.changes > 0 && !fits(params.halt_poll_ns.0) {
-            let most = self.less_than.map_or(u64::from(u32::MAX), |less| less - 1).min(u64::from(u32::MAX));
+            let most =
+                self.less_than.map_or(u64::from(u32::MAX), |less| less.saturating_sub(1)).min(u64::from(u32::MAX));
             params.halt_poll_ns = Nanos(most.max(self.more_than));
         }
         params.halt_poll_ns_grow = self.grow.value().unwrap_or(params.halt_poll_ns_grow);

@@ -190,7 +190,53 @@ fn any_halt() -> impl Strategy<Value = Halt> {
     )
 }
 
+/// A core run: its VM, and who left for which trap, ceded or not.
+type CoreRun = (u32, Vec<(u32, u64, bool)>);
+
+fn any_run() -> impl Strategy<Value = CoreRun> {
+    let trap = prop_oneof![Just(0u64), Just(0xc00), Just(0xe80), Just(0x980)];
+    (1u32..3, prop::collection::vec((0u32..6, trap, any::<bool>()), 0..6))
+}
+
 proptest! {
+    #[test]
+    fn ganged_exits_merge_in_any_order(runs in prop::collection::vec(any_run(), 0..40), cut in 0usize..40) {
+        let of = |runs: &[CoreRun]| {
+            let mut gangs = Gangs::default();
+            for (number, (vm, left)) in runs.iter().enumerate() {
+                let event = |vcpu, kind| Event {
+                    at: Moment::from_nanos(number as u64),
+                    tid: Tid(100 + vm),
+                    vm: VmId(*vm),
+                    vcpu: VcpuId(vcpu),
+                    cpu: PcpuId(0),
+                    name: NameId::NONE,
+                    kind,
+                };
+                let first = left.first().map_or(0, |left| left.0);
+                let runnable = left.len() as u32;
+                gangs.absorb(&event(first, Kind::RunCore { exit: false, runnable }), |_| true);
+                for &(vcpu, trap, idle) in left {
+                    let code = ExitCode::new(CodeList::PpcTrap, trap);
+                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle }), |_| true);
+                }
+                gangs.absorb(&event(first, Kind::RunCore { exit: true, runnable }), |_| true);
+            }
+            gangs.end();
+            gangs
+        };
+        let whole = of(&runs);
+        let (left, right) = runs.split_at(cut.min(runs.len()));
+        let mut merged = of(right);
+        merged.merge(&of(left));
+        prop_assert_eq!(merged.vms(), whole.vms());
+        prop_assert_eq!(merged.vcores(None), whole.vcores(None));
+        prop_assert_eq!(merged.causes(), whole.causes());
+        for cell in whole.vms().values() {
+            prop_assert!(cell.two_active <= cell.runs && cell.timer + cell.ganged <= cell.two_active);
+        }
+    }
+
     #[test]
     fn halts_merge_in_any_order(halts in prop::collection::vec(any_halt(), 0..60)) {
         let of = |vcpus: &[u32]| {
@@ -202,7 +248,10 @@ proptest! {
         let mut merged = of(&[2]);
         merged.merge(&of(&[0, 1]));
         prop_assert_eq!(&merged.vcpus, &whole.vcpus);
-        let shown = |halts: &Halts| halts.settings.get(&VmId(1)).map(|seen| (seen.changes, seen.bounds(), seen.params("")));
+        let shown = |halts: &Halts| {
+            let seen = halts.settings.get(&VmId(1));
+            seen.map(|seen| (seen.changes, seen.bounds(), seen.params("")))
+        };
         prop_assert_eq!(shown(&merged), shown(&whole));
         let all = whole.all();
         let counted: u64 = all.buckets().iter().map(|gap| gap.caught + gap.slept).sum();

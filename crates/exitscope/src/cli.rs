@@ -115,6 +115,9 @@ pub struct ReportArgs {
     /// Show all about one mechanism instead of the exits, as text; JSON always holds every view
     #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "interval", "top", "sort"])]
     pub view: Option<View>,
+    /// powerpc: how many consecutive vCPUs form a virtual core [default: those that are seen to run together]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub threads_per_core: Option<u32>,
     #[command(flatten)]
     pub select: SelectArgs,
     /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
@@ -243,13 +246,13 @@ pub struct ReplayArgs {
     pub policy: PolicyName,
     /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
-    /// combination is replayed [default: the longest poll, from 0 to 1ms]
+    /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores]
     #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
     /// Sets a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net]
+    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of vcore, none]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     #[command(flatten)]
@@ -266,6 +269,8 @@ pub enum PolicyName {
     HostHaltPoll,
     /// The polling of the cpuidle governor haltpoll, in the guest
     GuestHaltPoll,
+    /// The virtual cores of POWER7 and POWER8, whose threads leave the guest together
+    Vcore,
 }
 
 impl PolicyName {
@@ -274,6 +279,7 @@ impl PolicyName {
         match self {
             PolicyName::HostHaltPoll => "host_halt_poll",
             PolicyName::GuestHaltPoll => "guest_halt_poll",
+            PolicyName::Vcore => "vcore",
         }
     }
 
@@ -282,6 +288,7 @@ impl PolicyName {
         match self {
             PolicyName::HostHaltPoll => "halt_poll_ns=0,10us,20us,50us,100us,200us,500us,1ms",
             PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
+            PolicyName::Vcore => "smt_mode=1,2,4,8",
         }
     }
 }
@@ -400,6 +407,8 @@ pub enum EventsFormat {
 pub enum View {
     /// Idle gaps, halts, polls that caught the wake-up and those that did not, wake-up latency
     Halt,
+    /// Ganged exits on POWER7 and POWER8: who forced whom out of the guest, and what that cost
+    Gang,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
@@ -451,6 +460,7 @@ impl From<View> for exitscope_view::View {
     fn from(view: View) -> exitscope_view::View {
         match view {
             View::Halt => exitscope_view::View::Halt,
+            View::Gang => exitscope_view::View::Gang,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
 use anyhow::Context;
-use exitscope_model::{Assembler, Exit, Halt, LaneSpan, Ledger, Line, TraceInfo, Who};
+use exitscope_model::{Assembler, Event, Exit, Halt, LaneSpan, Ledger, Line, TraceInfo, Who};
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
@@ -24,6 +24,8 @@ pub trait Sink {
     fn absorb(&mut self, exit: &Exit);
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
+    /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
+    fn runner_events(&mut self, _events: &[Event]) {}
 }
 
 /// What is known of a trace when it has been read.
@@ -126,6 +128,9 @@ fn read_once(
         last = events.last().map_or(last, |event| last.max(event.at));
         assembler.push(&events, &mut rows, &mut ledger);
         pass_halts(&assembler, &vcpu_of, &before, sink);
+        if assembler.is_by_runner() {
+            sink.runner_events(&events);
+        }
         let lanes =
             if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
         if !more {

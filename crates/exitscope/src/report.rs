@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
 use crate::read::{self, Earlier, Sink};
 use exitscope_analysis::{Dim, Facts, Wanted};
-use exitscope_model::{Exit, ExitCode, Halt, Ledger, TraceInfo};
+use exitscope_model::{Event, Exit, ExitCode, Halt, Ledger, TraceInfo};
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
@@ -25,6 +25,10 @@ impl Sink for Facts {
 
     fn halt(&mut self, halt: &Halt) {
         self.absorb_halt(halt);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.absorb_runner_event(event));
     }
 }
 
@@ -78,7 +82,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
     let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
     let sort = args.sort.map_or(default_sort, SortKey::from);
-    let made = Made { exits, timed_exits, selection, sort, top, breaches };
+    let made = Made { exits, timed_exits, selection, sort, top, breaches, threads_per_core: args.threads_per_core };
     let report = Report::of(&facts, &ledger, traces, &info, made);
     match args.format {
         Format::Json => {

@@ -79,11 +79,76 @@ fn longer_polls_catch_more_and_none_costs_nothing() {
     assert!(avoided[1] == 0 && avoided[2] > 1000, "{avoided:?}");
 }
 
+/// Of the VM: core runs, by the script's rule, with two active threads, ended by the timer for all, ganged.
+fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
+    let vms = report["gang"]["vms"].as_array().unwrap();
+    let row = vms.iter().find(|row| row["vm"] == vm).unwrap();
+    ["runs", "ganged_script", "two_active", "timer", "ganged"].map(|name| row[name].as_u64().unwrap())
+}
+
+#[test]
+fn ganged_exits_are_what_was_counted_over_the_text_by_either_rule() {
+    // Counted over perf script's text when the recording was made; the last two numbers add up to the third.
+    let rfc = report(&[&corpus("powerpc/p8_smt4_gang_exits_rfc.data.gz")], &[]);
+    assert_eq!(misfits(&rfc, "report-schema"), Vec::<String>::new());
+    assert_eq!(gang_counts(&rfc, 251)[..3], [748, 724, 747]);
+    assert_eq!(gang_counts(&rfc, 252), [276, 0, 0, 0, 0]);
+    // One active thread: nothing may count, by any rule.
+    let one = report(&[&corpus("powerpc/p8_smt4_one_thread.data.gz")], &[]);
+    assert_eq!(gang_counts(&one, 205), [3351, 0, 0, 0, 0]);
+    // The script misses what the truer rule sees: the thread that needs user space is off its number.
+    let two = report(&[&corpus("powerpc/p8_smt4_one_vm_two_threads.data.gz")], &[]);
+    let [runs, script, active, ..] = gang_counts(&two, 163);
+    assert!(script * 4 < active && active <= runs, "{script} {active} {runs}");
+    let causes = two["gang"]["causes"].as_array().unwrap();
+    assert_eq!(
+        (causes[0]["vcpu"].as_u64(), causes[0]["reason"].as_str()),
+        (Some(0), Some("SYSCALL")),
+        "the one with hcalls"
+    );
+    assert!(causes[1..].iter().all(|cause| cause["forced"] == 0));
+}
+
+#[test]
+fn virtual_cores_are_found_and_told_apart() {
+    let vcores = |trace: &str, arguments: &[&str]| -> Vec<(u64, Vec<u64>, Vec<u64>)> {
+        let report = report(&[&corpus(trace)], arguments);
+        let list = |value: &Value| value.as_array().unwrap().iter().map(|item| item.as_u64().unwrap()).collect();
+        let rows = report["gang"]["vcores"].as_array().unwrap().clone();
+        rows.iter().map(|row| (row["vm"].as_u64().unwrap(), list(&row["vcpus"]), list(&row["cpus"]))).collect()
+    };
+    // Two cores, whose runs overlap in time; both VMs have a vCPU 0.
+    let two_cores = vcores("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz", &[]);
+    assert_eq!(two_cores, [(218, vec![0, 1, 2, 3], vec![0]), (219, vec![0], vec![4])]);
+    let split = vcores("powerpc/p8_smt4_two_vms.data.gz", &["--threads-per-core", "2"]);
+    assert_eq!(split.iter().map(|row| row.1.clone()).collect::<Vec<_>>(), [vec![0, 1], vec![2, 3], vec![0]]);
+}
+
+#[test]
+fn a_cpu_whose_vcpus_run_alone_has_no_ganged_exits_and_the_view_says_why() {
+    let trace = corpus("powerpc/p9_smt2_two_vms.data.gz");
+    assert_eq!(report(&[&trace], &[])["gang"]["vms"].as_array().unwrap().len(), 0);
+    let page = stdout(&run(&["report", trace.to_str().unwrap(), "--view", "gang"]));
+    assert!(page.contains("0 ganged exits: 1,734 exits") && page.contains("POWER9 and later"), "{page}");
+}
+
+#[test]
+fn narrower_virtual_cores_avoid_forced_exits_and_the_recorded_width_none() {
+    let replay = replay("powerpc/p8_smt4_trace.dat.gz", &["--policy", "vcore"]);
+    let rows = replay["rows"].as_array().unwrap();
+    let figures = |name: &str| -> Vec<u64> { rows.iter().map(|row| row[name].as_u64().unwrap()).collect() };
+    let (forced, avoided, won) = (figures("forced_exits"), figures("exits_avoided"), figures("time_won_ns"));
+    assert_eq!((forced[0], forced[1], forced[3], forced[4]), (401, 0, 401, 401));
+    assert!(forced.iter().zip(&avoided).all(|(forced, avoided)| forced + avoided == 401));
+    assert!(0 < won[2] && won[2] < won[1] && won[3] == 0, "{won:?}");
+}
+
 #[test]
 fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
     for (trace, view, words) in [
         ("powerpc/p8_smt4_one_thread.data.gz", "halt", "perf record -e 'kvm:*' -e sched:sched_switch"),
         ("x86-svm/t4-kvmstat.data.gz", "halt", "No kvm_vcpu_wakeup in the trace"),
+        ("x86-svm/t4-kvmstat.data.gz", "gang", "Record there with `perf record -e 'kvm_hv:*' -a`"),
     ] {
         let output = run(&["report", corpus(trace).to_str().unwrap(), "--view", view]);
         assert!(output.status.success());
@@ -121,7 +186,12 @@ fn what_a_replay_cannot_do_is_said() {
 #[test]
 fn views_and_replays_fit_the_terminal() {
     for trace in common::traces() {
-        for arguments in [&["report", "--view", "halt"][..], &["replay", "--policy", "host_halt_poll"]] {
+        for arguments in [
+            &["report", "--view", "halt"][..],
+            &["report", "--view", "gang"],
+            &["replay", "--policy", "host_halt_poll"],
+            &["replay", "--policy", "vcore"],
+        ] {
             let mut command = exitscope();
             let folder = corpus("README.md");
             let name = trace.strip_prefix(folder.parent().unwrap()).unwrap();

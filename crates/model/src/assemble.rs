@@ -157,6 +157,11 @@ impl Assembler {
         spans
     }
 
+    /// Whether a virtual core's runner records for all its vCPUs (powerpc).
+    pub fn is_by_runner(&self) -> bool {
+        self.lanes_by_vcpu
+    }
+
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).
     pub fn halts(&self) -> &[Halt] {
         &self.halts

@@ -11,6 +11,8 @@
 mod compare;
 mod csv_rows;
 mod events;
+mod gang;
+mod gang_page;
 mod halt;
 mod halt_page;
 mod names;
@@ -27,6 +29,7 @@ mod text;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use events::{EventRow, event_text};
+pub use gang::{CauseRow, GangRow, GangRows};
 pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use names::thousands;
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};

@@ -1,6 +1,7 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
 use crate::compare::Comparison;
+use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
 use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
@@ -102,6 +103,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
         sections.extend(slowest(report));
         sections.extend(report.timeline.as_ref().map(over_time));
     }
+    sections.extend(report.gang.as_ref().map(gang_summary));
     sections.extend(report.halt.as_ref().map(halt_summary));
     sections.extend(breaches(report));
     Page { sections }
@@ -112,6 +114,8 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
 pub enum View {
     /// Idle gaps, polls, wake-ups.
     Halt,
+    /// Ganged exits.
+    Gang,
 }
 
 /// The page of one view: coverage, and all that the report says of the mechanism.
@@ -119,6 +123,7 @@ pub fn view_page(report: &Report, view: View) -> Page {
     let mut sections = vec![head(report)];
     sections.extend(match view {
         View::Halt => halt_sections(report.halt.as_ref()),
+        View::Gang => gang_sections(report.gang.as_ref()),
     });
     sections.extend(breaches(report));
     Page { sections }

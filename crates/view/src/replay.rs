@@ -114,7 +114,7 @@ impl Replay {
 
     /// The names of the rows' columns.
     pub fn columns(&self) -> Vec<String> {
-        let figures = self.figures.iter().map(|figure| column_name(figure));
+        let figures = self.figures.iter().map(column_name);
         self.vary.iter().map(|axis| axis.column.clone()).chain(figures).collect()
     }
 

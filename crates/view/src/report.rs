@@ -1,5 +1,6 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
+use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::names;
 use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, When};
@@ -45,6 +46,8 @@ pub struct Report {
     pub slowest: Vec<SlowRow>,
     /// Exits over time, for one trace.
     pub timeline: Option<TimelineRows>,
+    /// Ganged exits; not narrowed to vCPUs, reasons or lengths. Absent unless the host is a powerpc.
+    pub gang: Option<GangRows>,
     /// Halts; not narrowed to reasons or lengths. Absent if there are none.
     pub halt: Option<HaltRows>,
     /// Thresholds of --fail-on that were passed.
@@ -457,6 +460,7 @@ impl Report {
             injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
             timeline,
+            gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             breaches: made
                 .breaches
@@ -482,6 +486,8 @@ pub struct Made {
     pub top: usize,
     /// Thresholds that were passed.
     pub breaches: Vec<Breach>,
+    /// vCPUs of a virtual core; unless told, those that were seen to run together.
+    pub threads_per_core: Option<u32>,
 }
 
 fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {

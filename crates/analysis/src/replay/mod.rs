@@ -9,7 +9,9 @@
 //! its gaps as they were.
 
 mod decisions;
+mod gang;
 mod halt;
 
 pub use decisions::Decisions;
+pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Typical};

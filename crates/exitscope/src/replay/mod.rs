@@ -5,6 +5,7 @@
 //! first reading ─► settings in force, typical costs ─┴─► second reading ─► every configuration's outcome ─► Replay
 //! ```
 
+mod gang;
 mod halt;
 
 use crate::Outcome;
@@ -30,6 +31,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let grid = Grid::new(args)?;
     let replay = match args.policy {
         PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
+        PolicyName::Vcore => gang::replay(args, &input, &grid)?,
     };
     match args.format {
         SimFormat::Json => {

@@ -1,0 +1,359 @@
+//! Ganged exits: on POWER7 and POWER8 the threads of a virtual core leave the guest together, whoever had to.
+//!
+//! ```text
+//! kvmppc_run_core Enter ─► kvm_guest_exit of every thread, by the runner ─► kvmppc_run_core Exit      one core run
+//!      vcpu 0  SYSCALL        a cause                                │
+//!      vcpu 1  0xe80          forced: it had no reason of its own ───┴──► until its next kvm_guest_enter: lost
+//!      vcpu 2  0xe80 ceded    idle: it lost nothing
+//! ```
+//!
+//! Two rules count runs: the script's of 2015 (more than one runnable at the end, less those that ceded), and the truer
+//! one (at least two threads that had not ceded; runs that ended for all with the shared timer are kept apart).
+//!
+//! Runs are told by thread: several cores' runs overlap in time. vCPU numbers are those of a VM; where virtual cores of
+//! several VMs share one run (dynamic micro-threading), the trace does not tell them apart.
+
+use crate::Lengths;
+use exitscope_model::{CodeList, Event, Kind};
+use exitscope_policy::vcore::{Gang, H_DOORBELL, Left, gang, script_counts};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Threads of one run that are kept: eight of a core, and as many that another vCPU took over during it.
+const MAX_MEMBERS: usize = 16;
+
+/// Runs that are open at a time, a thread each.
+const MAX_OPEN: usize = 1 << 16;
+
+/// A vCPU of a VM.
+pub type Whose = (VmId, VcpuId);
+
+/// How one thread left in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which vCPU ran on it.
+    pub vcpu: VcpuId,
+    /// Why it left, and whether it was idle.
+    pub left: Left,
+}
+
+impl Member {
+    /// Whether it worked, and left only because another did.
+    pub fn is_forced(&self) -> bool {
+        !self.left.ceded && self.left.trap == H_DOORBELL
+    }
+
+    /// Whether it had a reason of its own.
+    pub fn is_cause(&self) -> bool {
+        !self.left.ceded && self.left.trap != H_DOORBELL && self.left.trap != 0
+    }
+}
+
+/// What the runs of one virtual core, or of a VM, were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GangCell {
+    /// Core runs of which both ends were seen.
+    pub runs: u64,
+    /// Those that the script of 2015 counts.
+    pub script: u64,
+    /// Those in which at least two threads left that had not ceded.
+    pub two_active: u64,
+    /// Of these, those that ended for all with the hypervisor decrementer: nobody forced anybody.
+    pub timer: u64,
+    /// The others, of threads that got into the guest: one's exit took the rest along.
+    pub ganged: u64,
+    /// Exits of threads that had not ceded.
+    pub exits: u64,
+    /// Of these, exits that were forced.
+    pub forced: u64,
+    /// Threads that never got into the guest, because others were leaving already.
+    pub too_late: u64,
+    /// vCPUs that joined a run under way.
+    pub joined: u64,
+    /// From being forced out until the next entry.
+    pub lost: Lengths,
+    /// CPUs that recorded the runs: of a core, its first thread.
+    pub cpus: BTreeSet<PcpuId>,
+}
+
+/// Exits that forced others out: of which vCPU, for which trap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// Ganged runs in which it was a cause.
+    pub runs: u64,
+    /// Exits that were forced in them; with several causes in a run, nobody can tell which came first, and each has all.
+    pub forced: u64,
+    /// Time lost by those that were forced out, shared equally by the causes of a run.
+    pub lost: u64,
+}
+
+/// A run that is under way.
+#[derive(Clone, Debug)]
+struct Run {
+    whose: Whose,
+    runnable: u32,
+    /// The VM as the exits say it: not every trace names the process of a thread.
+    said: VmId,
+    members: Vec<Member>,
+}
+
+/// A vCPU that was forced out and has not entered again.
+#[derive(Clone, Debug)]
+pub(crate) struct Forced {
+    pub at: Moment,
+    pub members: Vec<Member>,
+    pub runner: Whose,
+}
+
+/// Pairs the events of runs.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    open: FxHashMap<Tid, Run>,
+    forced: FxHashMap<Whose, Forced>,
+}
+
+/// A core run of which both ends were seen.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreRun {
+    pub runner: Whose,
+    pub cpu: PcpuId,
+    /// Runnable vCPUs at its beginning, and at its end.
+    pub entered: u32,
+    pub runnable: u32,
+    pub members: Vec<Member>,
+}
+
+/// What an event completed.
+pub(crate) enum Completed {
+    Run(CoreRun),
+    /// A vCPU that had been forced out is back, after so long.
+    Back {
+        vcpu: VcpuId,
+        forced: Forced,
+        lost: Nanos,
+    },
+    /// A run's beginning without an end, or an end without a beginning.
+    Unpaired,
+}
+
+impl Runs {
+    /// Takes one event.
+    pub(crate) fn take(&mut self, event: &Event) -> Option<Completed> {
+        match event.kind {
+            Kind::Exit { code, idle } if code.list == CodeList::PpcTrap => {
+                let run = self.open.get_mut(&event.tid)?;
+                if run.members.len() < MAX_MEMBERS {
+                    let left = Left { trap: code.number as u16, ceded: idle };
+                    run.members.push(Member { vcpu: event.vcpu, left });
+                    if run.members.last().is_some_and(Member::is_forced) {
+                        let forced = Forced { at: event.at, members: Vec::new(), runner: run.whose };
+                        run.said = event.vm;
+                        self.forced.insert((event.vm, event.vcpu), forced);
+                    }
+                }
+                None
+            }
+            Kind::Enter => {
+                let forced = self.forced.remove(&(event.vm, event.vcpu)).filter(|forced| !forced.members.is_empty())?;
+                let lost = event.at.since(forced.at)?;
+                Some(Completed::Back { vcpu: event.vcpu, forced, lost })
+            }
+            Kind::RunCore { exit: false, runnable } => {
+                if self.open.len() >= MAX_OPEN {
+                    return Some(Completed::Unpaired);
+                }
+                let run = Run { whose: (event.vm, event.vcpu), runnable, said: event.vm, members: Vec::new() };
+                self.open.insert(event.tid, run).map(|_| Completed::Unpaired)
+            }
+            Kind::RunCore { exit: true, runnable } => {
+                let Some(run) = self.open.remove(&event.tid) else { return Some(Completed::Unpaired) };
+                for member in run.members.iter().filter(|member| member.is_forced()) {
+                    if let Some(forced) = self.forced.get_mut(&(run.said, member.vcpu)) {
+                        forced.members = run.members.clone();
+                    }
+                }
+                let Run { whose, runnable: entered, members, .. } = run;
+                Some(Completed::Run(CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members }))
+            }
+            Kind::Lost { .. } => {
+                self.open.clear();
+                self.forced.clear();
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The ganged exits of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Gangs {
+    runs: Runs,
+    /// By VM and the vCPU that ran the virtual core.
+    runners: BTreeMap<Whose, GangCell>,
+    /// vCPUs that were seen in one run with another: the smallest of them.
+    together: BTreeMap<Whose, VcpuId>,
+    causes: BTreeMap<(VmId, VcpuId, u16), Cause>,
+    /// Runs of which one end was not seen.
+    pub unpaired: u64,
+    /// Exits of powerpc guests, in runs or not.
+    pub guest_exits: u64,
+}
+
+/// A virtual core: its VM and its vCPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VcoreGangs {
+    /// Its VM.
+    pub vm: VmId,
+    /// The vCPUs that were seen to run in it, ascending.
+    pub vcpus: Vec<VcpuId>,
+    /// Its runs.
+    pub cell: GangCell,
+}
+
+impl Gangs {
+    /// Takes one event; runs of VMs that are not `selected` are left out.
+    #[inline]
+    pub fn absorb(&mut self, event: &Event, selected: impl Fn(VmId) -> bool) {
+        if let Kind::Exit { code, .. } = event.kind {
+            self.guest_exits += u64::from(code.list == CodeList::PpcTrap);
+        }
+        match self.runs.take(event) {
+            None => {}
+            Some(Completed::Unpaired) => self.unpaired += 1,
+            Some(Completed::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
+            Some(Completed::Back { forced, .. }) if !selected(forced.runner.0) => {}
+            Some(Completed::Run(_)) => {}
+            Some(Completed::Back { forced, lost, .. }) => {
+                self.runners.entry(forced.runner).or_default().lost.record(lost);
+                let causes: Vec<&Member> = forced.members.iter().filter(|member| member.is_cause()).collect();
+                for cause in &causes {
+                    let key = (forced.runner.0, cause.vcpu, cause.left.trap);
+                    let cause = self.causes.entry(key).or_default();
+                    cause.lost = cause.lost.saturating_add(lost.0 / causes.len() as u64);
+                }
+            }
+        }
+    }
+
+    fn absorb_run(&mut self, run: &CoreRun) {
+        let CoreRun { runner, cpu, entered, runnable, ref members } = *run;
+        let count = |of: fn(&Member) -> bool| members.iter().filter(|member| of(member)).count() as u64;
+        let ceded = count(|member| member.left.ceded);
+        let active = members.len() as u64 - ceded;
+        let kind = gang(members.iter().map(|member| member.left), H_DOORBELL);
+        let cell = self.runners.entry(runner).or_default();
+        cell.runs += 1;
+        cell.cpus.insert(cpu);
+        cell.script += u64::from(script_counts(runnable, ceded as u32));
+        cell.two_active += u64::from(active >= 2);
+        cell.timer += u64::from(kind == Gang::Timer);
+        cell.exits += active;
+        cell.too_late += count(|member| member.left.trap == 0 && !member.left.ceded);
+        cell.joined += (members.len() as u64).saturating_sub(u64::from(entered));
+        if let Gang::Ganged { forced, .. } = kind {
+            cell.ganged += 1;
+            cell.forced += u64::from(forced);
+            for cause in members.iter().filter(|member| member.is_cause()) {
+                let of = self.causes.entry((runner.0, cause.vcpu, cause.left.trap)).or_default();
+                of.runs += 1;
+                of.forced += u64::from(forced);
+            }
+        }
+        self.join(runner.0, members);
+    }
+
+    /// The vCPUs of one run are of one virtual core.
+    fn join(&mut self, vm: VmId, members: &[Member]) {
+        let least = members.iter().map(|member| self.first_of(vm, member.vcpu)).min();
+        let Some(least) = least else { return };
+        for member in members {
+            let first = self.first_of(vm, member.vcpu);
+            self.together.insert((vm, first), least);
+            self.together.insert((vm, member.vcpu), least);
+        }
+    }
+
+    /// The smallest vCPU known to be of the same virtual core.
+    fn first_of(&self, vm: VmId, mut vcpu: VcpuId) -> VcpuId {
+        while let Some(&first) = self.together.get(&(vm, vcpu)).filter(|first| **first < vcpu) {
+            vcpu = first;
+        }
+        vcpu
+    }
+
+    /// The virtual cores: as the runs show them, or `threads` vCPUs each.
+    pub fn vcores(&self, threads: Option<u32>) -> Vec<VcoreGangs> {
+        let first = |(vm, vcpu): Whose| match threads {
+            Some(threads) => (vm, VcpuId(vcpu.0 / threads.max(1))),
+            None => (vm, self.first_of(vm, vcpu)),
+        };
+        let mut vcores: BTreeMap<Whose, VcoreGangs> = BTreeMap::new();
+        for &whose in self.together.keys() {
+            vcores.entry(first(whose)).or_default().vcpus.push(whose.1);
+        }
+        for (&whose, cell) in &self.runners {
+            vcores.entry(first(whose)).or_default().cell.merge(cell);
+        }
+        vcores.into_iter().map(|((vm, _), vcore)| VcoreGangs { vm, ..vcore }).collect()
+    }
+
+    /// By VM.
+    pub fn vms(&self) -> BTreeMap<VmId, GangCell> {
+        let mut vms: BTreeMap<VmId, GangCell> = BTreeMap::new();
+        for ((vm, _), cell) in &self.runners {
+            vms.entry(*vm).or_default().merge(cell);
+        }
+        vms
+    }
+
+    /// Who forced others out, for which trap, most forced first.
+    pub fn causes(&self) -> Vec<((VmId, VcpuId, u16), Cause)> {
+        let mut causes: Vec<_> = self.causes.iter().map(|(key, cause)| (*key, *cause)).collect();
+        causes.sort_by_key(|(key, cause)| (std::cmp::Reverse((cause.forced, cause.runs)), *key));
+        causes
+    }
+
+    /// Adds what another recording gave.
+    pub fn merge(&mut self, other: &Gangs) {
+        for (whose, cell) in &other.runners {
+            self.runners.entry(*whose).or_default().merge(cell);
+        }
+        for (&(vm, vcpu), &first) in &other.together {
+            let left = |vcpu| Member { vcpu, left: Left { trap: 0, ceded: true } };
+            self.join(vm, &[left(vcpu), left(first)]);
+        }
+        for (key, cause) in &other.causes {
+            let of = self.causes.entry(*key).or_default();
+            of.runs += cause.runs;
+            of.forced += cause.forced;
+            of.lost = of.lost.saturating_add(cause.lost);
+        }
+        self.unpaired += other.unpaired;
+        self.guest_exits += other.guest_exits;
+    }
+
+    /// The recording ends: runs that are open are not paired.
+    pub fn end(&mut self) {
+        self.unpaired += self.runs.open.len() as u64;
+        self.runs = Runs::default();
+    }
+}
+
+impl GangCell {
+    /// Adds what another holds.
+    pub fn merge(&mut self, other: &GangCell) {
+        self.runs += other.runs;
+        self.script += other.script;
+        self.two_active += other.two_active;
+        self.timer += other.timer;
+        self.ganged += other.ganged;
+        self.exits += other.exits;
+        self.forced += other.forced;
+        self.too_late += other.too_late;
+        self.joined += other.joined;
+        self.lost.merge(&other.lost);
+        self.cpus.extend(&other.cpus);
+    }
+}

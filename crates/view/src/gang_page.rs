@@ -1,0 +1,222 @@
+//! The page of ganged exits, and what the default report says of them.
+
+use crate::gang::{CauseRow, GangRow, GangRows};
+use crate::names::{percent, thousands};
+use crate::page::{Section, Table, column, length, plain};
+
+/// What has to be recorded for all of it.
+const RECORD: &str = "perf record -e 'kvm_hv:*' -a";
+
+/// Causes that are listed.
+const MOST_CAUSES: usize = 12;
+
+/// The page `--view gang`.
+pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<Section> {
+    let said = |text: String| {
+        vec![Section { title: "Ganged exits".into(), sentences: vec![plain(text)], ..Section::default() }]
+    };
+    match rows {
+        None => said(format!(
+            "No exit of a powerpc guest is in this trace: exits are ganged on POWER7 and POWER8, where the threads of a \
+             virtual core leave the guest together. Record there with `{RECORD}`."
+        )),
+        Some(rows) if rows.vms.is_empty() => said(alone(rows)),
+        Some(rows) => {
+            let causes = (!rows.causes.is_empty()).then(|| causes(rows));
+            [by_vm(rows), by_vcore(rows)].into_iter().chain(causes).collect()
+        }
+    }
+}
+
+/// What the default report says: a few lines.
+pub(crate) fn gang_summary(rows: &GangRows) -> Section {
+    let mut section = Section { title: "Ganged exits".into(), ..Section::default() };
+    if rows.vms.is_empty() {
+        section.sentences.push(plain(alone(rows)));
+        return section;
+    }
+    let sentence = |row: &GangRow| {
+        let lost =
+            if row.lost.count == 0 { String::new() } else { format!("; time lost {}", length(Some(row.lost.sum_ns))) };
+        plain(format!(
+            "VM {}: {} of {} core runs ganged, {} of {} exits forced ({}){lost}",
+            vm(row),
+            thousands(row.ganged),
+            thousands(row.runs),
+            thousands(row.forced),
+            thousands(row.exits),
+            percent(row.forced, row.exits),
+        ))
+    };
+    section.sentences.extend(rows.vms.iter().map(sentence));
+    section.notes.push("by virtual core and cause, and the script's rule beside it: --view gang".to_string());
+    section
+}
+
+/// No run at all.
+fn alone(rows: &GangRows) -> String {
+    format!(
+        "0 ganged exits: {} exits, and no kvmppc_run_core. On POWER9 and later every vCPU is a virtual core of its own and \
+         leaves alone; on POWER7 and POWER8 record with `{RECORD}`.",
+        thousands(rows.guest_exits)
+    )
+}
+
+fn vm(row: &GangRow) -> String {
+    match (&row.vm_name, row.vm) {
+        (Some(name), Some(vm)) => format!("{name} {vm}"),
+        (None, Some(vm)) => vm.to_string(),
+        _ => "-".to_string(),
+    }
+}
+
+fn by_vm(rows: &GangRows) -> Section {
+    let columns = vec![
+        column("VM", true, 0),
+        column("core runs", false, 0),
+        column("2015 script", false, 0),
+        column("2 active", false, 0),
+        column("all by timer", false, 0),
+        column("ganged", false, 0),
+        column("share", false, 0),
+    ];
+    let table = rows.vms.iter().map(|row| {
+        vec![
+            vm(row),
+            thousands(row.runs),
+            thousands(row.ganged_script),
+            thousands(row.two_active),
+            thousands(row.timer),
+            thousands(row.ganged),
+            percent(row.ganged, row.runs),
+        ]
+    });
+    let mut notes = vec![
+        "2015 script: runs with more than one vCPU runnable at the end, less those that ceded (the script prints this \
+         number for each process); it misses a thread that needs user space"
+            .to_string(),
+        "2 active: runs that two threads or more left that had not ceded; all by timer: of these, those that the shared \
+         decrementer ended for all, so that nobody forced anybody; ganged: the others, unless fewer than two of the threads \
+         got into the guest"
+            .to_string(),
+    ];
+    if rows.unpaired_runs > 0 {
+        notes.push(format!(
+            "Runs of which only one end was seen, which are not counted: {}",
+            thousands(rows.unpaired_runs)
+        ));
+    }
+    Section {
+        title: "Ganged exits, by VM and rule".into(),
+        table: Some(Table { columns, rows: table.collect() }),
+        notes,
+        ..Section::default()
+    }
+}
+
+fn by_vcore(rows: &GangRows) -> Section {
+    let columns = vec![
+        column("VM", true, 1),
+        column("vCPUs", true, 0),
+        column("on CPUs", true, 4),
+        column("exits", false, 0),
+        column("forced", false, 0),
+        column("share", false, 0),
+        column("joined", false, 3),
+        column("too late", false, 2),
+        column("time lost", false, 0),
+        column("p50", false, 0),
+        column("p99", false, 2),
+    ];
+    let table = rows.vcores.iter().map(|row| {
+        vec![
+            vm(row),
+            row.vcpus.as_deref().map_or(String::new(), ranges),
+            ranges(&row.cpus),
+            thousands(row.exits),
+            thousands(row.forced),
+            percent(row.forced, row.exits),
+            thousands(row.joined),
+            thousands(row.too_late),
+            if row.lost.count == 0 { "-".to_string() } else { length(Some(row.lost.sum_ns)) },
+            length(row.lost.p50_ns),
+            length(row.lost.p99_ns),
+        ]
+    });
+    let mut notes = vec![
+        "exits: of threads that had not ceded; forced: by a sibling's doorbell (0xe80), with no reason of their own; time \
+         lost: from there to their next entry, other VMs' turns on the core included"
+            .to_string(),
+    ];
+    let forced: u64 = rows.vms.iter().map(|row| row.forced).sum();
+    let ganged: u64 = rows.vms.iter().map(|row| row.ganged).sum();
+    if rows.vms.iter().all(|row| row.lost.count == 0) && forced > 0 {
+        notes.push(format!(
+            "No entry follows a forced exit in this trace, so time lost is unknown. Record with `{RECORD}`."
+        ));
+    }
+    if forced == 0 && ganged > 0 {
+        notes.push(
+            "No thread has the doorbell's trap 0xe80. On POWER7 threads are forced out by an external interrupt (0x500), \
+             which may as well be one of their own."
+                .to_string(),
+        );
+    }
+    Section {
+        title: "Virtual cores".into(),
+        table: Some(Table { columns, rows: table.collect() }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    }
+}
+
+/// `0-3, 8`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match parts.last_mut() {
+            Some(last) if last.1 + 1 == number => last.1 = number,
+            _ => parts.push((number, number)),
+        }
+    }
+    let text = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    parts.into_iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn causes(rows: &GangRows) -> Section {
+    let columns = vec![
+        column("VM", true, 1),
+        column("vCPU", true, 0),
+        column("reason", true, 0),
+        column("runs", false, 0),
+        column("forced", false, 0),
+        column("time lost by others", false, 0),
+    ];
+    let several = rows.vms.len() > 1;
+    let row = |row: &CauseRow| {
+        vec![
+            if several { row.vm.map_or("-".to_string(), |vm| vm.to_string()) } else { String::new() },
+            row.vcpu.to_string(),
+            row.reason.clone(),
+            thousands(row.runs),
+            thousands(row.forced),
+            if row.lost_ns == 0 { "-".to_string() } else { length(Some(row.lost_ns)) },
+        ]
+    };
+    let mut notes = Vec::new();
+    if rows.causes.len() > MOST_CAUSES {
+        notes.push(format!("and {} more (--format json)", rows.causes.len() - MOST_CAUSES));
+    }
+    notes.push(
+        "where several threads of a run had a reason, nobody can tell which left first: each has all that were forced, and \
+         an equal part of the time"
+            .to_string(),
+    );
+    Section {
+        title: "Who forced others out".into(),
+        table: Some(Table { columns, rows: rows.causes.iter().take(MOST_CAUSES).map(row).collect() }),
+        notes,
+        ..Section::default()
+    }
+}
