@@ -1,5 +1,5 @@
-//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, and its simulator against nexosim
-//! and SimPy, and writes docs/benchmarks.md.
+//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, its simulator against nexosim and
+//! SimPy, and its lab against a bare loop of KVM_RUN, and writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
@@ -9,6 +9,7 @@
 //! first round warms up and is not counted.
 
 mod inputs;
+mod lab;
 mod sim;
 
 use crate::{root, target};
@@ -48,6 +49,8 @@ enum Part {
     Trace,
     /// The simulator
     Sim,
+    /// The lab, which needs /dev/kvm
+    Lab,
 }
 
 /// A trace to measure with.
@@ -71,17 +74,23 @@ struct Case<'a> {
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let path = root().join("docs/benchmarks.md");
     let old = std::fs::read_to_string(&path).unwrap_or_default();
-    let (mut trace, mut simulator) =
-        old.split_once("## Simulator").map_or((old.clone(), String::new()), |(trace, rest)| {
-            (trace.trim_end().to_string() + "\n", format!("## Simulator{rest}"))
-        });
-    if flags.only != Some(Part::Sim) {
+    let split = |text: &str, heading: &str| match text.find(heading) {
+        Some(at) => (text[..at].trim_end().to_string() + "\n", text[at..].to_string()),
+        None => (text.to_string(), String::new()),
+    };
+    let (rest, mut lab) = split(&old, "## Lab");
+    let (mut trace, mut simulator) = split(&rest, "## Simulator");
+    let wants = |part| flags.only.is_none_or(|only| only == part);
+    if wants(Part::Trace) {
         trace = trace_page(flags.rounds)?;
     }
-    if flags.only != Some(Part::Trace) {
+    if wants(Part::Sim) {
         simulator = sim::section(flags.rounds)?;
     }
-    let page = format!("{trace}\n{simulator}");
+    if wants(Part::Lab) {
+        lab = lab::section(flags.rounds)?;
+    }
+    let page = format!("{trace}\n{simulator}\n{lab}");
     print!("{page}");
     Ok(std::fs::write(path, page)?)
 }

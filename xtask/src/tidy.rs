@@ -16,6 +16,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/sim.schema.json", &["docs", "sim-schema"]),
     ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
     ("docs/validate.schema.json", &["docs", "validate-schema"]),
+    ("docs/lab.schema.json", &["docs", "lab-schema"]),
+    ("docs/doctor.schema.json", &["docs", "doctor-schema"]),
     ("docs/validation.md", &["validate", "--format", "markdown"]),
     ("docs/losses.md", &["docs", "losses"]),
     ("docs/knobs.md", &["docs", "knobs"]),
@@ -41,11 +43,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("scenario", &["units", "policy"]),
     ("validation", &["scenario", "sim"]),
     ("sim", &["units", "policy", "scenario", "model", "analysis"]),
+    ("lab", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),
     ("analysis", &["units", "policy", "model"]),
-    ("view", &["units", "scenario", "sim", "model", "analysis"]),
-    ("exitscope", &["units", "policy", "scenario", "sim", "validation", "model", "trace", "analysis", "view"]),
+    ("view", &["units", "scenario", "sim", "lab", "model", "analysis"]),
+    ("exitscope", &["units", "policy", "scenario", "sim", "lab", "validation", "model", "trace", "analysis", "view"]),
 ];
 
 /// The largest file outside corpus/, in bytes.

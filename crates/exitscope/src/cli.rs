@@ -51,6 +51,16 @@ pub enum Command {
     /// Calibrated rows were used to fit a number of the cost model; predicted rows were not. Exit code 1 if any row goes
     /// in the wrong direction.
     Validate(ValidateArgs),
+    /// Measure on real KVM guests what exits cost, and what would win them back
+    ///
+    /// The guests are tiny programs of the lab's own: no image, no QEMU, no root where /dev/kvm may be opened. Exit code 2
+    /// where there is no KVM.
+    Lab {
+        #[command(subcommand)]
+        experiment: LabCommand,
+    },
+    /// Show what KVM and tracing can do on this machine, what is missing, and how to get it
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -84,6 +94,10 @@ pub enum Document {
     SweepSchema,
     /// JSON schema of `validate --format json`
     ValidateSchema,
+    /// JSON schema of `lab … --format json`
+    LabSchema,
+    /// JSON schema of `doctor --format json`
+    DoctorSchema,
     /// What can be seen and not used, and what it means (Markdown)
     Losses,
     /// The knobs of every mechanism (Markdown)
@@ -361,6 +375,92 @@ pub struct ValidateArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: ValidateFormat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// What an exit costs: by what caused it and who answers it; registers, locks, numbers of devices
+    ///
+    /// What the back end cannot do is a row that says so.
+    Exits(LabExitsArgs),
+    /// How throughput falls when every exit takes 0 to 30,000 ns longer
+    ///
+    /// Two vCPUs exchange a byte each way, with an exit each; after every exit the lab waits so long.
+    Delay(LabArgs),
+    /// What the way of a port access costs: emulated or not, by a device model's thread or in place
+    Pio(LabArgs),
+    /// Run a scenario's programs on real guests, as far as that can be done
+    ///
+    /// Counts are exact, and are those of `exitscope sim` for programs that do not depend on time; times are this machine's.
+    /// What is not as in the scenario is said.
+    Run(LabRunArgs),
+    /// List the experiments
+    List,
+}
+
+#[derive(Debug, Args)]
+pub struct LabExitsArgs {
+    #[command(flatten)]
+    pub lab: LabArgs,
+    /// Write what was measured as the [costs] of a scenario; refused where the back end emulates
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// How long each row is measured, all rounds together, like 500ms
+    #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
+    pub duration: Nanos,
+    /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Compare with an earlier run, saved with --format json
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Write the exits of the last round as a perf.data file, which report, diff and perf read
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Leave it to the kernel where threads run, instead of keeping each vCPU on a CPU
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: LabFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct LabRunArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// How long to run it [default: the scenario's duration]
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub duration: Option<Nanos>,
+    /// Write its exits as a perf.data file, which report, diff and perf read
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SimFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LabFormat {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs lab-schema` describes it
+    Json,
+    /// The figures, one a line
+    Csv,
+    /// The rounds' times as lines that Go's benchstat reads
+    Benchstat,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use exitscope_model::{Line, Severity};
 use exitscope_policy::{Knob, POLICIES, Unit};
 use exitscope_scenario::CostModel;
-use exitscope_view::{Comparison, EventRow, Report, Simulated, Sweep};
+use exitscope_view::{Checkup, Comparison, EventRow, LabReport, Report, Simulated, Sweep};
 use std::io::Write;
 use std::path::Path;
 
@@ -52,6 +52,8 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::ReplaySchema => schemars::schema_for!(exitscope_view::Replay),
         Document::SimSchema => schemars::schema_for!(Simulated),
         Document::SweepSchema => schemars::schema_for!(Sweep),
+        Document::LabSchema => schemars::schema_for!(LabReport),
+        Document::DoctorSchema => schemars::schema_for!(Checkup),
         Document::ValidateSchema => schemars::schema_for!(exitscope_validation::Validation),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;

@@ -3,9 +3,12 @@
 //! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
 
 mod cli;
+mod costs;
 mod diff;
 mod docs;
+mod doctor;
 mod events;
+mod lab;
 mod read;
 mod record;
 mod replay;
@@ -53,6 +56,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,
+        Command::Lab { experiment } => lab::run(&experiment, &mut out)?,
+        Command::Doctor(args) => doctor::run(&args, &mut out)?,
         Command::Completions { shell } => docs::completions(shell, &mut out)?,
         Command::Man { directory } => docs::man(directory.as_deref(), &mut out)?,
         Command::Docs { what } => docs::print(what, &mut out)?,

@@ -1,15 +1,53 @@
-//! A simulated run as a perf.data file: what a recording of such a host would hold.
+//! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
 use anyhow::Context;
+use exitscope_lab::Machine;
 use exitscope_model::{Event, EventNames};
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_sim::{Observer, event_names, processes};
-use exitscope_trace::{PerfHead, PerfWriter};
+use exitscope_trace::{PerfHead, PerfWriter, Written};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Writes the events of real guests, which are in the order of time.
+pub fn write_events(path: &Path, machine: &Machine, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    let (hostname, release) = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
+    let command: Vec<String> = std::env::args().collect();
+    let head = PerfHead {
+        arch: std::env::consts::ARCH,
+        cpuid: &machine.vendor,
+        hostname: &hostname,
+        release: &release,
+        cpus: machine.cpus.len() as u32,
+        command: &command,
+        names,
+    };
+    let mut named = FxHashSet::default();
+    let mut write = || -> io::Result<Written> {
+        let mut writer = PerfWriter::create(path, &head)?;
+        for event in events {
+            if event.vm != VmId::UNKNOWN && named.insert(event.tid) {
+                writer.thread(event.at, event.vm, Tid(event.vm.0), "exitscope lab")?;
+                writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
+            }
+            writer.event(event)?;
+        }
+        writer.finish()
+    };
+    let written = write().with_context(|| format!("cannot write {}", path.display()))?;
+    say_left_out(written);
+    Ok(())
+}
+
+fn say_left_out(written: Written) {
+    if written.left_out > 0 {
+        anstream::eprintln!("exitscope: {} events have no place in perf.data", written.left_out);
+    }
+}
 
 /// Writes events from the end of the warm-up on.
 pub struct Recorder {
@@ -62,9 +100,7 @@ impl Recorder {
             None => self.writer.finish(),
         };
         let written = written.with_context(|| format!("cannot write {}", self.path.display()))?;
-        if written.left_out > 0 {
-            anstream::eprintln!("exitscope: {} events have no place in perf.data", written.left_out);
-        }
+        say_left_out(written);
         Ok(())
     }
 

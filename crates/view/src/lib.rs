@@ -10,11 +10,14 @@
 
 mod compare;
 mod csv_rows;
+mod doctor_page;
 mod events;
 mod gang;
 mod gang_page;
 mod halt;
 mod halt_page;
+mod lab;
+mod lab_page;
 mod names;
 mod page;
 mod replay;
@@ -28,9 +31,12 @@ mod text;
 
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
+pub use doctor_page::{CheckRow, Checkup, doctor_page};
 pub use events::{EventRow, event_text};
 pub use gang::{CauseRow, GangRow, GangRows};
 pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
+pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
 pub use names::thousands;
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};

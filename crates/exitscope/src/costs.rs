@@ -1,0 +1,119 @@
+//! What `lab exits` measured, as a cost model for the simulator.
+//!
+//! ```text
+//! hypercall, kernel  H ─► exit, entry       port write, ioeventfd ─► eventfd      MMIO write − port write ─► emulate
+//! CPUID C − H ─► cpuid                       port write, coalesced ─► coalesce     port write, user space ─► the way out
+//! ```
+//!
+//! Only what hardware did is a model of hardware: a back end that emulates is refused.
+
+use anyhow::{Context, bail};
+use exitscope_scenario::CostModel;
+use exitscope_view::LabReport;
+use std::fmt::Write as _;
+
+/// The `[costs]` of a scenario, out of a run of `lab exits`.
+pub fn costs(report: &LabReport) -> anyhow::Result<String> {
+    let m = &report.manifest;
+    if m.emulates_ring_0 {
+        bail!(
+            "no cost model is made of this run: KVM's back end here ({}) emulates ring 0 of guests, so that its costs are \
+             not those of hardware",
+            m.back_end
+        );
+    }
+    let title = report.tables.first().map_or("", |table| &table.title);
+    let time = |exit: &str, door: &str| -> anyhow::Result<f64> {
+        let row = report.row(title, &[exit.to_string(), door.to_string()]);
+        let figure = row.and_then(|row| row.figures.first());
+        Ok(figure
+            .with_context(|| format!("no cost model is made of this run: {exit} by {door} was not measured"))?
+            .value)
+    };
+    let default = |name| CostModel::default().get(name).map_or(0.0, |cost| cost.time.as_nanos() as f64);
+    let looks = 3.0 * default("look") + default("accounting");
+    let hypercall = time("hypercall", "kernel")?;
+    // What the handler of an unknown hypercall takes is not seen by itself; the rest is there and back.
+    let there_and_back = (hypercall - default("hypercall") - looks).max(2.0);
+    let less = |whole: f64, part: f64| (whole - part).max(1.0);
+    let base = there_and_back + looks;
+    let port = base + default("port_decode");
+    let eventfd = less(time("port write", "ioeventfd")?, port);
+    let way_out = less(time("port write", "user space")?, port);
+    let thirds = way_out / 3.0;
+    let rows = [
+        ("exit", there_and_back / 2.0, "half of a hypercall without its handler"),
+        ("entry", there_and_back / 2.0, "the other half"),
+        ("cpuid", less(time("CPUID", "kernel")?, base), "CPUID without the way there and back"),
+        ("kernel_device", less(time("port write", "kernel")?, port), "a port write answered by KVM"),
+        ("eventfd", eventfd, "a port write to an ioeventfd"),
+        ("coalesce", less(time("port write", "coalesced")?, port), "a coalesced port write"),
+        ("emulate", less(time("MMIO write", "user space")?, port + way_out), "what MMIO takes more than a port"),
+        ("kernel_leave", thirds, "a third of the way to user space and back"),
+        ("user_loop", thirds, "a third of the way to user space and back"),
+        ("kernel_enter", thirds, "a third of the way to user space and back"),
+        ("device", 1.0, "the lab's devices do nothing"),
+    ];
+    let mut text = format!("# By exitscope lab exits: {} on {}, kernel {}\n[costs]\n", m.back_end, m.vendor, m.kernel);
+    writeln!(text, "name = \"{} on {}\"\nclock_hz = {}", m.back_end, m.vendor, m.tsc_hz)?;
+    for (name, ns, source) in rows {
+        writeln!(text, "{name} = {{ time = \"{ns:.0}ns\", origin = \"calibrated\", source = \"{source}\" }}")?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_lab::findings::{Figure, Findings, Manifest, Row, Table, Unit};
+    use exitscope_scenario::Document;
+
+    fn report(emulates_ring_0: bool) -> LabReport {
+        let measured = [
+            ("hypercall", "kernel", 700.0),
+            ("CPUID", "kernel", 750.0),
+            ("port write", "kernel", 950.0),
+            ("port write", "ioeventfd", 900.0),
+            ("port write", "coalesced", 850.0),
+            ("port write", "user space", 2_300.0),
+            ("MMIO write", "user space", 3_100.0),
+        ];
+        let rows = measured.map(|(exit, door, ns)| Row {
+            labels: vec![exit.into(), door.into()],
+            figures: vec![Figure::plain("time", Unit::Nanos, ns)],
+            cannot: None,
+        });
+        LabReport::of(&Findings {
+            experiment: "exits",
+            manifest: Manifest {
+                back_end: "kvm_amd".into(),
+                vendor: "AuthenticAMD".into(),
+                tsc_hz: 2_000_000_000,
+                emulates_ring_0,
+                ..Manifest::default()
+            },
+            tables: vec![Table { title: "Exits", labels: vec!["exit", "door"], rows: rows.into() }],
+            ..Findings::default()
+        })
+    }
+
+    #[test]
+    fn a_cost_model_is_read_as_a_part_of_a_scenario_and_adds_up_to_what_was_measured() {
+        let costs = costs(&report(false)).unwrap();
+        let text = format!("name = \"x\"\n{costs}\n[[vm]]\nname = \"v\"\n");
+        let scenario = Document::parse("test", &text).unwrap().scenario().unwrap();
+        let ns = |name| scenario.costs.get(name).unwrap().time.as_nanos();
+        let looks = 3 * ns("look") + ns("accounting");
+        assert_eq!(ns("exit") + ns("entry") + ns("hypercall") + looks, 700);
+        assert_eq!(ns("exit") + ns("entry") + ns("cpuid") + looks, 750);
+        assert_eq!(ns("emulate"), 800);
+    }
+
+    #[test]
+    fn an_emulating_back_end_and_a_missing_row_are_refused_with_the_reason() {
+        assert!(costs(&report(true)).unwrap_err().to_string().contains("emulates ring 0"));
+        let mut report = report(false);
+        report.tables[0].rows.remove(1);
+        assert!(costs(&report).unwrap_err().to_string().contains("CPUID by kernel was not measured"));
+    }
+}

@@ -1,0 +1,120 @@
+//! `exitscope lab`: experiments on real KVM guests.
+
+use crate::Outcome;
+use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, SimFormat};
+use crate::record::write_events;
+use crate::report::look;
+use crate::{costs, sim};
+use anyhow::{Context, bail};
+use exitscope_lab::events::event_names;
+use exitscope_lab::findings::Findings;
+use exitscope_lab::measure::Plan;
+use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, pio};
+use exitscope_model::Event;
+use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// The largest saved run that is read.
+const MAX_SAVED: u64 = 64 << 20;
+
+/// Every experiment: its name and what it shows.
+const EXPERIMENTS: &[(&str, &str)] = &[
+    ("exits", "what an exit costs: by what caused it and who answers it; registers, locks, numbers of devices"),
+    ("delay", "how throughput falls when every exit takes 0 to 30,000 ns longer"),
+    ("run", "any scenario file, as far as real guests can be what it says"),
+    ("pio", "the way of a port access: emulated or read off the exit, a device thread or in place, ioeventfd"),
+];
+
+pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    match command {
+        LabCommand::List => {
+            for (name, about) in EXPERIMENTS {
+                writeln!(out, "{name:<9} {about}")?;
+            }
+            Ok(Outcome::Fine)
+        }
+        LabCommand::Exits(args) => experiment(&args.lab, args.costs.as_deref(), out, exits::run),
+        LabCommand::Delay(args) => experiment(args, None, out, delay::run),
+        LabCommand::Run(args) => run_scenario(args, out),
+        LabCommand::Pio(args) => experiment(args, None, out, pio::run),
+    }
+}
+
+/// An experiment that needs no more than a machine and a plan.
+type Experiment = fn(&Machine, &Plan, bool) -> Result<(Findings, Vec<Event>), LabError>;
+
+fn experiment(args: &LabArgs, model: Option<&Path>, out: &mut dyn Write, run: Experiment) -> anyhow::Result<Outcome> {
+    // What may be wrong with the command line is found before anything is measured.
+    let before = args.against.as_deref().map(saved).transpose()?;
+    catch_signals()?;
+    let machine = Machine::new()?;
+    if model.is_some() && machine.emulates_ring_0 {
+        // What costs() would say at the end.
+        bail!(
+            "no cost model is made here: KVM's back end ({}) emulates ring 0 of guests, so that its costs are not those of \
+             hardware",
+            machine.back_end
+        );
+    }
+    let plan = Plan { rounds: args.repeat, duration: Duration::from_nanos(args.duration.0), pin: !args.no_pin };
+    let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
+    if let Some(path) = &args.trace {
+        write_events(path, &machine, &event_names(), &events)?;
+    }
+    let report = LabReport::of(&findings);
+    if let Some(path) = model {
+        std::fs::write(path, costs::costs(&report)?).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match args.format {
+        LabFormat::Json => {
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out)?;
+        }
+        LabFormat::Csv => write_lab_csv(&report, out)?,
+        LabFormat::Benchstat => write_benchstat(&report, out)?,
+        LabFormat::Text => match &before {
+            Some(before) if before.experiment != report.experiment => {
+                bail!("the earlier run is of lab {}, not of lab {}", before.experiment, report.experiment)
+            }
+            Some(before) => write_page(&lab_comparison_page(before, &report), look(), out)?,
+            None => write_page(&lab_page(&report), look(), out)?,
+        },
+    }
+    Ok(Outcome::Fine)
+}
+
+fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let scenario = sim::read(&args.scenario)?.scenario()?;
+    catch_signals()?;
+    let machine = Machine::new()?;
+    let duration = args.duration.map(|length| Duration::from_nanos(length.0));
+    let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    if let Some(path) = &args.trace {
+        write_events(path, &machine, &event_names(), &events)?;
+    }
+    let report = LabReport::of(&findings);
+    match args.format {
+        SimFormat::Json => {
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out)?;
+        }
+        SimFormat::Csv => write_lab_csv(&report, out)?,
+        SimFormat::Text => write_page(&lab_page(&report), look(), out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+/// A run that was saved with --format json.
+fn saved(path: &Path) -> anyhow::Result<LabReport> {
+    let name = path.display();
+    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+    let report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
+        .with_context(|| format!("{name} is not a run of the lab, saved with --format json"))?;
+    if report.schema != LabReport::SCHEMA {
+        bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
+    }
+    Ok(report)
+}

@@ -1,0 +1,200 @@
+//! The lab and the doctor on this machine's real KVM.
+
+mod common;
+
+use common::{exitscope, misfits, report, run, stderr, stdout};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Set to 1, this allows tests to pass on a machine without KVM.
+const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
+
+/// Guests of two tests at a time would be in each other's way.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
+fn machine() -> Option<MutexGuard<'static, ()>> {
+    let guard = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
+    let trouble = match std::fs::File::options().read(true).write(true).open("/dev/kvm") {
+        Ok(_) => return Some(guard),
+        Err(error) => error,
+    };
+    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
+    assert!(allowed, "/dev/kvm: {trouble}\nNo guest can be run here. Set {WITHOUT_KVM}=1 to pass without it.");
+    // Not `eprintln!`, which the test harness swallows when the test passes.
+    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: /dev/kvm: {trouble}\n").as_bytes());
+    said.expect("stderr is open");
+    None
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const QUICK: [&str; 4] = ["--repeat", "2", "--duration", "2ms"];
+
+fn lab(arguments: &[&str]) -> Output {
+    exitscope().arg("lab").args(arguments).args(QUICK).output().unwrap()
+}
+
+#[test]
+fn every_exit_is_a_row_with_a_time_or_a_reason() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("lab.data");
+    let found = json(&lab(&["exits", "--format", "json", "--trace", trace.to_str().unwrap()]));
+    assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+    let rows: Vec<_> = found["tables"].as_array().unwrap().iter().flat_map(|t| t["rows"].as_array().unwrap()).collect();
+    for what in ["hypercall", "CPUID", "MSR read", "MSR write", "halt and wake", "IPI to itself", "timer", "page fault"]
+    {
+        assert!(rows.iter().any(|row| row["labels"][0] == what), "{what} is missing");
+    }
+    for door in ["kernel", "ioeventfd", "coalesced", "user space", "device thread"] {
+        for what in ["port read", "port write", "MMIO read", "MMIO write"] {
+            let row = rows.iter().find(|row| row["labels"][0] == what && row["labels"][1] == door);
+            let row = row.unwrap_or_else(|| panic!("{what} by {door} is missing"));
+            let is_impossible = what.ends_with("read") && ["ioeventfd", "coalesced"].contains(&door);
+            assert_eq!(row["cannot"].is_string(), is_impossible, "{row}");
+        }
+    }
+    for row in rows {
+        assert_ne!(row["cannot"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
+    }
+    let report = report(&[&trace], &[]);
+    assert_eq!(report["coverage"]["lost"], 0);
+    assert!(report["coverage"]["exits"].as_u64() > Some(1_000));
+}
+
+#[test]
+fn runs_are_saved_compared_and_fed_to_other_tools() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("before.json");
+    std::fs::write(&saved, lab(&["exits", "--format", "json"]).stdout).unwrap();
+    let compared = lab(&["exits", "--against", saved.to_str().unwrap()]);
+    assert!(compared.status.success(), "{}", stderr(&compared));
+    assert!(stdout(&compared).contains("against an earlier run"));
+    let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
+    let of_port_reads =
+        lines.lines().filter(|line| line.contains("/port_read/user_space ") && line.ends_with(" ns/op"));
+    assert_eq!(of_port_reads.count(), 2, "{lines}");
+    assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
+    std::fs::write(&saved, "{}").unwrap();
+    let refused = lab(&["exits", "--against", saved.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("not a run of the lab"), "{}", stderr(&refused));
+}
+
+#[test]
+fn the_doctor_finds_what_guests_can_do() {
+    let Some(_machine) = machine() else { return };
+    let found = json(&run(&["doctor", "--format", "json"]));
+    assert_eq!(misfits(&found, "doctor-schema"), Vec::<String>::new());
+    let state = |what: &str| {
+        let checks = found["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["what"] == what).unwrap_or_else(|| panic!("{what} is missing"));
+        check["state"].as_str().unwrap().to_string()
+    };
+    for what in ["/dev/kvm", "compute in ring 3", "ports, to user space", "ioeventfd on a port"] {
+        assert_eq!(state(what), "good", "{what}");
+    }
+    assert!(stdout(&run(&["doctor"])).contains("What is missing, and how to get it"));
+}
+
+#[test]
+fn a_signal_ends_the_lab_with_nothing_left_behind() {
+    let Some(_machine) = machine() else { return };
+    for (signal, name) in [("-INT", "SIGINT"), ("-TERM", "SIGTERM")] {
+        let mut command = exitscope();
+        command.args(["lab", "exits", "--duration", "10s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let id = child.id().to_string();
+        // Guests run as soon as there are vCPU threads.
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::fs::read_dir(format!("/proc/{id}/task")).unwrap().count() < 2 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
+    let Some(_machine) = machine() else { return };
+    let output = lab(&["delay", "--format", "json"]);
+    if !output.status.success() && stderr(&output).contains("needs two CPUs") {
+        return;
+    }
+    let found = json(&output);
+    assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+    let rows = found["tables"][0]["rows"].as_array().unwrap();
+    assert!(["0", "100", "150", "200", "30000"].iter().all(|delay| rows.iter().any(|row| row["labels"][0] == *delay)));
+    // The shortest of all cannot be shorter than the delays in it.
+    let longest = rows.iter().find(|row| row["labels"][0] == "30000").unwrap();
+    assert!(longest["figures"][0]["p5"].as_f64().unwrap() >= 2.0 * 30_000.0, "{longest}");
+}
+
+#[test]
+fn every_way_of_a_port_access_is_measured() {
+    let Some(_machine) = machine() else { return };
+    let found = json(&lab(&["pio", "--format", "json"]));
+    let rows = found["tables"][0]["rows"].as_array().unwrap();
+    let ways: Vec<[&str; 2]> = rows.iter().map(|row| [0, 2].map(|at| row["labels"][at].as_str().unwrap())).collect();
+    let expected = [
+        ["INS", "device thread"],
+        ["INS", "user space, in place"],
+        ["IN", "device thread"],
+        ["IN", "user space, in place"],
+        ["IN", "kernel"],
+        ["OUT", "ioeventfd"],
+        ["OUT", "coalesced"],
+    ];
+    assert_eq!(ways, expected);
+    // A back end that emulates ring 0 has no quick path, and no other emulates a plain IN.
+    let emulates = found["manifest"]["emulates_ring_0"].as_bool().unwrap();
+    assert_eq!(rows[3]["labels"][1] == "emulated", emulates);
+    for row in rows {
+        let names: Vec<&str> =
+            row["figures"].as_array().unwrap().iter().map(|figure| figure["name"].as_str().unwrap()).collect();
+        let by_thread = row["labels"][2] == "device thread";
+        assert_eq!(names.contains(&"exit to device thread"), by_thread, "{row}");
+        assert!(names.contains(&"time"), "{row}");
+    }
+}
+
+#[test]
+fn every_bundled_scenario_runs_on_real_guests() {
+    let Some(_machine) = machine() else { return };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut ran = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let output = run(&["lab", "run", path.to_str().unwrap(), "--duration", "60ms", "--format", "json"]);
+        let found = json(&output);
+        assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new(), "{}", path.display());
+        assert_eq!(found["tables"][0]["title"], "Work done, and how long each took", "{}", path.display());
+        ran += 1;
+    }
+    assert!(ran >= 10);
+}
+
+#[test]
+fn an_emulating_back_end_gives_no_cost_model() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let costs = folder.path().join("costs.toml");
+    let output = lab(&["exits", "--costs", costs.to_str().unwrap()]);
+    if output.status.success() {
+        assert!(std::fs::read_to_string(&costs).unwrap().contains("\n[costs]\n"));
+    } else {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("emulates ring 0"), "{}", stderr(&output));
+        assert!(!costs.exists());
+    }
+}

@@ -1,0 +1,186 @@
+//! The instructions that leave the guest, and a few that do not.
+
+use crate::abi::{BELLS, SHARED, Shared, WAKE_VECTOR};
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+
+/// Where wake-up interrupts are counted.
+const INTERRUPTS: u64 = SHARED + offset_of!(Shared, interrupts) as u64;
+
+/// x2APIC's registers.
+const X2APIC_EOI: u32 = 0x80b;
+const X2APIC_ICR: u32 = 0x830;
+
+// Serves the interrupt that ends a HLT: counts it, and touches only what it restores; the stack is the task state
+// segment's own for interrupts, so that the red zone of what was interrupted stays as it is. The linker puts it first, at `abi::WAKE_INTERRUPT`.
+global_asm!(
+    ".section .wake, \"ax\"",
+    "push rax",
+    "push rcx",
+    "push rdx",
+    "mov ecx, {eoi}",
+    "xor eax, eax",
+    "xor edx, edx",
+    "wrmsr",
+    "lock inc qword ptr [{count}]",
+    "pop rdx",
+    "pop rcx",
+    "pop rax",
+    "iretq",
+    ".text",
+    eoi = const X2APIC_EOI,
+    count = const INTERRUPTS,
+);
+
+/// The time stamp counter, read after everything before it is done and before anything after it begins.
+pub fn now() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads a counter.
+    unsafe { asm!("lfence", "rdtsc", "lfence", out("eax") low, out("edx") high, options(nomem, nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The compute loop.
+pub fn compute(passes: u64) {
+    if passes > 0 {
+        // SAFETY: counts a register down.
+        unsafe { asm!("2:", "dec {0}", "jnz 2b", inout(reg) passes => _, options(nomem, nostack)) };
+    }
+}
+
+/// Lets the other hardware thread go first.
+pub fn relax() {
+    core::hint::spin_loop();
+}
+
+/// Rings a doorbell.
+pub fn ring(bell: u16, value: u32) {
+    port_out(BELLS + bell, 4, value);
+}
+
+/// Asks at a doorbell.
+pub fn ask(bell: u16) -> u32 {
+    port_in(BELLS + bell, 4)
+}
+
+/// IN of 1, 2 or 4 bytes.
+pub fn port_in(port: u16, size: u32) -> u32 {
+    let mut value = 0u32;
+    // SAFETY: a port access leaves the guest or is answered by KVM; it touches no memory of the payload's.
+    unsafe {
+        match size {
+            1 => asm!("in al, dx", in("dx") port, inout("eax") value, options(nostack)),
+            2 => asm!("in ax, dx", in("dx") port, inout("eax") value, options(nostack)),
+            _ => asm!("in eax, dx", in("dx") port, inout("eax") value, options(nostack)),
+        }
+    }
+    value
+}
+
+/// OUT of 1, 2 or 4 bytes.
+pub fn port_out(port: u16, size: u32, value: u32) {
+    // SAFETY: as for `port_in`. Doorbells may change memory, so the compiler keeps nothing in registers over it.
+    unsafe {
+        match size {
+            1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
+            2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
+            _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+        }
+    }
+}
+
+/// INS or OUTS of 1, 2 or 4 bytes: the data are in memory, so that KVM has to emulate the instruction.
+pub fn port_string(port: u16, size: u32, write: bool) {
+    let mut data = 0u32;
+    let place = &raw mut data;
+    // SAFETY: reads or writes at most the four bytes of `data`; the direction flag is clear, as everywhere in compiled
+    // code.
+    unsafe {
+        match (write, size) {
+            (false, 1) => asm!("insb", in("dx") port, inout("rdi") place => _, options(nostack)),
+            (false, 2) => asm!("insw", in("dx") port, inout("rdi") place => _, options(nostack)),
+            (false, _) => asm!("insd", in("dx") port, inout("rdi") place => _, options(nostack)),
+            (true, 1) => asm!("outsb", in("dx") port, inout("rsi") place => _, options(nostack)),
+            (true, 2) => asm!("outsw", in("dx") port, inout("rsi") place => _, options(nostack)),
+            (true, _) => asm!("outsd", in("dx") port, inout("rsi") place => _, options(nostack)),
+        }
+    }
+}
+
+/// A load of 1, 2, 4 or 8 bytes, as one instruction that KVM can emulate.
+pub fn load(address: u64, size: u32) -> u64 {
+    let mut value = 0u64;
+    // SAFETY: the program's author asked for this address; whatever it is, only this guest is hurt.
+    unsafe {
+        match size {
+            1 => asm!("movzx {0:e}, byte ptr [{1}]", inout(reg) value, in(reg) address, options(nostack)),
+            2 => asm!("mov {0:x}, [{1}]", inout(reg) value, in(reg) address, options(nostack)),
+            4 => asm!("mov {0:e}, [{1}]", inout(reg) value, in(reg) address, options(nostack)),
+            _ => asm!("mov {0:r}, [{1}]", inout(reg) value, in(reg) address, options(nostack)),
+        }
+    }
+    value
+}
+
+/// A store of 1, 2, 4 or 8 bytes.
+pub fn store(address: u64, size: u32, value: u64) {
+    // SAFETY: as for `load`.
+    unsafe {
+        match size {
+            1 => asm!("mov [{1}], {0}", in(reg_byte) value as u8, in(reg) address, options(nostack)),
+            2 => asm!("mov [{1}], {0:x}", in(reg) value, in(reg) address, options(nostack)),
+            4 => asm!("mov [{1}], {0:e}", in(reg) value, in(reg) address, options(nostack)),
+            _ => asm!("mov [{1}], {0:r}", in(reg) value, in(reg) address, options(nostack)),
+        }
+    }
+}
+
+/// VMMCALL if `amd`, else VMCALL, with a number and no arguments.
+pub fn hypercall(amd: bool, number: u64) {
+    // SAFETY: KVM answers in rax and changes nothing else.
+    unsafe {
+        match amd {
+            true => asm!("vmmcall", inout("rax") number => _, options(nostack)),
+            false => asm!("vmcall", inout("rax") number => _, options(nostack)),
+        }
+    }
+}
+
+/// CPUID of a leaf.
+pub fn cpuid(leaf: u32) {
+    core::hint::black_box(core::arch::x86_64::__cpuid(leaf));
+}
+
+/// RDMSR; ring 0 only.
+pub fn rdmsr(number: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: a register that is not there ends this guest, nothing else.
+    unsafe { asm!("rdmsr", in("ecx") number, out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// WRMSR; ring 0 only.
+pub fn wrmsr(number: u32, value: u64) {
+    // SAFETY: as for `rdmsr`.
+    unsafe {
+        asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack));
+    }
+}
+
+/// Sends the wake-up interrupt; ring 0 only. The vCPUs' x2APIC numbers are their own.
+pub fn send_wake_interrupt(vcpu: u32) {
+    wrmsr(X2APIC_ICR, u64::from(vcpu) << 32 | u64::from(WAKE_VECTOR));
+}
+
+/// HLT until an interrupt, unless `ready`; ring 0 only. Interrupts are let in only while it waits and afterwards.
+pub fn halt_unless(ready: impl Fn() -> bool) {
+    // SAFETY: interrupts are served by `wake_interrupt`, which restores what it uses.
+    unsafe { asm!("cli", options(nostack)) };
+    if ready() {
+        // SAFETY: as above.
+        unsafe { asm!("sti", options(nostack)) };
+    } else {
+        // SAFETY: as above; STI lets interrupts in only after the next instruction, so that none is missed.
+        unsafe { asm!("sti", "hlt", options(nostack)) };
+    }
+}

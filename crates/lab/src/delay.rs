@@ -1,0 +1,113 @@
+//! `lab delay`: how much of an exit's length reaches the work. Two vCPUs exchange messages of a byte, each with one exit;
+//! every exit is made longer by a delay.
+//!
+//! ```text
+//! vCPU 0: OUT ─(exit + delay)─► message ───────────────► … response ─► a sample
+//! vCPU 1:                        └► OUT ─(exit + delay)─► response
+//! ```
+//!
+//! After KVM Forum 2016, "As Time Goes By": request/response throughput against an artificial delay after each exit.
+
+use crate::bench::{Bench, Job, MAX_TURN, MESSAGE_PORT, Spec};
+use crate::events::Events;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
+use crate::{LabError, Machine, Place, VmConfig, abi, step};
+use exitscope_model::Event;
+use std::time::Instant;
+
+/// The delays, in nanoseconds: close together where a small one begins to show.
+const DELAYS: [u64; 16] = [0, 25, 50, 75, 100, 125, 150, 175, 200, 300, 500, 1_000, 3_000, 10_000, 20_000, 30_000];
+
+/// Exits between a request and its response.
+const EXITS: f64 = 2.0;
+
+/// Measures it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    if machine.cpus.len() < 2 {
+        return Err(LabError::CannotDo("lab delay needs two CPUs, as both its vCPUs spin".into()));
+    }
+    let place = Place::Port(MESSAGE_PORT);
+    let spec = Spec {
+        job: Job::RequestResponse,
+        config: VmConfig { irqchip: false, ..VmConfig::new(2, machine.ring()) },
+        devices: vec![(place, place)],
+        ..Spec::new(machine.ring(), step(abi::op::NOTHING))
+    };
+    // One VM for all delays: nothing but the delay differs.
+    let mut bench = Bench::new(machine, spec)?;
+    let (began, noise) = (Instant::now(), Noise::now());
+    let mut series = DELAYS.map(|_| Series::default());
+    let mut rates = DELAYS.map(|_| Vec::new());
+    let mut about = DELAYS.map(|_| None);
+    let mut events = Vec::new();
+    let last = plan.rounds.checked_sub(1);
+    take_turns(plan, DELAYS.len(), |round, at| {
+        bench.set_delay(DELAYS[at]);
+        let keep = keep_events && round == last;
+        let samples = about[at].map_or(100, |ticks| plan.samples(machine, ticks, MAX_TURN));
+        let turn = bench.turn(machine, samples, plan.pin, keep)?;
+        // As long as one really takes, with what other programs take away.
+        about[at] = Some(turn.ticks as f64 / turn.samples.len().max(1) as f64);
+        if round.is_some() {
+            series[at].add(&turn.samples, turn.base);
+            rates[at].push(turn.samples.len() as f64 * 1e9 / machine.ns_in(turn.ticks as f64).max(1.0));
+        }
+        if keep {
+            events.extend(turn.events);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "delay",
+        about: "How throughput falls when every exit takes longer: two vCPUs exchange a byte each way, with an exit each",
+        manifest: manifest(machine, plan, plan.pin),
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let rows = DELAYS.iter().zip(series.iter().zip(&rates)).map(|(delay, (times, rates))| {
+        let mut figures: Vec<Figure> = times.summary().map(|summary| summary.figures(machine)).unwrap_or_default();
+        figures.extend(Figure::of_rounds("round trips", Unit::PerSecond, rates));
+        // Each round against the same round without a delay: what differs from round to round cancels out.
+        let pairs = times.rounds().iter().zip(series[0].rounds());
+        let added: Vec<f64> = pairs.map(|(with, without)| machine.ns_in(with - without)).collect();
+        if *delay > 0 {
+            figures.extend(Figure::of_rounds("added", Unit::Nanos, &added));
+        }
+        Row { labels: vec![delay.to_string()], figures, cannot: None }
+    });
+    let rows: Vec<Row> = rows.collect();
+    findings.summary = summary(&rows);
+    findings.tables =
+        vec![Table { title: "Round trips by the delay after each exit, in ns", labels: vec!["delay"], rows }];
+    Ok((findings, Events::merge(events)))
+}
+
+fn summary(rows: &[Row]) -> Vec<String> {
+    let figure = |row: &Row, name: &str| row.figures.iter().find(|figure| figure.name == name).cloned();
+    let mut said = Vec::new();
+    let ends = rows.first().zip(rows.last()).and_then(|(first, last)| {
+        // By the medians: whole rounds are also as long as other programs make them.
+        let rate = |row| Some(1e9 / figure(row, "time")?.value);
+        Some((rate(first)?, rate(last)?, figure(last, "added")?.value))
+    });
+    if let (Some((without, with, added)), Some(most)) = (ends, DELAYS.last()) {
+        let most = *most as f64;
+        said.push(format!(
+            "A delay of {most:.0} ns after each exit takes throughput from {without:.0} to {with:.0} round trips a second; a \
+             round trip with its {EXITS:.0} exits gets {:.2} ns longer for each ns of delay.",
+            added / most
+        ));
+    }
+    let sure = DELAYS.iter().zip(rows).find(|(_, row)| {
+        figure(row, "added").and_then(|added| added.interval).is_some_and(|interval| interval.0 > 0.0)
+    });
+    said.push(match sure {
+        Some((delay, _)) => {
+            format!("The smallest delay that is seen for certain (its interval excludes zero) is {delay} ns.")
+        }
+        None => "No delay is seen for certain: more rounds or a quieter machine are needed.".to_string(),
+    });
+    said
+}

@@ -1,0 +1,297 @@
+//! What KVM and tracing can do on this machine, found out by doing it.
+//!
+//! ```text
+//! /dev/kvm ─► back end, capabilities ─► doors: a probing guest each ─► tracepoints: which of them that guest fires
+//!          ─► knobs and their values ─► clocks, CPUs, permissions
+//! ```
+
+use crate::abi::{Step, op};
+use crate::bench::{Bench, Spec};
+use crate::machine::probe;
+use crate::{LabError, Machine, Place, Ring, VmConfig, sampled, signalled, step};
+use exitscope_policy::all_knobs;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What it belongs to.
+    pub area: &'static str,
+    /// What was looked at.
+    pub what: String,
+    /// How it stands.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// How to get what is missing.
+    pub remedy: Option<String>,
+}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is there.
+    Good,
+    /// It is there in part.
+    Limited,
+    /// It is not.
+    Missing,
+}
+
+impl Check {
+    fn new(area: &'static str, what: &str, state: State, found: impl ToString) -> Check {
+        Check { area, what: what.to_string(), state, found: found.to_string(), remedy: None }
+    }
+
+    fn remedy(self, remedy: &str) -> Check {
+        Check { remedy: Some(remedy.to_string()), ..self }
+    }
+}
+
+const KVM: &str = "KVM";
+const DOORS: &str = "What guests can do here, by a guest that did it";
+const TRACING: &str = "Tracepoints";
+const KNOBS: &str = "Knobs";
+const MACHINE: &str = "Machine";
+
+/// Looks at everything. What is missing is a check, not an error; only a signal is one.
+pub fn checkup() -> Result<Vec<Check>, LabError> {
+    let mut checks = Vec::new();
+    let machine = match Machine::new() {
+        Ok(machine) => Some(machine),
+        Err(error) => {
+            let remedy = "load kvm_intel or kvm_amd (in a VM: have nested virtualisation switched on for it), and have \
+                          permission to read and write /dev/kvm. The simulator (exitscope sim) and reports need neither";
+            checks.push(Check::new(KVM, "/dev/kvm", State::Missing, error).remedy(remedy));
+            None
+        }
+    };
+    if let Some(machine) = &machine {
+        kvm(machine, &mut checks)?;
+        doors(machine, &mut checks)?;
+    }
+    tracing(machine.as_ref(), &mut checks)?;
+    knobs(&mut checks);
+    if let Some(machine) = &machine {
+        clocks(machine, &mut checks);
+    }
+    Ok(checks)
+}
+
+fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
+    checks.push(Check::new(KVM, "/dev/kvm", State::Good, "may be opened"));
+    let found = format!("{} on {}", machine.back_end, machine.vendor);
+    checks.push(match machine.emulates_ring_0 {
+        false => Check::new(KVM, "back end", State::Good, format!("{found}: runs every ring natively")),
+        true => Check::new(
+            KVM,
+            "back end",
+            State::Limited,
+            format!("{found}: emulates ring 0 of guests; programs of the lab run in ring 3 and halt by a doorbell"),
+        )
+        .remedy(
+            "costs measured here are not those of hardware, and cannot calibrate the simulator: use a host with VMX or \
+             SVM for that",
+        ),
+    });
+    for (cap, name, without) in [
+        (kvm_bindings::KVM_CAP_SYNC_REGS, "registers in the shared page (KVM_CAP_SYNC_REGS)", "their row of lab exits"),
+        (kvm_bindings::KVM_CAP_IMMEDIATE_EXIT, "immediate_exit (KVM_CAP_IMMEDIATE_EXIT)", "the lab itself"),
+        (kvm_bindings::KVM_CAP_IOEVENTFD, "ioeventfd (KVM_CAP_IOEVENTFD)", "its rows"),
+        (kvm_bindings::KVM_CAP_COALESCED_MMIO, "coalesced MMIO (KVM_CAP_COALESCED_MMIO)", "its rows"),
+        (kvm_bindings::KVM_CAP_COALESCED_PIO, "coalesced ports (KVM_CAP_COALESCED_PIO)", "their rows"),
+        (
+            kvm_bindings::KVM_CAP_HALT_POLL,
+            "a limit of host halt polling for each VM (KVM_CAP_HALT_POLL)",
+            "lab haltpoll's host polling",
+        ),
+        (
+            kvm_bindings::KVM_CAP_BINARY_STATS_FD,
+            "statistics as binary (KVM_CAP_BINARY_STATS_FD)",
+            "KVM's own counts of polls",
+        ),
+        (kvm_bindings::KVM_CAP_X86_USER_SPACE_MSR, "MSRs to user space (KVM_CAP_X86_USER_SPACE_MSR)", "their rows"),
+    ] {
+        let value = machine.kvm.check_extension_raw(cap.into());
+        checks.push(match value {
+            1.. => Check::new(KVM, name, State::Good, if value == 1 { "yes".into() } else { format!("yes ({value})") }),
+            _ => Check::new(KVM, name, State::Missing, "no")
+                .remedy(&format!("needs a newer kernel; without it: no {without}")),
+        });
+    }
+    Ok(())
+}
+
+/// Each door is tried with a guest that goes through it.
+fn doors(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
+    let port = Step { a: 1, b: 0x10, ..step(op::PORT_OUT) };
+    let mmio = Step { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_WRITE) };
+    let at = |place| (place, 4);
+    let spec = |ring, step| Spec::new(ring, step);
+    let ring = machine.ring();
+    let irqchip = VmConfig { irqchip: true, ..VmConfig::new(1, ring) };
+    let mut tries = vec![
+        ("compute in ring 3", spec(Ring::Three, Step { b: 100, ..step(op::COMPUTE) })),
+        ("compute in ring 0", spec(Ring::Zero, Step { b: 100, ..step(op::COMPUTE) })),
+        ("ports, to user space", spec(ring, port)),
+        ("MMIO, to user space", spec(ring, mmio)),
+        ("ports, answered by KVM", Spec { config: irqchip, ..spec(ring, Step { b: 0x4d0, op: op::PORT_IN, ..port }) }),
+        ("ioeventfd on a port", Spec { ioeventfds: vec![(Place::Port(0x10), 1)], ..spec(ring, port) }),
+        ("ioeventfd on an address", Spec { ioeventfds: vec![at(Place::Address(0xfeb0_0000))], ..spec(ring, mmio) }),
+        ("coalesced writes", Spec { coalesced: vec![Place::Address(0xfeb0_0000)], ..spec(ring, mmio) }),
+        ("CPUID", spec(ring, step(op::CPUID))),
+        ("hypercall", spec(ring, Step { b: 100, ..step(op::HYPERCALL) })),
+        ("MSRs", spec(Ring::Zero, Step { b: 0x277, ..step(op::RDMSR) })),
+        ("interrupts", spec(Ring::Zero, step(op::INTERRUPT))),
+    ];
+    for (what, spec) in tries.drain(..) {
+        if let Some(signal) = signalled() {
+            return Err(signal);
+        }
+        let emulated = spec.config.ring == Ring::Zero && machine.emulates_ring_0;
+        let turn = Bench::new(machine, spec).and_then(|mut bench| bench.turn(machine, 51, false, false));
+        checks.push(match turn {
+            Ok(mut turn) => {
+                turn.samples.sort_unstable();
+                let ticks = turn.samples.get(turn.samples.len() / 2).map_or(0.0, |&ticks| f64::from(ticks) - turn.base);
+                let found = format!("about {}", exitscope_units::Nanos(machine.ns_in(ticks.max(0.0)).round() as u64));
+                match emulated {
+                    true => Check::new(DOORS, what, State::Limited, format!("{found}, emulated")),
+                    false => Check::new(DOORS, what, State::Good, found),
+                }
+            }
+            Err(error) => Check::new(DOORS, what, State::Missing, error),
+        });
+    }
+    Ok(())
+}
+
+/// Which of KVM's tracepoints fire for a guest that accesses ports and addresses, and executes CPUID.
+fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), LabError> {
+    const NEEDED: [(&str, &str); 3] = [
+        ("kvm_exit", "the length of each exit; without it only exits to user space are seen"),
+        ("kvm_entry", "the end of each exit"),
+        ("kvm_userspace_exit", "what goes on to user space"),
+    ];
+    let Some(tracefs) = tracefs() else {
+        let remedy = "mount -t tracefs tracefs /sys/kernel/tracing, as root";
+        checks.push(Check::new(TRACING, "tracefs", State::Missing, "not mounted, or may not be read").remedy(remedy));
+        return Ok(());
+    };
+    let events = fs::read_dir(tracefs.join("events/kvm"))
+        .map(|list| list.flatten().filter(|entry| entry.path().is_dir()).count());
+    checks.push(match events {
+        Ok(count) => Check::new(TRACING, "kvm events offered", State::Good, count),
+        Err(error) => Check::new(TRACING, "kvm events offered", State::Missing, error)
+            .remedy("read tracefs as root, or have its group; a kernel without tracepoints needs CONFIG_TRACEPOINTS"),
+    });
+    let Some(machine) = machine else { return Ok(()) };
+    match fired(machine, &tracefs) {
+        Err(LabError::System { error, .. }) => checks.push(
+            Check::new(TRACING, "which really fire", State::Missing, format!("cannot be found out: {error}"))
+                .remedy("run exitscope doctor as root once"),
+        ),
+        Err(error) => return Err(error),
+        Ok(counts) => {
+            for (name, for_what) in NEEDED {
+                let check = match counts.get(name) {
+                    Some(count) => {
+                        Check::new(TRACING, name, State::Good, format!("fires ({count} for the probing guest)"))
+                    }
+                    None => Check::new(TRACING, name, State::Missing, "never fires with this back end")
+                        .remedy(&format!("it would tell {for_what}; reports fall back to what does fire")),
+                };
+                checks.push(check);
+            }
+            let others = counts.iter().filter(|row| !NEEDED.iter().any(|needed| needed.0 == row.0.as_str()));
+            let others: Vec<String> = others.map(|(name, count)| format!("{name} {count}")).collect();
+            checks.push(Check::new(TRACING, "others that fire", State::Good, others.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+fn tracefs() -> Option<PathBuf> {
+    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+    places.into_iter().find(|place| place.join("events").is_dir())
+}
+
+/// An instance of tracefs of our own, which goes when it is dropped.
+struct Instance(PathBuf);
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("events/kvm/enable"), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn fired(machine: &Machine, tracefs: &Path) -> Result<BTreeMap<String, u64>, LabError> {
+    let trouble = |error| LabError::io("an instance of tracefs", error);
+    let instance = Instance(tracefs.join(format!("instances/exitscope-doctor-{}", std::process::id())));
+    fs::create_dir(&instance.0).map_err(trouble)?;
+    fs::write(instance.0.join("events/kvm/enable"), "1").map_err(trouble)?;
+    let port = Step { a: 1, b: 0x10, ..step(op::PORT_OUT) };
+    let mmio = Step { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_READ) };
+    let steps = [sampled(23, port), sampled(17, mmio), sampled(13, step(op::CPUID))].concat();
+    probe(machine, VmConfig::new(1, machine.ring()), &steps)?;
+    fs::write(instance.0.join("events/kvm/enable"), "0").map_err(trouble)?;
+    let text = fs::read_to_string(instance.0.join("trace")).map_err(trouble)?;
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        // `comm-pid [cpu] flags time: event: …`
+        if let Some(name) = line.split(": ").nth(1) {
+            *counts.entry(name.trim().to_string()).or_insert(0) += 1;
+        }
+    }
+    Ok(counts)
+}
+
+fn knobs(checks: &mut Vec<Check>) {
+    for knob in all_knobs() {
+        let Some(file) = knob.file() else { continue };
+        if let Ok(text) = fs::read_to_string(file.to_string()) {
+            let value = text.trim().to_string();
+            let found = match value == knob.text(knob.default).to_string() {
+                true => value,
+                false => format!("{value} (the kernel's default is {})", knob.text(knob.default)),
+            };
+            checks.push(Check::new(KNOBS, knob.name, State::Good, found));
+        }
+    }
+}
+
+fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+    let source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let source = source.unwrap_or_else(|| "unknown".to_string());
+    checks.push(Check::new(MACHINE, "clock source", State::Good, source));
+    let said = machine.kvm_tsc_hz.map_or(String::new(), |hz| format!("; KVM says {:.3} GHz", hz as f64 / 1e9));
+    let found = format!("{:.3} GHz by the monotonic clock{said}", machine.tsc_hz as f64 / 1e9);
+    checks.push(Check::new(MACHINE, "time stamp counter", State::Good, found));
+    checks.push(match machine.cpus.len() {
+        1 => Check::new(MACHINE, "CPUs", State::Limited, "1")
+            .remedy("experiments with two vCPUs show the scheduler, not wake-ups: give the lab two CPUs"),
+        cpus => Check::new(MACHINE, "CPUs", State::Good, cpus),
+    });
+    if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+        checks.push(match governor.as_str() {
+            "performance" => Check::new(MACHINE, "frequency governor", State::Good, governor),
+            _ => Check::new(MACHINE, "frequency governor", State::Limited, governor)
+                .remedy("cpupower frequency-set -g performance, for steadier figures"),
+        });
+    }
+    if let Some(paranoid) = read("/proc/sys/kernel/perf_event_paranoid") {
+        // SAFETY: asks for a number.
+        let root = unsafe { libc::geteuid() } == 0;
+        checks.push(match root || paranoid.parse().is_ok_and(|level: i32| level < 0) {
+            true => Check::new(MACHINE, "recording with perf", State::Good, "permitted"),
+            false => {
+                Check::new(MACHINE, "recording with perf", State::Limited, format!("perf_event_paranoid is {paranoid}"))
+                    .remedy("record as root, or set kernel.perf_event_paranoid to -1")
+            }
+        });
+    }
+}

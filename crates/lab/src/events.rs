@@ -1,0 +1,112 @@
+//! A run's exits as events, like those of a recording: what `--trace` keeps and `exitscope report` reads.
+//!
+//! The lab sees KVM from user space: KVM_RUN is entered, and comes back with a reason. What KVM answers itself it does
+//! not see; a recording by perf does.
+
+use crate::abi::{BELLS, MAX_VCPUS, bell};
+use crate::{Exit, Vcpu};
+use exitscope_model::{Detail, DetailKind, Event, EventNames, Kind, NameId};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+
+/// Events that a vCPU keeps at most; more are counted as lost.
+pub const MAX_EVENTS: usize = 4_000_000;
+
+const TRACEPOINTS: [&str; 4] = ["syscalls:sys_enter_ioctl", "kvm:kvm_userspace_exit", "kvm:kvm_pio", "kvm:kvm_mmio"];
+const ENTER: NameId = NameId(0);
+const USER_EXIT: NameId = NameId(1);
+const PIO: NameId = NameId(2);
+const MMIO: NameId = NameId(3);
+
+/// The names of the lab's events; an event's name is the position in this list.
+pub fn event_names() -> EventNames {
+    let mut names = EventNames::default();
+    for name in TRACEPOINTS {
+        names.intern(name);
+    }
+    names
+}
+
+/// The events of one vCPU.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    events: Vec<Event>,
+    lost: u64,
+    /// A read whose answer is told after the next entry, as KVM does.
+    read: Option<(Detail, NameId)>,
+}
+
+impl Events {
+    /// The vCPU enters KVM_RUN at `at` (nanoseconds of CLOCK_MONOTONIC).
+    pub fn enter(&mut self, vcpu: &Vcpu, at: u64, answer: u64) {
+        self.push(vcpu, at, ENTER, Kind::RunEnter);
+        if let Some((detail, name)) = self.read.take() {
+            self.push(vcpu, at, name, Kind::Detail(Detail { value: answer, ..detail }));
+        }
+    }
+
+    /// It came out at `at`.
+    pub fn exit(&mut self, vcpu: &Vcpu, at: u64, exit: &Exit) {
+        const IO: u32 = 2;
+        const HLT: u32 = 5;
+        const MMIO_EXIT: u32 = 6;
+        const INTR: u32 = 10;
+        const RDMSR: u32 = 29;
+        const WRMSR: u32 = 30;
+        let port = |port: u16, size: u8, value: u64, write: bool| {
+            (Detail { kind: DetailKind::Port, write, size: size.into(), key: port.into(), value }, PIO)
+        };
+        let mmio = |key: u64, size: u8, value: u64, write: bool| {
+            (Detail { kind: DetailKind::Mmio, write, size: size.into(), key, value }, MMIO)
+        };
+        let (reason, errno, detail) = match *exit {
+            Exit::PortIn { port: number, size } => (IO, 0, Some(port(number, size, 0, false))),
+            Exit::PortOut { port: number, size, value } => (IO, 0, Some(port(number, size, value.into(), true))),
+            Exit::MmioRead { address, size } => (MMIO_EXIT, 0, Some(mmio(address, size, 0, false))),
+            Exit::MmioWrite { address, size, value } => (MMIO_EXIT, 0, Some(mmio(address, size, value, true))),
+            // A doorbell that halts is a halt, as is the end of a program: its time is no cost.
+            Exit::Bell { bell: bell::HALT | bell::SLEEP | bell::DONE, .. } | Exit::Halt => (HLT, 0, None),
+            Exit::Bell { bell, value } => (IO, 0, Some(port(BELLS + bell, 4, value.into(), bell != bell::SENSE))),
+            Exit::Kicked => (INTR, -libc::EINTR, None),
+            Exit::Msr { written: None, .. } => (RDMSR, 0, None),
+            Exit::Msr { written: Some(_), .. } => (WRMSR, 0, None),
+        };
+        if let Some((detail, name)) = detail {
+            match detail.write {
+                true => self.push(vcpu, at, name, Kind::Detail(detail)),
+                false => self.read = Some((detail, name)),
+            }
+        }
+        self.push(vcpu, at, USER_EXIT, Kind::UserspaceExit { reason, errno });
+    }
+
+    fn push(&mut self, vcpu: &Vcpu, at: u64, name: NameId, kind: Kind) {
+        if self.events.len() >= MAX_EVENTS {
+            self.lost += 1;
+            return;
+        }
+        let event = Event {
+            at: Moment::from_nanos(at),
+            // A number of its own for each vCPU, whichever thread runs it: it is the vCPU's story that is told. So for each VM.
+            tid: Tid(std::process::id() + MAX_VCPUS as u32 + vcpu.number()),
+            vm: VmId(std::process::id() + vcpu.number() - vcpu.index()),
+            vcpu: VcpuId(vcpu.index()),
+            cpu: PcpuId(vcpu.number()),
+            name,
+            kind,
+        };
+        self.events.push(event);
+    }
+
+    /// The events of several vCPUs in the order of time; what did not fit is a loss at the end.
+    pub fn merge(parts: Vec<Events>) -> Vec<Event> {
+        let lost: u64 = parts.iter().map(|part| part.lost).sum();
+        let mut all: Vec<Event> = parts.into_iter().flat_map(|part| part.events).collect();
+        all.sort_by_key(|event| event.at);
+        if lost > 0
+            && let Some(last) = all.last()
+        {
+            all.push(Event::lost(last.at, last.cpu, lost));
+        }
+        all
+    }
+}

@@ -1,0 +1,385 @@
+//! `lab exits`: what an exit costs, by what caused it and by the door through which it is answered; and the ways around.
+//!
+//! ```text
+//! every kind of exit × every door ─┐
+//! registers: ioctls, shared page ──┤
+//! one big lock, split locks ───────┼─► a Bench each ─► turns, interleaved ─► a row each, or why there is none
+//! 1 … 500 ioeventfds ──────────────┘
+//! ```
+
+use crate::abi::{ARENA, ARENA_SIZE, Step, op};
+use crate::account::Reason;
+use crate::bench::{Bench, Job, MAX_TURN, Spec};
+use crate::events::Events;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
+use crate::{LabError, Machine, Place, Ring, VmConfig, step};
+use exitscope_analysis::Histogram;
+use exitscope_model::Event;
+use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use std::time::Instant;
+
+/// A port that nothing of KVM's answers.
+const PORT: u16 = 0x10;
+/// An address outside memory.
+const ADDRESS: u64 = 0xfeb0_0000;
+/// The edge/level register of KVM's interrupt controller.
+const KERNEL_PORT: u16 = 0x4d0;
+/// The selector of KVM's I/O interrupt controller.
+const KERNEL_ADDRESS: u64 = 0xfec0_0000;
+/// A model-specific register that every processor has and KVM answers, and one that nobody has.
+const KERNEL_MSR: u64 = 0x277;
+const UNKNOWN_MSR: u64 = 0x4b56_4dff;
+/// x2APIC's end of interrupt, and its timer's initial count.
+const X2APIC_EOI: u64 = 0x80b;
+const X2APIC_TIMER: u64 = 0x838;
+/// A hypercall that KVM does not know.
+const HYPERCALL: u64 = 100;
+/// What a device takes for an access where locks matter.
+const LOCKED_WORK_NS: u64 = 1_000;
+
+/// What is to be measured, or cannot be.
+type Wanted = (Vec<String>, Result<Spec, String>);
+
+struct Part {
+    title: &'static str,
+    labels: Vec<&'static str>,
+    rows: Vec<Wanted>,
+}
+
+/// Measures all of it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let parts = [kinds(machine), registers(machine), locks(machine), devices(machine)];
+    let (began, noise) = (Instant::now(), Noise::now());
+    let mut benches: Vec<Result<Timed, String>> = Vec::new();
+    for part in &parts {
+        for (_, spec) in &part.rows {
+            benches.push(match spec {
+                Err(why) => Err(why.clone()),
+                Ok(spec) => Timed::new(machine, spec.clone(), plan)?,
+            });
+        }
+    }
+    let last = plan.rounds.checked_sub(1);
+    take_turns(plan, benches.len(), |round, at| {
+        let bench = &mut benches[at];
+        if let Ok(timed) = bench
+            && let Err(why) = timed.turn(machine, plan, round, keep_events && round == last)
+        {
+            *bench = Err(not_ours(why)?);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "exits",
+        about: "What an exit costs, by what caused it and by the door through which it is answered",
+        manifest: manifest(machine, plan, plan.pin),
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let mut benches = benches.into_iter();
+    let mut events = Vec::new();
+    for part in parts {
+        let rows = part.rows.into_iter().zip(benches.by_ref()).map(|((labels, _), bench)| match bench {
+            Err(why) => Row { labels, cannot: Some(why), ..Row::default() },
+            Ok(timed) => {
+                let row = timed.row(machine, labels);
+                events.extend(timed.events);
+                row
+            }
+        });
+        findings.tables.push(Table { title: part.title, labels: part.labels, rows: rows.collect() });
+    }
+    findings.summary = summary(&findings);
+    Ok((findings, Events::merge(events)))
+}
+
+/// What the back end cannot do is a row; what ends the whole run is an error.
+pub(crate) fn not_ours(error: LabError) -> Result<String, LabError> {
+    match error {
+        LabError::Signal(_) | LabError::NoKvm(_) => Err(error),
+        error => Ok(format!("this back end cannot do it: {error}")),
+    }
+}
+
+/// A bench and what it gave so far.
+pub(crate) struct Timed {
+    pub(crate) bench: Bench,
+    pub(crate) series: Series,
+    /// Samples a second, of all vCPUs together, round by round.
+    pub(crate) rates: Vec<f64>,
+    /// Of each round, in nanoseconds: the median time of an exit in user space, and that to the device thread.
+    pub(crate) in_user: Vec<f64>,
+    pub(crate) to_thread: Vec<f64>,
+    /// Ticks that a sample takes, about, with everything around it.
+    about: f64,
+    pub(crate) events: Vec<Events>,
+}
+
+impl Timed {
+    pub(crate) fn new(machine: &Machine, spec: Spec, plan: &Plan) -> Result<Result<Timed, String>, LabError> {
+        let made = Bench::new(machine, spec).and_then(|mut bench| {
+            let turn = bench.turn(machine, FIRST_TURN, plan.pin, false)?;
+            let about = turn.ticks as f64 / FIRST_TURN as f64;
+            Ok(Timed {
+                bench,
+                series: Series::default(),
+                rates: Vec::new(),
+                in_user: Vec::new(),
+                to_thread: Vec::new(),
+                about,
+                events: Vec::new(),
+            })
+        });
+        made.map_or_else(|error| not_ours(error).map(Err), |timed| Ok(Ok(timed)))
+    }
+
+    pub(crate) fn turn(
+        &mut self,
+        machine: &Machine,
+        plan: &Plan,
+        round: Option<u32>,
+        events: bool,
+    ) -> Result<(), LabError> {
+        let most = match self.bench.spec().job {
+            Job::Step(Step { op: op::TOUCH, .. }, _) => ARENA_SIZE / 4096 - 1,
+            _ => MAX_TURN,
+        };
+        let samples = plan.samples(machine, self.about, most);
+        let turn = self.bench.turn(machine, samples, plan.pin, events)?;
+        // As long as one really takes, with what other programs take away.
+        self.about = turn.ticks as f64 * f64::from(self.bench.spec().config.vcpus) / turn.samples.len().max(1) as f64;
+        if round.is_some() {
+            self.series.add(&turn.samples, turn.base);
+            let seconds = machine.ns_in(turn.ticks as f64) / 1e9;
+            self.rates.push(turn.samples.len() as f64 / seconds.max(1e-9));
+            let accesses = [Reason::PortIn, Reason::PortOut, Reason::MmioRead, Reason::MmioWrite];
+            let mut times = Histogram::default();
+            for (_, _, cell) in turn.account.rows().filter(|row| accesses.contains(&row.0)) {
+                times.merge_weighted(&cell.times, 1);
+            }
+            self.in_user.extend(times.quantile(5_000).map(|ns| ns as f64));
+            self.to_thread.extend(turn.to_thread.map(|ticks| machine.ns_in(ticks)));
+        }
+        if events {
+            self.events = turn.events;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn row(&self, machine: &Machine, labels: Vec<String>) -> Row {
+        let Some(summary) = self.series.summary() else {
+            return Row { labels, cannot: Some("the guest gave no samples".to_string()), ..Row::default() };
+        };
+        let parts = if matches!(self.bench.spec().job, Job::PingPong) { 2.0 } else { 1.0 };
+        let mut figures = summary.divided(parts).figures(machine);
+        if self.bench.spec().lock.is_some() {
+            figures.extend(Figure::of_rounds("accesses", Unit::PerSecond, &self.rates));
+        }
+        Row { labels, figures, cannot: None }
+    }
+}
+
+/// Samples of the first turn, which tells how long one takes.
+const FIRST_TURN: u64 = 5;
+
+/// Who answers.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Kernel,
+    Ioeventfd,
+    Coalesced,
+    Inline,
+    Thread,
+}
+
+impl By {
+    const ALL: [By; 5] = [By::Kernel, By::Ioeventfd, By::Coalesced, By::Inline, By::Thread];
+
+    fn name(self) -> &'static str {
+        match self {
+            By::Kernel => "kernel",
+            By::Ioeventfd => "ioeventfd",
+            By::Coalesced => "coalesced",
+            By::Inline => "user space",
+            By::Thread => "device thread",
+        }
+    }
+}
+
+fn kinds(machine: &Machine) -> Part {
+    let ring = machine.ring();
+    let mut rows: Vec<Wanted> = Vec::new();
+    let mut kernel = |what: &str, spec: Spec| rows.push((vec![what.to_string(), "kernel".to_string()], Ok(spec)));
+    kernel("hypercall", Spec::new(ring, Step { b: HYPERCALL, ..step(op::HYPERCALL) }));
+    kernel("CPUID", Spec::new(ring, step(op::CPUID)));
+    let msr = |op, b| Spec::new(Ring::Zero, Step { b, c: MSR_VALUE, ..step(op) });
+    kernel("MSR read", msr(op::RDMSR, KERNEL_MSR));
+    kernel("MSR write", msr(op::WRMSR, KERNEL_MSR));
+    for (what, op) in [("MSR read", op::RDMSR), ("MSR write", op::WRMSR)] {
+        let spec = Spec { msrs_come_out: true, ..msr(op, UNKNOWN_MSR) };
+        rows.push((vec![what.to_string(), "user space".to_string()], Ok(spec)));
+    }
+    for (what, op) in [
+        ("port read", op::PORT_IN),
+        ("port write", op::PORT_OUT),
+        ("MMIO read", op::MMIO_READ),
+        ("MMIO write", op::MMIO_WRITE),
+    ] {
+        rows.extend(By::ALL.map(|by| (vec![what.to_string(), by.name().to_string()], accessed(ring, op, by))));
+    }
+    let any_size = Spec { ioeventfds: vec![(Place::Address(ADDRESS), 0)], ..Spec::new(ring, access(op::MMIO_WRITE)) };
+    rows.push((vec!["MMIO write".into(), "ioeventfd, any size".into()], Ok(any_size)));
+    let pair = |job, ring| Spec {
+        job,
+        config: VmConfig { irqchip: true, ..VmConfig::new(2, ring) },
+        ..Spec::new(ring, step(op::NOTHING))
+    };
+    let in_kernel = Spec { halts_in_kernel: ring == Ring::Three, ..pair(Job::PingPong, ring) };
+    rows.push((vec!["halt and wake".into(), "kernel".into()], Ok(in_kernel)));
+    let by_doorbell = Spec { config: VmConfig::new(2, Ring::Three), ..pair(Job::PingPong, Ring::Three) };
+    rows.push((vec!["halt and wake".into(), "user space".into()], Ok(by_doorbell)));
+    let interrupt = Step { a: 1, ..step(op::INTERRUPT) };
+    let mut kernel = |what: &str, spec: Spec| rows.push((vec![what.to_string(), "kernel".to_string()], Ok(spec)));
+    kernel("IPI to itself", Spec::new(Ring::Zero, step(op::INTERRUPT)));
+    kernel("IPI to a running vCPU", pair(Job::BesideSpinner(interrupt), Ring::Zero));
+    kernel("IPI to a halted vCPU", pair(Job::BesideHalter(interrupt), Ring::Zero));
+    kernel("end of interrupt", Spec::new(Ring::Zero, Step { b: X2APIC_EOI, ..step(op::WRMSR) }));
+    kernel("timer", Spec::new(Ring::Zero, Step { b: X2APIC_TIMER, c: u32::MAX.into(), ..step(op::WRMSR) }));
+    kernel("page fault", Spec::new(ring, Step { b: ARENA, c: 4096, ..step(op::TOUCH) }));
+    Part { title: "Exits by what caused them and who answers", labels: vec!["exit", "door"], rows }
+}
+
+/// A value that the page attribute table takes: its own after a reset.
+const MSR_VALUE: u64 = 0x0007_0406_0007_0406;
+
+/// One access of 4 bytes (ports: 1).
+fn access(op: u32) -> Step {
+    let port = matches!(op, op::PORT_IN | op::PORT_OUT);
+    Step { op, a: if port { 1 } else { 4 }, b: if port { PORT.into() } else { ADDRESS }, c: 1 }
+}
+
+fn accessed(ring: Ring, op: u32, by: By) -> Result<Spec, String> {
+    let is_read = matches!(op, op::PORT_IN | op::MMIO_READ);
+    let step = access(op);
+    let place = match op {
+        op::PORT_IN | op::PORT_OUT => Place::Port(PORT),
+        _ => Place::Address(ADDRESS),
+    };
+    let spec = Spec::new(ring, step);
+    Ok(match by {
+        By::Kernel => {
+            let (b, config) = match place {
+                Place::Port(_) => (KERNEL_PORT.into(), spec.config),
+                Place::Address(_) => (KERNEL_ADDRESS, spec.config),
+            };
+            Spec { job: Job::Step(Step { b, c: 0, ..step }, 0), config: VmConfig { irqchip: true, ..config }, ..spec }
+        }
+        By::Ioeventfd if is_read => return Err("no KVM can: an ioeventfd takes writes only".to_string()),
+        By::Coalesced if is_read => return Err("no KVM can: only writes are coalesced".to_string()),
+        By::Ioeventfd => Spec { ioeventfds: vec![(place, step.a as u8)], ..spec },
+        By::Coalesced => Spec { coalesced: vec![place], ..spec },
+        By::Inline => Spec { devices: vec![(place, place)], ..spec },
+        By::Thread => Spec { devices: vec![(place, place)], thread: true, ..spec },
+    })
+}
+
+fn registers(machine: &Machine) -> Part {
+    let ways = [
+        ("none", None),
+        ("general registers, by ioctl", Some(RegisterSync::Needed)),
+        ("all registers, by ioctls", Some(RegisterSync::All)),
+        ("general registers, in the shared page", Some(RegisterSync::Page)),
+    ];
+    let rows = ways.map(|(name, registers)| {
+        let spec = accessed(machine.ring(), op::PORT_IN, By::Inline);
+        (vec![name.to_string()], spec.map(|spec| Spec { registers, ..spec }))
+    });
+    Part {
+        title: "A port read in user space, by how registers are synchronised",
+        labels: vec!["registers"],
+        rows: rows.into(),
+    }
+}
+
+fn locks(machine: &Machine) -> Part {
+    let ways = [("one big lock", DeviceLock::Big), ("a lock for each device", DeviceLock::Split)];
+    let rows = [1, 2, 4, 8].into_iter().flat_map(|vcpus| {
+        ways.map(|(name, lock)| {
+            let place = |vcpu: u32| Place::Port(PORT + vcpu as u16);
+            let spec = Spec {
+                job: Job::Step(access(op::PORT_IN), 1),
+                config: VmConfig::new(vcpus, machine.ring()),
+                devices: (0..vcpus).map(|vcpu| (place(vcpu), place(vcpu))).collect(),
+                work_ns: LOCKED_WORK_NS,
+                lock: Some(lock),
+                ..Spec::new(machine.ring(), access(op::PORT_IN))
+            };
+            (vec![name.to_string(), vcpus.to_string()], Ok(spec))
+        })
+    });
+    Part {
+        title: "A port read that takes its device 1 us, by locks and vCPUs, each with a device of its own",
+        labels: vec!["locks", "vCPUs"],
+        rows: rows.collect(),
+    }
+}
+
+fn devices(machine: &Machine) -> Part {
+    const FIRST: u16 = 0x1000;
+    let rows = [1u16, 10, 100, 200, 500].into_iter().flat_map(|count| {
+        let places: Vec<Place> = (0..count).map(|at| Place::Port(FIRST + 4 * at)).collect();
+        let write = Step { op: op::PORT_OUT, a: 2, b: (FIRST + 4 * (count - 1)).into(), c: 1 };
+        let base = Spec::new(machine.ring(), write);
+        let eventfds = Spec { ioeventfds: places.iter().map(|&place| (place, 2)).collect(), ..base.clone() };
+        let user = Spec { devices: places.iter().map(|&place| (place, place)).collect(), ..base };
+        let row = |door: &str, spec| (vec![door.to_string(), count.to_string()], Ok(spec));
+        [row("ioeventfd", eventfds), row("user space", user)]
+    });
+    Part { title: "A port write to the last of so many devices", labels: vec!["door", "devices"], rows: rows.collect() }
+}
+
+/// The main points in words.
+fn summary(findings: &Findings) -> Vec<String> {
+    let time = |table: usize, labels: &[&str]| {
+        let row = findings.tables.get(table)?.rows.iter().find(|row| row.labels == labels)?;
+        Some(row.figures.first()?.value)
+    };
+    let us = |ns: f64| if ns < 1e4 { format!("{:.2} us", ns / 1e3) } else { format!("{:.1} us", ns / 1e3) };
+    let mut said = Vec::new();
+    if let (Some(kernel), Some(user)) = (time(0, &["port read", "kernel"]), time(0, &["port read", "user space"])) {
+        said.push(format!(
+            "A port read that KVM answers takes {}; one that user space answers {}: {:.1} times as long.",
+            us(kernel),
+            us(user),
+            user / kernel
+        ));
+    }
+    if let (Some(inline), Some(thread)) =
+        (time(0, &["port read", "user space"]), time(0, &["port read", "device thread"]))
+    {
+        said.push(format!("Handing it to a device model's thread and waiting adds {}.", us(thread - inline)));
+    }
+    if let (Some(eventfd), Some(user)) = (time(0, &["port write", "ioeventfd"]), time(0, &["port write", "user space"]))
+    {
+        said.push(format!(
+            "A port write to an ioeventfd takes {}, to user space {}: an ioeventfd saves {:.0} % of it.",
+            us(eventfd),
+            us(user),
+            (1.0 - eventfd / user) * 100.0
+        ));
+    }
+    if let (Some(none), Some(ioctls), Some(page)) = (
+        time(1, &["none"]),
+        time(1, &["general registers, by ioctl"]),
+        time(1, &["general registers, in the shared page"]),
+    ) {
+        said.push(format!(
+            "Reading and writing the general registers by ioctl adds {} to an exit, through the shared page {}.",
+            us(ioctls - none),
+            us(page - none)
+        ));
+    }
+    said
+}

@@ -1,0 +1,66 @@
+//! The lab: programs on real KVM guests, and what their exits cost.
+//!
+//! ```text
+//!            abi (shared with guest/)                     account, events
+//!               │                                              ▲
+//! Payload ── steps, knobs ──► Vm, Vcpu ──► run() ─► Exit ─► serve (doors, delay, locks, registers, parkers)
+//!               ▲                ▲                             │
+//!            samples          Watch: time, signals, crashes    └─► Bench: turns of one thing to measure
+//!               │                                                     │
+//!               └───────────────── measure: rounds, Series ◄──────────┘ ──► Findings (tables, sentences)
+//! ```
+//!
+//! Nothing here needs root where `/dev/kvm` may be opened. A guest has 32 MiB of memory and nothing of the host; a run has
+//! a limit of time; SIGINT and SIGTERM, a crash and a guest that never ends all lead out of [`Watch::run`] with an error
+//! that says so, with every thread gone.
+//!
+//! # How to add an experiment
+//!
+//! 1. Write `src/<name>.rs` with `pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings,
+//!    Vec<Event>), LabError>`; `exits.rs` is an example.
+//! 2. What the guest does is a program of [`abi::op`] steps, run by the payload in `guest/`. A new kind of step is a number
+//!    there and an arm in `guest/src/program.rs`; the policies (idling, yielding) are already behind `RECEIVE` and `LOCK`,
+//!    with the knobs of the [`Payload`]'s `Policies` and the flags of [`abi::machine`].
+//! 3. Who answers its exits: a [`bench::Spec`] if the usual doors do, and [`bench::Bench::turn`] runs it. With a run loop or
+//!    a dispatcher of your own: [`Vm::new`], [`Payload::new`] and `load`, then [`Watch::run`] (a thread for each vCPU) or
+//!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`Vcpu::run`]. A [`Vcpu`] is a value: any thread may
+//!    run it, [`Kick::kick`] brings it out. Doorbells come as [`Exit::Bell`]. Wait for others on a [`Parker`] only, so that
+//!    the end of the run reaches you.
+//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put [`findings::Figure`]s into rows. What
+//!    cannot be done here is a row with `cannot`.
+//! 5. In the command: an arm of `LabCommand` (`cli.rs`) with [`exits`]'s flags, a line in `EXPERIMENTS` and an arm in
+//!    `lab.rs`. Text, JSON, CSV, benchstat, `--against` and `--trace` then work as they are.
+//! 6. A test in `crates/exitscope/tests/lab.rs` with counts that are known, and a section in docs/lab.md.
+
+pub mod abi;
+pub mod account;
+pub mod bench;
+mod boot;
+mod compile;
+pub mod delay;
+pub mod doctor;
+pub mod doors;
+mod error;
+pub mod events;
+pub mod exits;
+pub mod findings;
+pub mod machine;
+pub mod measure;
+mod memory;
+mod outside;
+mod payload;
+pub mod pio;
+pub mod run;
+pub mod serve;
+mod vcpu;
+mod vm;
+mod watch;
+
+pub use boot::Ring;
+pub use error::LabError;
+pub use machine::{Machine, ticks};
+pub use memory::{GuestMemory, Plain};
+pub use payload::{Payload, sampled, step};
+pub use vcpu::{Exit, Kick, Vcpu};
+pub use vm::{Place, Vm, VmConfig, open_kvm};
+pub use watch::{Parker, Watch, catch_signals, next_exit, signalled};

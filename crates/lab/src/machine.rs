@@ -1,0 +1,165 @@
+//! The machine under the lab: its clock, its CPUs, what KVM's back end can do, and how quiet it is.
+//!
+//! What the back end can do is found out by doing it, in guests that live for milliseconds; names are for people.
+
+use crate::abi::{self, op};
+use crate::payload::{sampled, step};
+use crate::{LabError, Payload, Ring, Vm, VmConfig, Watch, next_exit, open_kvm};
+use exitscope_policy::Policies;
+use kvm_ioctls::Kvm;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a probing guest may take.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How much slower than ring 3 ring 0 has to be to count as emulated.
+const EMULATED: u32 = 20;
+
+/// What is known of the machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// KVM.
+    pub kvm: Kvm,
+    /// Ticks of the time stamp counter in a second, as measured.
+    pub tsc_hz: u64,
+    /// The same as KVM says it; `None` if it does not.
+    pub kvm_tsc_hz: Option<u64>,
+    /// The loaded module with KVM's back end, as `/sys/module` names it, or what is built in as far as known.
+    pub back_end: String,
+    /// The processor's vendor, as CPUID spells it.
+    pub vendor: String,
+    /// The hypercall instruction of the vendor is VMMCALL, else VMCALL.
+    pub vmmcall: bool,
+    /// Whether ring 0 of a guest is emulated, instruction by instruction.
+    pub emulates_ring_0: bool,
+    /// The CPUs on which this process may run.
+    pub cpus: Vec<usize>,
+}
+
+impl Machine {
+    /// Finds out. Without KVM, the error says why.
+    pub fn new() -> Result<Machine, LabError> {
+        let kvm = open_kvm()?;
+        let vendor = vendor();
+        let mut machine = Machine {
+            kvm,
+            tsc_hz: measure_tsc(),
+            kvm_tsc_hz: None,
+            back_end: back_end(),
+            vmmcall: matches!(vendor.as_str(), "AuthenticAMD" | "HygonGenuine"),
+            vendor,
+            emulates_ring_0: false,
+            cpus: allowed_cpus(),
+        };
+        let speed = |ring| compute_speed(&machine, ring);
+        let (three, zero) = (speed(Ring::Three)?, speed(Ring::Zero));
+        // A back end that cannot run ring 0 at all is treated as if it emulated it: programs stay in ring 3.
+        machine.emulates_ring_0 = zero.map_or(true, |zero| zero / EMULATED > three.max(1));
+        machine.kvm_tsc_hz = kvm_tsc(&machine)?;
+        Ok(machine)
+    }
+
+    /// Where programs run natively, with all that belongs to a processor if possible.
+    pub fn ring(&self) -> Ring {
+        if self.emulates_ring_0 { Ring::Three } else { Ring::Zero }
+    }
+
+    /// Ticks in so many nanoseconds.
+    pub fn ticks_in(&self, ns: u64) -> u64 {
+        (u128::from(ns) * u128::from(self.tsc_hz) / 1_000_000_000) as u64
+    }
+
+    /// Nanoseconds in so many ticks.
+    pub fn ns_in(&self, ticks: f64) -> f64 {
+        ticks * 1e9 / self.tsc_hz as f64
+    }
+}
+
+/// The time stamp counter.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter that every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Ticks in a second, against the monotonic clock: the middle of three goes.
+fn measure_tsc() -> u64 {
+    let mut rates = [0; 3].map(|_: u64| {
+        let (begin, at) = (ticks(), Instant::now());
+        std::thread::sleep(Duration::from_millis(20));
+        let (end, ns) = (ticks(), at.elapsed().as_nanos());
+        (u128::from(end - begin) * 1_000_000_000 / ns.max(1)) as u64
+    });
+    rates.sort_unstable();
+    rates[1]
+}
+
+fn kvm_tsc(machine: &Machine) -> Result<Option<u64>, LabError> {
+    let (_vm, mut vcpus) = Vm::new(&machine.kvm, VmConfig::new(1, Ring::Three))?;
+    Ok(vcpus[0].fd().get_tsc_khz().ok().map(|khz| u64::from(khz) * 1_000))
+}
+
+/// Ticks of a short compute loop.
+fn compute_speed(machine: &Machine, ring: Ring) -> Result<u32, LabError> {
+    let loop_of_100 = abi::Step { b: 100, ..step(op::COMPUTE) };
+    let mut samples = probe(machine, VmConfig { irqchip: false, ..VmConfig::new(1, ring) }, &sampled(5, loop_of_100))?;
+    samples.sort_unstable();
+    samples.get(2).copied().ok_or_else(|| LabError::CannotDo("a probing guest gave no samples".into()))
+}
+
+/// Runs a short program on a vCPU of its own and gives back its samples. An error says what the guest could not do.
+pub fn probe(machine: &Machine, config: VmConfig, steps: &[abi::Step]) -> Result<Vec<u32>, LabError> {
+    let (vm, mut vcpus) = Vm::new(&machine.kvm, config)?;
+    let mut payload = Payload::new(&vm, machine, &Policies::default(), 0);
+    payload.load(0, steps, 1)?;
+    Watch::new(PROBE_LIMIT).run(&mut vcpus[..1], |vcpu, watch| {
+        loop {
+            match next_exit(vcpu, watch)? {
+                crate::Exit::Bell { bell: abi::bell::DONE, .. } => return Ok(()),
+                crate::Exit::Bell { bell: abi::bell::PANIC, value } => {
+                    return Err(LabError::Crash(format!("its payload gave up ({value})")));
+                }
+                _ => vcpu.answer(0),
+            }
+        }
+    })?;
+    Ok(payload.samples(0))
+}
+
+fn vendor() -> String {
+    let leaf = core::arch::x86_64::__cpuid(0);
+    let bytes = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).concat();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string()
+}
+
+/// The module that KVM's back end is in. One that is built in has a directory only if it has parameters.
+fn back_end() -> String {
+    let known = ["kvm_intel", "kvm_amd", "kvm_pvm"];
+    let found: Vec<&str> = known.into_iter().filter(|module| Path::new("/sys/module").join(module).exists()).collect();
+    if found.is_empty() { "unknown".to_string() } else { found.join(", ") }
+}
+
+/// The CPUs on which this process may run.
+fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: all zeros are an empty set; the kernel fills it in.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: the numbers are below the size of the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Keeps this thread on one CPU from now on. False: that is not permitted.
+pub fn pin_to(cpu: usize) -> bool {
+    // SAFETY: all zeros are an empty set, and `cpu` is checked to be below its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return false;
+        }
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0
+    }
+}

@@ -1,0 +1,157 @@
+//! Programs for guests: writes them, with the knobs, into a VM's memory, and reads what became of them.
+//!
+//! ```text
+//! Payload::new(&vm, &policies, flags) ─ load(vcpu, &steps) ─► run ─► page(vcpu), samples(vcpu)
+//! ```
+
+use crate::abi::{self, Control, Shared, Step, VcpuPage, op};
+use crate::boot::{self, Ring};
+use crate::{GuestMemory, LabError, Machine, Vm};
+use exitscope_policy::{Policies, all_knobs};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const _: () = assert!(size_of::<Shared>() as u64 <= abi::SHARED_SIZE);
+
+/// The programs of a VM.
+#[derive(Debug)]
+pub struct Payload {
+    memory: Arc<GuestMemory>,
+    shared: Arc<GuestMemory>,
+    /// The number of the VM's first vCPU among all that share memory.
+    first: u32,
+    /// Where the next program or table goes.
+    free: u64,
+}
+
+impl Payload {
+    /// Writes what all vCPUs of the VM are told: the knobs, and `flags` of [`abi::machine`].
+    pub fn new(vm: &Vm, machine: &Machine, policies: &Policies, flags: u32) -> Payload {
+        let memory = Arc::clone(vm.memory());
+        let mut control = Control {
+            magic: abi::MAGIC,
+            ticks_per_2_20_ns: machine.ticks_in(1 << 20),
+            vcpus: vm.config().vcpus,
+            hlt: u32::from(vm.config().ring == Ring::Zero && vm.config().irqchip),
+            machine: flags | if machine.vmmcall { abi::machine::VMMCALL } else { 0 },
+            knob_count: 0,
+            knobs: [0; abi::MAX_KNOBS],
+        };
+        for (place, knob) in control.knobs.iter_mut().zip(all_knobs()) {
+            *place = policies.get(knob.name).unwrap_or(knob.default);
+            control.knob_count += 1;
+        }
+        memory.put(abi::CONTROL, &control);
+        let payload =
+            Payload { memory, shared: Arc::clone(vm.shared()), first: vm.first_number(), free: abi::PROGRAMS };
+        payload.reset();
+        payload
+    }
+
+    /// Puts locks, boxes and counters back to their beginning. No vCPU that shares them may be running.
+    pub fn reset(&self) {
+        self.shared.clear(0, abi::SHARED_SIZE);
+    }
+
+    /// Forgets all programs, to load others.
+    pub fn unload(&mut self) {
+        self.free = abi::PROGRAMS;
+    }
+
+    fn place(&mut self, bytes: u64) -> Result<u64, LabError> {
+        let at = self.free;
+        self.free = (at + bytes).next_multiple_of(64);
+        match self.free <= abi::PROGRAMS_END {
+            true => Ok(at),
+            false => Err(LabError::CannotDo("the programs do not fit into a guest's memory".into())),
+        }
+    }
+
+    /// Gives a vCPU its program, which [`op::END`] is put behind, and begins its page anew.
+    pub fn load(&mut self, vcpu: u32, steps: &[Step], seed: u64) -> Result<(), LabError> {
+        let program = self.place((steps.len() as u64 + 1) * size_of::<Step>() as u64)?;
+        let page =
+            VcpuPage { index: self.first + vcpu, steps: steps.len() as u32 + 1, program, seed, ..VcpuPage::default() };
+        for (at, step) in steps.iter().chain([&step(op::END)]).enumerate() {
+            self.memory.put(program + (at * size_of::<Step>()) as u64, step);
+        }
+        self.memory.put(boot::area(vcpu), &page);
+        Ok(())
+    }
+
+    /// Puts a table of lengths into memory, for [`op::COMPUTE_TABLE`]. Where it is.
+    pub fn table(&mut self, entries: &[u32]) -> Result<u64, LabError> {
+        let at = self.place(entries.len() as u64 * 4)?;
+        for (place, entry) in (at..).step_by(4).zip(entries) {
+            self.memory.put(place, entry);
+        }
+        Ok(at)
+    }
+
+    /// A vCPU's page. The figures stand still only while it does not run.
+    pub fn page(&self, vcpu: u32) -> VcpuPage {
+        self.memory.get(boot::area(vcpu))
+    }
+
+    /// The samples of a vCPU, in ticks.
+    pub fn samples(&self, vcpu: u32) -> Vec<u32> {
+        let count = u64::from(self.page(vcpu).samples).min(abi::MAX_SAMPLES);
+        let begin = abi::SAMPLES + u64::from(self.first + vcpu) * abi::MAX_SAMPLES * 4;
+        (0..count).map(|at| self.memory.get(begin + 4 * at)).collect()
+    }
+
+    /// The word of the guest that says whether vCPU `vcpu` is on a CPU, for whom it costs no exit to ask.
+    pub fn running(&self, vcpu: u32) -> &AtomicU64 {
+        self.shared(offset_of!(Shared, running) + vcpu as usize * size_of::<abi::Line>())
+    }
+
+    /// A counter that guests add to and wait for.
+    pub fn counter(&self, number: usize) -> &AtomicU64 {
+        self.shared(offset_of!(Shared, counters) + number * size_of::<abi::Line>())
+    }
+
+    /// Has programs that repeat for ever end at their next round.
+    pub fn stop(&self) {
+        self.shared(offset_of!(Shared, stop)).store(1, Ordering::SeqCst);
+    }
+
+    fn shared(&self, offset: usize) -> &AtomicU64 {
+        self.shared.u64(offset as u64)
+    }
+
+    /// Messages in a box that nobody has taken yet.
+    pub fn waiting_messages(&self, number: u32) -> u64 {
+        let at = offset_of!(Shared, boxes) + number as usize * size_of::<abi::MessageBox>();
+        let taken = self.shared(at + offset_of!(abi::MessageBox, taken)).load(Ordering::SeqCst);
+        self.shared(at + offset_of!(abi::MessageBox, sent)).load(Ordering::SeqCst).saturating_sub(taken)
+    }
+
+    /// Sends a message into a box, as a client outside of this number or (below [`abi::FIRST_CLIENT`]) a vCPU. Whom to
+    /// wake, if somebody halted to wait for it.
+    pub fn send(&self, number: u32, sender: u32) -> Option<u32> {
+        let at = offset_of!(Shared, boxes) + number as usize * size_of::<abi::MessageBox>();
+        let sent = self.shared(at + offset_of!(abi::MessageBox, sent));
+        let waiting = self.shared(at + offset_of!(abi::MessageBox, waiting));
+        let message = sent.fetch_add(1, Ordering::SeqCst);
+        if let Some(channel) = abi::channel_of(number) {
+            let row = channel as usize * size_of::<[AtomicU32; abi::QUEUE]>();
+            let place = offset_of!(Shared, senders) + row + message as usize % abi::QUEUE * 4;
+            self.shared.u32(place as u64).store(sender + 1, Ordering::SeqCst);
+        }
+        let bits = waiting.load(Ordering::SeqCst);
+        let target = (bits != 0).then_some(bits.trailing_zeros())?;
+        let bit = 1 << target;
+        (waiting.fetch_and(!bit, Ordering::SeqCst) & bit != 0).then_some(target)
+    }
+}
+
+/// A step without arguments.
+pub fn step(op: u32) -> Step {
+    Step { op, ..Step::default() }
+}
+
+/// `count` samples of a step's length.
+pub fn sampled(count: u64, step: Step) -> [Step; 2] {
+    [Step { op: op::SAMPLE, b: count, ..Step::default() }, step]
+}

@@ -1,0 +1,150 @@
+//! `lab pio`: a guest reads a port again and again, on the long way (emulated, by a device model that the scheduler has to
+//! run) and on the ways around it.
+//!
+//! ```text
+//! long way   exit ─► emulate the instruction ─► wake the device model's thread ─► wait ─► answer ─► entry
+//! quick path exit ─► port, size, direction from the exit ─► answer in place ────────────────────► entry
+//! ```
+//!
+//! KVM reads plain accesses off the exit and emulates string ones (INS), so that both ways are there to be measured; which
+//! way an access takes is what `port_path` of the policy crate says. After Xen 3.3's quick path.
+
+use crate::abi::{Step, op};
+use crate::bench::Spec;
+use crate::events::Events;
+use crate::exits::{Timed, not_ours};
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
+use crate::{LabError, Machine, Place, VmConfig, step};
+use exitscope_model::Event;
+use exitscope_policy::port_path::{Access, Direction, Params, Registration, Server, route};
+use std::time::Instant;
+
+const PORT: u16 = 0x10;
+/// A port of KVM's interrupt controller.
+const KERNEL_PORT: u16 = 0x4d0;
+
+/// The ways: how the guest accesses the port, who is registered there, and whether the device model has a thread.
+const WAYS: [(Access, Option<Registration>, bool); 7] = [
+    (access(true, Direction::In, PORT), None, true),
+    (access(true, Direction::In, PORT), None, false),
+    (access(false, Direction::In, PORT), None, true),
+    (access(false, Direction::In, PORT), None, false),
+    (access(false, Direction::In, KERNEL_PORT), Some(Registration::Device { port: KERNEL_PORT, len: 2 }), false),
+    (access(false, Direction::Out, PORT), Some(Registration::Ioeventfd { port: PORT, len: 1, datamatch: None }), false),
+    (access(false, Direction::Out, PORT), Some(Registration::Coalesced { port: PORT, len: 4 }), false),
+];
+
+const fn access(string: bool, direction: Direction, port: u16) -> Access {
+    Access { port, size: 1, direction, value: 1, string, rep: false }
+}
+
+/// Measures it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let (began, noise) = (Instant::now(), Noise::now());
+    let mut ways = Vec::new();
+    for (access, registration, thread) in WAYS {
+        ways.push(Timed::new(machine, spec(machine, access, registration, thread), plan)?);
+    }
+    let last = plan.rounds.checked_sub(1);
+    take_turns(plan, ways.len(), |round, at| {
+        if let Ok(timed) = &mut ways[at]
+            && let Err(error) = timed.turn(machine, plan, round, keep_events && round == last)
+        {
+            ways[at] = Err(not_ours(error)?);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "pio",
+        about: "What the way of a port access costs: emulated or read off the exit, by a device model with a thread or in \
+                place",
+        manifest: manifest(machine, plan, plan.pin),
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let mut events = Vec::new();
+    let rows = WAYS.into_iter().zip(ways).map(|((access, registration, thread), timed)| {
+        let labels = labels(machine, access, registration, thread);
+        match timed {
+            Err(why) => Row { labels, cannot: Some(why), ..Row::default() },
+            Ok(timed) => {
+                let mut row = timed.row(machine, labels);
+                row.figures.extend(Figure::of_rounds("exit to entry", Unit::Nanos, &timed.in_user));
+                row.figures.extend(Figure::of_rounds("exit to device thread", Unit::Nanos, &timed.to_thread));
+                events.extend(timed.events);
+                row
+            }
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    findings.summary = summary(machine, &rows);
+    findings.tables =
+        vec![Table { title: "A port access by its way", labels: vec!["access", "decoded", "answered by"], rows }];
+    Ok((findings, Events::merge(events)))
+}
+
+fn spec(machine: &Machine, access: Access, registration: Option<Registration>, thread: bool) -> Spec {
+    let port: u64 = access.port.into();
+    let size: u32 = access.size.into();
+    let step = match (access.string, access.direction) {
+        (true, direction) => {
+            Step { a: size, b: port, c: u64::from(direction == Direction::Out), ..step(op::PORT_STRING) }
+        }
+        (false, Direction::In) => Step { a: size, b: port, ..step(op::PORT_IN) },
+        (false, Direction::Out) => Step { a: size, b: port, c: access.value.into(), ..step(op::PORT_OUT) },
+    };
+    let place = Place::Port(access.port);
+    let spec = Spec { thread, ..Spec::new(machine.ring(), step) };
+    match registration {
+        None => Spec { devices: vec![(place, place)], ..spec },
+        Some(Registration::Device { .. }) => Spec { config: VmConfig { irqchip: true, ..spec.config }, ..spec },
+        Some(Registration::Ioeventfd { len, .. }) => Spec { ioeventfds: vec![(place, len)], ..spec },
+        Some(Registration::Coalesced { .. }) => Spec { coalesced: vec![place], ..spec },
+    }
+}
+
+/// How the access is made, how it is decoded and who answers it, by the policy.
+fn labels(machine: &Machine, access: Access, registration: Option<Registration>, thread: bool) -> Vec<String> {
+    let bus: Vec<Registration> = registration.into_iter().collect();
+    // A back end that emulates ring 0 emulates the instruction of every access.
+    let params = Params { quick_path: !machine.emulates_ring_0, ..Params::default() };
+    let way = route(&params, &bus, &access, true);
+    let name = match (access.string, access.direction) {
+        (true, Direction::In) => "INS",
+        (true, Direction::Out) => "OUTS",
+        (false, Direction::In) => "IN",
+        (false, Direction::Out) => "OUT",
+    };
+    let server = match (way.server, thread) {
+        (Server::Device, _) => "kernel",
+        (Server::Ioeventfd, _) => "ioeventfd",
+        (Server::Coalesced, _) => "coalesced",
+        (Server::DeviceModel, true) => "device thread",
+        (Server::DeviceModel, false) => "user space, in place",
+    };
+    [name, if way.quick { "off the exit" } else { "emulated" }, server].map(String::from).to_vec()
+}
+
+fn summary(machine: &Machine, rows: &[Row]) -> Vec<String> {
+    let time = |row: usize| rows.get(row)?.figures.first().map(|figure| figure.value);
+    let mut said = Vec::new();
+    if let (Some(before), Some(after)) = (time(0), time(3)) {
+        said.push(format!(
+            "The long way (emulated, a device thread) takes {:.1} us, the short one (in place) {:.1} us: {:.0} % less.",
+            before / 1e3,
+            after / 1e3,
+            (1.0 - after / before) * 100.0
+        ));
+    }
+    if machine.emulates_ring_0 {
+        said.push("This back end emulates the instruction of every access: it has no quick path to show.".to_string());
+    } else if let (Some(emulated), Some(quick)) = (time(1), time(3)) {
+        said.push(format!("Of that, emulating the instruction is {:.2} us.", (emulated - quick) / 1e3));
+    }
+    if let (Some(thread), Some(quick)) = (time(2), time(3)) {
+        said.push(format!("The hop to the device thread and back is {:.2} us.", (thread - quick) / 1e3));
+    }
+    said
+}

@@ -1,0 +1,460 @@
+//! `lab run`: a scenario's guests for real, as far as real KVM guests can be what it says.
+//!
+//! ```text
+//! Scenario ─► a Vm for each copy of each VM (their channels in memory that all share) ─► a thread for each vCPU
+//!          └► World: clients outside, disks ─────────────────────────────────────────────┘
+//! what the guests did, what came out, how long it took ─► Findings; what is not as in the scenario ─► warnings
+//! ```
+//!
+//! Counts are exact: guests count their own steps, and the run loops what comes out to user space. Costs of the scenario's
+//! cost model are not imitated (but for `delay`): the machine has its own.
+
+use crate::abi::{self, op};
+use crate::account::{Account, Reason};
+use crate::compile::{Compiler, doorbell_port, generator};
+use crate::doors::{Device, DeviceThread};
+use crate::events::Events;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::machine::probe;
+use crate::measure::{Noise, Plan, machine_warnings, manifest};
+use crate::outside::World;
+use crate::serve::{Served, Setup, parkers, serve_into};
+use crate::{GuestMemory, LabError, Machine, Payload, Place, Vcpu, Vm, VmConfig, Watch, sampled, step};
+use exitscope_analysis::Histogram;
+use exitscope_model::Event;
+use exitscope_policy::port_path::DeviceModel;
+use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, Vm as VmSpec};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+/// How much longer than asked for a run may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One VM of the run.
+struct Guest {
+    spec: usize,
+    // Its descriptor keeps what is registered with it.
+    _vm: Vm,
+    vcpus: Vec<Vcpu>,
+    payload: Payload,
+    devices: Vec<Device>,
+    thread: Option<DeviceThread>,
+    // KVM signals it as long as the VM lives.
+    _eventfd: EventFd,
+}
+
+/// Runs a scenario for its duration, or `duration` if that is given. With `keep_events`, its events come with it.
+pub fn run(
+    machine: &Machine,
+    scenario: &Scenario,
+    duration: Option<Duration>,
+    keep_events: bool,
+) -> Result<(Findings, Vec<Event>), LabError> {
+    let mut warnings = machine_warnings(machine);
+    warnings.extend(differences(machine, scenario));
+    let shared = Vm::shared_memory()?;
+    let passes_per_us = compute_speed(machine)?;
+    let mut guests = Vec::new();
+    let mut number = 0;
+    for (at, spec) in scenario.vms.iter().enumerate() {
+        for _ in 0..spec.copies {
+            let guest = guest(machine, scenario, at, number, &shared, passes_per_us)?;
+            number += spec.vcpus;
+            guests.push(guest);
+        }
+    }
+    if number == 0 {
+        return Err(LabError::CannotDo("the scenario has no VM to run".into()));
+    }
+    let parkers = parkers(number);
+    let disks: Vec<Disk> = guests.iter().flat_map(|guest| scenario.vms[guest.spec].disks.clone()).collect();
+    let mut first_disk = Vec::new();
+    let mut before = 0;
+    for guest in &guests {
+        let spec = &scenario.vms[guest.spec];
+        first_disk.extend((0..spec.vcpus).map(|_| before));
+        before += spec.disks.len();
+    }
+    let length = duration.unwrap_or(Duration::from_nanos(scenario.duration.as_nanos()));
+    let (noise, began) = (Noise::now(), Instant::now());
+    let (served, seen, took) = play(machine, scenario, &mut guests, &parkers, disks, first_disk, length, keep_events)?;
+    warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let plan = Plan { rounds: 1, duration: length, pin: false };
+    let mut findings = Findings {
+        experiment: "run",
+        about: "A scenario's programs on real guests: counts are exact, times are this machine's",
+        manifest: manifest(machine, &plan, false),
+        warnings,
+        ..Findings::default()
+    };
+    let mut accounts = vec![Account::default(); scenario.vms.len()];
+    let mut events = Vec::new();
+    let mut served = served.into_iter();
+    for guest in &guests {
+        for part in served.by_ref().take(running(&scenario.vms[guest.spec]).count()) {
+            accounts[guest.spec].merge(&part.account);
+            events.push(part.events);
+        }
+    }
+    let seconds = took.as_secs_f64();
+    findings.tables = vec![
+        work(machine, scenario, &guests, &seen, seconds),
+        exits(scenario, &guests, &accounts, seconds),
+        yields(scenario, &guests),
+    ];
+    findings.tables.retain(|table| !table.rows.is_empty());
+    findings.summary = vec![format!("{}: ran for {seconds:.2} s, {} VMs, {number} vCPUs", scenario.name, guests.len())];
+    Ok((findings, Events::merge(events)))
+}
+
+/// The vCPUs of a VM that have a program.
+fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
+    let of = |vcpu| spec.programs.iter().find(|(vcpus, _)| vcpus.contains(&vcpu)).map(|(_, program)| (vcpu, program));
+    (0..spec.vcpus).filter_map(of)
+}
+
+/// Passes of the compute loop in a microsecond.
+fn compute_speed(machine: &Machine) -> Result<f64, LabError> {
+    const PASSES: u64 = 200_000;
+    let config = VmConfig { irqchip: false, ..VmConfig::new(1, machine.ring()) };
+    let mut samples = probe(machine, config, &sampled(9, abi::Step { b: PASSES, ..step(op::COMPUTE) }))?;
+    samples.sort_unstable();
+    // The quickest: others are longer by what else the machine did.
+    let ticks = samples.first().copied().unwrap_or(1).max(1);
+    Ok(PASSES as f64 / (machine.ns_in(ticks.into()) / 1e3))
+}
+
+fn guest(
+    machine: &Machine,
+    scenario: &Scenario,
+    at: usize,
+    first: u32,
+    shared: &Arc<GuestMemory>,
+    passes_per_us: f64,
+) -> Result<Guest, LabError> {
+    let spec = &scenario.vms[at];
+    let too_many = first + spec.vcpus > abi::MAX_VCPUS as u32;
+    if too_many || scenario.channels.len() > abi::CHANNELS || (first as usize + 1) * spec.locks.len() > abi::MAX_LOCKS {
+        return Err(LabError::CannotDo(format!(
+            "the lab runs at most {} vCPUs, {} channels and {} locks; make the scenario smaller, like --set vm.{}.copies=1",
+            abi::MAX_VCPUS,
+            abi::CHANNELS,
+            abi::MAX_LOCKS,
+            spec.name
+        )));
+    }
+    let config = VmConfig { irqchip: false, ..VmConfig::new(spec.vcpus, machine.ring()) };
+    let (vm, vcpus) = Vm::sharing(&machine.kvm, config, shared, first)?;
+    let eventfd = EventFd::new(EFD_NONBLOCK).map_err(|error| LabError::io("eventfd", error))?;
+    for registration in &spec.registrations {
+        let place = |at: u64| if registration.port { Place::Port(at as u16) } else { Place::Address(at) };
+        match registration.kind {
+            RegistrationKind::Kernel => {}
+            RegistrationKind::Ioeventfd { size, datamatch } => {
+                for at in registration.first..=registration.last {
+                    vm.ioeventfd(&eventfd, place(at), size, datamatch)?;
+                }
+            }
+            RegistrationKind::Coalesced => {
+                vm.coalesce(place(registration.first), (registration.last - registration.first + 1) as u32)?;
+            }
+        }
+    }
+    for (channel, spec) in scenario.channels.iter().enumerate() {
+        if spec.doorbell == Doorbell::Eventfd {
+            vm.ioeventfd(&eventfd, Place::Port(doorbell_port(channel as u32)), 2, None)?;
+        }
+    }
+    let mut flags = if spec.cpuidle_haltpoll { abi::machine::HALTPOLL } else { 0 };
+    if let SpinWait::Diagnose(has) = spec.spin {
+        for (there, flag) in [
+            (has.diag44, abi::machine::DIAG44),
+            (has.diag9c, abi::machine::DIAG9C),
+            (has.sense_running, abi::machine::SENSE_RUNNING),
+            (has.lpar, abi::machine::LPAR),
+        ] {
+            flags |= if there { flag } else { 0 };
+        }
+    }
+    let mut payload = Payload::new(&vm, machine, &spec.policies, flags);
+    for (vcpu, program) in running(spec) {
+        let number = first + vcpu;
+        let mut compiler = Compiler {
+            passes_per_us,
+            channels: &scenario.channels,
+            first_lock: first * spec.locks.len() as u32,
+            first_vcpu: first,
+            number,
+            random: generator(scenario.seed, number.into()),
+        };
+        let steps = compiler.program(program, &mut payload)?;
+        payload.load(vcpu, &steps, scenario.seed.wrapping_add(number.into()))?;
+    }
+    let everything = [
+        Device::new(Place::Port(0), Place::Port(u16::MAX), 0),
+        Device::new(Place::Address(0), Place::Address(u64::MAX), 0),
+    ];
+    let scheduled = spec.policies.port_path.device_model == DeviceModel::Scheduled;
+    let mut vcpus = vcpus;
+    if spec.registrations.iter().any(|registration| registration.kind == RegistrationKind::Coalesced) {
+        vcpus[0].map_ring()?;
+    }
+    Ok(Guest {
+        spec: at,
+        _vm: vm,
+        vcpus,
+        payload,
+        devices: everything.into(),
+        thread: scheduled.then(DeviceThread::default),
+        _eventfd: eventfd,
+    })
+}
+
+type Played = (Vec<Served>, Vec<crate::outside::Seen>, Duration);
+
+#[expect(clippy::too_many_arguments, reason = "what a run consists of, once")]
+fn play(
+    machine: &Machine,
+    scenario: &Scenario,
+    guests: &mut [Guest],
+    parkers: &[crate::Parker],
+    disks: Vec<Disk>,
+    first_disk: Vec<usize>,
+    length: Duration,
+    keep_events: bool,
+) -> Result<Played, LabError> {
+    let watch = Watch::new(length + PATIENCE);
+    let mut seen = Vec::new();
+    let began = Instant::now();
+    let mut parts = Vec::new();
+    for guest in guests.iter_mut() {
+        let Guest { spec, vcpus, payload, devices, thread, .. } = guest;
+        parts.push((*spec, vcpus, &*payload, &*devices, thread.as_ref()));
+    }
+    let payload = parts[0].2;
+    let (mut world, door) = World::new(scenario, payload, parkers, disks, first_disk);
+    let setups: Vec<Setup> = parts
+        .iter()
+        .map(|(spec, _, _, devices, thread)| {
+            let spec = &scenario.vms[*spec];
+            let exit_path = &spec.policies.exit_path;
+            let coalesces = spec.registrations.iter().any(|row| row.kind == RegistrationKind::Coalesced);
+            Setup {
+                devices,
+                thread: *thread,
+                lock: Some(exit_path.device_lock),
+                registers: (spec.registers.read + spec.registers.written > 0).then_some(exit_path.register_sync),
+                delay_ns: scenario.costs.delay.time.as_nanos(),
+                coalesces,
+                outside: Some(&door),
+                events: keep_events,
+                ..Setup::new(machine, parkers)
+            }
+        })
+        .collect();
+    let mut jobs = Vec::new();
+    let mut kicks = Vec::new();
+    let mut models = Vec::new();
+    for ((spec, vcpus, _, devices, thread), setup) in parts.into_iter().zip(&setups) {
+        models.extend(thread.map(|thread| (thread, devices)));
+        let runs: Vec<u32> = running(&scenario.vms[spec]).map(|(vcpu, _)| vcpu).collect();
+        for vcpu in vcpus.iter_mut().filter(|vcpu| runs.contains(&vcpu.index())) {
+            kicks.push(vcpu.kick());
+            let watch = &watch;
+            jobs.push(move || {
+                let mut served = Served::default();
+                match serve_into(vcpu, setup, watch, &mut served) {
+                    // The scenario's time is over.
+                    Err(LabError::Stopped) | Ok(()) => Ok(served),
+                    Err(error) => Err(error),
+                }
+            });
+        }
+    }
+    let served = std::thread::scope(|scope| {
+        for (thread, devices) in models {
+            let watch = &watch;
+            scope.spawn(move || thread.serve(devices, watch));
+        }
+        let outside = scope.spawn(|| world.play(&watch, began + length));
+        let served = watch.run_jobs(&kicks, jobs);
+        watch.stop();
+        drop(outside.join());
+        served
+    })?;
+    seen.append(&mut world.seen);
+    Ok((served, seen, began.elapsed()))
+}
+
+/// What a real run cannot be as the scenario has it.
+fn differences(machine: &Machine, scenario: &Scenario) -> Vec<String> {
+    let mut said = Vec::new();
+    let host = &scenario.host;
+    let cpus = host.cpus(scenario.policies.vcore.subcores_per_core) as usize;
+    if cpus != machine.cpus.len() {
+        said.push(format!("the scenario's host has {cpus} CPUs, this one {}", machine.cpus.len()));
+    }
+    if host.ganged {
+        said.push("threads of a core do not leave together here; lab gang does that".to_string());
+    }
+    if scenario.vms.iter().any(|vm| vm.pinned || !vm.cpus.is_empty() || vm.weight != 1_024) {
+        said.push("vCPUs are not pinned and all weigh the same here".to_string());
+    }
+    if scenario.channels.iter().any(|channel| channel.latency.mean().0 > 0) {
+        said.push("messages take as long as this machine does, not the channels' latency".to_string());
+    }
+    if !scenario.threads.is_empty() {
+        let names: Vec<&str> = scenario.threads.iter().map(|thread| thread.name.as_str()).collect();
+        said.push(format!("threads of the host are left out: {}", names.join(", ")));
+    }
+    let kinds = scenario.vms.iter().flat_map(|vm| &vm.registrations);
+    if kinds.into_iter().any(|registration| registration.kind == RegistrationKind::Kernel) {
+        said.push("KVM has no device in the kernel to put at any place: those accesses go to user space".to_string());
+    }
+    if scenario.vms.iter().any(|vm| matches!(vm.spin, SpinWait::Diagnose(_))) {
+        let text = "yields let the kernel choose who runs, as the lab has no dispatcher here; lab yield has one";
+        said.push(text.to_string());
+    }
+    if scenario.vms.iter().any(|vm| vm.policies.host_halt_poll.halt_poll_ns.0 > 0) && scenario.vms.iter().any(halts) {
+        said.push(
+            "halts wait in user space, where KVM does not poll for them; lab haltpoll has its polling".to_string(),
+        );
+    }
+    said
+}
+
+/// Whether any program of a VM ever idles.
+fn halts(vm: &VmSpec) -> bool {
+    fn any(program: &[Op]) -> bool {
+        program.iter().any(|op| match op {
+            Op::Sleep(_) | Op::AwaitIpi | Op::Await(_) | Op::Receive(_) | Op::AwaitReply => true,
+            Op::Repeat(_, inner) => any(inner),
+            Op::Pick(ways) => ways.iter().any(|(_, inner)| any(inner)),
+            _ => false,
+        })
+    }
+    vm.programs.iter().any(|(_, program)| any(program))
+}
+
+/// What the vCPUs of a VM did, all copies together.
+fn pages<'a>(scenario: &'a Scenario, guests: &'a [Guest], spec: usize) -> impl Iterator<Item = abi::VcpuPage> + 'a {
+    let of = guests.iter().filter(move |guest| guest.spec == spec);
+    of.flat_map(move |guest| running(&scenario.vms[spec]).map(|(vcpu, _)| guest.payload.page(vcpu)))
+}
+
+fn work(
+    machine: &Machine,
+    scenario: &Scenario,
+    guests: &[Guest],
+    seen: &[crate::outside::Seen],
+    seconds: f64,
+) -> Table {
+    let latency = |times: &Histogram| {
+        let at = |name, part| times.quantile(part).map(|ns| Figure::plain(name, Unit::Nanos, ns as f64));
+        [at("p50", 5_000), at("p90", 9_000), at("p99", 9_900)].into_iter().flatten().collect::<Vec<_>>()
+    };
+    let mut rows = Vec::new();
+    for (at, spec) in scenario.vms.iter().enumerate() {
+        let done: u64 = pages(scenario, guests, at).map(|page| page.done.0[op::COUNT_ONE as usize]).sum();
+        let mut times = Histogram::default();
+        for guest in guests.iter().filter(|guest| guest.spec == at) {
+            for (vcpu, _) in running(spec) {
+                for ticks in guest.payload.samples(vcpu) {
+                    times.record(machine.ns_in(ticks.into()) as u64);
+                }
+            }
+        }
+        let mut figures = vec![
+            Figure::plain("done", Unit::Count, done as f64),
+            Figure::plain("rate", Unit::PerSecond, done as f64 / seconds),
+        ];
+        figures.extend(latency(&times));
+        rows.push(Row { labels: vec![spec.name.clone(), "VM".to_string()], figures, cannot: None });
+    }
+    for (load, seen) in scenario.loads.iter().zip(seen) {
+        let name = scenario.channels.get(load.channel).map_or("?", |channel| &channel.name);
+        let mut figures = vec![
+            Figure::plain("done", Unit::Count, seen.times.total() as f64),
+            Figure::plain("rate", Unit::PerSecond, seen.times.total() as f64 / seconds),
+        ];
+        figures.extend(latency(&seen.times));
+        if seen.refused > 0 {
+            figures.push(Figure::plain("not sent", Unit::Count, seen.refused as f64));
+        }
+        rows.push(Row { labels: vec![name.to_string(), "clients outside".to_string()], figures, cannot: None });
+    }
+    Table { title: "Work done, and how long each took", labels: vec!["name", "what"], rows }
+}
+
+fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[Account], seconds: f64) -> Table {
+    let mut rows = Vec::new();
+    for (at, spec) in scenario.vms.iter().enumerate() {
+        let mut done = [0; op::COUNT];
+        let (mut halts, mut yields, mut yields_to, mut senses) = (0, 0, 0, 0);
+        for page in pages(scenario, guests, at) {
+            done.iter_mut().zip(page.done.0).for_each(|(sum, count)| *sum += count);
+            halts += page.halts;
+            yields += page.yields;
+            yields_to += page.yields_to;
+            senses += page.senses;
+        }
+        let of = |ops: &[u32]| -> u64 { ops.iter().map(|op| done[*op as usize]).sum() };
+        let came = |reasons: &[Reason]| -> u64 { reasons.iter().map(|reason| accounts[at].count(*reason)).sum() };
+        // Doorbells come out as port writes, if they come out; which of them do is the channels'.
+        let rung = of(&[op::DOORBELL]);
+        let by_device_model = scenario.channels.iter().any(|channel| channel.doorbell == Doorbell::DeviceModel);
+        let rung_out = if by_device_model { rung } else { 0 };
+        let all = [
+            (
+                "port access",
+                of(&[op::PORT_IN, op::PORT_OUT, op::PORT_STRING]),
+                came(&[Reason::PortIn, Reason::PortOut]).saturating_sub(rung_out),
+            ),
+            ("doorbell", rung, rung_out),
+            ("MMIO access", of(&[op::MMIO_READ, op::MMIO_WRITE]), came(&[Reason::MmioRead, Reason::MmioWrite])),
+            ("hypercall", of(&[op::HYPERCALL]), 0),
+            ("CPUID", of(&[op::CPUID]), 0),
+            // At the end of its program a vCPU halts for good: a doorbell as well.
+            (
+                "halt",
+                halts + of(&[op::SLEEP, op::SLEEP_TABLE, op::END]),
+                came(&[Reason::Halt, Reason::Sleep]) + of(&[op::END]),
+            ),
+            ("diagnose X'44'", yields, came(&[Reason::Yield])),
+            ("diagnose X'9C'", yields_to, came(&[Reason::YieldTo])),
+            ("sense running", senses, came(&[Reason::Sense])),
+            ("wake-up, disk or answer", 0, came(&[Reason::Wake, Reason::Outside])),
+        ];
+        for (reason, by_guest, to_user) in all.into_iter().filter(|row| row.1 + row.2 > 0) {
+            let figures = vec![
+                Figure::plain("by the guest", Unit::Count, by_guest as f64),
+                Figure::plain("to user space", Unit::Count, to_user as f64),
+                Figure::plain("rate", Unit::PerSecond, by_guest.max(to_user) as f64 / seconds),
+            ];
+            rows.push(Row { labels: vec![spec.name.clone(), reason.to_string()], figures, cannot: None });
+        }
+    }
+    Table { title: "Exits by reason", labels: vec!["VM", "reason"], rows }
+}
+
+/// Locks, yields and polls of the VMs that have any.
+fn yields(scenario: &Scenario, guests: &[Guest]) -> Table {
+    let mut rows = Vec::new();
+    for (at, spec) in scenario.vms.iter().enumerate() {
+        let sum = |of: fn(&abi::VcpuPage) -> u64| -> u64 { pages(scenario, guests, at).map(|page| of(&page)).sum() };
+        let all = [
+            ("locks taken", sum(|page| page.done.0[op::LOCK as usize])),
+            ("locks that were held", sum(|page| page.contended)),
+            ("polls before a halt", sum(|page| page.polls)),
+            ("polls that paid", sum(|page| page.polls_paid)),
+            ("messages that woke somebody", sum(|page| page.wakes_sent)),
+            ("messages that needed no wake-up", sum(|page| page.wakes_saved)),
+        ];
+        for (what, count) in all.into_iter().filter(|row| row.1 > 0) {
+            let figures = vec![Figure::plain("count", Unit::Count, count as f64)];
+            rows.push(Row { labels: vec![spec.name.clone(), what.to_string()], figures, cannot: None });
+        }
+    }
+    Table { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
+}

@@ -1,0 +1,277 @@
+//! The run loop of one vCPU: runs the guest, answers what comes out, accounts for it, until its program ends.
+//!
+//! ```text
+//! KVM_RUN ─► exit ─┬─ access ─► registers ─► lock ─► device, here or on its thread ─┬─► delay ─► account ─► KVM_RUN
+//!                  ├─ HALT, SLEEP ─► the vCPU's parker ─────────────────────────────┤
+//!                  ├─ WAKE ─► another's parker ─────────────────────────────────────┤
+//!                  └─ DONE ─► the end
+//! ```
+
+use crate::abi::{VcpuPage, bell};
+use crate::account::{Account, Door, Reason};
+use crate::doors::{Device, DeviceThread};
+use crate::events::Events;
+use crate::{Exit, LabError, Machine, Parker, Place, Vcpu, Vm, Watch, abi, boot, next_exit, ticks};
+use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use std::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How exits of a VM are served. One for all its vCPUs.
+pub struct Setup<'a> {
+    /// The machine, for its clock.
+    pub machine: &'a Machine,
+    /// Who answers accesses. What no device has is answered with zeros.
+    pub devices: &'a [Device],
+    /// A device model's thread that does so; `None`: the vCPU's own thread.
+    pub thread: Option<&'a DeviceThread>,
+    /// One lock for all devices or one for each; `None`: no lock.
+    pub lock: Option<DeviceLock>,
+    /// How registers are synchronised at each access: by ioctls, or through the shared page; `None`: not at all.
+    pub registers: Option<RegisterSync>,
+    /// Nanoseconds that every exit to user space takes longer.
+    pub delay_ns: u64,
+    /// Where each vCPU waits when it halts, by its number.
+    pub parkers: &'a [Parker],
+    /// KVM collects writes in a ring, which is emptied at every exit of vCPU 0.
+    pub coalesces: bool,
+    /// Halts block inside KVM, in this VM, where KVM polls before it sleeps; `None`: on the vCPU's parker.
+    pub halts_in: Option<&'a Vm>,
+    /// Who takes what goes outside: answers to clients, and disks' requests.
+    pub outside: Option<&'a dyn Outside>,
+    /// Whether events are kept.
+    pub events: bool,
+    /// The lock for all devices.
+    pub big_lock: Mutex<()>,
+}
+
+impl<'a> Setup<'a> {
+    /// No devices, no locks, no registers, no delay.
+    pub fn new(machine: &'a Machine, parkers: &'a [Parker]) -> Setup<'a> {
+        Setup {
+            machine,
+            devices: &[],
+            thread: None,
+            lock: None,
+            registers: None,
+            delay_ns: 0,
+            parkers,
+            coalesces: false,
+            halts_in: None,
+            outside: None,
+            events: false,
+            big_lock: Mutex::default(),
+        }
+    }
+}
+
+/// Who takes what vCPUs send outside.
+pub trait Outside: Sync {
+    /// vCPU `number` answers client `client`.
+    fn reply(&self, number: u32, client: u32);
+    /// vCPU `number` hands a request to disk `disk`.
+    fn submit(&self, number: u32, disk: u32);
+}
+
+/// What a vCPU's run was.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Its exits to user space.
+    pub account: Account,
+    /// Its events, if they are kept.
+    pub events: Events,
+    /// Writes that came through the ring of coalesced accesses.
+    pub coalesced: u64,
+}
+
+/// Runs a vCPU until its program is over.
+pub fn serve(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch) -> Result<Served, LabError> {
+    let mut served = Served::default();
+    serve_into(vcpu, setup, watch, &mut served)?;
+    Ok(served)
+}
+
+/// The same, with what was counted kept even if the run ends before the program.
+pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Served) -> Result<(), LabError> {
+    let clock = Clock::new(setup.machine);
+    let delay = setup.machine.ticks_in(setup.delay_ns);
+    let mut answer = 0;
+    vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
+    loop {
+        if setup.events {
+            served.events.enter(vcpu, clock.ns(ticks()), answer);
+        }
+        let exit = next_exit(vcpu, watch)?;
+        let begin = ticks();
+        if setup.events {
+            served.events.exit(vcpu, clock.ns(begin), &exit);
+        }
+        if setup.coalesces && vcpu.index() == 0 {
+            served.coalesced += vcpu.drain()?;
+        }
+        let mut door = Door::Bell;
+        answer = 0;
+        match exit {
+            Exit::Bell { bell: bell::DONE, .. } => return Ok(()),
+            Exit::Bell { bell: bell::PANIC, value } => {
+                return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
+            }
+            Exit::Bell { bell: bell::HALT, .. } if setup.halts_in.is_some() => vcpu.halt_in_kernel()?,
+            Exit::Bell { bell: bell::HALT, .. } | Exit::Halt => park(vcpu, setup, watch, None)?,
+            Exit::Bell { bell: bell::SLEEP, .. } => {
+                let place = boot::area(vcpu.index()) + offset_of!(VcpuPage, sleep_ns) as u64;
+                let ns = vcpu.memory().u64(place).load(std::sync::atomic::Ordering::SeqCst);
+                let until = Instant::now().checked_add(Duration::from_nanos(ns));
+                park(vcpu, setup, watch, until)?;
+            }
+            Exit::Bell { bell: bell::WAKE, value } => {
+                if let Some(vm) = setup.halts_in {
+                    vm.wake(value)?;
+                } else if let Some(parker) = setup.parkers.get(value as usize) {
+                    parker.wake();
+                }
+            }
+            Exit::Bell { bell: bell::YIELD | bell::YIELD_TO, .. } => std::thread::yield_now(),
+            // Whoever has not halted counts as running: the kernel does not say more.
+            Exit::Bell { bell: bell::SENSE, .. } => answer = 1,
+            Exit::Bell { bell: bell::REPLY, value } => {
+                if let Some(outside) = setup.outside {
+                    outside.reply(vcpu.number(), value);
+                }
+            }
+            Exit::Bell { bell: bell::SUBMIT, value } => {
+                if let Some(outside) = setup.outside {
+                    outside.submit(vcpu.number(), value);
+                }
+            }
+            Exit::Bell { .. } | Exit::Kicked => {}
+            Exit::PortIn { port, .. } => (door, answer) = access(vcpu, setup, watch, Place::Port(port), false, begin)?,
+            Exit::PortOut { port, .. } => (door, _) = access(vcpu, setup, watch, Place::Port(port), true, begin)?,
+            Exit::MmioRead { address, .. } => {
+                (door, answer) = access(vcpu, setup, watch, Place::Address(address), false, begin)?;
+            }
+            Exit::MmioWrite { address, .. } => {
+                (door, _) = access(vcpu, setup, watch, Place::Address(address), true, begin)?;
+            }
+            Exit::Msr { .. } => door = Door::Inline,
+        }
+        vcpu.answer(answer);
+        if delay > 0 {
+            while ticks().wrapping_sub(begin) < delay {
+                std::hint::spin_loop();
+            }
+        }
+        served.account.record(Reason::of(&exit), door, clock.length(ticks() - begin));
+    }
+}
+
+fn park(vcpu: &Vcpu, setup: &Setup, watch: &Watch, until: Option<Instant>) -> Result<(), LabError> {
+    let parker = setup.parkers.get(vcpu.number() as usize);
+    let parker = parker.ok_or_else(|| LabError::Crash(format!("vCPU {} halts for ever", vcpu.index())))?;
+    match parker.park_until(watch, until) {
+        true => Ok(()),
+        false => Err(watch.why()),
+    }
+}
+
+/// One access: who answered it, and what.
+fn access(
+    vcpu: &mut Vcpu,
+    setup: &Setup,
+    watch: &Watch,
+    place: Place,
+    write: bool,
+    begin: u64,
+) -> Result<(Door, u64), LabError> {
+    let big =
+        (setup.lock == Some(DeviceLock::Big)).then(|| setup.big_lock.lock().unwrap_or_else(PoisonError::into_inner));
+    get_registers(vcpu, setup.registers)?;
+    let number = setup.devices.iter().position(|device| device.has(place));
+    let (mut door, mut value) = (Door::Inline, 0);
+    if let Some(number) = number {
+        let device = &setup.devices[number];
+        let own = (setup.lock == Some(DeviceLock::Split)).then(|| device.lock());
+        (door, value) = match setup.thread {
+            Some(thread) => (Door::Thread, thread.ask(begin, number, write, watch)?),
+            None => (Door::Inline, device.act(write)),
+        };
+        drop(own);
+    }
+    set_registers(vcpu, setup.registers)?;
+    drop(big);
+    Ok((door, value))
+}
+
+/// Reads the registers as a device model does that needs them: every class by an ioctl of its own, only the general ones,
+/// or none as the page has them.
+fn get_registers(vcpu: &mut Vcpu, how: Option<RegisterSync>) -> Result<(), LabError> {
+    let fd = vcpu.fd();
+    match how {
+        None => {}
+        Some(RegisterSync::Page) => {
+            std::hint::black_box(fd.sync_regs_mut().regs.rax);
+        }
+        Some(RegisterSync::Needed) => {
+            std::hint::black_box(fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?);
+        }
+        Some(RegisterSync::All) => {
+            std::hint::black_box(fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?);
+            std::hint::black_box(fd.get_sregs().map_err(LabError::kvm("KVM_GET_SREGS"))?);
+            std::hint::black_box(fd.get_fpu().map_err(LabError::kvm("KVM_GET_FPU"))?);
+            std::hint::black_box(fd.get_vcpu_events().map_err(LabError::kvm("KVM_GET_VCPU_EVENTS"))?);
+            std::hint::black_box(fd.get_debug_regs().map_err(LabError::kvm("KVM_GET_DEBUGREGS"))?);
+            std::hint::black_box(fd.get_mp_state().map_err(LabError::kvm("KVM_GET_MP_STATE"))?);
+        }
+    }
+    Ok(())
+}
+
+/// Writes them back.
+fn set_registers(vcpu: &mut Vcpu, how: Option<RegisterSync>) -> Result<(), LabError> {
+    let fd = vcpu.fd();
+    match how {
+        None => {}
+        Some(RegisterSync::Page) => fd.set_sync_dirty_reg(kvm_ioctls::SyncReg::Register),
+        Some(RegisterSync::Needed | RegisterSync::All) => {
+            let regs = fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?;
+            fd.set_regs(&regs).map_err(LabError::kvm("KVM_SET_REGS"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns ticks into nanoseconds of the monotonic clock.
+struct Clock {
+    at: u64,
+    ns: u64,
+    ns_per_2_32: u128,
+}
+
+impl Clock {
+    fn new(machine: &Machine) -> Clock {
+        // SAFETY: the kernel fills in one `timespec`.
+        let now = unsafe {
+            let mut now: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+            now
+        };
+        Clock {
+            at: ticks(),
+            ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            ns_per_2_32: (1_000_000_000u128 << 32) / u128::from(machine.tsc_hz.max(1)),
+        }
+    }
+
+    fn length(&self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * self.ns_per_2_32) >> 32) as u64
+    }
+
+    fn ns(&self, ticks: u64) -> u64 {
+        self.ns + self.length(ticks.saturating_sub(self.at))
+    }
+}
+
+/// A [`Parker`] for each vCPU.
+pub fn parkers(vcpus: u32) -> Vec<Parker> {
+    (0..vcpus.min(abi::MAX_VCPUS as u32)).map(|_| Parker::default()).collect()
+}

@@ -1,0 +1,225 @@
+//! Guests on this machine's real KVM: their counts are known, and what goes wrong with them ends in an error that says so.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use exitscope_lab::abi::{self, Step, bell, op};
+use exitscope_lab::account::Reason;
+use exitscope_lab::bench::{Bench, Job, Spec};
+use exitscope_lab::serve::{Setup, parkers, serve};
+use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
+use exitscope_policy::Policies;
+use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Set to 1, this allows tests to pass on a machine without KVM.
+const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
+
+/// The machine; `None` if there is no KVM and that was allowed.
+fn machine() -> Option<Machine> {
+    let trouble = match Machine::new() {
+        Ok(machine) => return Some(machine),
+        Err(error) => error,
+    };
+    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
+    assert!(allowed, "{trouble}\nSet {WITHOUT_KVM}=1 to pass without it.");
+    // Not `eprintln!`, which the test harness swallows when the test passes.
+    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: {trouble}\n").as_bytes());
+    said.expect("stderr is open");
+    None
+}
+
+const PORT: Step = Step { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };
+
+/// Runs programs, one a vCPU, with nobody but parkers to serve them.
+fn programs(machine: &Machine, ring: Ring, programs: &[&[Step]]) -> (Payload, Result<Vec<u64>, LabError>) {
+    let config = VmConfig { irqchip: false, ..VmConfig::new(programs.len() as u32, ring) };
+    let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+    let mut payload = Payload::new(&vm, machine, &Policies::default(), 0);
+    for (vcpu, program) in programs.iter().enumerate() {
+        payload.load(vcpu as u32, program, 1).unwrap();
+    }
+    let parkers = parkers(config.vcpus);
+    let setup = Setup::new(machine, &parkers);
+    let ports = Watch::new(Duration::from_secs(10))
+        .run(&mut vcpus, |vcpu, watch| Ok(serve(vcpu, &setup, watch)?.account.count(Reason::PortIn)));
+    (payload, ports)
+}
+
+#[test]
+fn prime_numbers_of_accesses_come_out_exactly() {
+    let Some(machine) = machine() else { return };
+    let out = Step { op: op::PORT_OUT, a: 2, b: 0x20, c: 7 };
+    let load = Step { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
+    let store = Step { op: op::MMIO_WRITE, a: 8, b: 0xfeb0_0008, c: u64::MAX };
+    let again = |count, step| [Step { b: count, ..self::step(op::REPEAT) }, step, self::step(op::AGAIN)];
+    let steps = [again(23, PORT), again(17, out), again(13, load), again(11, store)].concat();
+    let spec = Spec::new(machine.ring(), step(op::NOTHING));
+    let (vm, mut vcpus) = Vm::new(&machine.kvm, spec.config).unwrap();
+    let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
+    payload.load(0, &steps, 1).unwrap();
+    let mut seen = Vec::new();
+    let watch = Watch::new(Duration::from_secs(10));
+    loop {
+        let exit = next_exit(&mut vcpus[0], &watch).unwrap();
+        vcpus[0].answer(5);
+        match exit {
+            Exit::Bell { bell: bell::DONE, .. } => break,
+            exit => seen.push(exit),
+        }
+    }
+    let count = |exit: Exit| seen.iter().filter(|seen| **seen == exit).count();
+    assert_eq!(count(Exit::PortIn { port: 0x10, size: 1 }), 23);
+    assert_eq!(count(Exit::PortOut { port: 0x20, size: 2, value: 7 }), 17);
+    assert_eq!(count(Exit::MmioRead { address: 0xfeb0_0000, size: 4 }), 13);
+    assert_eq!(count(Exit::MmioWrite { address: 0xfeb0_0008, size: 8, value: u64::MAX }), 11);
+    assert_eq!(seen.len(), 23 + 17 + 13 + 11);
+    let done = payload.page(0).done.0;
+    assert_eq!(
+        [op::PORT_IN, op::PORT_OUT, op::MMIO_READ, op::MMIO_WRITE].map(|op| done[op as usize]),
+        [23, 17, 13, 11]
+    );
+}
+
+#[test]
+fn every_door_is_gone_through_as_often_as_the_guest_asks() {
+    let Some(machine) = machine() else { return };
+    let place = Place::Port(0x10);
+    let out = Step { op: op::PORT_OUT, a: 1, b: 0x10, c: 3 };
+    let base = Spec::new(machine.ring(), out);
+    let turn = |spec: Spec| Bench::new(&machine, spec).unwrap().turn(&machine, 503, false, true).unwrap();
+
+    let inline = turn(Spec { devices: vec![(place, place)], ..base.clone() });
+    assert_eq!((inline.account.count(Reason::PortOut), inline.samples.len()), (503, 503));
+    for registers in [RegisterSync::Page, RegisterSync::Needed, RegisterSync::All] {
+        let spec = Spec { devices: vec![(place, place)], registers: Some(registers), ..base.clone() };
+        assert_eq!(turn(spec).account.count(Reason::PortOut), 503, "{registers:?}");
+    }
+    let thread = turn(Spec { devices: vec![(place, place)], thread: true, ..base.clone() });
+    assert_eq!(thread.account.count(Reason::PortOut), 503);
+    assert!(thread.to_thread.is_some_and(|ticks| ticks > 0.0));
+    let eventfd = turn(Spec { ioeventfds: vec![(place, 1)], ..base.clone() });
+    assert_eq!((eventfd.account.count(Reason::PortOut), eventfd.signals), (0, 503));
+    // What finds the ring full comes out instead.
+    let coalesced = turn(Spec { coalesced: vec![place], ..base.clone() });
+    assert_eq!(coalesced.account.count(Reason::PortOut) + coalesced.coalesced, 503);
+    assert!(coalesced.coalesced > 400, "{}", coalesced.coalesced);
+    for lock in [DeviceLock::Big, DeviceLock::Split] {
+        let config = VmConfig::new(3, machine.ring());
+        let job = Job::Step(out, 1);
+        let devices = (0..3).map(|at| (Place::Port(0x10 + at), Place::Port(0x10 + at))).collect();
+        let spec = Spec { job, config, devices, lock: Some(lock), ..base.clone() };
+        assert_eq!(turn(spec).account.count(Reason::PortOut), 3 * 503, "{lock:?}");
+    }
+}
+
+#[test]
+fn halts_and_wake_ups_are_never_lost() {
+    let Some(machine) = machine() else { return };
+    for (irqchip, halts_in_kernel, ring) in
+        [(false, false, Ring::Three), (true, true, Ring::Three), (true, false, machine.ring())]
+    {
+        let config = VmConfig { irqchip, ..VmConfig::new(2, ring) };
+        let spec = Spec { job: Job::PingPong, config, halts_in_kernel, ..Spec::new(ring, step(op::NOTHING)) };
+        let mut bench = Bench::new(&machine, spec).unwrap();
+        let turn = bench.turn(&machine, 307, false, false).unwrap();
+        assert_eq!(turn.samples.len(), 307, "{irqchip} {halts_in_kernel}");
+        for vcpu in 0..2 {
+            let page = bench.payload().page(vcpu);
+            assert_eq!(page.done.0[op::RECEIVE as usize], 307);
+            assert_eq!(page.wakes_sent + page.wakes_saved, 307);
+        }
+    }
+}
+
+#[test]
+fn guests_that_go_astray_are_reported_and_gone() {
+    let Some(machine) = machine() else { return };
+    let wild = Step { op: op::MMIO_WRITE, a: 4, b: 1 << 40, c: 0 };
+    let unknown = step(99);
+    let open_loop = step(op::AGAIN);
+    for (what, steps, expected) in [
+        ("a wild pointer", &[wild][..], "cr2 0x10000000000"),
+        ("a null pointer", &[Step { b: 8, ..wild }], "cr2 0x8"),
+        ("an unknown step", &[unknown], "gave up (1)"),
+        ("the end of a loop that never began", &[open_loop], "gave up (2)"),
+        ("a privileged instruction", &[step(op::RDMSR)], "vCPU 0"),
+    ] {
+        let error = programs(&machine, Ring::Three, &[steps]).1.unwrap_err().to_string();
+        assert!(error.starts_with("the guest crashed") && error.contains(expected), "{what}: {error}");
+    }
+}
+
+#[test]
+fn guests_that_never_end_are_stopped_in_time() {
+    let Some(machine) = machine() else { return };
+    let endless = [step(op::REPEAT), Step { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
+    let exits = [step(op::REPEAT), PORT, step(op::AGAIN)];
+    let halted = [step(op::HALT)];
+    let config = VmConfig::new(3, Ring::Three);
+    let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+    let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
+    for (vcpu, program) in [&endless[..], &exits, &halted].into_iter().enumerate() {
+        payload.load(vcpu as u32, program, 1).unwrap();
+    }
+    let parkers = parkers(3);
+    let setup = Setup::new(&machine, &parkers);
+    let limit = Duration::from_millis(200);
+    let began = Instant::now();
+    let ended = Watch::new(limit).run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch));
+    assert!(matches!(ended, Err(LabError::TimeOut(found)) if found == limit), "{ended:?}");
+    assert!(began.elapsed() >= limit);
+    // The same vCPUs run again, from the beginning.
+    payload.reset();
+    for vcpu in &mut vcpus {
+        payload.load(vcpu.index(), &sampled(5, PORT), 1).unwrap();
+        vm.restart(vcpu).unwrap();
+    }
+    let served = Watch::new(Duration::from_secs(10)).run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch)).unwrap();
+    assert!(served.iter().all(|served| served.account.count(Reason::PortIn) == 5));
+}
+
+#[test]
+fn one_vcpu_that_fails_ends_the_others() {
+    let Some(machine) = machine() else { return };
+    let endless = [step(op::REPEAT), Step { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
+    let (_, ended) = programs(&machine, Ring::Three, &[&endless, &[step(99)], &[step(op::HALT)]]);
+    assert!(matches!(ended, Err(LabError::Crash(_))), "{ended:?}");
+}
+
+#[test]
+fn locks_keep_others_out_and_knobs_reach_the_guest() {
+    let Some(machine) = machine() else { return };
+    let body = [
+        Step { b: 401, ..step(op::REPEAT) },
+        Step { a: 3, ..step(op::LOCK) },
+        Step { b: 2_000, ..step(op::COMPUTE) },
+        Step { a: 3, ..step(op::UNLOCK) },
+        step(op::AGAIN),
+    ];
+    for (spin_retry, generation) in [(0, "L2"), (1_000, "classic")] {
+        let config = VmConfig::new(2, Ring::Three);
+        let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+        let mut policies = Policies::default();
+        policies.set("spin_retry", spin_retry).unwrap();
+        let knob = exitscope_policy::knob("spin_generation").unwrap();
+        policies.set("spin_generation", knob.parse(generation).unwrap()).unwrap();
+        let flags = abi::machine::DIAG9C;
+        let mut payload = Payload::new(&vm, &machine, &policies, flags);
+        (0..2).for_each(|vcpu| payload.load(vcpu, &body, 1).unwrap());
+        let parkers = parkers(2);
+        let setup = Setup::new(&machine, &parkers);
+        let watch = Watch::new(Duration::from_secs(20));
+        let served = watch.run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch)).unwrap();
+        let pages = [payload.page(0), payload.page(1)];
+        for (page, served) in pages.iter().zip(&served) {
+            assert_eq!((page.done.0[op::LOCK as usize], page.passes), (401, 401 * 2_000));
+            // Every call that the guest counts is an exit that the run loop counts.
+            assert_eq!(page.yields_to, served.account.count(Reason::YieldTo));
+        }
+        if spin_retry == 0 {
+            let contended: u64 = pages.iter().map(|page| page.contended).sum();
+            let yields: u64 = pages.iter().map(|page| page.yields_to).sum();
+            assert!(contended == 0 || yields > 0, "{contended} {yields}");
+        }
+    }
+}

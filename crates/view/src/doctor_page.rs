@@ -1,0 +1,79 @@
+//! What can be done on a machine, as plain data and as a page.
+
+use crate::page::{Page, Section, Sentence, Table, column, plain};
+use exitscope_lab::doctor::{Check, State};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What KVM and tracing can do on this machine.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Checkup {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What was looked at.
+    pub checks: Vec<CheckRow>,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckRow {
+    /// What it belongs to.
+    pub area: String,
+    /// What was looked at.
+    pub what: String,
+    /// `good`, `limited` or `missing`.
+    pub state: &'static str,
+    /// What was found.
+    pub found: String,
+    /// How to get what is missing.
+    pub remedy: Option<String>,
+}
+
+impl Checkup {
+    /// What was found, as plain data.
+    pub fn of(checks: &[Check]) -> Checkup {
+        let row = |check: &Check| CheckRow {
+            area: check.area.to_string(),
+            what: check.what.clone(),
+            state: match check.state {
+                State::Good => "good",
+                State::Limited => "limited",
+                State::Missing => "missing",
+            },
+            found: check.found.clone(),
+            remedy: check.remedy.clone(),
+        };
+        Checkup { schema: "exitscope-doctor/1", checks: checks.iter().map(row).collect() }
+    }
+}
+
+/// The page: a table for each area, then what is missing and how to get it.
+pub fn doctor_page(checkup: &Checkup) -> Page {
+    let mut sections: Vec<Section> = Vec::new();
+    for check in &checkup.checks {
+        if sections.last().is_none_or(|section| section.title != check.area) {
+            let columns = vec![column("", true, 0), column("", true, 0), column("", true, 0)];
+            let table = Some(Table { columns, rows: Vec::new() });
+            sections.push(Section { title: check.area.clone(), table, ..Section::default() });
+        }
+        let mark = match check.state {
+            "good" => "+",
+            "limited" => "~",
+            _ => "-",
+        };
+        if let Some(table) = sections.last_mut().and_then(|section| section.table.as_mut()) {
+            table.rows.push(vec![mark.to_string(), check.what.clone(), check.found.clone()]);
+        }
+    }
+    let missing: Vec<Sentence> = checkup
+        .checks
+        .iter()
+        .filter_map(|check| {
+            let text = format!("{}: {}", check.what, check.remedy.as_ref()?);
+            Some(Sentence { text, warning: check.state == "missing" })
+        })
+        .collect();
+    let sentences = if missing.is_empty() { vec![plain("Nothing is missing.".to_string())] } else { missing };
+    sections.push(Section { title: "What is missing, and how to get it".into(), sentences, ..Section::default() });
+    Page { sections }
+}

@@ -1,0 +1,160 @@
+//! What an experiment of the lab found, as plain data: what JSON shows, and what `--against` reads back.
+
+use exitscope_lab::findings::{Figure, Findings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an experiment on real KVM guests found.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LabReport {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: String,
+    /// The experiment, as the command has it.
+    pub experiment: String,
+    /// What it is about.
+    pub about: String,
+    /// What ran it.
+    pub manifest: ManifestRow,
+    /// What was found, in plain words.
+    pub summary: Vec<String>,
+    /// What makes the figures less sure.
+    pub warnings: Vec<String>,
+    /// The figures.
+    pub tables: Vec<LabTable>,
+}
+
+/// What ran an experiment.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ManifestRow {
+    /// KVM's back end, by its module.
+    pub back_end: String,
+    /// Whether ring 0 of guests is emulated: then costs are the emulator's.
+    pub emulates_ring_0: bool,
+    /// The processor's vendor, as CPUID spells it.
+    pub vendor: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Ticks of the time stamp counter in a second.
+    pub tsc_hz: u64,
+    /// CPUs on which the lab may run.
+    pub cpus: usize,
+    /// Whether vCPUs were kept on a CPU each.
+    pub pinned: bool,
+    /// Rounds, in which all rows take turns.
+    pub rounds: u32,
+    /// How long each row is measured, all rounds together.
+    pub duration_ns: u64,
+}
+
+/// Figures of a kind.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LabTable {
+    /// What they are.
+    pub title: String,
+    /// The names of the labels.
+    pub labels: Vec<String>,
+    /// The rows.
+    pub rows: Vec<LabRow>,
+}
+
+/// One thing that was measured, or cannot be.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LabRow {
+    /// What tells it from the others: a text for each of the table's labels.
+    pub labels: Vec<String>,
+    /// The figures.
+    pub figures: Vec<LabFigure>,
+    /// Why it could not be measured; there are no figures then.
+    pub cannot: Option<String>,
+}
+
+/// A figure.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LabFigure {
+    /// Its name.
+    pub name: String,
+    /// `ns`, `cycles`, `1/s`, `share` (0 to 1) or `count`.
+    pub unit: String,
+    /// Its value: of times the median of all samples.
+    pub value: f64,
+    /// Lower bound of its 95 % confidence interval, from round to round.
+    pub low: Option<f64>,
+    /// Upper bound.
+    pub high: Option<f64>,
+    /// 5th percentile of the samples.
+    pub p5: Option<f64>,
+    /// 95th percentile of the samples.
+    pub p95: Option<f64>,
+    /// Samples.
+    pub samples: Option<u64>,
+    /// Samples beyond the middle half by more than three times its width; they count like the others.
+    pub outliers: Option<u64>,
+    /// The value of each round.
+    pub rounds: Vec<f64>,
+}
+
+impl LabReport {
+    /// The schema's name and version.
+    pub const SCHEMA: &'static str = "exitscope-lab/1";
+
+    /// What was found, as plain data.
+    pub fn of(findings: &Findings) -> LabReport {
+        let m = &findings.manifest;
+        LabReport {
+            schema: LabReport::SCHEMA.to_string(),
+            experiment: findings.experiment.to_string(),
+            about: findings.about.to_string(),
+            manifest: ManifestRow {
+                back_end: m.back_end.clone(),
+                emulates_ring_0: m.emulates_ring_0,
+                vendor: m.vendor.clone(),
+                kernel: m.kernel.clone(),
+                tsc_hz: m.tsc_hz,
+                cpus: m.cpus,
+                pinned: m.pinned,
+                rounds: m.rounds,
+                duration_ns: m.duration_ns,
+            },
+            summary: findings.summary.clone(),
+            warnings: findings.warnings.clone(),
+            tables: findings
+                .tables
+                .iter()
+                .map(|table| LabTable {
+                    title: table.title.to_string(),
+                    labels: table.labels.iter().map(ToString::to_string).collect(),
+                    rows: table
+                        .rows
+                        .iter()
+                        .map(|row| LabRow {
+                            labels: row.labels.clone(),
+                            figures: row.figures.iter().map(figure).collect(),
+                            cannot: row.cannot.clone(),
+                        })
+                        .collect(),
+                })
+                .collect(),
+        }
+    }
+
+    /// The row of this table with these labels.
+    pub fn row(&self, title: &str, labels: &[String]) -> Option<&LabRow> {
+        let table = self.tables.iter().find(|table| table.title == title)?;
+        table.rows.iter().find(|row| row.labels == labels)
+    }
+}
+
+fn figure(figure: &Figure) -> LabFigure {
+    LabFigure {
+        name: figure.name.to_string(),
+        unit: figure.unit.name().to_string(),
+        value: figure.value,
+        low: figure.interval.map(|interval| interval.0),
+        high: figure.interval.map(|interval| interval.1),
+        p5: figure.spread.map(|spread| spread.0),
+        p95: figure.spread.map(|spread| spread.1),
+        samples: figure.samples.map(|samples| samples.0),
+        outliers: figure.samples.map(|samples| samples.1),
+        rounds: figure.rounds.clone(),
+    }
+}

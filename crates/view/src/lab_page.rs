@@ -1,0 +1,326 @@
+//! How what the lab found becomes a page, a comparison with an earlier run, CSV, and lines for benchstat.
+
+use crate::lab::{LabFigure, LabReport, LabTable};
+use crate::names::{rate, share, thousands};
+use crate::page::{Page, Section, Sentence, Table, column, plain};
+use exitscope_analysis::Estimate;
+use exitscope_units::Nanos;
+use std::io::{self, Write};
+
+/// The page of an experiment.
+pub fn lab_page(report: &LabReport) -> Page {
+    let mut sections = vec![head(report)];
+    sections.extend(report.tables.iter().map(section));
+    Page { sections }
+}
+
+/// The page of an experiment beside an earlier run of it: every figure that both have rounds of.
+pub fn lab_comparison_page(before: &LabReport, after: &LabReport) -> Page {
+    let mut head = head(after);
+    head.title = format!("Lab: {}, against an earlier run", after.experiment);
+    let was = &before.manifest;
+    head.sentences.insert(1, plain(format!("Before: kernel {}, back end {}", was.kernel, was.back_end)));
+    if was.vendor != after.manifest.vendor || was.back_end != after.manifest.back_end {
+        let text = "the runs are of different machines or back ends: what differs may be that".to_string();
+        head.sentences.push(Sentence { text, warning: true });
+    }
+    let mut sections = vec![head];
+    sections.extend(after.tables.iter().map(|table| compared(before, table)));
+    Page { sections }
+}
+
+fn head(report: &LabReport) -> Section {
+    let m = &report.manifest;
+    let mut sentences = vec![
+        plain(report.about.clone()),
+        plain(format!(
+            "Back end {} on {}, kernel {}; {} CPUs, clock {:.3} GHz; {} rounds, {} for each row{}",
+            m.back_end,
+            m.vendor,
+            m.kernel,
+            m.cpus,
+            m.tsc_hz as f64 / 1e9,
+            m.rounds,
+            Nanos(m.duration_ns),
+            if m.pinned { ", vCPUs kept on a CPU each where there are enough" } else { "" }
+        )),
+    ];
+    sentences.extend(report.summary.iter().cloned().map(plain));
+    sentences.extend(report.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
+    Section { title: format!("Lab: {}", report.experiment), sentences, ..Section::default() }
+}
+
+/// The names of all figures of a table, in the order in which they first appear.
+fn figure_names(table: &LabTable) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in table.rows.iter().flat_map(|row| &row.figures) {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(&figure.name);
+        }
+    }
+    names
+}
+
+fn section(table: &LabTable) -> Section {
+    let names = figure_names(table);
+    let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
+    for &name in &names {
+        let find = |has: fn(&LabFigure) -> bool| {
+            table.rows.iter().flat_map(|row| &row.figures).any(|f| f.name == name && has(f))
+        };
+        columns.push(column(name.to_string(), false, 0));
+        columns.push(column(if find(|figure| figure.low.is_some()) { "±" } else { "" }, false, 2));
+        columns.push(column(if find(|figure| figure.p5.is_some()) { "p5 to p95" } else { "" }, false, 3));
+        columns.push(column(if find(|figure| figure.samples.is_some()) { "samples" } else { "" }, false, 4));
+        columns.push(column(if find(|figure| figure.samples.is_some()) { "far out" } else { "" }, false, 5));
+    }
+    let mut notes = Vec::new();
+    let rows = table.rows.iter().map(|row| {
+        let mut cells = row.labels.clone();
+        cells.resize(table.labels.len(), String::new());
+        if let Some(why) = &row.cannot {
+            notes.push(format!("{}: {why}", row.labels.join(", ")));
+        }
+        for name in &names {
+            match row.figures.iter().find(|figure| figure.name == *name) {
+                Some(figure) => cells.extend(shown(figure)),
+                None if row.cannot.is_some() => {
+                    cells.extend(["no".to_string(), String::new(), String::new(), String::new(), String::new()]);
+                }
+                None => cells.extend([const { String::new() }; 5]),
+            }
+        }
+        cells
+    });
+    let rows = rows.collect();
+    if names.contains(&"time") && table.rows.iter().any(|row| !row.figures.is_empty()) {
+        let text = "time: median; ± half of its 95 % confidence interval, from round to round; far out: samples beyond \
+                    the middle half by more than three times its width, which count like the others";
+        notes.insert(0, text.to_string());
+    }
+    Section { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..Section::default() }
+}
+
+/// Value, half of the interval, spread, samples, those far out.
+fn shown(figure: &LabFigure) -> [String; 5] {
+    let text = |value: f64| quantity(&figure.unit, value);
+    [
+        text(figure.value),
+        figure.low.zip(figure.high).map_or(String::new(), |(low, high)| text((high - low) / 2.0)),
+        figure.p5.zip(figure.p95).map_or(String::new(), |(low, high)| format!("{} to {}", text(low), text(high))),
+        figure.samples.map_or(String::new(), thousands),
+        figure.outliers.map_or(String::new(), thousands),
+    ]
+}
+
+/// A value in its unit; negative lengths come of subtracting what measuring costs.
+fn quantity(unit: &str, value: f64) -> String {
+    let sign = if value < -0.5 { "-" } else { "" };
+    match unit {
+        "ns" => format!("{sign}{}", Nanos(value.abs().round() as u64)),
+        "1/s" => format!("{}/s", rate(value)),
+        "share" => share(value),
+        "cycles" => format!("{sign}{}", thousands(value.abs().round() as u64)),
+        _ if value.fract() == 0.0 => format!("{sign}{}", thousands(value.abs() as u64)),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn compared(before: &LabReport, table: &LabTable) -> Section {
+    let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
+    columns.push(column("figure", true, 0));
+    columns.extend(["before", "after", "change"].map(|title| column(title, false, 0)));
+    columns.push(column("verdict", true, 0));
+    let mut rows = Vec::new();
+    for row in &table.rows {
+        let old = before.row(&table.title, &row.labels);
+        for figure in row.figures.iter().filter(|figure| !figure.rounds.is_empty()) {
+            let was = old.and_then(|old| old.figures.iter().find(|was| was.name == figure.name));
+            let (was_text, change, verdict) = match was {
+                None => ("-".to_string(), "-".to_string(), String::new()),
+                Some(was) => {
+                    let change = (figure.value / was.value - 1.0) * 100.0;
+                    (quantity(&was.unit, was.value), format!("{change:+.1}%"), verdict(was, figure).to_string())
+                }
+            };
+            let cells = [figure.name.clone(), was_text, quantity(&figure.unit, figure.value), change, verdict];
+            rows.push([row.labels.clone(), cells.to_vec()].concat());
+        }
+    }
+    let notes = vec!["verdict: only where the 95 % confidence intervals do not meet".to_string()];
+    Section { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..Section::default() }
+}
+
+fn verdict(before: &LabFigure, after: &LabFigure) -> &'static str {
+    match (Estimate::of(&before.rounds), Estimate::of(&after.rounds)) {
+        (Some(before), Some(after)) if before.interval.is_some() && after.interval.is_some() => {
+            match before.meets(&after) {
+                true => "",
+                false if after.mean > before.mean => "more",
+                false => "less",
+            }
+        }
+        _ => "too few rounds",
+    }
+}
+
+/// Every figure as a line: table, labels, figure, unit, value, bounds, counts, why there is none.
+pub fn write_lab_csv(report: &LabReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record([
+        "experiment",
+        "table",
+        "labels",
+        "figure",
+        "unit",
+        "value",
+        "low",
+        "high",
+        "p5",
+        "p95",
+        "samples",
+        "outliers",
+        "cannot",
+    ])?;
+    for table in &report.tables {
+        for row in &table.rows {
+            let labels = row.labels.join("; ");
+            let start = [report.experiment.clone(), table.title.clone(), labels];
+            if let Some(why) = &row.cannot {
+                let empty = [const { String::new() }; 9];
+                csv.write_record(start.iter().chain(&empty).chain([why]))?;
+            }
+            for f in &row.figures {
+                let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
+                let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
+                let rest = [
+                    f.name.clone(),
+                    f.unit.clone(),
+                    f.value.to_string(),
+                    number(f.low),
+                    number(f.high),
+                    number(f.p5),
+                    number(f.p95),
+                    count(f.samples),
+                    count(f.outliers),
+                    String::new(),
+                ];
+                csv.write_record(start.iter().chain(&rest))?;
+            }
+        }
+    }
+    csv.flush()
+}
+
+/// The rounds of every time as lines of Go's benchmark format, which benchstat compares.
+pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "goos: linux\ngoarch: amd64\npkg: exitscope/lab\ncpu: {}", report.manifest.vendor)?;
+    let word = |text: &str| -> String {
+        let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' });
+        letters.collect()
+    };
+    for table in &report.tables {
+        for row in &table.rows {
+            for figure in row.figures.iter().filter(|figure| figure.unit == "ns") {
+                let labels: Vec<String> = row.labels.iter().map(|label| word(label)).collect();
+                let name = format!("Benchmark{}/{}", capital(&report.experiment), word(&table.title));
+                let samples = figure.samples.unwrap_or(1) / (figure.rounds.len() as u64).max(1);
+                for round in &figure.rounds {
+                    writeln!(out, "{name}/{} {} {round:.1} ns/op", labels.join("/"), samples.max(1))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::{LabRow, ManifestRow};
+
+    fn report(rounds: &[f64]) -> LabReport {
+        let time = LabFigure {
+            name: "time".into(),
+            unit: "ns".into(),
+            value: rounds[0],
+            low: Some(rounds[0] - 10.0),
+            high: Some(rounds[0] + 10.0),
+            p5: None,
+            p95: None,
+            samples: Some(30),
+            outliers: Some(1),
+            rounds: rounds.to_vec(),
+        };
+        let row = |name: &str, figures, cannot| LabRow { labels: vec![name.into(), "door, 1".into()], figures, cannot };
+        LabReport {
+            schema: LabReport::SCHEMA.into(),
+            experiment: "exits".into(),
+            about: "About".into(),
+            manifest: ManifestRow {
+                back_end: "kvm_x".into(),
+                emulates_ring_0: false,
+                vendor: "Vendor".into(),
+                kernel: "1.2".into(),
+                tsc_hz: 1_000_000_000,
+                cpus: 2,
+                pinned: true,
+                rounds: 3,
+                duration_ns: 1_000,
+            },
+            summary: Vec::new(),
+            warnings: Vec::new(),
+            tables: vec![LabTable {
+                title: "Exits".into(),
+                labels: vec!["exit".into(), "door".into()],
+                rows: vec![row("port read", vec![time], None), row("MMIO", Vec::new(), Some("no such thing".into()))],
+            }],
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_a_row_and_its_reason_a_note() {
+        let page = lab_page(&report(&[100.0, 102.0, 101.0]));
+        let table = page.sections[1].table.as_ref().unwrap();
+        assert_eq!(table.rows[0][..4], ["port read", "door, 1", "100ns", "10ns"]);
+        assert_eq!(table.rows[1][..3], ["MMIO", "door, 1", "no"]);
+        assert!(page.sections[1].notes.contains(&"MMIO, door, 1: no such thing".to_string()));
+    }
+
+    #[test]
+    fn a_comparison_gives_a_verdict_only_where_intervals_do_not_meet() {
+        for (after, expected) in
+            [([200.0, 202.0, 201.0], "more"), ([101.0, 100.0, 102.0], ""), ([50.0, 51.0, 52.0], "less")]
+        {
+            let page = lab_comparison_page(&report(&[100.0, 102.0, 101.0]), &report(&after));
+            assert_eq!(page.sections[1].table.as_ref().unwrap().rows[0].last().unwrap(), expected, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn csv_and_benchstat_have_every_row_that_was_measured() {
+        let report = report(&[100.0, 102.5]);
+        let mut csv = Vec::new();
+        write_lab_csv(&report, &mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(csv.contains("exits,Exits,\"port read; door, 1\",time,ns,100,90,110,,,30,1,\n"), "{csv}");
+        assert!(csv.contains("exits,Exits,\"MMIO; door, 1\",,,,,,,,,,no such thing\n"), "{csv}");
+        let mut lines = Vec::new();
+        write_benchstat(&report, &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        assert!(lines.contains("\nBenchmarkExits/Exits/port_read/door__1 15 102.5 ns/op\n"), "{lines}");
+    }
+
+    #[test]
+    fn a_report_is_read_back_as_it_was_written() {
+        let report = report(&[100.0, 102.5]);
+        let json = serde_json::to_string(&report).unwrap();
+        let back: LabReport = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), json);
+    }
+}
