@@ -44,5 +44,6 @@ lint: ## Check formatting, clippy and the tree
 	$(CARGO) clippy --workspace --all-targets --quiet --locked -- -D warnings
 	$(CARGO) xtask tidy
 
-bench: setup ## Measure against perf, trace-cmd, nexosim and SimPy; writes docs/benchmarks.md
+bench: setup ## Measure against perf, trace-cmd, xenalyze, nexosim and SimPy; writes docs/benchmarks.md
+	@.ci/install xenalyze
 	$(CARGO) xtask bench

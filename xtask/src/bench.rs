@@ -1,5 +1,5 @@
-//! Measures exitscope against perf and trace-cmd on large traces made from the corpus, its simulator against nexosim and
-//! SimPy, and its lab against a bare loop of KVM_RUN, and writes docs/benchmarks.md.
+//! Measures exitscope against perf, trace-cmd and xenalyze on large traces made from the corpus, its simulator against
+//! nexosim and SimPy, and its lab against a bare loop of KVM_RUN, and writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
@@ -11,6 +11,7 @@
 mod inputs;
 mod lab;
 mod sim;
+mod xentrace;
 
 use crate::{root, target};
 use anyhow::{Context, bail, ensure};
@@ -26,6 +27,7 @@ use wait4::Wait4;
 /// How often the recordings are repeated in the bench inputs.
 const PERF_TIMES: u64 = 5;
 const TRACEDAT_TIMES: u64 = 20;
+const XENTRACE_TIMES: u64 = 60;
 /// How much larger the input is that shows whether time and memory grow with the trace, and how often it is read at
 /// most: `perf script` takes long for it.
 const LARGER: u64 = 10;
@@ -97,8 +99,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 
 /// Builds, makes the inputs, measures, writes the tables of traces.
 fn trace_page(rounds: u32) -> anyhow::Result<String> {
-    for tool in ["perf", "trace-cmd"] {
-        let found = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    for (tool, asked) in [("perf", "--version"), ("trace-cmd", "--version"), ("xenalyze", "--help")] {
+        let found = Command::new(tool).arg(asked).stdout(Stdio::null()).stderr(Stdio::null()).status();
         ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
     }
     let status = Command::new(env!("CARGO"))
@@ -111,6 +113,8 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
     let perf = perf_input("perf.data", PERF_TIMES)?;
     let larger = perf_input("larger perf.data", PERF_TIMES * LARGER)?;
     let tracedat = tracedat_input()?;
+    let xen = xentrace_input("xentrace", XENTRACE_TIMES)?;
+    let larger_xen = xentrace_input("larger xentrace", XENTRACE_TIMES * LARGER)?;
     let mut speed = vec![
         exitscope(&perf)?,
         perf_kvm_stat(&perf),
@@ -119,8 +123,19 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
         exitscope(&tracedat)?,
         trace_cmd(&tracedat),
         floor(&tracedat),
+        exitscope_xen(&xen)?,
+        xenalyze(&xen),
+        floor(&xen),
     ];
-    let mut large = vec![exitscope(&larger)?, perf_kvm_stat(&larger), perf_script(&larger), floor(&larger)];
+    let mut large = vec![
+        exitscope(&larger)?,
+        perf_kvm_stat(&larger),
+        perf_script(&larger),
+        floor(&larger),
+        exitscope_xen(&larger_xen)?,
+        xenalyze(&larger_xen),
+        floor(&larger_xen),
+    ];
     for round in 0..=rounds {
         eprintln!("bench: round {round} of {rounds}");
         for case in &mut speed {
@@ -143,12 +158,22 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
         }
     }
 
-    page([rounds, large_rounds], &[&perf, &larger, &tracedat], &speed, &large)
+    page([rounds, large_rounds], &[&perf, &larger, &tracedat, &xen, &larger_xen], &speed, &large)
 }
 
 fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
     let program = target()?.join("release/exitscope");
     Ok(case(input, "exitscope report", program, &["report"], &[]))
+}
+
+fn exitscope_xen(input: &Input) -> anyhow::Result<Case<'_>> {
+    let program = target()?.join("release/exitscope");
+    Ok(case(input, "exitscope report --tsc-hz", program, &["report", "--tsc-hz", "2596120000"], &[]))
+}
+
+fn xenalyze(input: &Input) -> Case<'_> {
+    let flags = ["--summary", "--svm-mode", "--cpu-hz", "2.59612G"];
+    case(input, "xenalyze --summary", "xenalyze".into(), &flags, &[])
 }
 
 fn perf_kvm_stat(input: &Input) -> Case<'_> {
@@ -204,6 +229,27 @@ fn tracedat_input() -> anyhow::Result<Input> {
     make("trace.dat", "x86-svm/t4-none.dat", TRACEDAT_TIMES, inputs::repeat_tracedat, lines)
 }
 
+/// The middle of the log repeated. A new one is checked: xenalyze must find as many bytes of exits in it as there are.
+fn xentrace_input(name: &'static str, times: u64) -> anyhow::Result<Input> {
+    let source = unpacked("xen/hvm1_dm_sched_hvm.xentrace")?;
+    let path = source.with_file_name(format!("hvm1_dm_sched_hvm-{times}.xentrace"));
+    if !path.exists() {
+        eprintln!("bench: making {}", path.display());
+        write_whole(&path, |path| {
+            xentrace::repeat(&source, path, times)?;
+            let (_, exits) = xentrace::count(path)?;
+            let output = Command::new("xenalyze").args(["--summary", "--svm-mode"]).arg(path).output()?;
+            let summary = String::from_utf8_lossy(&output.stdout);
+            let volume = summary.lines().find_map(|line| line.trim().strip_prefix("+-vmexit :"));
+            let found: u64 = volume.context("xenalyze finds no exits")?.trim().parse()?;
+            ensure!(found == exits, "{}: {found} bytes of exits found, {exits} expected", path.display());
+            Ok(())
+        })?;
+    }
+    let (events, _) = xentrace::count(&path)?;
+    Ok(Input { name, path, events })
+}
+
 /// The corpus file repeated, from an earlier bench or made now. A new one is checked: a peer must find `times` the
 /// events in it.
 fn make(
@@ -213,19 +259,9 @@ fn make(
     repeat: impl Fn(&Path, &Path, u64) -> anyhow::Result<()>,
     count: impl Fn(&Path) -> anyhow::Result<u64>,
 ) -> anyhow::Result<Input> {
-    let directory = target()?.join("bench");
-    std::fs::create_dir_all(&directory)?;
-    let (stem, extension) =
-        corpus.rsplit_once('/').and_then(|(_, file)| file.split_once('.')).context("a file name")?;
-    let source = directory.join(format!("{stem}.{extension}"));
-    if !source.exists() {
-        let packed = File::open(root().join("corpus").join(format!("{corpus}.gz")))?;
-        write_whole(&source, |path| {
-            std::io::copy(&mut MultiGzDecoder::new(packed), &mut BufWriter::new(File::create(path)?))?;
-            Ok(())
-        })?;
-    }
-    let path = directory.join(format!("{stem}-{times}.{extension}"));
+    let source = unpacked(corpus)?;
+    let (stem, extension) = (source.file_stem().context("a file name")?, source.extension().context("a kind of file")?);
+    let path = source.with_file_name(format!("{}-{times}.{}", stem.display(), extension.display()));
     let events = count(&source)? * times;
     if !path.exists() {
         eprintln!("bench: making {} ({events} events)", path.display());
@@ -237,6 +273,22 @@ fn make(
         })?;
     }
     Ok(Input { name, path, events })
+}
+
+/// The corpus file `corpus`, unpacked.
+fn unpacked(corpus: &str) -> anyhow::Result<PathBuf> {
+    let directory = target()?.join("bench");
+    std::fs::create_dir_all(&directory)?;
+    let (_, file) = corpus.rsplit_once('/').context("a file name")?;
+    let source = directory.join(file);
+    if !source.exists() {
+        let packed = File::open(root().join("corpus").join(format!("{corpus}.gz")))?;
+        write_whole(&source, |path| {
+            std::io::copy(&mut MultiGzDecoder::new(packed), &mut BufWriter::new(File::create(path)?))?;
+            Ok(())
+        })?;
+    }
+    Ok(source)
 }
 
 /// Lets `write` make a file, which gets its name only when it is whole.
@@ -269,6 +321,8 @@ fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], lar
         format!("corpus/x86-svm/t2.data.gz × {PERF_TIMES}"),
         format!("corpus/x86-svm/t2.data.gz × {}", PERF_TIMES * LARGER),
         format!("corpus/x86-svm/t4-none.dat.gz × {TRACEDAT_TIMES}"),
+        format!("corpus/xen/hvm1_dm_sched_hvm.xentrace.gz × {XENTRACE_TIMES}"),
+        format!("corpus/xen/hvm1_dm_sched_hvm.xentrace.gz × {}", XENTRACE_TIMES * LARGER),
     ];
     for (input, made) in inputs.iter().zip(made) {
         let size = input.path.metadata()?.len();
@@ -317,7 +371,7 @@ fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], lar
     }
     page.push_str(
         "\n`perf kvm stat report` reads exits and entries only; `perf script` and `trace-cmd report` print every event. \
-         exitscope reads every event and counts those that belong to no exit. `cat` only reads the file: the floor.\n",
+         exitscope reads every event and counts those that belong to no exit; so does `xenalyze`. `cat` only reads the file: the floor.\n",
     );
     Ok(page)
 }

@@ -226,7 +226,8 @@ fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
 
 /// How many events left the reader, and how many it has in its ledger. Losses are no events.
 fn events(name: &str, bytes: &[u8], only_used: bool) -> Option<(u64, u64)> {
-    let options = Options { only_used, ..Options::default() };
+    // xentrace logs do not say it.
+    let options = Options { only_used, clock_hz: Some(1_000_000_000), ..Options::default() };
     let mut source = Input::from_bytes(name, bytes).and_then(|input| open_input(input, options)).ok()?;
     let (mut events, mut ledger, mut left) = (Vec::new(), Ledger::default(), 0);
     loop {

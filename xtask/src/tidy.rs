@@ -24,6 +24,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/figures.md", &["docs", "figures"]),
     ("docs/models.md", &["docs", "models"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
+    ("docs/examples/xen.txt", &["report", "corpus/xen/hvm1_dm_sched_hvm.xentrace.gz", "--tsc-hz", "2596120000"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
     ("docs/examples/gang.txt", &["report", "corpus/powerpc/p8_smt4_trace.dat.gz", "--view", "gang"]),
     ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),

@@ -11,7 +11,7 @@ pub struct Cell {
     pub count: u64,
     /// Exits of which both ends were seen. All times below are of these alone.
     pub timed: u64,
-    /// Exits that went on to user space.
+    /// Exits that went on to user space, or to Xen's device model.
     pub user_count: u64,
     /// Time handled by the kernel.
     pub kernel: u64,
@@ -34,7 +34,7 @@ impl Cell {
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
         self.count += 1;
-        self.user_count += u64::from(matches!(exit.door, Door::Userspace(_)));
+        self.user_count += u64::from(exit.door != Door::Kernel);
         if !exit.timed {
             return;
         }

@@ -1,6 +1,6 @@
 //! All facts of a report, filled together.
 
-use crate::{Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, Selection, Slowest, Timeline};
+use crate::{Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{Detail, DetailKind, Event, Exit, ExitCode, Halt, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
@@ -65,6 +65,8 @@ pub struct Facts {
     /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
     pub divisions: BTreeMap<Who, Division>,
     last_division: Option<(Who, Division)>,
+    /// Xen's run states of each vCPU; like `divisions`.
+    pub run_states: RunStates,
     /// The slowest exits.
     pub slowest: Slowest,
     /// Exits over time.
@@ -90,6 +92,7 @@ impl Facts {
             injected: BTreeMap::new(),
             divisions: BTreeMap::new(),
             last_division: None,
+            run_states: RunStates::default(),
             slowest: Slowest::keeping(wanted.slowest),
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
             halts: Halts::default(),
@@ -100,6 +103,12 @@ impl Facts {
     /// Says when the trace's first event was: relative moments of the selection count from there.
     pub fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
+    }
+
+    /// Adds an event in which the scheduler speaks of a virtual CPU; others are left alone.
+    #[inline]
+    pub fn schedule(&mut self, event: &Event) {
+        self.run_states.absorb(event, self.window);
     }
 
     /// Adds one exit.
@@ -175,6 +184,9 @@ impl Facts {
             }
             self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
         }
+        self.run_states.end();
+        let selection = &self.selection;
+        self.run_states.retain(|who| selection.holds_who(who));
         self.slowest.complete(|who| named(who, vcpu_of));
         self.gangs.end();
         self.halts.complete(|who| named(who, vcpu_of));
@@ -206,6 +218,7 @@ impl Facts {
         for (who, division) in &other.divisions {
             self.divisions.entry(*who).or_default().merge(division);
         }
+        self.run_states.merge(&other.run_states);
         self.slowest.merge(&other.slowest);
         self.timeline.merge(&other.timeline);
         self.halts.merge(&other.halts);

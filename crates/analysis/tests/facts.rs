@@ -258,3 +258,44 @@ proptest! {
         prop_assert_eq!(counted, all.halts());
     }
 }
+
+#[test]
+fn run_states_are_stays_within_the_window() {
+    use RunState::{Blocked, Offline, Runnable, Running};
+    let who = Who { vm: VmId(6), vcpu: VcpuId(0), tid: Tid(0) };
+    let change = |at: u64, from: RunState, to: RunState| Event {
+        vm: who.vm,
+        vcpu: who.vcpu,
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(1), Kind::RunState { from, to })
+    };
+    let events = [
+        change(100, Runnable, Running),
+        change(150, Running, Running),
+        change(200, Running, Runnable),
+        change(230, Runnable, Running),
+        change(300, Running, Blocked),
+        change(1_000, Blocked, Runnable),
+        change(1_010, Runnable, Running),
+        // Nobody saw it leave.
+        change(1_500, Offline, Runnable),
+        Event::lost(Moment::from_nanos(1_700), PcpuId(0), 1),
+        change(1_800, Runnable, Running),
+    ];
+    let times = |window: (u64, u64)| {
+        let mut states = RunStates::default();
+        let window = (Moment::from_nanos(window.0), Moment::from_nanos(window.1));
+        events.iter().for_each(|event| states.absorb(event, window));
+        states.end();
+        *states.times().next().unwrap().1
+    };
+    let all = times((0, u64::MAX));
+    let of = |times: Times| (times.count, times.total);
+    assert_eq!(of(all.states[Running as usize]), (2, 170));
+    assert_eq!(of(all.states[Runnable as usize]), (3, 30 + 10 + 200));
+    assert_eq!((of(all.preempted), of(all.woken())), ((1, 30), (2, 210)));
+    assert_eq!(of(all.states[Blocked as usize]), (1, 700));
+    assert_eq!(of(all.lost), (2, 490 + 100));
+    let part = times((250, 400));
+    assert_eq!((of(part.states[Running as usize]), of(part.states[Blocked as usize])), ((1, 50), (1, 100)));
+    assert_eq!((of(part.states[Runnable as usize]), of(part.lost)), ((0, 0), (0, 0)));
+}

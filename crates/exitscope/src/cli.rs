@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{Dim, Selection, Threshold, When};
+use exitscope_trace::{Options, XenMode};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 use exitscope_view::SortKey;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Show where the time of VM exits went
     ///
-    /// Reads perf.data, trace.dat, ftrace text, and the text of `perf script` and `trace-cmd report`; also compressed
-    /// with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
+    /// Reads perf.data, trace.dat, xentrace logs, ftrace text, and the text of `perf script` and `trace-cmd report`; also
+    /// compressed with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
     #[command(visible_alias = "stat")]
     Report(ReportArgs),
     /// Print the decoded events of a trace, in time order
@@ -164,11 +165,34 @@ pub struct ClockArgs {
     /// many make a second
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
+    /// Whose exit codes a xentrace log has, which it does not say [default: found out by the codes]
+    #[arg(long, value_enum, value_name = "VENDOR")]
+    pub xen_mode: Option<Vendor>,
+}
+
+/// As xenalyze's --svm-mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Vendor {
+    /// AMD
+    Svm,
+    /// Intel
+    Vmx,
+}
+
+impl ClockArgs {
+    /// The options for reading, passing on all events or those that accounting uses.
+    pub fn options(&self, only_used: bool) -> Options {
+        let xen_mode = self.xen_mode.map(|vendor| match vendor {
+            Vendor::Svm => XenMode::Svm,
+            Vendor::Vmx => XenMode::Vmx,
+        });
+        Options { clock_hz: self.tsc_hz, only_used, xen_mode }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by process id; several with commas
+    /// Only these VMs, by process id, or by Xen's domain number; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
     pub vms: Vec<u32>,
     /// Only these vCPUs, by number; several with commas
@@ -195,7 +219,8 @@ pub struct SelectArgs {
 impl SelectArgs {
     pub fn selection(&self) -> Selection {
         let mut selection = Selection::default();
-        selection.vms = self.vms.iter().map(|&vm| VmId(vm)).collect();
+        // No VM is process 0.
+        selection.vms = self.vms.iter().map(|&vm| VmId::domain(vm)).collect();
         selection.vcpus = self.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
         selection.reasons = self.reasons.clone();
         selection.from = self.from;

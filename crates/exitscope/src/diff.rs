@@ -100,7 +100,7 @@ fn side(files: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
             exits: 0,
         };
         let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.clock.tsc_hz, fresh)?;
+            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.clock.options(true), fresh)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

@@ -20,6 +20,8 @@ const SLACK: u64 = 10_000;
 pub trait Sink {
     /// The trace's first event.
     fn begin(&mut self, first: Moment);
+    /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
+    fn schedule(&mut self, _event: &Event) {}
     /// A row.
     fn absorb(&mut self, exit: &Exit);
     /// A halt.
@@ -62,10 +64,10 @@ pub fn read<S: Sink>(
     path: &Path,
     earlier: &mut Earlier,
     need_vcpus: bool,
-    clock_hz: Option<u64>,
+    options: Options,
     fresh: impl FnMut() -> S,
 ) -> anyhow::Result<(Trace, S)> {
-    read_input(Input::open(path)?, earlier, need_vcpus, clock_hz, fresh)
+    read_input(Input::open(path)?, earlier, need_vcpus, options, fresh)
 }
 
 /// The same of a trace that is open already.
@@ -73,10 +75,9 @@ pub fn read_input<S: Sink>(
     input: Input,
     earlier: &mut Earlier,
     need_vcpus: bool,
-    clock_hz: Option<u64>,
+    options: Options,
     mut fresh: impl FnMut() -> S,
 ) -> anyhow::Result<(Trace, S)> {
-    let options = Options { clock_hz, only_used: true };
     let mut vcpu_of = FxHashMap::default();
     let mut sink = fresh();
     let mut reading = read_once(input.try_clone()?, options, &vcpu_of, earlier, &mut sink)?;
@@ -110,7 +111,8 @@ fn read_once(
     let progress = progress_bar(input.len(), &name);
     let mut source = exitscope_trace::open_input(input, options)?;
     let mut ledger = Ledger::default();
-    let mut assembler = Assembler::default();
+    let by_vcpu = source.info().by_vcpu;
+    let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
     let (mut events, mut rows) = (Vec::new(), Vec::new());
     let mut vcpu_of = known.clone();
     vcpu_of.extend(vcpus_by_name(source.info()));
@@ -126,6 +128,9 @@ fn read_once(
         }
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
+        if by_vcpu {
+            events.iter().for_each(|event| sink.schedule(event));
+        }
         assembler.push(&events, &mut rows, &mut ledger);
         pass_halts(&assembler, &vcpu_of, &before, sink);
         if assembler.is_by_runner() {

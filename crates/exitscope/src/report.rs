@@ -19,6 +19,11 @@ impl Sink for Facts {
     }
 
     #[inline]
+    fn schedule(&mut self, event: &Event) {
+        Facts::schedule(self, event);
+    }
+
+    #[inline]
     fn absorb(&mut self, exit: &Exit) {
         Facts::absorb(self, exit);
     }
@@ -58,7 +63,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut earlier = Earlier::default();
     for path in read::files(&args.files, &args.inputs)? {
         let (trace, mut of_trace) =
-            read::read(&path, &mut earlier, need_vcpus, args.select.clock.tsc_hz, || Facts::new(&wanted))?;
+            read::read(&path, &mut earlier, need_vcpus, args.select.clock.options(true), || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         facts.merge(&of_trace);

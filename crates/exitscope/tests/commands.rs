@@ -225,7 +225,7 @@ fn csv_and_json_have_values_beside_names() {
     };
     let cases: [(&str, &[&str], &[&str]); 5] = [
         ("port", &["port", "direction", "name"], &["3324", "out", "PCI config data"]),
-        ("vm,vcpu", &["vm", "vm_name", "vcpu", "tid"], &["121", "qemu-system-x86", "0", ""]),
+        ("vm,vcpu", &["vm", "vm_name", "vcpu", "tid", "on_cpu"], &["121", "qemu-system-x86", "0", "", ""]),
         ("msr,door", &["msr", "door", "direction", "name"], &["2096", "kernel", "write", "x2APIC_ICR"]),
         ("hypercall", &["hypercall", "direction", "name"], &["5", "", "KICK_CPU"]),
         ("time", &["time_ns"], &["30000000000"]),

@@ -24,7 +24,9 @@ const BOUND: usize = exitscope_trace::MAX_MEMORY >> 10;
 fn assert_ends(input: &Path, what: &str) -> i32 {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -v {BOUND} && exec \"$0\" \"$@\"")]).arg(env!("CARGO_BIN_EXE_exitscope"));
-    let output = command.arg("report").arg(input).args(["--format", "json"]).stdin(Stdio::null()).output().unwrap();
+    // The rate is for xentrace logs, which do not say it.
+    let flags = ["--format", "json", "--tsc-hz", "1000000000"];
+    let output = command.arg("report").arg(input).args(flags).stdin(Stdio::null()).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     let code = output.status.code().unwrap_or_else(|| panic!("{what}: {}: {message}", output.status));
     match code {
@@ -39,7 +41,9 @@ fn assert_ends(input: &Path, what: &str) -> i32 {
 fn damaged_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged");
-    for trace in ["powerpc/p8_smt4_cede_all.data.gz", "x86-svm/t4-zstd.data.gz", "arm64/arm.dat.gz"] {
+    for trace in
+        ["powerpc/p8_smt4_cede_all.data.gz", "x86-svm/t4-zstd.data.gz", "arm64/arm.dat.gz", "xen/pvh1_hvm.xentrace.gz"]
+    {
         let whole = unpacked(trace);
         let numbers = (8..104).step_by(4).chain(whole.len() - 128..whole.len() - 8);
         for damage in Damage::all(&whole, numbers).into_iter().step_by(19) {
@@ -145,4 +149,17 @@ fn a_dictionary_of_four_gigabytes() {
     packed[end - 4..end].copy_from_slice(&checksum.sum().to_le_bytes());
     std::fs::write(&path, packed).unwrap();
     assert_eq!(assert_ends(&path, "xz"), 2);
+}
+
+#[test]
+fn a_huge_log_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    // A window that is as long as can be; one that leads nowhere.
+    for len in [u32::MAX - 3, 12] {
+        let file = File::create(&path).unwrap();
+        file.write_all_at(&[0x2001_f003, 4095, len].map(u32::to_le_bytes).concat(), 0).unwrap();
+        file.set_len(1 << 30).unwrap();
+        assert_ends(&path, &format!("a window of {len} bytes"));
+    }
 }

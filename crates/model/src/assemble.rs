@@ -15,7 +15,7 @@
 
 use crate::halt::Halting;
 use crate::lane::{Lane, Run, State};
-use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, Told, Who};
+use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, RunState, Told, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -74,6 +74,11 @@ impl Default for Assembler {
 }
 
 impl Assembler {
+    /// For a trace whose events name their virtual CPU and no thread (Xen).
+    pub fn by_vcpu() -> Assembler {
+        Assembler { hardware: true, lanes_by_vcpu: true, ..Assembler::default() }
+    }
+
     /// Uses events. Rows that they complete are appended to `rows`.
     pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.halts.clear();
@@ -104,6 +109,7 @@ impl Assembler {
             Kind::UserspaceExit { .. } | Kind::Detail(_) => self.lane(event),
             Kind::Switch { prev, sleeps, next } => return self.switch(event.at, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
+            Kind::RunState { to, .. } => return self.run_state(event, to, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
             Kind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
@@ -280,6 +286,29 @@ impl Assembler {
         }
     }
 
+    fn run_state(&mut self, event: &Event, to: RunState, ledger: &mut Ledger) {
+        let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
+        let used = lane.is_some_and(|lane| {
+            lane.account(event.at);
+            match to {
+                RunState::Blocked => lane.halt.sleep(event.at),
+                _ if lane.run == Run::Blocked => lane.halt.wake(event.at),
+                _ => {}
+            }
+            lane.run = match to {
+                RunState::Running => Run::Running,
+                RunState::Runnable => Run::Runnable,
+                RunState::Blocked => Run::Blocked,
+                RunState::Offline => Run::Offline,
+                RunState::Paused => Run::Paused,
+            };
+            lane.take_scheduler()
+        });
+        if !used {
+            ledger.count(Line::Scheduler);
+        }
+    }
+
     fn switch(&mut self, at: Moment, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
         let mut used = false;
         if let Some(lane) = self.of_thread(prev) {
@@ -300,10 +329,12 @@ impl Assembler {
         }
     }
 
-    /// After a loss, whatever was open on that CPU (on all, if it does not say which) has unknown times.
+    /// After a loss, whatever was open on that CPU (on all, if it does not say which) has unknown times; on Xen, also
+    /// whatever waits: it may have run there meanwhile.
     fn lose(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         for lane in &mut self.lanes {
             let here = event.cpu.0 == u32::MAX || lane.open.is_none_or(|exit| exit.cpu == event.cpu);
+            let here = here || matches!(lane.run, Run::Blocked | Run::Offline | Run::Paused);
             if !here {
                 continue;
             }
@@ -313,6 +344,7 @@ impl Assembler {
                 rows.push(exit);
             }
             lane.state = State::Unknown;
+            lane.run = Run::Running;
             lane.since = event.at;
             lane.halt = Halting::default();
         }

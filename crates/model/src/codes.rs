@@ -71,6 +71,15 @@ impl ExitCode {
         }
     }
 
+    /// Whether the virtual CPU may have to wait for Xen's device model: port and memory accesses, page faults of
+    /// emulated memory, hypercalls.
+    pub const fn may_wait_for_device_model(self) -> bool {
+        matches!(
+            (self.list, self.number),
+            (CodeList::Vmx, 0 | 18 | 30 | 44 | 48 | 49) | (CodeList::Svm, 0x4e | 0x7b | 0x81 | 0x400)
+        )
+    }
+
     /// The code of `list` that has this name, for traces that are text.
     pub fn from_name(list: CodeList, name: &str) -> Option<ExitCode> {
         let (table, name) = match list {

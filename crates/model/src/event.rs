@@ -20,7 +20,7 @@ pub struct Event {
     pub at: Moment,
     /// The thread that recorded it.
     pub tid: Tid,
-    /// The process of that thread, if the trace says.
+    /// The process of that thread, or Xen's domain, if the trace says.
     pub vm: VmId,
     /// The virtual CPU that the event is about, if the event says.
     pub vcpu: VcpuId,
@@ -120,6 +120,13 @@ pub enum Kind {
         /// Who runs now.
         next: Tid,
     },
+    /// Xen: the virtual CPU goes from one run state to another, or stays in it.
+    RunState {
+        /// Where it was.
+        from: RunState,
+        /// Where it is.
+        to: RunState,
+    },
     /// `sched_wakeup`: the thread is runnable.
     Wakeup {
         /// Who.
@@ -132,6 +139,41 @@ pub enum Kind {
     },
     /// An event that the accounting has no use for.
     Other,
+}
+
+/// What Xen's scheduler says of a virtual CPU: `RUNSTATE_*` of `xen/include/public/vcpu.h`, in that order; and whether it
+/// is offline because someone paused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunState {
+    /// It runs on a physical CPU.
+    Running,
+    /// It could run, and waits for a physical CPU.
+    Runnable,
+    /// It waits for an event: it is idle.
+    Blocked,
+    /// It must not run: it waits for the device model, or is paused and nothing says so.
+    Offline,
+    /// Offline, because it was paused: Xen put it to sleep before.
+    Paused,
+}
+
+impl RunState {
+    /// Those that Xen numbers, in that order.
+    pub const NUMBERED: [RunState; 4] = [RunState::Running, RunState::Runnable, RunState::Blocked, RunState::Offline];
+
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// Xen's word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RunState::Running => "running",
+            RunState::Runnable => "runnable",
+            RunState::Blocked => "blocked",
+            RunState::Offline => "offline",
+            RunState::Paused => "paused",
+        }
+    }
 }
 
 /// What an exit was about.
@@ -246,7 +288,7 @@ impl EventNames {
 /// What a trace says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct TraceInfo {
-    /// The format: `perf.data`, `perf.data (pipe)`, `trace.dat v7`, `ftrace text`, …
+    /// The format: `perf.data`, `perf.data (pipe)`, `trace.dat v7`, `ftrace text`, `xentrace (SVM, …)`, …
     pub format: String,
     /// Machine architecture as `uname -m` says it, empty if unknown.
     pub arch: String,
@@ -256,6 +298,8 @@ pub struct TraceInfo {
     pub release: String,
     /// The clock's name, empty if unknown.
     pub clock: String,
+    /// Whether events name their virtual CPU and no thread (Xen).
+    pub by_vcpu: bool,
     /// CPUs of the machine, zero if unknown.
     pub cpus: u32,
     /// Command names of threads.

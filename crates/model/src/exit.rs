@@ -21,6 +21,8 @@ pub enum Door {
     Kernel,
     /// Went on to user space, with this `KVM_EXIT_*` reason.
     Userspace(u32),
+    /// Xen: waited for the device model, which runs in another domain.
+    DeviceModel,
 }
 
 /// One exit. Its parts are disjoint: `kernel + user + idle + waiting` is the whole time from exit to entry.
@@ -44,11 +46,11 @@ pub struct Exit {
     pub guest: Nanos,
     /// Time handled by the kernel.
     pub kernel: Nanos,
-    /// Time from the return to user space to the next `KVM_RUN`.
+    /// Time from the return to user space to the next `KVM_RUN`; on Xen, time waiting for the device model.
     pub user: Nanos,
     /// Time halted: the vCPU had nothing to do. Never a cost.
     pub idle: Nanos,
-    /// Time runnable but not running, from scheduler events.
+    /// Time runnable but not running, from scheduler events; on Xen, also paused.
     pub waiting: Nanos,
     /// Whether both ends were seen; if not, the times mean nothing and only the count stands.
     pub timed: bool,
@@ -84,15 +86,19 @@ pub struct Column {
 /// Every column of the exit table.
 pub const COLUMNS: &[Column] = &[
     Column { name: "at_ns", unit: "ns", prose: "When the vCPU left its guest, on the trace's clock." },
-    Column { name: "vm", unit: "", prose: "The VM's process id; absent if the trace does not say." },
+    Column { name: "vm", unit: "", prose: "The VM's process id, or Xen's domain; absent if the trace does not say." },
     Column { name: "vcpu", unit: "", prose: "The vCPU's number; absent if nothing in the trace says." },
     Column { name: "tid", unit: "", prose: "The vCPU's thread; absent where another thread records for it (powerpc)." },
     Column { name: "cpu", unit: "", prose: "The physical CPU." },
     Column { name: "reason", unit: "", prose: "The exit reason, in the kernel's spelling." },
-    Column { name: "door", unit: "", prose: "`kernel`, or the KVM_EXIT_* reason with which it went on to user space." },
+    Column {
+        name: "door",
+        unit: "",
+        prose: "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
+    },
     Column { name: "total_ns", unit: "ns", prose: "From exit to entry, everything included." },
     Column { name: "kernel_ns", unit: "ns", prose: "Handled by the kernel." },
-    Column { name: "user_ns", unit: "ns", prose: "In user space." },
+    Column { name: "user_ns", unit: "ns", prose: "In user space, or waiting for Xen's device model." },
     Column { name: "idle_ns", unit: "ns", prose: "Halted; never a cost." },
     Column { name: "waiting_ns", unit: "ns", prose: "Runnable but not running, from scheduler events." },
 ];

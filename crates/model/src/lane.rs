@@ -18,6 +18,12 @@ pub enum Run {
     Running,
     Sleeping,
     Runnable,
+    /// Xen: waits for an event.
+    Blocked,
+    /// Xen: waits for the device model.
+    Offline,
+    /// Xen: paused.
+    Paused,
 }
 
 #[derive(Debug)]
@@ -119,8 +125,13 @@ impl Lane {
         let Some(spent) = now.since(self.since) else { return };
         self.since = now;
         match &mut self.open {
-            Some(exit) if self.run == Run::Runnable => exit.waiting = exit.waiting.plus(spent),
-            Some(exit) if exit.is_idle => exit.idle = exit.idle.plus(spent),
+            Some(exit) if matches!(self.run, Run::Runnable | Run::Paused) => exit.waiting = exit.waiting.plus(spent),
+            Some(exit) if self.run == Run::Offline && exit.code.may_wait_for_device_model() => {
+                exit.user = exit.user.plus(spent);
+                exit.door = Door::DeviceModel;
+            }
+            Some(exit) if self.run == Run::Offline => exit.waiting = exit.waiting.plus(spent),
+            Some(exit) if exit.is_idle || self.run == Run::Blocked => exit.idle = exit.idle.plus(spent),
             Some(exit) if self.state == State::User => exit.user = exit.user.plus(spent),
             Some(exit) => exit.kernel = exit.kernel.plus(spent),
             None if self.state == State::Guest && self.run == Run::Running => self.guest = self.guest.plus(spent),

@@ -53,6 +53,7 @@ lines! {
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest cannot be told from time in the kernel."
+    UnnamedVcpu Notice "unnamed_vcpu" "Exits of which no scheduler record says whose they are: they are paired by physical CPU, which is right only while one vCPU has it."
     NoLength Notice "no_length" "Exits whose two ends bear the same moment: the clock stood still or is too coarse; their length counts as zero, and the minimum leaves them out."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
@@ -119,9 +120,15 @@ impl Ledger {
     /// Counts an event of a tracepoint that exit accounting does not use, which is not passed on.
     #[inline]
     pub fn skip(&mut self, at: Moment) {
-        self.events += 1;
-        self.count(Line::OtherTracepoint);
-        self.skipped = (self.skipped.0.min(at), self.skipped.1.max(at));
+        self.skip_all(1, at, at);
+    }
+
+    /// The same for `count` events, the first and the last of which are at these moments.
+    #[inline]
+    pub fn skip_all(&mut self, count: u64, first: Moment, last: Moment) {
+        self.events += count;
+        self.add(Line::OtherTracepoint, count);
+        self.skipped = (self.skipped.0.min(first), self.skipped.1.max(last));
     }
 
     /// First and last moment of the events that were not passed on.

@@ -18,7 +18,7 @@ mod ledger;
 
 pub use assemble::{Assembler, LaneSpan};
 pub use codes::{CodeList, ExitCode};
-pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, TraceInfo};
+pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, TraceInfo};
 pub use exit::{COLUMNS, Column, Door, Exit, Who};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};

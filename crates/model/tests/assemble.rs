@@ -223,3 +223,82 @@ proptest! {
         }
     }
 }
+
+/// An event of Xen's: it names domain and vCPU, and no thread.
+fn xen(at: u64, (vm, vcpu, cpu): (u32, u32, u32), kind: Kind) -> Event {
+    Event { vm: VmId(vm), vcpu: VcpuId(vcpu), cpu: PcpuId(cpu), ..event(at, 0, kind) }
+}
+
+fn assemble_xen(events: &[Event]) -> (Vec<Exit>, Ledger) {
+    let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::by_vcpu());
+    assembler.push(events, &mut rows, &mut ledger);
+    assembler.finish(&mut rows, &mut ledger);
+    (rows, ledger)
+}
+
+#[test]
+fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
+    use RunState::{Blocked, Offline, Paused, Runnable, Running};
+    let guest = (6, 0, 1);
+    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let mut rows = Vec::new();
+    for (code, state) in [(IO, Offline), (HLT, Blocked), (IO, Paused), (ExitCode::new(CodeList::Svm, 0x60), Offline)] {
+        let (mut made, ledger) = assemble_xen(&[
+            xen(100, guest, Kind::Exit { code, idle: false }),
+            to(110, Running, state),
+            // Another vCPU's time on that CPU is its own.
+            xen(120, (7, 0, 1), Kind::Enter),
+            to(1_110, state, Runnable),
+            to(1_210, Runnable, Running),
+            xen(1_220, guest, Kind::Enter),
+        ]);
+        assert_eq!((made.len(), ledger.get(Line::EntryWithoutExit)), (1, 1));
+        rows.append(&mut made);
+    }
+    let parts = |row: &Exit| (row.door, [row.kernel, row.user, row.idle, row.waiting].map(|part| part.0));
+    let expected = [
+        (Door::DeviceModel, [20, 1_000, 0, 100]),
+        (Door::Kernel, [0, 0, 1_020, 100]),
+        (Door::Kernel, [20, 0, 0, 1_100]),
+        // An interrupt waits for no device.
+        (Door::Kernel, [20, 0, 0, 1_100]),
+    ];
+    assert_eq!(rows.iter().map(parts).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn on_xen_a_loss_unties_what_was_open_there_and_whoever_waited() {
+    let loss = Event::lost(Moment::from_nanos(200), PcpuId(0), 3);
+    let blocked = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
+    let (rows, ledger) = assemble_xen(&[
+        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false }),
+        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false }),
+        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false }),
+        xen(130, (3, 0, 2), blocked),
+        loss,
+        xen(300, (1, 0, 0), Kind::Enter),
+        xen(310, (2, 0, 1), Kind::Enter),
+        xen(320, (3, 0, 2), Kind::Enter),
+    ]);
+    let timed: Vec<_> = rows.iter().map(|row| (row.who.vm.0, row.timed)).collect();
+    assert_eq!(timed, [(1, false), (3, false), (2, true)]);
+    assert_eq!((ledger.get(Line::SpansLoss), ledger.get(Line::EntryWithoutExit)), (2, 2));
+}
+
+#[test]
+fn on_xen_a_halt_sleeps_while_it_is_blocked() {
+    let guest = (6, 0, 1);
+    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let mut assembler = Assembler::by_vcpu();
+    let events = [
+        xen(100, guest, Kind::Exit { code: HLT, idle: false }),
+        to(110, RunState::Running, RunState::Blocked),
+        to(900, RunState::Blocked, RunState::Runnable),
+        to(950, RunState::Runnable, RunState::Running),
+        xen(960, guest, Kind::Enter),
+    ];
+    assembler.push(&events, &mut Vec::new(), &mut Ledger::default());
+    let halts: Vec<_> = assembler.halts().iter().map(|halt| (halt.begin, halt.asleep, halt.woken, halt.end)).collect();
+    let at = Moment::from_nanos;
+    assert_eq!(halts, [(at(100), Some(at(110)), Some(at(900)), at(960))]);
+}

@@ -9,7 +9,7 @@ use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most that a compressed input or a pipe may unpack to, in bytes (64 GiB).
 pub const MAX_UNPACKED: u64 = 64 << 30;
@@ -23,6 +23,7 @@ pub struct Input {
     file: File,
     len: u64,
     name: String,
+    path: Option<PathBuf>,
     cut: Option<String>,
 }
 
@@ -40,15 +41,16 @@ impl Input {
             return Err(TraceError::Directory { name });
         }
         let mut magic = [0u8; 6];
+        let spool = |file| Ok(Input { path: Some(path.to_path_buf()), ..Input::spool(file, name.clone())? });
         if !meta.is_file() {
-            return Input::spool(file, name);
+            return spool(file);
         }
         let got = read_full(&mut file, &mut magic).map_err(io_error)?;
         file.seek(SeekFrom::Start(0)).map_err(io_error)?;
         if packing(&magic[..got]).is_some() {
-            return Input::spool(file, name);
+            return spool(file);
         }
-        Ok(Input { file, len: meta.len(), name, cut: None })
+        Ok(Input { file, len: meta.len(), name, path: Some(path.to_path_buf()), cut: None })
     }
 
     /// The bytes `bytes` as an input, for tests and for traces made in memory.
@@ -59,12 +61,23 @@ impl Input {
     /// The same bytes once more, for a second reading.
     pub fn try_clone(&self) -> Result<Input, TraceError> {
         let file = self.file.try_clone().map_err(|source| TraceError::Io { name: self.name.clone(), source })?;
-        Ok(Input { file, len: self.len, name: self.name.clone(), cut: self.cut.clone() })
+        Ok(Input { file, len: self.len, name: self.name.clone(), path: self.path.clone(), cut: self.cut.clone() })
     }
 
     /// How the input is called in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where a file would lie that says more about this one: its name, without the ending of a packed file, and
+    /// `ending`. None for what is no file.
+    pub fn beside(&self, ending: &str) -> Option<PathBuf> {
+        let mut path = self.path.clone()?;
+        if path.extension().is_some_and(|packed| packed == "gz" || packed == "zst" || packed == "xz") {
+            path.set_extension("");
+        }
+        path.as_mut_os_string().push(ending);
+        Some(path)
     }
 
     /// Length in bytes, unpacked.
@@ -125,7 +138,7 @@ impl Input {
                 unpack(&mut unpacked, &mut to, &name)?
             }
         };
-        Ok(Input { file: to, len, name, cut })
+        Ok(Input { file: to, len, name, path: None, cut })
     }
 }
 

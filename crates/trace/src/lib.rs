@@ -1,8 +1,8 @@
-//! perf.data, trace.dat and text traces in, events out. The surface that faces hostile bytes.
+//! perf.data, trace.dat, xentrace and text traces in, events out. The surface that faces hostile bytes.
 //!
 //! ```text
 //! bytes ─► container: where records begin, which CPU, when ─► decode: one payload ─► one event
-//!          perf/ · tracedat/ · text/                          tracefs/ (fields by name)
+//!          perf/ · tracedat/ · text/ · xentrace/              tracefs/ (fields by name)
 //! ```
 //!
 //! [`open`] looks at the first bytes and returns a [`Source`]. A source appends a bounded number of events to a
@@ -14,6 +14,7 @@
 //!
 //! Does not know: rows, facts.
 
+mod ahead;
 mod bytes;
 mod input;
 mod merge;
@@ -22,6 +23,7 @@ mod source;
 pub mod text;
 pub mod tracedat;
 pub mod tracefs;
+pub mod xentrace;
 
 /// The most memory that reading a trace takes, in bytes: ring pages of trace.dat (at most 512 MiB, one block for each
 /// CPU), or events of perf.data that wait for older ones (about 400 MiB if each is older than the one before), and 64 MiB
@@ -30,4 +32,4 @@ pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use input::Input;
 pub use perf::{Head as PerfHead, PerfWriter, Written};
-pub use source::{Options, Source, TraceError, open, open_input};
+pub use source::{Options, Source, TraceError, XenMode, open, open_input};

@@ -1,7 +1,7 @@
 //! What every reader is: a source of events. And the choice of reader by a file's first bytes.
 
 use crate::input::Input;
-use crate::{perf, text, tracedat};
+use crate::{perf, text, tracedat, xentrace};
 use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
@@ -35,6 +35,17 @@ pub struct Options {
     pub clock_hz: Option<u64>,
     /// Whether events that exit accounting has no use for may be counted in the ledger instead of being passed on.
     pub only_used: bool,
+    /// Whose exit codes a xentrace log has, which it does not say; found out by its codes if this does not say either.
+    pub xen_mode: Option<XenMode>,
+}
+
+/// Whose exit codes a xentrace log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XenMode {
+    /// AMD's.
+    Svm,
+    /// Intel's.
+    Vmx,
 }
 
 /// A trace as a stream of events in time order.
@@ -75,7 +86,7 @@ pub enum TraceError {
     },
     /// No reader knows these bytes.
     #[error(
-        "{name} is not a trace that exitscope reads: its first bytes are {first}; perf.data, trace.dat, ftrace text, `perf script` and `trace-cmd report` text are"
+        "{name} is not a trace that exitscope reads: its first bytes are {first}; perf.data, trace.dat, xentrace logs, ftrace text, `perf script` and `trace-cmd report` text are"
     )]
     Unknown {
         /// The file.
@@ -113,6 +124,16 @@ pub enum TraceError {
         /// The clock's name.
         clock: String,
     },
+    /// A xentrace log's time stamps are cycles, and nothing says how long one is.
+    #[error(
+        "{name}: a xentrace log counts cycles and does not say how many make a second; give what `xl info` calls cpu_mhz, in Hz (--tsc-hz), or keep the output of `xl info` as {sidecar}"
+    )]
+    XenClock {
+        /// The file.
+        name: String,
+        /// The file that would say it.
+        sidecar: String,
+    },
     /// The compressed stream around the trace is damaged at its beginning, or would unpack to more than allowed.
     #[error("{name}: cannot unpack: {problem}")]
     Unpack {
@@ -141,6 +162,9 @@ pub fn open_input(input: Input, options: Options) -> Result<Box<dyn Source>, Tra
     }
     if tracedat::looks_like(head) {
         return tracedat::open(input, options);
+    }
+    if xentrace::looks_like(head) {
+        return xentrace::open(input, options);
     }
     if text::looks_like(head) {
         return text::open(input);

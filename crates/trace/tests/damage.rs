@@ -239,6 +239,39 @@ fn trace_dat_7_as_trace_cmd_writes_it() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// xentrace
+
+/// Where the CPU_CHANGE records of the log are.
+fn windows(log: &[u8]) -> Vec<usize> {
+    let next = |&at: &usize| Some(at + 12 + u32_at(log, at + 8)).filter(|&at| at < log.len());
+    std::iter::successors(Some(0), next).collect()
+}
+
+fn check_xentrace(path: &str) {
+    let log = bytes(&corpus(path));
+    let windows = windows(&log);
+    // The headers of windows, and the first record of each.
+    let numbers = windows.iter().flat_map(|&at| (at..at + 48).step_by(4)).filter(|at| at + 8 <= log.len());
+    let numbers = numbers.step_by(7).take(120).chain(0..12);
+    check(&log, numbers, |damage, partial, complete| match damage {
+        // A log has no end but the last window's.
+        Damage::Cut(at) => windows.contains(&at),
+        // A damaged word may make a record padding, or one that is longer.
+        _ => complete.ledger.events - partial.ledger.events <= 2,
+    });
+}
+
+#[test]
+fn xentrace_of_two_cpus_with_a_loss() {
+    check_xentrace("xen/pvh1_smallbuf_credit1.xentrace.gz");
+}
+
+#[test]
+fn xentrace_without_a_scheduler() {
+    check_xentrace("xen/pvh1_hvm.xentrace.gz");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // Text
 
 /// A text that is cut behind a line end is as sound as before; what is left must be its beginning. A flipped bit may join

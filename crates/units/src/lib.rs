@@ -139,13 +139,30 @@ fn parse_decimal(text: &str, unit: u64) -> Option<u64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(pub u32);
 
-/// A virtual machine: the process (thread group) that runs it. Zero means that the trace does not say.
+/// A virtual machine: the process (thread group) that runs it, or Xen's domain. Zero means that the trace does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmId(pub u32);
 
 impl VmId {
     /// The trace does not say whose VM it is.
     pub const UNKNOWN: VmId = VmId(0);
+
+    /// Xen's domain 0.
+    pub const DOMAIN_0: VmId = VmId(u32::MAX);
+
+    /// Xen's domain of this number.
+    pub const fn domain(number: u32) -> VmId {
+        if number == 0 { VmId::DOMAIN_0 } else { VmId(number) }
+    }
+
+    /// The number of the process or domain, if the trace says.
+    pub const fn number(self) -> Option<u32> {
+        match self {
+            VmId::UNKNOWN => None,
+            VmId::DOMAIN_0 => Some(0),
+            VmId(number) => Some(number),
+        }
+    }
 }
 
 /// A virtual CPU's number within its VM.
@@ -155,6 +172,28 @@ pub struct VcpuId(pub u32);
 impl VcpuId {
     /// The trace does not say which virtual CPU it is.
     pub const UNKNOWN: VcpuId = VcpuId(u32::MAX);
+
+    /// In place of a number: whichever runs on a physical CPU, of which the trace says no more.
+    const ON: u32 = 1 << 31;
+
+    /// Whichever virtual CPU runs on `cpu`: the trace says no more.
+    pub const fn on(cpu: PcpuId) -> VcpuId {
+        VcpuId(VcpuId::ON | cpu.0)
+    }
+
+    /// The virtual CPU's number, if the trace says.
+    pub const fn number(self) -> Option<u32> {
+        if self.0 & VcpuId::ON == 0 { Some(self.0) } else { None }
+    }
+
+    /// The physical CPU by which alone the virtual CPU is known, if that is so.
+    pub const fn known_by(self) -> Option<PcpuId> {
+        match self {
+            VcpuId::UNKNOWN => None,
+            VcpuId(on) if on & VcpuId::ON != 0 => Some(PcpuId(on & !VcpuId::ON)),
+            _ => None,
+        }
+    }
 }
 
 /// A physical CPU of the host.
@@ -193,5 +232,13 @@ mod tests {
         assert_eq!(Moment::parse("30.163347420"), Some(Moment::from_nanos(30_163_347_420)));
         assert_eq!(Moment::parse("30"), Some(Moment::from_nanos(30_000_000_000)));
         assert_eq!(Moment::parse("30s"), None);
+    }
+
+    #[test]
+    fn numbers_tell_the_unknown_from_domain_0_and_from_what_only_a_cpu_names() {
+        assert_eq!([VmId::UNKNOWN, VmId::domain(0), VmId::domain(6)].map(VmId::number), [None, Some(0), Some(6)]);
+        let (named, unnamed) = (VcpuId(3), VcpuId::on(PcpuId(3)));
+        assert_eq!([named, unnamed, VcpuId::UNKNOWN].map(VcpuId::number), [Some(3), None, None]);
+        assert_eq!([named, unnamed, VcpuId::UNKNOWN].map(VcpuId::known_by), [None, Some(PcpuId(3)), None]);
     }
 }

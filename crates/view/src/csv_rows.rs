@@ -114,6 +114,7 @@ fn key_columns(by: &[&str]) -> Vec<KeyColumn> {
             "vcpu" => {
                 columns.push(("vcpu", |place| text(place.who.vcpu)));
                 columns.push(("tid", |place| text(place.who.tid)));
+                columns.push(("on_cpu", |place| text(place.who.on_cpu)));
             }
             "reason" => columns.push(("reason", |place| text(place.reason.as_ref()))),
             "door" => columns.push(("door", |place| text(place.door.as_ref()))),

@@ -2,7 +2,6 @@
 
 use crate::names;
 use exitscope_model::{Event, EventNames, Kind};
-use exitscope_units::{VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,7 +15,7 @@ pub struct EventRow<'a> {
     pub cpu: Option<u32>,
     /// The thread that recorded it.
     pub tid: u32,
-    /// The process of that thread, if the trace says.
+    /// The process of that thread, or Xen's domain, if the trace says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<u32>,
     /// The vCPU, if the event says.
@@ -68,6 +67,12 @@ pub struct EventRow<'a> {
     /// How long it polled until now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_poll_ns: Option<u32>,
+    /// The run state that the vCPU was in (Xen).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<&'static str>,
+    /// The run state that it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<&'static str>,
     /// Thread that stops running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prev: Option<u32>,
@@ -89,8 +94,8 @@ impl<'a> EventRow<'a> {
             at_ns: event.at.as_nanos(),
             cpu: (event.cpu.0 != u32::MAX).then_some(event.cpu.0),
             tid: event.tid.0,
-            vm: (event.vm != VmId::UNKNOWN).then_some(event.vm.0),
-            vcpu: (event.vcpu != VcpuId::UNKNOWN).then_some(event.vcpu.0),
+            vm: event.vm.number(),
+            vcpu: event.vcpu.number(),
             event: names.get(event.name),
             kind: "other",
             reason: None,
@@ -107,6 +112,8 @@ impl<'a> EventRow<'a> {
             valid: None,
             poll_ns: None,
             old_poll_ns: None,
+            from: None,
+            to: None,
             prev: None,
             sleeps: None,
             next: None,
@@ -162,6 +169,11 @@ impl<'a> EventRow<'a> {
                 row.next = Some(next.0);
                 "switch"
             }
+            Kind::RunState { from, to } => {
+                row.from = Some(from.name());
+                row.to = Some(to.name());
+                "run_state"
+            }
             Kind::Wakeup { tid } => {
                 row.next = Some(tid.0);
                 "wakeup"
@@ -196,6 +208,8 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
             text.push_str(&value);
         }
     };
+    // On Xen there are no threads, so the VM is not theirs.
+    put("dom", row.vm.filter(|_| row.event.starts_with("xen:")).map(|vm| vm.to_string()));
     put("vcpu", row.vcpu.map(|vcpu| vcpu.to_string()));
     put("reason", row.reason);
     put("idle", row.idle.map(|idle| idle.to_string()));
@@ -210,6 +224,8 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("valid", row.valid.filter(|valid| !valid).map(|valid| valid.to_string()));
     put("poll_ns", row.poll_ns.map(|poll| poll.to_string()));
     put("old_poll_ns", row.old_poll_ns.map(|poll| poll.to_string()));
+    put("from", row.from.map(str::to_string));
+    put("to", row.to.map(str::to_string));
     put("prev", row.prev.map(|tid| tid.to_string()));
     put("sleeps", row.sleeps.map(|sleeps| sleeps.to_string()));
     put("next", row.next.map(|tid| tid.to_string()));

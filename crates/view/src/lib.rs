@@ -42,7 +42,8 @@ pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, re
 pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
-    Coverage, CoverageLine, Figures, Made, Place, Report, Row, SelectionRow, SortKey, TraceRow, VcpuRow, WhenRow,
+    Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SortKey, StaysRow, TraceRow,
+    VcpuRow, WhenRow,
 };
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,

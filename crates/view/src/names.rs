@@ -4,11 +4,12 @@ use exitscope_model::codes::detail_name;
 use exitscope_model::{CodeList, DetailKind, Door, ExitCode};
 use exitscope_units::{Moment, Nanos};
 
-/// `kernel`, or the kernel's name of the user-space reason.
+/// `kernel`, the kernel's name of the user-space reason, or `device model`.
 pub fn door(door: Door) -> String {
     match door {
         Door::Kernel => "kernel".to_string(),
         Door::Userspace(reason) => user_reason(reason),
+        Door::DeviceModel => "device model".to_string(),
     }
 }
 

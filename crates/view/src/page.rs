@@ -4,7 +4,7 @@ use crate::compare::Comparison;
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, TimelineRows};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 
@@ -96,6 +96,9 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     if !report.vcpus.is_empty() {
         sections.push(vcpus(report));
     }
+    if !report.run_states.is_empty() {
+        sections.push(run_states(report));
+    }
     if report.total.count > 0 {
         sections.push(groups(report));
         sections.extend(details(report, detail_rows));
@@ -167,6 +170,10 @@ fn head(report: &Report) -> Section {
         let text = match coverage.events {
             0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
             events if not_understood >= events => "None of the events could be read.".to_string(),
+            _ if is_xen(report) => {
+                "No event in the trace is a VM exit. Record with `xentrace -D -e 0x000af000` while a guest runs."
+                    .to_string()
+            }
             _ => "No event in the trace is a VM exit. Record with `perf record -e 'kvm:*' -a` or \
                   `trace-cmd record -e kvm` while a guest runs."
                 .to_string(),
@@ -177,12 +184,20 @@ fn head(report: &Report) -> Section {
     }
     if coverage.exits > 0 && coverage.timed_exits == 0 {
         let text = "No exit has a length, because no entry into a guest follows one: record the tracepoint of entries \
-                    (kvm:kvm_entry, kvm_hv:kvm_guest_enter) as well."
+                    (kvm:kvm_entry, kvm_hv:kvm_guest_enter; on Xen, TRC_HVM_ENTRYEXIT) as well."
             .to_string();
         sentences.push(Sentence { text, warning: true });
     }
-    let notes = coverage.lines.iter().filter(|line| line.severity == "notice").map(ToString::to_string).collect();
+    let mut notes: Vec<String> =
+        coverage.lines.iter().filter(|line| line.severity == "notice").map(ToString::to_string).collect();
+    if coverage.lines.iter().any(|line| line.id == "unnamed_vcpu") {
+        notes.push("`xentrace -D -e 0x000af000` records the scheduler as well, which names vCPUs".to_string());
+    }
     Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
+}
+
+fn is_xen(report: &Report) -> bool {
+    report.traces.iter().any(|trace| trace.format.starts_with("xentrace"))
 }
 
 fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
@@ -234,7 +249,43 @@ fn vcpus(report: &Report) -> Section {
         notes: narrowed
             .then(|| "of all exits, whatever --reason and --longer-than select".into())
             .into_iter()
+            .chain(is_xen(report).then(|| "kernel: in Xen; user: waiting for the device model".into()))
             .collect(),
+        ..Section::default()
+    }
+}
+
+fn run_states(report: &Report) -> Section {
+    let columns = vec![
+        column("VM", true, 0),
+        column("vCPU", true, 0),
+        column("running", false, 0),
+        column("woken", false, 0),
+        column("preempted", false, 0),
+        column("blocked", false, 0),
+        column("offline", false, 0),
+        column("paused", false, 2),
+        column("lost", false, 2),
+        column("times woken", false, 3),
+        column("times preempted", false, 4),
+        column("times offline", false, 5),
+    ];
+    let length = |stays: StaysRow| if stays.ns == 0 { "0".to_string() } else { Nanos(stays.ns).to_string() };
+    let mut order: Vec<_> = report.run_states.iter().collect();
+    order.sort_by_key(|row| (row.who.vm, row.who.vcpu));
+    let rows = order.into_iter().map(|row| {
+        let lengths =
+            [row.running, row.woken, row.preempted, row.blocked, row.offline, row.paused, row.lost].map(length);
+        let counts = [row.woken, row.preempted, row.offline].map(|stays| thousands(stays.count));
+        [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat()
+    });
+    Section {
+        title: "How long Xen's scheduler had each vCPU in each state".into(),
+        table: Some(Table { columns, rows: rows.collect() }),
+        notes: vec![
+            "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model"
+                .to_string(),
+        ],
         ..Section::default()
     }
 }

@@ -3,10 +3,10 @@
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::names;
-use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, When};
+use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Times, When};
 use exitscope_model::codes::detail_name;
-use exitscope_model::{Exit, Ledger, Severity, TraceInfo, Who};
-use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who};
+use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -27,6 +27,8 @@ pub struct Report {
     pub duration_ns: u64,
     /// How the wall time of each virtual CPU divides.
     pub vcpus: Vec<VcpuRow>,
+    /// How long Xen's scheduler had each virtual CPU in each run state; empty for traces of others.
+    pub run_states: Vec<RunStatesRow>,
     /// The dimensions of `rows`.
     pub by: Vec<&'static str>,
     /// All selected exits together.
@@ -149,7 +151,7 @@ pub struct VcpuRow {
     pub guest_ns: u64,
     /// In exits, handled by the kernel.
     pub kernel_ns: u64,
-    /// In exits, in user space.
+    /// In exits, in user space; on Xen, waiting for the device model.
     pub user_ns: u64,
     /// Halted.
     pub idle_ns: u64,
@@ -161,10 +163,42 @@ pub struct VcpuRow {
     pub exits: u64,
 }
 
+/// How long Xen's scheduler had a virtual CPU in each run state. Stays that the recording's begin cuts are left out,
+/// and what follows the last record of those that its end cuts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunStatesRow {
+    /// Whose.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// It ran.
+    pub running: StaysRow,
+    /// It had been blocked or offline, and waited for a physical CPU.
+    pub woken: StaysRow,
+    /// It was preempted, and waited for a physical CPU.
+    pub preempted: StaysRow,
+    /// It was idle.
+    pub blocked: StaysRow,
+    /// It waited for the device model, or was paused and nothing says so.
+    pub offline: StaysRow,
+    /// It was paused, as a record of the scheduler says.
+    pub paused: StaysRow,
+    /// Nobody knows, because records were lost or contradict one another.
+    pub lost: StaysRow,
+}
+
+/// Stays in a run state.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct StaysRow {
+    /// How many.
+    pub count: u64,
+    /// How long in all.
+    pub ns: u64,
+}
+
 /// A virtual CPU.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WhoRow {
-    /// The VM's process id; absent if the trace does not say.
+    /// The VM's process id, or Xen's domain; absent if the trace does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<u32>,
     /// The VM's process name.
@@ -173,7 +207,10 @@ pub struct WhoRow {
     /// The vCPU's number; absent if nothing in the trace says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpu: Option<u32>,
-    /// The vCPU's thread; absent where another thread records for it (powerpc).
+    /// The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_cpu: Option<u32>,
+    /// The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
 }
@@ -215,7 +252,7 @@ pub struct Figures {
     pub p999_ns: Option<u64>,
     /// Longest.
     pub max_ns: Option<u64>,
-    /// Share that went on to user space, 0 to 1.
+    /// Share that went on to user space, or to Xen's device model, 0 to 1.
     pub user_share: f64,
 }
 
@@ -239,7 +276,7 @@ pub struct Place {
     /// The exit reason, in the kernel's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// `kernel`, or the KVM_EXIT_* reason with which exits went on to user space.
+    /// `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
     /// The port.
@@ -439,6 +476,7 @@ impl Report {
                     exits: division.exits,
                 })
                 .collect(),
+            run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
             by: group.dims().iter().map(|dim| dim.name()).collect(),
             total: figures(&facts.all),
             rows,
@@ -606,12 +644,30 @@ impl fmt::Display for WhenRow {
     }
 }
 
+impl RunStatesRow {
+    fn of(who: Who, times: &StateTimes, info: &TraceInfo) -> RunStatesRow {
+        let stays = |times: Times| StaysRow { count: times.count, ns: times.total };
+        let state = |state: RunState| stays(times.states[state as usize]);
+        RunStatesRow {
+            who: WhoRow::of(who, info),
+            running: state(RunState::Running),
+            woken: stays(times.woken()),
+            preempted: stays(times.preempted),
+            blocked: state(RunState::Blocked),
+            offline: state(RunState::Offline),
+            paused: state(RunState::Paused),
+            lost: stays(times.lost),
+        }
+    }
+}
+
 impl WhoRow {
     pub(crate) fn of(who: Who, info: &TraceInfo) -> WhoRow {
         WhoRow {
-            vm: (who.vm != VmId::UNKNOWN).then_some(who.vm.0),
+            vm: who.vm.number(),
             vm_name: vm_name(who.vm, info),
-            vcpu: (who.vcpu != VcpuId::UNKNOWN).then_some(who.vcpu.0),
+            vcpu: who.vcpu.number(),
+            on_cpu: who.vcpu.known_by().map(|cpu| cpu.0),
             tid: (who.tid.0 != 0).then_some(who.tid.0),
         }
     }
@@ -625,11 +681,12 @@ impl WhoRow {
         }
     }
 
-    /// `0`, or `thread 1234`.
+    /// `0`, `on CPU 1`, or `thread 1234`.
     pub fn vcpu_label(&self) -> String {
-        match (self.vcpu, self.tid) {
-            (Some(vcpu), _) => vcpu.to_string(),
-            (None, Some(tid)) => format!("thread {tid}"),
+        match (self.vcpu, self.on_cpu, self.tid) {
+            (Some(vcpu), ..) => vcpu.to_string(),
+            (None, Some(cpu), _) => format!("on CPU {cpu}"),
+            (None, None, Some(tid)) => format!("thread {tid}"),
             _ => "-".to_string(),
         }
     }
@@ -675,12 +732,13 @@ impl Place {
         for (dim, part) in group.dims().iter().zip(key) {
             let label = match *part {
                 Part::Vm(vm) => {
-                    place.who.vm = (vm != VmId::UNKNOWN).then_some(vm.0);
+                    place.who.vm = vm.number();
                     place.who.vm_name = vm_name(vm, info);
                     place.who.vm_label()
                 }
                 Part::Vcpu(vcpu) => {
-                    place.who.vcpu = Some(vcpu.0);
+                    place.who.vcpu = vcpu.number();
+                    place.who.on_cpu = vcpu.known_by().map(|cpu| cpu.0);
                     place.who.vcpu_label()
                 }
                 Part::Thread(tid) => {

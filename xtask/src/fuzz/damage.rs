@@ -29,6 +29,8 @@ pub enum Reader {
     Perf,
     /// trace.dat
     Tracedat,
+    /// xentrace logs
+    Xentrace,
     /// Text traces
     Text,
 }
@@ -39,6 +41,7 @@ impl Reader {
         match self {
             Reader::Perf => "perf",
             Reader::Tracedat => "tracedat",
+            Reader::Xentrace => "xentrace",
             Reader::Text => "text",
         }
     }
@@ -48,6 +51,8 @@ impl Reader {
             Reader::Perf
         } else if trace.starts_with(b"\x17\x08\x44tracing") {
             Reader::Tracedat
+        } else if trace.starts_with(b"\x03\xf0\x01\x20") {
+            Reader::Xentrace
         } else {
             Reader::Text
         }

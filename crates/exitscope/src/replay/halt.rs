@@ -68,10 +68,10 @@ impl Sink for Replays {
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
     let selection = args.select.selection();
-    let (need_vcpus, hz) = (!selection.vcpus.is_empty(), args.select.clock.tsc_hz);
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let read_halts =
-        || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, hz, || Facts::new(&wanted));
+        || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, || Facts::new(&wanted));
     let (trace, mut facts) = read_halts()?;
     let (first, last) = trace.span.unwrap_or_default();
     facts.end(first, last, &trace.lanes, &trace.vcpu_of);
@@ -98,7 +98,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         replays: replays.clone(),
         decisions: Decisions::new(settings, &arch),
     };
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, hz, fresh)?;
+    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
 
     let mut replay = head(args, &trace);
     replay.over = format!(

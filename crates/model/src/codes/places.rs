@@ -71,6 +71,52 @@ const SMCCC: &[(u64, &str)] = &[
     (0x8600_0001, "KVM_PTP"),
 ];
 
+/// Xen's hypercalls, by number (`xen/include/public/xen.h`).
+const XEN_HYPERCALLS: &[(u64, &str)] = &[
+    (0, "set_trap_table"),
+    (1, "mmu_update"),
+    (2, "set_gdt"),
+    (3, "stack_switch"),
+    (4, "set_callbacks"),
+    (5, "fpu_taskswitch"),
+    (6, "sched_op_compat"),
+    (7, "platform_op"),
+    (8, "set_debugreg"),
+    (9, "get_debugreg"),
+    (10, "update_descriptor"),
+    (12, "memory_op"),
+    (13, "multicall"),
+    (14, "update_va_mapping"),
+    (15, "set_timer_op"),
+    (16, "event_channel_op_compat"),
+    (17, "xen_version"),
+    (18, "console_io"),
+    (19, "physdev_op_compat"),
+    (20, "grant_table_op"),
+    (21, "vm_assist"),
+    (22, "update_va_mapping_otherdomain"),
+    (23, "iret"),
+    (24, "vcpu_op"),
+    (25, "set_segment_base"),
+    (26, "mmuext_op"),
+    (27, "xsm_op"),
+    (28, "nmi_op"),
+    (29, "sched_op"),
+    (30, "callback_op"),
+    (31, "xenoprof_op"),
+    (32, "event_channel_op"),
+    (33, "physdev_op"),
+    (34, "hvm_op"),
+    (35, "sysctl"),
+    (36, "domctl"),
+    (37, "kexec_op"),
+    (38, "tmem_op"),
+    (39, "argo_op"),
+    (40, "xenpmu_op"),
+    (41, "dm_op"),
+    (42, "hypfs_op"),
+];
+
 /// What `key` of `kind` is called, where it has a name.
 pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
     match kind {
@@ -78,6 +124,7 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Mmio => PAGES.iter().find(|row| row.0 == key >> REGION_BITS).map(|row| row.1),
         DetailKind::Msr => lookup(t::MSR, key),
         DetailKind::Hypercall => lookup(t::KVM_HYPERCALL, key),
+        DetailKind::XenHypercall => lookup(XEN_HYPERCALLS, key),
         DetailKind::PpcHcall => lookup(t::PPC_HCALL, key),
         DetailKind::Hvc => lookup(SMCCC, key & !(1 << 30)),
         DetailKind::Diag => lookup(t::S390_DIAG, key),
@@ -93,6 +140,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hypercalls_are_sorted_so_that_binary_search_finds_every_row() {
+        assert!(XEN_HYPERCALLS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
     fn places_have_the_names_that_people_look_for() {
         let cases = [
             (DetailKind::Port, 0x3f8, Some("COM1")),
@@ -101,6 +153,7 @@ mod tests {
             (DetailKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
             (DetailKind::Msr, 0x4000_0070, Some("HV_X64_MSR_EOI")),
             (DetailKind::Hypercall, 10, Some("SEND_IPI")),
+            (DetailKind::XenHypercall, 29, Some("sched_op")),
             (DetailKind::Hvc, 0xc400_0003, Some("PSCI_CPU_ON")),
             (DetailKind::Cpuid, 1, None),
         ];

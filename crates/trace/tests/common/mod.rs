@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 pub mod damage;
 pub mod trace_dat;
+pub mod xentrace;
 
 /// All that a source says.
 pub struct Said {
@@ -26,9 +27,10 @@ pub fn drain(mut source: Box<dyn Source>) -> Result<Said, TraceError> {
     Ok(Said { info: source.info().clone(), events, ledger })
 }
 
-/// Reads a trace made of these bytes.
+/// Reads a trace made of these bytes. A xentrace log's cycle is a nanosecond.
 pub fn said(bytes: &[u8]) -> Result<Said, TraceError> {
-    drain(open_input(Input::from_bytes("made", bytes)?, Options::default())?)
+    let rate = bytes.starts_with(b"\x03\xf0\x01\x20").then_some(1_000_000_000);
+    drain(open_input(Input::from_bytes("made", bytes)?, Options { clock_hz: rate, ..Options::default() })?)
 }
 
 impl Said {

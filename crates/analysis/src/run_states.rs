@@ -1,0 +1,158 @@
+//! How long Xen's scheduler had each virtual CPU in each run state.
+//!
+//! ```text
+//! running ─► blocked ─► runnable ─► running ─► runnable ─► running      (offline like blocked)
+//!            idle       woken                  preempted
+//! ```
+
+use exitscope_model::{Event, Kind, RunState, Who};
+use exitscope_units::{Moment, PcpuId, Tid};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Virtual CPUs at most (about 40 MB); further ones are left alone.
+const MAX_VCPUS: usize = 1 << 18;
+
+/// How often, and how long in all, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Stays that ended.
+    pub count: u64,
+    /// Their length.
+    pub total: u64,
+}
+
+impl Times {
+    fn add(&mut self, count: u64, total: u64) {
+        self.count += count;
+        self.total = self.total.saturating_add(total);
+    }
+}
+
+/// How long a virtual CPU was in each run state. Stays that the recording's begin cuts are left out, and what follows the
+/// last record of those that its end cuts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateTimes {
+    /// By state, in the order of [`RunState`].
+    pub states: [Times; RunState::COUNT],
+    /// Of runnable: after it was preempted.
+    pub preempted: Times,
+    /// Nobody knows in which, because records were lost or contradict one another.
+    pub lost: Times,
+}
+
+impl StateTimes {
+    /// Runnable, because it was woken and waits for a physical CPU.
+    pub fn woken(&self) -> Times {
+        let runnable = self.states[RunState::Runnable as usize];
+        Times {
+            count: runnable.count.saturating_sub(self.preempted.count),
+            total: runnable.total.saturating_sub(self.preempted.total),
+        }
+    }
+
+    /// Adds `count` stays in the state of `place` up to `end`, as far as that lies within `window`.
+    fn add(&mut self, place: &Place, count: u64, end: Moment, window: (Moment, Moment)) {
+        if place.since > window.1 || end < window.0 {
+            return;
+        }
+        let length = end.min(window.1).since(place.since.max(window.0)).unwrap_or_default().0;
+        match place.state {
+            Some(state) => self.states[state as usize].add(count, length),
+            None => self.lost.add(count, length),
+        }
+        if place.state == Some(RunState::Runnable) && place.preempted {
+            self.preempted.add(count, length);
+        }
+    }
+
+    fn merge(&mut self, other: &StateTimes) {
+        for (times, more) in self.states.iter_mut().zip(&other.states) {
+            times.add(more.count, more.total);
+        }
+        self.preempted.add(other.preempted.count, other.preempted.total);
+        self.lost.add(other.lost.count, other.lost.total);
+    }
+}
+
+/// Where a virtual CPU is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its state; none after a loss.
+    state: Option<RunState>,
+    /// Whether it was running before.
+    preempted: bool,
+    since: Moment,
+    cpu: PcpuId,
+}
+
+/// The run states of all virtual CPUs.
+#[derive(Clone, Debug, Default)]
+pub struct RunStates {
+    times: BTreeMap<Who, StateTimes>,
+    /// Where each is in the recording in hand, and its times so far.
+    places: FxHashMap<Who, (Place, StateTimes)>,
+}
+
+impl RunStates {
+    /// Uses an event, as far as it is about run states; stays count as far as they lie within `window`.
+    pub fn absorb(&mut self, event: &Event, window: (Moment, Moment)) {
+        match event.kind {
+            Kind::RunState { from, to } => self.change(event, from, to, window),
+            Kind::Lost { .. } => self.lose(event, window),
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, event: &Event, from: RunState, to: RunState, window: (Moment, Moment)) {
+        let who = Who { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) };
+        let preempted = from == RunState::Running;
+        let place = Place { state: Some(to), preempted, since: event.at, cpu: event.cpu };
+        if let Some((old, times)) = self.places.get_mut(&who) {
+            // A record that contradicts the one before: some were lost, or clocks differ.
+            let state = old.state.filter(|&state| state == from);
+            // It runs on: that is no stay of its own.
+            let goes_on = from == to && state.is_some();
+            times.add(&Place { state, ..*old }, u64::from(!goes_on), event.at, window);
+            *old = place;
+        } else if self.places.len() < MAX_VCPUS {
+            self.places.insert(who, (place, StateTimes::default()));
+        }
+    }
+
+    /// Whoever ran on the CPU, or did not run and could have been put there, is nobody knows where.
+    fn lose(&mut self, event: &Event, window: (Moment, Moment)) {
+        for (place, times) in self.places.values_mut() {
+            let elsewhere = place.state == Some(RunState::Running) && place.cpu != event.cpu && event.cpu.0 != u32::MAX;
+            if elsewhere || place.state.is_none() {
+                continue;
+            }
+            times.add(place, 1, event.at, window);
+            *place = Place { state: None, since: event.at.max(place.since), ..*place };
+        }
+    }
+
+    /// Ends a recording: stays that are not over are left out.
+    pub fn end(&mut self) {
+        for (who, (_, times)) in self.places.drain() {
+            self.times.entry(who).or_default().merge(&times);
+        }
+    }
+
+    /// Keeps only these.
+    pub fn retain(&mut self, keep: impl Fn(&Who) -> bool) {
+        self.times.retain(|who, _| keep(who));
+    }
+
+    /// Adds what another recording gave.
+    pub fn merge(&mut self, other: &RunStates) {
+        for (who, times) in &other.times {
+            self.times.entry(*who).or_default().merge(times);
+        }
+    }
+
+    /// Every virtual CPU's times, of the recordings that were ended.
+    pub fn times(&self) -> impl Iterator<Item = (&Who, &StateTimes)> {
+        self.times.iter()
+    }
+}

@@ -1,0 +1,300 @@
+//! xentrace's binary logs, of Xen 3.3 and later: windows of records, physical CPU by physical CPU.
+//!
+//! ```text
+//! windows of cpu 0 ─► records, stamped or not ─┐
+//! windows of cpu 1 ─► records, stamped or not ─┴─► earliest first ─► what it says, of which vCPU ─► Event
+//! ```
+//!
+//! The file has no header, and does not say: how many cycles make a second (`--tsc-hz`, or `xl info` in a file beside
+//! it), whose exit codes it has (told, or found out by them), which vCPU a record of a guest is about (the scheduler's
+//! records do; without them, whichever runs on the physical CPU).
+
+mod decode;
+mod names;
+mod rate;
+mod record;
+mod stream;
+mod survey;
+mod windows;
+
+use crate::ahead::ahead;
+use crate::source::{BATCH, Options, XenMode};
+use crate::{Input, Source, TraceError};
+use decode::{Fates, IDLE_DOMAIN, Meaning, Means, Paused, Vcpu, said, slot};
+use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use exitscope_units::{PcpuId, VcpuId, VmId};
+use names::Whose;
+pub use names::event_name;
+use rate::Rate;
+use record::LOST_RECORDS;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use stream::{Placed, Stream, Supply};
+use survey::{Codes, Sidecar, survey};
+use windows::Windows;
+
+/// Event numbers of which something is remembered, at most; a sound log has about two hundred.
+const MAX_EVENTS: usize = 1 << 14;
+
+/// Of so many events that is near at hand.
+const NEAR: usize = 256;
+
+/// Whether the first bytes are of this format.
+pub fn looks_like(head: &[u8]) -> bool {
+    windows::looks_like(head)
+}
+
+/// Opens it.
+pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+    let sidecar = Sidecar::of(&input)?;
+    let Some(hz) = options.clock_hz.or(sidecar.hz) else {
+        let beside = input.beside(Sidecar::ENDING);
+        let sidecar = beside.map_or("a file beside it".to_string(), |path| path.display().to_string());
+        return Err(TraceError::XenClock { name: input.name().to_string(), sidecar });
+    };
+    let beginning = survey(&input)?;
+    let mut info = TraceInfo {
+        arch: sidecar.machine,
+        release: sidecar.version,
+        clock: "x86-tsc".to_string(),
+        cpus: sidecar.cpus,
+        by_vcpu: true,
+        ..TraceInfo::default()
+    };
+    info.comms.insert(VmId::DOMAIN_0.0, "Domain-0".to_string());
+    info.comms.insert(IDLE_DOMAIN, "idle".to_string());
+    let mut log = XenTrace {
+        info,
+        decode: Decode {
+            told: options.xen_mode,
+            codes: beginning.codes,
+            mode: XenMode::Vmx,
+            names_first: beginning.names_first,
+            only_used: options.only_used,
+            paused: Paused::default(),
+            events: FxHashMap::default(),
+            near: vec![(u32::MAX, NameId::NONE, Meaning::of(u32::MAX)); NEAR],
+        },
+        supply: Supply { windows: Windows::default(), fates: Fates::new(options.only_used), rate: Rate::of(hz), input },
+        streams: Vec::new(),
+        first: beginning.first,
+        heads: BinaryHeap::new(),
+    };
+    log.decode.choose_mode(&mut log.info);
+    Ok(ahead(Box::new(log)))
+}
+
+struct XenTrace {
+    info: TraceInfo,
+    decode: Decode,
+    supply: Supply,
+    /// Of each CPU, its records and the one that is next.
+    streams: Vec<(Stream, Option<Placed>)>,
+    /// Who runs on each CPU before its records say.
+    first: FxHashMap<u32, Vcpu>,
+    /// The CPUs that have a next record, by its time.
+    heads: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Source for XenTrace {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let full = events.len() + BATCH;
+        self.look_ahead(ledger)?;
+        while let Some(Reverse((_, cpu))) = self.heads.pop() {
+            let rival = self.heads.peek().map_or((u64::MAX, u32::MAX), |head| head.0);
+            let at = cpu as usize;
+            while let Some(placed) = self.streams[at].1 {
+                self.emit(at, placed, events, ledger);
+                let (stream, next) = &mut self.streams[at];
+                *next = stream.next(&mut self.supply, ledger)?;
+                let Some(placed) = next else { break };
+                if events.len() >= full || rival < (placed.due, cpu) {
+                    self.heads.push(Reverse((placed.due, cpu)));
+                    break;
+                }
+            }
+            if events.len() >= full {
+                return Ok(true);
+            }
+            if self.heads.is_empty() {
+                self.look_ahead(ledger)?;
+            }
+        }
+        if self.supply.input.cut().is_some() {
+            ledger.count_at(Line::BadCompression, self.supply.input.len());
+        }
+        Ok(false)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let waiting: u64 = self.streams.iter().map(|(stream, _)| stream.waiting()).sum();
+        (self.supply.windows.taken().saturating_sub(waiting), self.supply.input.len())
+    }
+}
+
+impl XenTrace {
+    /// Finds windows further on if few are known, and lets CPUs go on that have new ones.
+    fn look_ahead(&mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
+        let Supply { windows, input, .. } = &mut self.supply;
+        if !windows.is_low(input) {
+            return Ok(());
+        }
+        windows.look_ahead(input, ledger)?;
+        for cpu in 0..windows.cpus() {
+            let number = cpu as u32;
+            if cpu == self.streams.len() {
+                self.streams.push((Stream::new(number, self.first.get(&number).copied()), None));
+            }
+            let (stream, next) = &mut self.streams[cpu];
+            if next.is_none() && self.supply.windows.has(cpu) {
+                *next = stream.next(&mut self.supply, ledger)?;
+                if let Some(placed) = next {
+                    self.heads.push(Reverse((placed.due, number)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the event of a record that a CPU's stream stands on, and what was lost before it.
+    #[inline]
+    fn emit(&mut self, at: usize, placed: Placed, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        let (stream, _) = &mut self.streams[at];
+        let cpu = PcpuId(stream.cpu);
+        let moment = self.supply.rate.moment(placed.cycles);
+        if let Some(hole) = stream.take_hole() {
+            events.push(Event::lost(moment, hole, 0));
+            if hole != cpu {
+                // Of those, records may be missing as well.
+                let others = self.streams.iter_mut().filter(|(other, _)| other.cpu != cpu.0);
+                others.for_each(|(other, _)| other.current = None);
+            }
+        }
+        if placed.record.id == LOST_RECORDS {
+            let count = placed.record.word(0).map_or(0, u64::from);
+            events.push(Event::lost(self.supply.rate.moment(placed.due), cpu, count));
+            ledger.add(Line::LostRecords, count.max(1));
+            return;
+        }
+        let current = self.streams[at].0.current;
+        let blank = Event::nameless(moment, cpu, Kind::Other);
+        self.decode.push(placed, blank, current, &mut self.info, events, ledger);
+    }
+}
+
+/// How to make events of records.
+struct Decode {
+    /// Whose exit codes they are: as told, as the codes show, and so as it is taken to be.
+    told: Option<XenMode>,
+    codes: Codes,
+    mode: XenMode,
+    names_first: bool,
+    only_used: bool,
+    paused: Paused,
+    events: FxHashMap<u32, (NameId, Meaning)>,
+    /// Those of `events` that are near at hand.
+    near: Vec<(u32, NameId, Meaning)>,
+}
+
+impl Decode {
+    fn choose_mode(&mut self, info: &mut TraceInfo) {
+        let found = self.codes.mode();
+        let (name, how) = match (self.told, found) {
+            (Some(XenMode::Svm), _) => ("SVM", "as told"),
+            (Some(XenMode::Vmx), _) => ("VMX", "as told"),
+            (None, Some(XenMode::Svm)) => ("SVM", "as its exit codes show"),
+            (None, Some(XenMode::Vmx)) => ("VMX", "as its exit codes show"),
+            (None, None) => {
+                info.format = "xentrace".to_string();
+                return;
+            }
+        };
+        self.mode = self.told.or(found).unwrap_or(XenMode::Vmx);
+        info.format = format!("xentrace ({name}, {how})");
+    }
+
+    /// Name and meaning of an event.
+    #[inline]
+    fn event(&mut self, id: u32, info: &mut TraceInfo) -> (NameId, Meaning) {
+        let place = slot(id, NEAR);
+        if self.near[place].0 != id {
+            let (name, meaning) = match self.events.get(&id) {
+                Some(&known) => known,
+                None => self.learn(id, info),
+            };
+            self.near[place] = (id, name, meaning);
+        }
+        let (_, name, meaning) = self.near[place];
+        (name, meaning)
+    }
+
+    #[cold]
+    fn learn(&mut self, id: u32, info: &mut TraceInfo) -> (NameId, Meaning) {
+        if self.events.len() >= MAX_EVENTS {
+            return (NameId::NONE, Meaning::of(id));
+        }
+        let known = (info.names.intern(&event_name(id)), Meaning::of(id));
+        self.events.insert(id, known);
+        known
+    }
+
+    /// Appends the event of a record, if it is to leave; `blank` has its place.
+    #[inline]
+    fn push(
+        &mut self,
+        placed: Placed,
+        blank: Event,
+        current: Option<Vcpu>,
+        info: &mut TraceInfo,
+        events: &mut Vec<Event>,
+        ledger: &mut Ledger,
+    ) {
+        let Placed { mut record, offset, .. } = placed;
+        let (name, meaning) = self.event(record.id, info);
+        let mut of_record = None;
+        if self.names_first && meaning.whose == Whose::Current {
+            of_record = record.word(0).map(Vcpu::packed_low);
+            record = record.without_first();
+        }
+        if !meaning.known {
+            ledger.count_at(Line::UnknownRecord, offset);
+        }
+        if meaning.means == Means::Sleep
+            && let Some(vcpu) = said(meaning.whose, &record)
+        {
+            self.paused.add(vcpu);
+        }
+        if self.only_used && meaning.is_unused() {
+            ledger.skip(blank.at);
+            return;
+        }
+        ledger.events += 1;
+        if meaning.means == Means::Exit && self.codes.mode().is_none() {
+            self.codes.count(record.word(0).unwrap_or(0));
+            self.choose_mode(info);
+        }
+        let kind = meaning.means.read(&record, self.mode).unwrap_or_else(|| {
+            ledger.count_at(Line::BadRecord, offset);
+            Kind::Other
+        });
+        let whose = match meaning.whose {
+            Whose::Current => of_record.or(current),
+            whose => said(whose, &record),
+        };
+        let kind = if self.paused.is_empty() { kind } else { self.paused.tell(whose, kind) };
+        let (vm, vcpu) = match (whose, meaning.whose) {
+            (Some(vcpu), _) => vcpu.ids(),
+            (None, Whose::Current) => {
+                ledger.add(Line::UnnamedVcpu, u64::from(matches!(kind, Kind::Exit { .. })));
+                (VmId::UNKNOWN, VcpuId::on(blank.cpu))
+            }
+            (None, _) => (VmId::UNKNOWN, VcpuId::UNKNOWN),
+        };
+        events.push(Event { vm, vcpu, name, kind, ..blank });
+    }
+}

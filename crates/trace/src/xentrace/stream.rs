@@ -1,0 +1,249 @@
+//! One physical CPU's records, in the order in which they were written, each with its time.
+//!
+//! Records without a time stamp have that of the record before. A record that cannot be one ends nothing: the window is
+//! searched for the next that can.
+
+use super::decode::{Fate, Fates, Vcpu, running_after};
+use super::rate::Rate;
+use super::record::{LONGEST, LOST_RECORDS, Record, WRAP_BUFFER};
+use super::windows::Windows;
+use crate::bytes::Order::Little;
+use crate::{Input, TraceError};
+use exitscope_model::{Ledger, Line};
+use exitscope_units::PcpuId;
+
+/// Bytes of a window that are held at once.
+const CHUNK: usize = 64 << 10;
+
+/// A time stamp that is so many cycles from the one before, or older, is looked at twice.
+const LEAP: u64 = 1 << 40;
+
+/// Where records come from, and what is to become of them.
+#[derive(Debug)]
+pub(super) struct Supply {
+    /// The file.
+    pub input: Input,
+    /// Its windows.
+    pub windows: Windows,
+    /// What is to become of an event.
+    pub fates: Fates,
+    /// How long a cycle is.
+    pub rate: Rate,
+}
+
+/// One physical CPU's records.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The CPU.
+    pub cpu: u32,
+    /// Who runs on it, as far as its records have said.
+    pub current: Option<Vcpu>,
+    /// Bytes of the window in hand, and where the next record is in them.
+    bytes: Vec<u8>,
+    at: usize,
+    /// How many bytes of the window are still in the file only.
+    rest: u64,
+    /// Where in the file `bytes` ends.
+    end: u64,
+    /// The last time stamp, if there was one.
+    stamp: Option<u64>,
+    /// Whether something before the next record could not be read: of this CPU, or of nobody knows which.
+    hole: bool,
+    hole_of_all: bool,
+}
+
+/// A record and what is known of it from its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    /// The record.
+    pub record: Record,
+    /// When, in cycles.
+    pub cycles: u64,
+    /// When it is its turn: then, but for a loss, which began earlier.
+    pub due: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+}
+
+impl Stream {
+    /// The records of `cpu`, on which `current` runs before they say who.
+    pub fn new(cpu: u32, current: Option<Vcpu>) -> Stream {
+        let (bytes, stamp) = (Vec::new(), None);
+        Stream { cpu, current, bytes, at: 0, rest: 0, end: 0, stamp, hole: false, hole_of_all: false }
+    }
+
+    /// If something before the last record could not be read: on which CPU, as far as that is known. Asked once.
+    #[inline]
+    pub fn take_hole(&mut self) -> Option<PcpuId> {
+        if !self.hole && !self.hole_of_all {
+            return None;
+        }
+        let cpu = if std::mem::take(&mut self.hole_of_all) { u32::MAX } else { self.cpu };
+        self.hole = false;
+        Some(PcpuId(cpu))
+    }
+
+    /// How many bytes of the window in hand are still to be handled.
+    pub fn waiting(&self) -> u64 {
+        self.rest + (self.bytes.len() - self.at) as u64
+    }
+
+    /// The next record that is to leave; none at the end of the windows that are known.
+    #[inline]
+    pub fn next(&mut self, supply: &mut Supply, ledger: &mut Ledger) -> Result<Option<Placed>, TraceError> {
+        loop {
+            self.skip(supply, ledger);
+            if self.bytes.len() - self.at < LONGEST && !self.refill(supply, ledger)? {
+                return Ok(None);
+            }
+            let offset = self.end - (self.bytes.len() - self.at) as u64;
+            let Some((record, size)) = Record::parse(&self.bytes[self.at..]) else {
+                self.bad(offset, ledger);
+                continue;
+            };
+            if record.id == WRAP_BUFFER {
+                self.at += size;
+                continue;
+            }
+            let far = |stamp: u64| stamp.wrapping_sub(self.stamp.unwrap_or(stamp)) > LEAP;
+            if !record.is_plausible() || record.stamp.is_some_and(far) && !self.goes_on(size, record.stamp) {
+                self.bad(offset, ledger);
+                continue;
+            }
+            self.at += size;
+            let before = self.stamp;
+            if record.stamp.is_some() {
+                self.stamp = record.stamp;
+            } else if before.is_none() {
+                self.stamp = self.first_stamp();
+            }
+            let cycles = self.stamp.unwrap_or(0);
+            let mut due = cycles;
+            if record.id == LOST_RECORDS {
+                due = record.wide(2).unwrap_or(cycles).max(before.unwrap_or(0)).min(cycles);
+                // Who runs when records are written again.
+                self.current = record.word(1).map(Vcpu::packed_low);
+            } else {
+                running_after(&record, &mut self.current);
+            }
+            if supply.fates.of(record.id) != Fate::Leaves {
+                ledger.skip(supply.rate.moment(cycles));
+                continue;
+            }
+            return Ok(Some(Placed { record, cycles, due, offset }));
+        }
+    }
+
+    /// Skips what nobody uses, in hand and beyond doubt: three of four records.
+    #[inline]
+    fn skip(&mut self, supply: &Supply, ledger: &mut Ledger) {
+        let Some(mut stamp) = self.stamp else { return };
+        let bytes = &self.bytes[..];
+        let (mut at, mut count, mut first) = (self.at, 0, None);
+        while let Some(raw) = bytes.get(at..at + LONGEST) {
+            let header = Little.u32(raw, 0).unwrap_or(0);
+            if header >> 31 == 0 || supply.fates.known(header & 0x0fff_ffff) != Some(Fate::Skip) {
+                break;
+            }
+            let next = Little.u64(raw, 4).unwrap_or(0);
+            if next.wrapping_sub(stamp) > LEAP {
+                break;
+            }
+            stamp = next;
+            first.get_or_insert(stamp);
+            count += 1;
+            at += 12 + 4 * (header >> 28 & 7) as usize;
+        }
+        if let Some(first) = first {
+            self.at = at;
+            self.stamp = Some(stamp);
+            ledger.skip_all(count, supply.rate.moment(first), supply.rate.moment(stamp));
+        }
+    }
+
+    /// Whether what follows the record in hand, of this size, bears out its time stamp.
+    #[cold]
+    fn goes_on(&self, size: usize, stamp: Option<u64>) -> bool {
+        let mut at = self.at + size;
+        while let Some((record, size)) = self.bytes.get(at..).and_then(Record::parse) {
+            if !record.is_plausible() {
+                return false;
+            }
+            if let (Some(next), Some(stamp)) = (record.stamp, stamp) {
+                return next.wrapping_sub(stamp) <= LEAP;
+            }
+            at += size;
+        }
+        at >= self.bytes.len()
+    }
+
+    /// The first time stamp in what is in hand.
+    #[cold]
+    fn first_stamp(&self) -> Option<u64> {
+        let mut at = self.at;
+        while let Some((record, size)) = Record::parse(&self.bytes[at..]) {
+            if record.stamp.is_some() || !record.is_plausible() {
+                return record.stamp;
+            }
+            at += size;
+        }
+        None
+    }
+
+    /// Skips to the next place where a record can be: one with a time stamp that follows the last, and one behind it.
+    #[cold]
+    fn bad(&mut self, offset: u64, ledger: &mut Ledger) {
+        ledger.count_at(Line::BadRecord, offset);
+        self.hole = true;
+        self.current = None;
+        self.at += 4;
+        while let Some(header) = Little.u32(&self.bytes, self.at) {
+            if header >> 31 == 1
+                && let Some((record, size)) = Record::parse(&self.bytes[self.at..])
+                && let Some(stamp) = record.stamp
+                && record.is_plausible()
+                && stamp.wrapping_sub(self.stamp.unwrap_or(stamp)) <= LEAP
+                && self.goes_on(size, Some(stamp))
+            {
+                return;
+            }
+            self.at += 4;
+        }
+        self.at = self.bytes.len();
+    }
+
+    /// Gets more of the window, or the next window; false if there is none and nothing is left.
+    fn refill(&mut self, supply: &mut Supply, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        loop {
+            let left = self.bytes.len() - self.at;
+            if self.rest == 0 && left > 0 {
+                return Ok(true);
+            }
+            if self.rest == 0 {
+                let Some(window) = supply.windows.take(self.cpu as usize) else { return Ok(false) };
+                self.rest = u64::from(window.len);
+                self.end = window.at;
+                if window.hole {
+                    self.hole_of_all = true;
+                    self.current = None;
+                }
+            }
+            self.bytes.copy_within(self.at.., 0);
+            self.at = 0;
+            let more = self.rest.min((CHUNK - left) as u64) as usize;
+            self.bytes.resize(left + more, 0);
+            let got = supply.input.read_up_to(self.end, &mut self.bytes[left..])?;
+            self.bytes.truncate(left + got);
+            self.end += got as u64;
+            self.rest -= got as u64;
+            if got < more {
+                // The file became shorter meanwhile.
+                ledger.add_at(Line::TruncatedBytes, self.rest, self.end);
+                self.rest = 0;
+            }
+            if self.bytes.len() >= 4 || self.rest == 0 && !self.bytes.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
