@@ -419,6 +419,16 @@ pub enum LabCommand {
     /// Counts are exact, and are those of `exitscope sim` for programs that do not depend on time; times are this machine's.
     /// What is not as in the scenario is said.
     Run(LabRunArgs),
+    /// Who polls before a halt, nobody, KVM, the guest or the run loop, and how long: what that wins and burns
+    ///
+    /// Two vCPUs play ping-pong and halt between.
+    Haltpoll(LabArgs),
+    /// What waiters for a spinlock say to the hypervisor: nothing, X'44', X'9C', X'9C' with sense-running
+    ///
+    /// More vCPUs than threads contend, under a dispatcher of the lab's own.
+    Yield(LabArgs),
+    /// What exits cost the other vCPUs of a virtual core, which all leave the guest together
+    Gang(LabArgs),
     /// List the experiments
     List,
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use exitscope_lab::events::event_names;
 use exitscope_lab::findings::Findings;
 use exitscope_lab::measure::Plan;
-use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, pio};
+use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, gang, haltpoll, pio, yielding};
 use exitscope_model::Event;
 use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
 use std::fs::File;
@@ -26,6 +26,9 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("delay", "how throughput falls when every exit takes 0 to 30,000 ns longer"),
     ("run", "any scenario file, as far as real guests can be what it says"),
     ("pio", "the way of a port access: emulated or read off the exit, a device thread or in place, ioeventfd"),
+    ("haltpoll", "two vCPUs play ping-pong: who polls before a halt, how long, and what that wins and burns"),
+    ("yield", "vCPUs contend for a spinlock over few threads: no yield, X'44', X'9C', X'9C' with sense-running"),
+    ("gang", "a compute loop beside idle, spinning and exiting vCPUs of its virtual core"),
 ];
 
 pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -40,6 +43,9 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
         LabCommand::Delay(args) => experiment(args, None, out, delay::run),
         LabCommand::Run(args) => run_scenario(args, out),
         LabCommand::Pio(args) => experiment(args, None, out, pio::run),
+        LabCommand::Haltpoll(args) => experiment(args, None, out, haltpoll::run),
+        LabCommand::Yield(args) => experiment(args, None, out, yielding::run),
+        LabCommand::Gang(args) => experiment(args, None, out, gang::run),
     }
 }
 

@@ -69,6 +69,32 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
 }
 
 #[test]
+fn each_mechanism_has_a_page_its_data_and_its_exits() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("lab.data");
+    for (experiment, tables, rows) in [("haltpoll", 2, 11), ("yield", 3, 13), ("gang", 1, 12)] {
+        let found = json(&lab(&[experiment, "--format", "json", "--trace", trace.to_str().unwrap()]));
+        assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+        assert_eq!(found["experiment"], experiment);
+        assert_eq!(found["tables"].as_array().unwrap().len(), tables, "{experiment}");
+        for table in found["tables"].as_array().unwrap() {
+            assert_eq!(table["rows"].as_array().unwrap().len(), rows, "{experiment}");
+            for row in table["rows"].as_array().unwrap() {
+                assert_ne!(row["cannot"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
+            }
+        }
+        assert!(found["summary"].as_array().unwrap().len() >= tables, "{experiment}: {}", found["summary"]);
+        let report = report(&[&trace], &[]);
+        assert_eq!(report["coverage"]["lost"], 0, "{experiment}");
+        assert!(report["coverage"]["exits"].as_u64() > Some(10), "{experiment}");
+        let page = stdout(&lab(&[experiment]));
+        assert!(page.starts_with(&format!("Lab: {experiment}")), "{page}");
+        assert!(stdout(&lab(&[experiment, "--format", "csv"])).lines().count() > tables * rows, "{experiment}");
+    }
+}
+
+#[test]
 fn runs_are_saved_compared_and_fed_to_other_tools() {
     let Some(_machine) = machine() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -107,9 +133,15 @@ fn the_doctor_finds_what_guests_can_do() {
 #[test]
 fn a_signal_ends_the_lab_with_nothing_left_behind() {
     let Some(_machine) = machine() else { return };
-    for (signal, name) in [("-INT", "SIGINT"), ("-TERM", "SIGTERM")] {
+    for (experiment, signal, name) in [
+        ("exits", "-INT", "SIGINT"),
+        ("exits", "-TERM", "SIGTERM"),
+        ("haltpoll", "-INT", "SIGINT"),
+        ("yield", "-TERM", "SIGTERM"),
+        ("gang", "-INT", "SIGINT"),
+    ] {
         let mut command = exitscope();
-        command.args(["lab", "exits", "--duration", "10s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(["lab", experiment, "--duration", "10s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let id = child.id().to_string();
         // Guests run as soon as there are vCPU threads.

@@ -13,6 +13,8 @@ use crate::doors::{Device, DeviceThread};
 use crate::events::Events;
 use crate::{Exit, LabError, Machine, Parker, Place, Vcpu, Vm, Watch, abi, boot, next_exit, ticks};
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave, Whose};
+use exitscope_units::Nanos;
 use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +41,8 @@ pub struct Setup<'a> {
     pub halts_in: Option<&'a Vm>,
     /// Who takes what goes outside: answers to clients, and disks' requests.
     pub outside: Option<&'a dyn Outside>,
+    /// Polls on the parker before waiting there, as KVM does before it blocks; `None`: waits at once.
+    pub halt_poll: Option<host_halt_poll::Params>,
     /// Whether events are kept.
     pub events: bool,
     /// The lock for all devices.
@@ -59,6 +63,7 @@ impl<'a> Setup<'a> {
             coalesces: false,
             halts_in: None,
             outside: None,
+            halt_poll: None,
             events: false,
             big_lock: Mutex::default(),
         }
@@ -82,6 +87,8 @@ pub struct Served {
     pub events: Events,
     /// Writes that came through the ring of coalesced accesses.
     pub coalesced: u64,
+    /// Halts before which the run loop polled, and those whose wake-up came while it did.
+    pub polls: [u64; 2],
 }
 
 /// Runs a vCPU until its program is over.
@@ -96,6 +103,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
     let clock = Clock::new(setup.machine);
     let delay = setup.machine.ticks_in(setup.delay_ns);
     let mut answer = 0;
+    let mut poll = HostHaltPoll::new(Whose::Vcpu);
     vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
     loop {
         if setup.events {
@@ -117,7 +125,14 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
                 return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
             }
             Exit::Bell { bell: bell::HALT, .. } if setup.halts_in.is_some() => vcpu.halt_in_kernel()?,
-            Exit::Bell { bell: bell::HALT, .. } | Exit::Halt => park(vcpu, setup, watch, None)?,
+            Exit::Bell { bell: bell::HALT, .. } | Exit::Halt => {
+                if !poll_for_wake(vcpu, setup, watch, &clock, &mut poll, &mut served.polls) {
+                    park(vcpu, setup, watch, None)?;
+                }
+                if let Some(params) = &setup.halt_poll {
+                    poll.finish(params, &Leave::default(), Nanos(clock.length(ticks() - begin)), true);
+                }
+            }
             Exit::Bell { bell: bell::SLEEP, .. } => {
                 let place = boot::area(vcpu.index()) + offset_of!(VcpuPage, sleep_ns) as u64;
                 let ns = vcpu.memory().u64(place).load(std::sync::atomic::Ordering::SeqCst);
@@ -163,6 +178,33 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
         }
         served.account.record(Reason::of(&exit), door, clock.length(ticks() - begin));
     }
+}
+
+/// Looks for a wake-up for as long as host halt polling says. Whether it came.
+fn poll_for_wake(
+    vcpu: &Vcpu,
+    setup: &Setup,
+    watch: &Watch,
+    clock: &Clock,
+    poll: &mut HostHaltPoll,
+    polls: &mut [u64; 2],
+) -> bool {
+    let Some((params, parker)) = setup.halt_poll.as_ref().zip(setup.parkers.get(vcpu.number() as usize)) else {
+        return false;
+    };
+    let (begin, limit) = (ticks(), poll.start(params, &Leave::default()).0);
+    if limit == 0 {
+        return false;
+    }
+    polls[0] += 1;
+    while clock.length(ticks() - begin) < limit && !watch.is_over() {
+        if parker.take() {
+            polls[1] += 1;
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
 }
 
 fn park(vcpu: &Vcpu, setup: &Setup, watch: &Watch, until: Option<Instant>) -> Result<(), LabError> {
@@ -241,14 +283,14 @@ fn set_registers(vcpu: &mut Vcpu, how: Option<RegisterSync>) -> Result<(), LabEr
 }
 
 /// Turns ticks into nanoseconds of the monotonic clock.
-struct Clock {
+pub(crate) struct Clock {
     at: u64,
     ns: u64,
     ns_per_2_32: u128,
 }
 
 impl Clock {
-    fn new(machine: &Machine) -> Clock {
+    pub(crate) fn new(machine: &Machine) -> Clock {
         // SAFETY: the kernel fills in one `timespec`.
         let now = unsafe {
             let mut now: libc::timespec = std::mem::zeroed();
@@ -262,11 +304,11 @@ impl Clock {
         }
     }
 
-    fn length(&self, ticks: u64) -> u64 {
+    pub(crate) fn length(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * self.ns_per_2_32) >> 32) as u64
     }
 
-    fn ns(&self, ticks: u64) -> u64 {
+    pub(crate) fn ns(&self, ticks: u64) -> u64 {
         self.ns + self.length(ticks.saturating_sub(self.at))
     }
 }

@@ -140,6 +140,11 @@ impl Vcpu {
         Kick(Arc::clone(&self.kick))
     }
 
+    /// Forgets a kick that found it outside the guest. Whoever kicks must not do so at the same time.
+    pub fn forget_kick(&self) {
+        self.kick.page().store(0, Ordering::SeqCst);
+    }
+
     /// The memory of its VM.
     pub fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory[0]

@@ -163,6 +163,11 @@ pub struct Parker {
 }
 
 impl Parker {
+    /// Takes the wake-up that is there, if one is.
+    pub fn take(&self) -> bool {
+        std::mem::take(&mut *self.permit.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits for a wake-up, or takes the one that is there. False: the run is over.
     pub fn park(&self, watch: &Watch) -> bool {
         self.park_until(watch, None)

@@ -1,0 +1,237 @@
+//! `lab gang`: what the exits of one vCPU cost its siblings when all of a virtual core leave together: a compute loop alone,
+//! beside a spin loop, beside exits; virtual cores of 1, 2 and 4 vCPUs.
+//!
+//! ```text
+//! width 1: [0: computes] [1: neighbour]      width 2: [0: computes, 1: neighbour]      width 4: [0, 1, 2: naps, 3: naps]
+//! ```
+
+use crate::abi::{Step, op};
+use crate::account::Reason;
+use crate::events::Events;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::guests::{ComputeSpeed, Guests, repeat};
+use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
+use crate::vcores::{self, Ganged};
+use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
+use exitscope_model::Event;
+use exitscope_policy::{Policies, vcore};
+use std::time::{Duration, Instant};
+
+/// vCPUs of a virtual core.
+const WIDTHS: [u32; 3] = [1, 2, 4];
+/// The port that the neighbours read.
+const PORT: u64 = 0x10;
+/// How long the neighbours compute between two exits, where they are not in a storm.
+const BETWEEN_NS: u64 = 500_000;
+/// A turn that takes longer has gone astray.
+const TURN_LIMIT: Duration = Duration::from_secs(20);
+
+/// What the neighbours of the computing vCPU do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// They halt at once.
+    Idle,
+    /// They spin.
+    Spin,
+    /// They read a port every half millisecond.
+    Exits,
+    /// They read a port again and again.
+    Storm,
+}
+
+impl Beside {
+    /// All.
+    pub const ALL: [Beside; 4] = [Beside::Idle, Beside::Spin, Beside::Exits, Beside::Storm];
+
+    fn name(self) -> &'static str {
+        match self {
+            Beside::Idle => "nobody",
+            Beside::Spin => "a spin loop",
+            Beside::Exits => "an exit every 500 us",
+            Beside::Storm => "an exit storm",
+        }
+    }
+}
+
+/// What a turn gave.
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
+    /// What the virtual cores did.
+    pub ganged: Ganged,
+    /// Passes of vCPU 0's compute loop.
+    pub passes: u64,
+}
+
+/// A guest whose vCPUs are grouped.
+#[derive(Debug)]
+pub struct Group {
+    guests: Guests,
+    speed: ComputeSpeed,
+    /// Neighbours that are not idle, at most.
+    active: u32,
+}
+
+impl Group {
+    /// Makes the VM.
+    pub fn new(machine: &Machine) -> Result<Group, LabError> {
+        let config = VmConfig { irqchip: false, ..VmConfig::new(WIDTHS[WIDTHS.len() - 1], Ring::Three) };
+        let active = (machine.cpus.len() as u32).saturating_sub(1).max(1);
+        Ok(Group { guests: Guests::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, active })
+    }
+
+    /// Runs virtual cores of `width` vCPUs for `length`; or, with `rounds` (more than 0), until each has done as many rounds
+    /// of its program.
+    pub fn turn(
+        &mut self,
+        machine: &Machine,
+        width: u32,
+        beside: Beside,
+        rounds: u64,
+        length: Duration,
+        events: bool,
+    ) -> Result<Turn, LabError> {
+        const ROUND_NS: u64 = 5_000;
+        let read = Step { op: op::PORT_IN, a: 1, b: PORT, c: 0 };
+        let compute = repeat(rounds, &[self.speed.step(ROUND_NS)]);
+        let neighbour = match beside {
+            Beside::Idle => vec![step(op::HALT)],
+            Beside::Spin => repeat(rounds, &[Step { b: 100, ..step(op::PAUSE) }]),
+            Beside::Exits => repeat(rounds, &[self.speed.step(BETWEEN_NS), read]),
+            Beside::Storm => repeat(rounds, &[read]),
+        };
+        let vcpus = width.max(2);
+        let programs: Vec<Vec<Step>> = (0..vcpus)
+            .map(|vcpu| match vcpu {
+                0 => compute.clone(),
+                _ if vcpu <= self.active => neighbour.clone(),
+                _ => vec![step(op::HALT)],
+            })
+            .collect();
+        self.guests.load(machine, &Policies::default(), 0, &programs)?;
+        let params = vcore::Params { smt_mode: width, ..vcore::Params::default() };
+        let Guests { payload, vcpus: all, .. } = &mut self.guests;
+        let length = (rounds == 0).then_some(length);
+        let watch = Watch::new(TURN_LIMIT);
+        let ganged = vcores::run(machine, payload, &mut all[..vcpus as usize], &params, length, events, &watch)?;
+        Ok(Turn { ganged, passes: payload.page(0).passes })
+    }
+}
+
+const FIGURES: [(&str, Unit); 7] = [
+    ("throughput", Unit::Share),
+    ("of alone", Unit::Share),
+    ("gang exits", Unit::PerSecond),
+    ("taken along", Unit::PerSecond),
+    ("own exits", Unit::PerSecond),
+    ("outside", Unit::Share),
+    ("for each gang exit", Unit::Nanos),
+];
+
+/// A round's figures, all but the second, which needs another row's.
+fn figures(turn: &Turn, speed: ComputeSpeed) -> [Option<f64>; FIGURES.len()] {
+    let out = &turn.ganged;
+    let seconds = out.elapsed.as_secs_f64().max(1e-9);
+    let rate = |count: u64| count as f64 / seconds;
+    let reads = out.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
+    let outside = out.outside.first().map_or(0.0, Duration::as_secs_f64);
+    [
+        Some(speed.length(turn.passes).as_secs_f64() / seconds),
+        None,
+        Some(rate(out.gangs.ganged)),
+        Some(rate(out.gangs.forced)),
+        Some(rate(reads)),
+        Some(outside / seconds),
+        (out.gangs.ganged > 0).then(|| outside * 1e9 / out.gangs.ganged as f64),
+    ]
+}
+
+/// Measures it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let mut group = Group::new(machine)?;
+    let cases: Vec<(u32, Beside)> =
+        WIDTHS.into_iter().flat_map(|width| Beside::ALL.map(|beside| (width, beside))).collect();
+    let mut rounds = vec![Vec::new(); cases.len()];
+    let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
+    let mut events = Vec::new();
+    take_turns(plan, cases.len(), |round, at| {
+        let ((width, beside), keep) = (cases[at], keep_events && round == last);
+        let turn = group.turn(machine, width, beside, 0, plan.turn(), keep)?;
+        if round.is_some() {
+            rounds[at].push(figures(&turn, group.speed));
+        }
+        if keep {
+            events.extend(turn.ganged.events);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "gang",
+        about: "vCPUs of a virtual core enter and leave the guest together: what the exits of one cost another that computes",
+        manifest: manifest(machine, plan, false),
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.push(
+        "the hardware threads of the virtual cores are host threads, which share no core: what threads take from each other \
+         by sharing one is not shown, and a kick is a signal, which takes longer than an interrupt between threads"
+            .to_string(),
+    );
+    if group.active + 1 < WIDTHS[WIDTHS.len() - 1] {
+        findings.warnings.push(format!(
+            "this machine has {} CPUs: of a virtual core of 4, {} vCPUs work and the others nap, as more would only share \
+             CPUs",
+            machine.cpus.len(),
+            group.active + 1
+        ));
+    }
+    let in_table = Beside::ALL.len();
+    let rows = cases.iter().enumerate().map(|(at, &(width, beside))| {
+        let alone = &rounds[at - at % in_table];
+        let mut shown = Vec::new();
+        for (figure, (name, unit)) in FIGURES.into_iter().enumerate() {
+            let values: Vec<f64> = match figure {
+                1 => rounds[at].iter().zip(alone).filter_map(|(own, alone)| Some(own[0]? / alone[0]?)).collect(),
+                _ => rounds[at].iter().filter_map(|round| round[figure]).collect(),
+            };
+            shown.extend(Figure::of_rounds(name, unit, &values).filter(|figure| figure.value.is_finite()));
+        }
+        Row { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
+    });
+    let table = Table {
+        title: "A compute loop, by its neighbours",
+        labels: vec!["vCPUs a vcore", "beside"],
+        rows: rows.collect(),
+    };
+    findings.summary = summary(&table);
+    findings.tables.push(table);
+    Ok((findings, Events::merge(events)))
+}
+
+/// The main points in words.
+fn summary(table: &Table) -> Vec<String> {
+    let value = |width: u32, beside: Beside, name: &str| {
+        let labels = [width.to_string(), beside.name().to_string()];
+        let row = table.rows.iter().find(|row| row.labels == labels)?;
+        Some(row.figures.iter().find(|figure| figure.name == name)?.value)
+    };
+    let of = |width, beside| Some(format!("{:.0} %", value(width, beside, "of alone")? * 100.0));
+    let sentence = |beside: Beside| {
+        Some(format!(
+            "Beside {}, the compute loop keeps {} of its throughput if each vCPU is a virtual core of its own, {} in one of 2 \
+             ({:.0} gang exits a second), {} in one of 4.",
+            beside.name(),
+            of(1, beside)?,
+            of(2, beside)?,
+            value(2, beside, "gang exits")?,
+            of(4, beside)?,
+        ))
+    };
+    let mut said: Vec<String> = [Beside::Spin, Beside::Exits, Beside::Storm].into_iter().filter_map(sentence).collect();
+    said.push(
+        "throughput: the share of the time for which the loop ran, by its passes; outside: the share for which it was not in \
+         the guest though it had no reason of its own."
+            .to_string(),
+    );
+    said
+}

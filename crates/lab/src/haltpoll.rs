@@ -1,0 +1,347 @@
+//! `lab haltpoll`: two vCPUs play ping-pong and halt between: who polls before the halt, how long, and what that wins and
+//! burns.
+//!
+//! ```text
+//! vCPU 0: compute ─► ball ─► (poll) halt ───────────────────────► woken ─► compute ─► …
+//! vCPU 1:              └► (poll) woken ─► compute ─► ball ─► halt   ▲
+//!                                                      └────────────┘
+//! ```
+//!
+//! Nobody polls; the guest (its governor); KVM, capped for each VM; or the lab's own run loop, as KVM would (the same
+//! policy), for halts that are doorbells.
+
+use crate::abi::{self, Step, op};
+use crate::account::Account;
+use crate::events::Events;
+use crate::exits::not_ours;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
+use crate::machine::pin_to;
+use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
+use crate::serve::{Served, Setup, parkers, serve};
+use crate::{LabError, Machine, Parker, Ring, VmConfig, Watch, step};
+use exitscope_model::Event;
+use exitscope_policy::Policies;
+use exitscope_units::Nanos;
+use std::time::{Duration, Instant};
+
+/// How long each vCPU computes before it gives the ball back, about as long as the other one is idle: once within the
+/// reach of most polls, once beyond that of the defaults.
+const GAPS: [(u64, &str); 2] =
+    [(20_000, "Ping-pong, 20 us of work between balls"), (300_000, "Ping-pong, 300 us of work between balls")];
+
+/// The longest polls that are tried.
+const KNOBS: [u64; 3] = [50_000, 200_000, 800_000];
+
+/// A turn that takes longer has gone astray.
+const TURN_LIMIT: Duration = Duration::from_secs(20);
+
+/// Round trips of the first turn, which tells how long one takes.
+const FIRST_TURN: u64 = 20;
+
+/// Who polls before a halt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polls {
+    /// Nobody; halts block in KVM.
+    Nobody,
+    /// KVM, at most so many nanoseconds.
+    Kvm(u64),
+    /// The guest.
+    Guest(u64),
+    /// The lab's run loop, as KVM would; 0: nobody, but halts block in the run loop.
+    RunLoop(u64),
+}
+
+impl Polls {
+    fn labels(self) -> Vec<String> {
+        let (who, knob) = match self {
+            Polls::Nobody => ("nobody", "halts in KVM".to_string()),
+            Polls::Kvm(ns) => ("KVM", format!("halt_poll_ns={}", Nanos(ns))),
+            Polls::Guest(ns) => ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns))),
+            Polls::RunLoop(0) => ("nobody", "halts in the run loop".to_string()),
+            Polls::RunLoop(ns) => ("the run loop", format!("halt_poll_ns={}", Nanos(ns))),
+        };
+        vec![who.to_string(), knob]
+    }
+}
+
+/// A VM of two vCPUs that play.
+#[derive(Debug)]
+pub struct PingPong {
+    polls: Polls,
+    policies: Policies,
+    guests: Guests,
+    parkers: Vec<Parker>,
+    work: Step,
+}
+
+/// What a turn gave.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Round trips.
+    pub rounds: u64,
+    /// How long they took.
+    pub elapsed: Duration,
+    /// Halts of both vCPUs, each an exit.
+    pub halts: u64,
+    /// Wake-ups that needed an exit or an interrupt; the other one polled in the guest, or was not yet idle, otherwise.
+    pub wakes: u64,
+    /// Polls before a halt, and those that paid. `None`: KVM polls, and tells only the sum of a lifetime.
+    pub polls: Option<[u64; 2]>,
+    /// How often a vCPU's thread really slept.
+    pub sleeps: u64,
+    /// CPU time of both threads.
+    pub cpu: Duration,
+    /// Exits to user space.
+    pub account: Account,
+    /// The events of each vCPU, if they are kept.
+    pub events: Vec<Events>,
+}
+
+impl PingPong {
+    /// Makes the VM. An error says what KVM cannot do here.
+    pub fn new(machine: &Machine, polls: Polls, work: Step) -> Result<PingPong, LabError> {
+        let in_run_loop = matches!(polls, Polls::RunLoop(_));
+        let ring = if in_run_loop { Ring::Three } else { machine.ring() };
+        let cap = match polls {
+            Polls::Kvm(ns) => ns as u32,
+            Polls::Nobody | Polls::Guest(_) | Polls::RunLoop(_) => 0,
+        };
+        let halt_poll_ns = (!in_run_loop).then_some(cap);
+        let config = VmConfig { irqchip: !in_run_loop, halt_poll_ns, ..VmConfig::new(2, ring) };
+        let mut policies = Policies::default();
+        match polls {
+            Polls::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
+            Polls::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
+            Polls::Nobody | Polls::Kvm(_) => {}
+        }
+        Ok(PingPong { polls, policies, guests: Guests::new(machine, config)?, parkers: parkers(2), work })
+    }
+
+    /// Plays so many round trips.
+    pub fn turn(&mut self, machine: &Machine, rounds: u64, pin: bool, events: bool) -> Result<Turn, LabError> {
+        let flags = if matches!(self.polls, Polls::Guest(_)) { abi::machine::HALTPOLL } else { 0 };
+        let programs = [0, 1].map(|vcpu| {
+            let receive = Step { a: abi::ipi_box(vcpu), ..step(op::RECEIVE) };
+            let send = Step { a: abi::ipi_box(1 - vcpu), ..step(op::SEND) };
+            match vcpu {
+                0 => repeat(rounds, &[self.work, send, receive]),
+                _ => repeat(rounds, &[receive, self.work, send]),
+            }
+        });
+        self.parkers = parkers(2);
+        self.guests.load(machine, &self.policies, flags, &programs)?;
+        let halts_by_bell = self.guests.vm.config().ring == Ring::Three;
+        let in_run_loop = matches!(self.polls, Polls::RunLoop(_));
+        let setup = Setup {
+            halts_in: (halts_by_bell && !in_run_loop).then_some(&self.guests.vm),
+            halt_poll: in_run_loop.then_some(self.policies.host_halt_poll),
+            events,
+            ..Setup::new(machine, &self.parkers)
+        };
+        let cpus = (pin && machine.cpus.len() >= 2).then_some(&machine.cpus);
+        let served = Watch::new(TURN_LIMIT).run(&mut self.guests.vcpus, |vcpu, watch| {
+            if let Some(cpus) = cpus {
+                pin_to(cpus[vcpu.index() as usize]);
+            }
+            let before = thread_usage();
+            let served = serve(vcpu, &setup, watch)?;
+            let after = thread_usage();
+            Ok((served, after.0.saturating_sub(before.0), after.1 - before.1))
+        })?;
+        Ok(self.take(machine, rounds, served))
+    }
+
+    fn take(&self, machine: &Machine, rounds: u64, served: Vec<(Served, Duration, u64)>) -> Turn {
+        let pages = [0, 1].map(|vcpu| self.guests.payload.page(vcpu));
+        let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
+        let begin = pages.iter().map(|page| page.begin_tsc).min().unwrap_or(0);
+        let end = pages.iter().map(|page| page.end_tsc).max().unwrap_or(0);
+        let mut turn = Turn {
+            rounds,
+            elapsed: Duration::from_nanos(machine.ns_in(end.saturating_sub(begin) as f64) as u64),
+            halts: sum(|page| page.halts),
+            wakes: sum(|page| page.wakes_sent),
+            ..Turn::default()
+        };
+        let mut by_run_loop = [0; 2];
+        for (part, cpu, sleeps) in served {
+            turn.account.merge(&part.account);
+            turn.events.push(part.events);
+            turn.cpu += cpu;
+            turn.sleeps += sleeps;
+            (0..2).for_each(|at| by_run_loop[at] += part.polls[at]);
+        }
+        turn.polls = match self.polls {
+            Polls::Nobody | Polls::RunLoop(0) => Some([0; 2]),
+            Polls::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
+            Polls::RunLoop(_) => Some(by_run_loop),
+            Polls::Kvm(_) => None,
+        };
+        turn
+    }
+
+    /// The programs, after a turn: their counts.
+    pub fn payload(&self) -> &crate::Payload {
+        &self.guests.payload
+    }
+}
+
+/// A game and what its rounds gave.
+struct Played {
+    game: PingPong,
+    /// Round trips that fit into a turn.
+    fit: u64,
+    /// Each round's figures, in the order of [`FIGURES`]; `None` where there is none.
+    rounds: Vec<[Option<f64>; FIGURES.len()]>,
+    events: Vec<Events>,
+}
+
+const FIGURES: [(&str, Unit); 6] = [
+    ("round trips", Unit::PerSecond),
+    ("CPU each", Unit::Nanos),
+    ("halts each", Unit::Count),
+    ("wake-ups each", Unit::Count),
+    ("sleeps each", Unit::Count),
+    ("polls that paid", Unit::Share),
+];
+
+impl Played {
+    fn new(machine: &Machine, plan: &Plan, polls: Polls, work: Step) -> Result<Result<Played, String>, LabError> {
+        let made = PingPong::new(machine, polls, work).and_then(|mut game| {
+            let turn = game.turn(machine, FIRST_TURN, plan.pin, false)?;
+            let each = turn.elapsed.as_secs_f64() / FIRST_TURN as f64;
+            let fit = ((plan.turn().as_secs_f64() / each.max(1e-6)) as u64).max(FIRST_TURN);
+            Ok(Played { game, fit, rounds: Vec::new(), events: Vec::new() })
+        });
+        made.map_or_else(|error| not_ours(error).map(Err), |played| Ok(Ok(played)))
+    }
+
+    fn turn(&mut self, machine: &Machine, plan: &Plan, round: Option<u32>, events: bool) -> Result<(), LabError> {
+        let turn = self.game.turn(machine, self.fit, plan.pin, events)?;
+        let each = |count: f64| Some(count / turn.rounds as f64);
+        if round.is_some() {
+            self.rounds.push([
+                Some(turn.rounds as f64 / turn.elapsed.as_secs_f64().max(1e-9)),
+                each(turn.cpu.as_nanos() as f64),
+                each(turn.halts as f64),
+                each(turn.wakes as f64),
+                each(turn.sleeps as f64),
+                turn.polls.filter(|polls| polls[0] > 0).map(|polls| polls[1] as f64 / polls[0] as f64),
+            ]);
+        }
+        if events {
+            self.events = turn.events;
+        }
+        Ok(())
+    }
+
+    fn rate(&self) -> f64 {
+        self.rounds.iter().filter_map(|round| round[0]).sum::<f64>() / self.rounds.len().max(1) as f64
+    }
+
+    fn row(&self, labels: Vec<String>, best: f64) -> Row {
+        let of = |at: usize| self.rounds.iter().filter_map(move |round| round[at]);
+        let mut figures: Vec<Figure> = Vec::new();
+        for (at, (name, unit)) in FIGURES.into_iter().enumerate() {
+            figures.extend(Figure::of_rounds(name, unit, &of(at).collect::<Vec<_>>()));
+            if at == 0 {
+                figures.push(Figure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9)));
+            }
+        }
+        Row { labels, figures, cannot: None }
+    }
+}
+
+/// Measures it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let speed = ComputeSpeed::measure(machine)?;
+    let ways: Vec<Polls> = [Polls::Nobody]
+        .into_iter()
+        .chain(KNOBS.map(Polls::Kvm))
+        .chain(KNOBS.map(Polls::Guest))
+        .chain([Polls::RunLoop(0)])
+        .chain(KNOBS.map(Polls::RunLoop))
+        .collect();
+    let (began, noise) = (Instant::now(), Noise::now());
+    let mut games = Vec::new();
+    for (gap, _) in GAPS {
+        for &polls in &ways {
+            games.push(Played::new(machine, plan, polls, speed.step(gap))?);
+        }
+    }
+    let last = plan.rounds.checked_sub(1);
+    take_turns(plan, games.len(), |round, at| {
+        if let Ok(played) = &mut games[at]
+            && let Err(why) = played.turn(machine, plan, round, keep_events && round == last)
+        {
+            games[at] = Err(not_ours(why)?);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "haltpoll",
+        about: "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
+        manifest: manifest(machine, plan, plan.pin && machine.cpus.len() >= 2),
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.extend(limits(machine));
+    for (games, (gap, title)) in games.chunks(ways.len()).zip(GAPS) {
+        let best = games.iter().flatten().map(Played::rate).fold(0.0, f64::max);
+        let rows = ways.iter().zip(games).map(|(polls, game)| match game {
+            Ok(played) => played.row(polls.labels(), best),
+            Err(why) => Row { labels: polls.labels(), cannot: Some(why.clone()), ..Row::default() },
+        });
+        let table = Table { title, labels: vec!["polls", "knob"], rows: rows.collect() };
+        findings.summary.extend(summary(gap, &table));
+        findings.tables.push(table);
+    }
+    findings.summary.push(
+        "A halt and a wake-up are an exit each (or an interrupt); a poll by the guest that pays needs neither, one by the \
+         host only spares its thread the sleep."
+            .to_string(),
+    );
+    let events = games.into_iter().flatten().flat_map(|played| played.events).collect();
+    Ok((findings, Events::merge(events)))
+}
+
+/// What cannot be shown here as it would be elsewhere.
+fn limits(machine: &Machine) -> Vec<String> {
+    let mut said = Vec::new();
+    if machine.emulates_ring_0 {
+        said.push(
+            "guests run in ring 3 here, where there is no HLT: they halt by a doorbell, after which the run loop enters \
+             KVM in the halted state, so that KVM's own halt and polling follow; the doorbell's exit comes on top"
+                .to_string(),
+        );
+    }
+    if machine.cpus.len() < 2 {
+        said.push("with one CPU, a poll only keeps the other vCPU from running: no polling can pay here".to_string());
+    }
+    said
+}
+
+/// The main point of a table in words.
+fn summary(gap: u64, table: &Table) -> Option<String> {
+    let figure = |row: &Row, name: &str| Some(row.figures.iter().find(|figure| figure.name == name)?.value);
+    let none = table.rows.first().filter(|row| row.cannot.is_none())?;
+    let best = table.rows.iter().filter(|row| row.cannot.is_none()).max_by(|a, b| {
+        f64::total_cmp(&figure(a, "round trips").unwrap_or(0.0), &figure(b, "round trips").unwrap_or(0.0))
+    })?;
+    let (rate, base) = (figure(best, "round trips")?, figure(none, "round trips")?);
+    Some(format!(
+        "With {} between balls, {:.0} round trips a second without polling; the most, {:.0}, when {} polls ({}): {:+.0} %, \
+         for {:+.0} % CPU time each and {:.2} instead of {:.2} wake-ups that need an exit or an interrupt.",
+        Nanos(gap),
+        base,
+        rate,
+        best.labels[0],
+        best.labels[1],
+        (rate / base - 1.0) * 100.0,
+        (figure(best, "CPU each")? / figure(none, "CPU each")?.max(1.0) - 1.0) * 100.0,
+        figure(best, "wake-ups each")?,
+        figure(none, "wake-ups each")?,
+    ))
+}

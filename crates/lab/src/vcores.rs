@@ -1,0 +1,334 @@
+//! vCPUs that enter the guest together and leave it together, as the hardware threads of a powerpc core must: the policy
+//! crate's `Vcore`, with a host thread for each hardware thread, and kicks for the interrupts between them.
+//!
+//! ```text
+//! all that are runnable have arrived ─► enter together ─► one comes out ─► kicks the others ─► all are out ─► its exit is
+//!           ▲                                │                                                     │          answered
+//!           │                                └─ halts: naps, until somebody leaves                 │             │
+//!           └──────────────────────────────────────────────────────────────────────────────────────┴─────────────┘
+//! ```
+
+use crate::abi::bell;
+use crate::account::{Account, Door, Reason};
+use crate::events::Events;
+use crate::serve::Clock;
+use crate::{Exit, Kick, LabError, Machine, Payload, Vcpu, Watch, ticks};
+use exitscope_policy::vcore::{self, Cede, Enter, Gang, H_DOORBELL, Left, Threads, Vcore};
+use exitscope_units::VcpuId;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The trap of a thread that leaves for a reason of its own: a system call.
+const OWN: u16 = 0xc00;
+
+/// How often one who waits looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What happened in the virtual cores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gangs {
+    /// Runs of a virtual core: from entering together until all were out.
+    pub runs: u64,
+    /// Of these, those in which one's exit took others along that worked.
+    pub ganged: u64,
+    /// Threads that worked and were taken along.
+    pub forced: u64,
+    /// Threads that left for a reason of their own.
+    pub own: u64,
+    /// Napping threads that had to leave, too.
+    pub napping: u64,
+}
+
+/// What a run was.
+#[derive(Clone, Debug, Default)]
+pub struct Ganged {
+    /// From the beginning until the programs were told to stop.
+    pub elapsed: Duration,
+    /// Of all virtual cores.
+    pub gangs: Gangs,
+    /// Exits to user space, by vCPU.
+    pub accounts: Vec<Account>,
+    /// Of each vCPU, how long it was outside the guest, from an exit to the next entry.
+    pub outside: Vec<Duration>,
+    /// The events of each vCPU, if they are kept.
+    pub events: Vec<Events>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    vcore: Vcore,
+    /// Threads that want to be in the guest whenever the virtual core is.
+    runnable: Threads,
+    /// Those of them that wait to enter.
+    arrived: Threads,
+    /// Counts the runs that began.
+    run: u64,
+    /// Between the first entry and the last exit of a run.
+    inside: bool,
+    left: Vec<Left>,
+    gangs: Gangs,
+}
+
+/// A virtual core and the threads that carry it.
+struct Core {
+    kicks: Vec<Kick>,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+/// Runs the first vCPUs' programs, grouped as `params` has it, and tells them to stop after `length`, if given. A vCPU that
+/// halts is not woken any more, as nobody here is there to do so.
+pub fn run(
+    machine: &Machine,
+    payload: &Payload,
+    vcpus: &mut [Vcpu],
+    params: &vcore::Params,
+    length: Option<Duration>,
+    events: bool,
+    watch: &Watch,
+) -> Result<Ganged, LabError> {
+    let all_kicks: Vec<Kick> = vcpus.iter().map(Vcpu::kick).collect();
+    let width = params.smt_mode.max(1) as usize;
+    let cores: Vec<Core> = all_kicks.chunks(width).map(Core::new).collect();
+    let (stopper, began) = (Stopper::new(vcpus.len()), Instant::now());
+    let mut jobs: Vec<Box<dyn FnOnce() -> Result<Option<Served>, LabError> + Send + '_>> = Vec::new();
+    for vcpu in vcpus.iter_mut() {
+        let id = VcpuId(vcpu.index());
+        let (core, thread) = (&cores[params.vcore_of(id) as usize], params.thread_of(id));
+        let stopper = &stopper;
+        jobs.push(Box::new(move || {
+            let served = core.serve(machine, vcpu, thread, events, stopper, watch)?;
+            stopper.one_is_done();
+            Ok(Some(served))
+        }));
+    }
+    jobs.push(Box::new(|| {
+        stopper.wait(length, watch)?;
+        payload.stop();
+        cores.iter().for_each(|core| core.moved.notify_all());
+        Ok(None)
+    }));
+    let served = watch.run_jobs(&all_kicks, jobs)?;
+    let mut out = Ganged { elapsed: stopper.stopped_at(began), ..Ganged::default() };
+    for served in served.into_iter().flatten() {
+        out.accounts.push(served.account);
+        out.outside.push(served.outside);
+        out.events.push(served.events);
+    }
+    for core in cores {
+        let gangs = core.state.into_inner().unwrap_or_else(PoisonError::into_inner).gangs;
+        out.gangs.runs += gangs.runs;
+        out.gangs.ganged += gangs.ganged;
+        out.gangs.forced += gangs.forced;
+        out.gangs.own += gangs.own;
+        out.gangs.napping += gangs.napping;
+    }
+    Ok(out)
+}
+
+/// What one vCPU's run was.
+struct Served {
+    account: Account,
+    outside: Duration,
+    events: Events,
+}
+
+impl Core {
+    fn new(kicks: &[Kick]) -> Core {
+        let runnable = (0..kicks.len() as u32).fold(Threads::NONE, |all, thread| all.and(Threads::one(thread)));
+        let state = Mutex::new(State { runnable, ..State::default() });
+        Core { kicks: kicks.to_vec(), state, moved: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>, watch: &Watch) -> Result<MutexGuard<'a, State>, LabError> {
+        if watch.is_over() {
+            return Err(watch.why());
+        }
+        Ok(self.moved.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Runs a thread's vCPU until its program is over, or it halted and the run ends.
+    fn serve(
+        &self,
+        machine: &Machine,
+        vcpu: &mut Vcpu,
+        thread: u32,
+        events: bool,
+        stopper: &Stopper,
+        watch: &Watch,
+    ) -> Result<Served, LabError> {
+        let clock = Clock::new(machine);
+        let mut served = Served { account: Account::default(), outside: Duration::ZERO, events: Events::default() };
+        let mut answer = 0;
+        let mut out_since: Option<u64> = None;
+        loop {
+            self.enter(vcpu, thread, watch)?;
+            if let Some(begin) = out_since {
+                served.outside += Duration::from_nanos(clock.length(ticks() - begin));
+            }
+            if events {
+                served.events.enter(vcpu, clock.ns(ticks()), answer);
+            }
+            let exit = vcpu.run()?;
+            let begin = ticks();
+            if events {
+                served.events.exit(vcpu, clock.ns(begin), &exit);
+            }
+            answer = 0;
+            let halts = matches!(exit, Exit::Bell { bell: bell::HALT, .. } | Exit::Halt);
+            let ends = matches!(exit, Exit::Bell { bell: bell::DONE, .. });
+            if let Exit::Bell { bell: bell::PANIC, value } = exit {
+                return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
+            }
+            match halts {
+                true => self.cede(thread, stopper, watch)?,
+                false => self.leave(thread, if exit == Exit::Kicked { H_DOORBELL } else { OWN }, ends, watch)?,
+            }
+            vcpu.answer(answer);
+            served.account.record(Reason::of(&exit), Door::Bell, clock.length(ticks() - begin));
+            if halts || ends {
+                return Ok(served);
+            }
+            out_since = Some(begin);
+        }
+    }
+
+    /// Waits until all runnable threads are there, and is in the guest's context with them.
+    fn enter(&self, vcpu: &Vcpu, thread: u32, watch: &Watch) -> Result<(), LabError> {
+        let mut state = self.lock();
+        // Whoever kicked in the last run did so before that was over.
+        vcpu.forget_kick();
+        let run = state.run;
+        state.arrived = state.arrived.and(Threads::one(thread));
+        self.begin_if_all_are_there(&mut state);
+        while state.run == run {
+            state = self.wait(state, watch)?;
+        }
+        Ok(())
+    }
+
+    fn begin_if_all_are_there(&self, state: &mut State) {
+        if state.inside || state.runnable == Threads::NONE || state.arrived != state.runnable {
+            return;
+        }
+        let entered = (0..self.kicks.len() as u32)
+            .filter(|&thread| state.arrived.contain(Threads::one(thread)))
+            .all(|thread| state.vcore.enter(thread) == Enter::Entered);
+        assert!(entered, "nobody leaves before somebody has entered");
+        state.arrived = Threads::NONE;
+        state.inside = true;
+        state.run += 1;
+        self.moved.notify_all();
+    }
+
+    /// Leaves, takes the others along if this thread is the first, and waits until all are out.
+    fn leave(&self, thread: u32, trap: u16, for_good: bool, watch: &Watch) -> Result<(), LabError> {
+        let mut state = self.lock();
+        let run = state.run;
+        if for_good {
+            state.runnable = state.runnable.without(Threads::one(thread));
+        }
+        self.exit(&mut state, thread, trap, false);
+        // The core may be in its next run already, if this thread is not of it.
+        while state.inside && state.run == run {
+            state = self.wait(state, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Naps until the others leave, which takes this thread along, or until the run ends.
+    fn cede(&self, thread: u32, stopper: &Stopper, watch: &Watch) -> Result<(), LabError> {
+        let mut state = self.lock();
+        state.runnable = state.runnable.without(Threads::one(thread));
+        match state.vcore.cede(thread) {
+            Cede::Naps => {
+                while !state.vcore.leaves() && !stopper.is_stopped() {
+                    state = self.wait(state, watch)?;
+                }
+                self.exit(&mut state, thread, H_DOORBELL, true);
+            }
+            Cede::Leaves => self.exit(&mut state, thread, OWN, true),
+            Cede::TooLate => self.exit(&mut state, thread, H_DOORBELL, true),
+        }
+        Ok(())
+    }
+
+    fn exit(&self, state: &mut State, thread: u32, trap: u16, ceded: bool) {
+        let others = state.vcore.exit(thread, trap);
+        state.left.push(Left { trap, ceded });
+        for (at, kick) in self.kicks.iter().enumerate() {
+            if others.contain(Threads::one(at as u32)) {
+                kick.kick();
+            }
+        }
+        if state.vcore.finish() {
+            self.count(state);
+            state.inside = false;
+            self.begin_if_all_are_there(state);
+        }
+        self.moved.notify_all();
+    }
+
+    /// One run is over.
+    fn count(&self, state: &mut State) {
+        let left = std::mem::take(&mut state.left);
+        let gangs = &mut state.gangs;
+        gangs.runs += 1;
+        gangs.napping += left.iter().filter(|left| left.ceded).count() as u64;
+        gangs.own += left.iter().filter(|left| !left.ceded && left.trap == OWN).count() as u64;
+        if let Gang::Ganged { forced, .. } = vcore::gang(left, H_DOORBELL) {
+            gangs.ganged += 1;
+            gangs.forced += u64::from(forced);
+        }
+    }
+}
+
+/// When the programs are told to stop: after a while, or when all are over by themselves.
+struct Stopper {
+    left: Mutex<(usize, Option<Instant>)>,
+    done: Condvar,
+}
+
+impl Stopper {
+    fn new(vcpus: usize) -> Stopper {
+        Stopper { left: Mutex::new((vcpus, None)), done: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (usize, Option<Instant>)> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn one_is_done(&self) {
+        self.lock().0 -= 1;
+        self.done.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.lock().1.is_some()
+    }
+
+    fn stopped_at(&self, began: Instant) -> Duration {
+        self.lock().1.map_or(Duration::ZERO, |at| at - began)
+    }
+
+    fn wait(&self, length: Option<Duration>, watch: &Watch) -> Result<(), LabError> {
+        let until = length.map(|length| Instant::now() + length);
+        let mut left = self.lock();
+        loop {
+            let now = Instant::now();
+            if left.0 == 0 || until.is_some_and(|until| until <= now) {
+                left.1 = Some(now);
+                return Ok(());
+            }
+            if watch.is_over() {
+                return Err(watch.why());
+            }
+            let wait = until.map_or(LOOK, |until| LOOK.min(until - now));
+            left = self.done.wait_timeout(left, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

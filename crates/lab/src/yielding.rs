@@ -1,0 +1,287 @@
+//! `lab yield`: vCPUs contend for a spinlock under the lab's own dispatcher, which has fewer threads than they are: what
+//! waiters win by telling the hypervisor, and by telling it whom they wait for.
+//!
+//! ```text
+//! each vCPU: lock ─► compute ─► unlock ─► compute, or sleep ─► …
+//!              └ held: spin spin_retry times ─► nothing · X'44' · X'9C' owner · X'9C' owner, if it does not run
+//! ```
+
+use crate::abi::{Step, machine as flag, op};
+use crate::dispatcher::{Config, Dispatched, dispatch};
+use crate::events::Events;
+use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::guests::{ComputeSpeed, Guests, repeat};
+use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
+use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
+use exitscope_model::Event;
+use exitscope_policy::Policies;
+use exitscope_policy::yielding::Generation;
+use std::time::{Duration, Instant};
+
+/// vCPUs of the guest, over [`THREADS`] threads.
+pub const VCPUS: u32 = 8;
+/// Host threads, if the machine has so many CPUs.
+const THREADS: usize = 2;
+/// How long a vCPU runs while others wait.
+const SLICE: Duration = Duration::from_millis(1);
+/// How long the lock is held, and how long a vCPU computes without it.
+const HELD_NS: u64 = 20_000;
+/// Values of spin_retry.
+const SPIN_RETRY: [u32; 4] = [0, 100, 1_000, 10_000];
+/// How long a vCPU sleeps before it wants the lock again.
+const LEVELS: [(u64, &str); 3] = [
+    (0, "High contention: no vCPU ever sleeps"),
+    (200_000, "Medium contention: each sleeps 200 us between locks"),
+    (1_000_000, "Low contention: each sleeps 1 ms between locks"),
+];
+
+/// A turn that takes longer has gone astray.
+const TURN_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a waiter says to the hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// Nothing.
+    Nothing,
+    /// X'44'.
+    Diag44,
+    /// X'9C'.
+    Diag9c,
+    /// X'9C', but only if the holder does not run.
+    Diag9cSensing,
+}
+
+impl Says {
+    fn name(self) -> &'static str {
+        match self {
+            Says::Nothing => "nothing",
+            Says::Diag44 => "X'44'",
+            Says::Diag9c => "X'9C'",
+            Says::Diag9cSensing => "X'9C' with sense-running",
+        }
+    }
+
+    /// The lock code that says so, and the machine that it needs. Today's code asks before every call only where no z/VM is
+    /// between it and the machine, so that this is what the guest is told.
+    fn policy(self, spin_retry: u32) -> (Policies, u32) {
+        let (generation, flags) = match self {
+            Says::Nothing => (Generation::L1b, 0),
+            Says::Diag44 => (Generation::L1b, flag::DIAG44),
+            Says::Diag9c => (Generation::L2, flag::DIAG9C),
+            Says::Diag9cSensing => {
+                (Generation::Classic, flag::DIAG9C | flag::SENSE_RUNNING | flag::LPAR | flag::RUNNING_IN_MEMORY)
+            }
+        };
+        let mut policies = Policies::default();
+        policies.yielding.spin_retry = spin_retry;
+        policies.yielding.spin_generation = generation;
+        (policies, flags)
+    }
+}
+
+/// One way to wait, at one level of contention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// How long a vCPU sleeps before it wants the lock again, in nanoseconds; 0: it computes.
+    pub sleep_ns: u64,
+    /// What a waiter says.
+    pub says: Says,
+    /// After how many looks.
+    pub spin_retry: u32,
+}
+
+/// What a turn gave.
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
+    /// What the dispatcher saw.
+    pub dispatched: Dispatched,
+    /// Locks taken to the end of the programs.
+    pub locks: u64,
+    /// Locks that were held when asked for.
+    pub contended: u64,
+    /// Calls, as the guest counts them: X'44', X'9C', questions whether the holder runs.
+    pub calls: [u64; 3],
+    /// Time spent waiting for locks, of all vCPUs, whether they were on a CPU or not.
+    pub waited: Duration,
+}
+
+/// A guest that contends.
+#[derive(Debug)]
+pub struct Contention {
+    guests: Guests,
+    speed: ComputeSpeed,
+    threads: usize,
+}
+
+impl Contention {
+    /// Makes the VM.
+    pub fn new(machine: &Machine) -> Result<Contention, LabError> {
+        let config = VmConfig { irqchip: false, ..VmConfig::new(VCPUS, Ring::Three) };
+        let threads = THREADS.min(machine.cpus.len());
+        Ok(Contention { guests: Guests::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, threads })
+    }
+
+    /// Has every vCPU take the lock `rounds` times, or (0) as often as it can within `length`.
+    pub fn turn(
+        &mut self,
+        machine: &Machine,
+        case: Case,
+        rounds: u64,
+        length: Duration,
+        events: bool,
+    ) -> Result<Turn, LabError> {
+        let (policies, flags) = case.says.policy(case.spin_retry);
+        let mut body =
+            vec![step(op::LOCK), self.speed.step(HELD_NS), step(op::ADD), step(op::UNLOCK), self.speed.step(HELD_NS)];
+        if case.sleep_ns > 0 {
+            body.push(Step { b: case.sleep_ns, ..step(op::SLEEP) });
+        }
+        let programs = vec![repeat(rounds, &body); VCPUS as usize];
+        self.guests.load(machine, &policies, flags, &programs)?;
+        let stop_after = (rounds == 0).then_some(length);
+        let config = Config { threads: self.threads, slice: SLICE, stop_after, events };
+        let Guests { payload, vcpus, .. } = &mut self.guests;
+        let dispatched = dispatch(machine, payload, vcpus, config, &Watch::new(TURN_LIMIT))?;
+        let pages = (0..VCPUS).map(|vcpu| payload.page(vcpu));
+        let mut turn = Turn { dispatched, ..Turn::default() };
+        for page in pages {
+            turn.locks += page.done.0[op::UNLOCK as usize];
+            turn.contended += page.contended;
+            turn.calls = [turn.calls[0] + page.yields, turn.calls[1] + page.yields_to, turn.calls[2] + page.senses];
+            turn.waited += Duration::from_nanos(machine.ns_in(page.spin_ticks as f64) as u64);
+        }
+        Ok(turn)
+    }
+}
+
+const FIGURES: [(&str, Unit); 11] = [
+    ("locks", Unit::PerSecond),
+    ("times nothing", Unit::Count),
+    ("found held", Unit::Share),
+    ("X'44'", Unit::PerSecond),
+    ("fast path", Unit::Share),
+    ("X'9C'", Unit::PerSecond),
+    ("holder ran", Unit::Share),
+    ("senses", Unit::PerSecond),
+    ("preempted", Unit::PerSecond),
+    ("queue empty", Unit::Share),
+    ("queue depth", Unit::Count),
+];
+
+/// A round's figures, all but the second, which needs another row's.
+fn figures(turn: &Turn) -> [Option<f64>; FIGURES.len()] {
+    let out = &turn.dispatched;
+    let rate = |count: u64| count as f64 / out.elapsed.as_secs_f64().max(1e-9);
+    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let undirected = out.fast_path + out.normal_path;
+    let directed = out.directed + out.already_running + out.ignored_otherwise;
+    [
+        Some(rate(out.counted)),
+        None,
+        share(turn.contended, turn.locks),
+        Some(rate(undirected)),
+        share(out.fast_path, undirected),
+        Some(rate(directed)),
+        share(out.already_running, directed),
+        Some(rate(turn.calls[2])),
+        Some(rate(out.preemptions)),
+        Some(out.queue_empty),
+        Some(out.queue_depth),
+    ]
+}
+
+/// Every row of a table.
+fn cases(sleep_ns: u64) -> Vec<Case> {
+    let nothing = Case { sleep_ns, says: Says::Nothing, spin_retry: 0 };
+    let calls = [Says::Diag44, Says::Diag9c, Says::Diag9cSensing];
+    let others = calls.into_iter().flat_map(|says| SPIN_RETRY.map(|spin_retry| Case { sleep_ns, says, spin_retry }));
+    [nothing].into_iter().chain(others).collect()
+}
+
+/// Measures it. With `keep_events`, the events of the last round come with it.
+pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    // One VM for all rows: nothing but the programs and knobs differs.
+    let mut contention = Contention::new(machine)?;
+    let all: Vec<Case> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
+    let mut rounds = vec![Vec::new(); all.len()];
+    let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
+    let mut events = Vec::new();
+    take_turns(plan, all.len(), |round, at| {
+        let keep = keep_events && round == last;
+        let turn = contention.turn(machine, all[at], 0, plan.turn(), keep)?;
+        if round.is_some() {
+            rounds[at].push(figures(&turn));
+        }
+        if keep {
+            events.extend(turn.dispatched.events);
+        }
+        Ok(())
+    })?;
+    let mut findings = Findings {
+        experiment: "yield",
+        about: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
+        manifest: manifest(machine, plan, false),
+        summary: vec![format!(
+            "{VCPUS} vCPUs over {} threads, in slices of {} ms; the lock is held for {} us of computing.",
+            contention.threads,
+            SLICE.as_millis(),
+            HELD_NS / 1_000
+        )],
+        warnings: machine_warnings(machine),
+        ..Findings::default()
+    };
+    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.push(
+        "sense-running looks into a page of memory that the dispatcher keeps, so that it costs no exit; and neither it nor the \
+         dispatcher knows when the host's own scheduler took the CPU of a thread away"
+            .to_string(),
+    );
+    let in_table = all.len() / LEVELS.len();
+    for (at, (_, title)) in LEVELS.into_iter().enumerate() {
+        let range = at * in_table..(at + 1) * in_table;
+        let table = table(title, &all[range.clone()], &rounds[range]);
+        findings.summary.extend(summary(title, &table));
+        findings.tables.push(table);
+    }
+    Ok((findings, Events::merge(events)))
+}
+
+type Rounds = Vec<[Option<f64>; FIGURES.len()]>;
+
+fn table(title: &'static str, cases: &[Case], rounds: &[Rounds]) -> Table {
+    let rows = cases.iter().zip(rounds).map(|(case, own)| {
+        let mut shown = Vec::new();
+        for (at, (name, unit)) in FIGURES.into_iter().enumerate() {
+            let values: Vec<f64> = match at {
+                // Round by round: what is slow in one is so for both.
+                1 => own.iter().zip(&rounds[0]).filter_map(|(own, nothing)| Some(own[0]? / nothing[0]?)).collect(),
+                _ => own.iter().filter_map(|round| round[at]).collect(),
+            };
+            shown.extend(Figure::of_rounds(name, unit, &values).filter(|figure| figure.value.is_finite()));
+        }
+        let retry = if case.says == Says::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
+        Row { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
+    });
+    Table { title, labels: vec!["says", "spin_retry"], rows: rows.collect() }
+}
+
+/// The main point of a table in words.
+fn summary(title: &str, table: &Table) -> Option<String> {
+    let value = |row: &Row, name: &str| Some(row.figures.iter().find(|figure| figure.name == name)?.value);
+    let best = |says: Says| {
+        let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
+        rows.max_by(|a, b| f64::total_cmp(&value(a, "locks").unwrap_or(0.0), &value(b, "locks").unwrap_or(0.0)))
+    };
+    let said = |says: Says| {
+        let row = best(says)?;
+        Some(format!("{:.2} times with {} (spin_retry {})", value(row, "times nothing")?, says.name(), row.labels[1]))
+    };
+    Some(format!(
+        "{}: {:.0} locks a second if waiters say nothing; at best {}, {}, {}.",
+        title.split(':').next().unwrap_or(title),
+        value(table.rows.first()?, "locks")?,
+        said(Says::Diag44)?,
+        said(Says::Diag9c)?,
+        said(Says::Diag9cSensing)?,
+    ))
+}

@@ -1,0 +1,155 @@
+//! Halt polling, yields and gangs on this machine's real KVM: what is certain whatever the machine's speed and load.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use exitscope_lab::abi::op;
+use exitscope_lab::account::Reason;
+use exitscope_lab::gang::{Beside, Group};
+use exitscope_lab::guests::ComputeSpeed;
+use exitscope_lab::haltpoll::{PingPong, Polls};
+use exitscope_lab::yielding::{Case, Contention, Says, VCPUS};
+use exitscope_lab::{Machine, Ring};
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Set to 1, this allows tests to pass on a machine without KVM.
+const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
+
+/// Guests of two tests at a time would be in each other's way.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
+fn machine() -> Option<(Machine, MutexGuard<'static, ()>)> {
+    let guard = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    let trouble = match Machine::new() {
+        Ok(machine) => return Some((machine, guard)),
+        Err(error) => error,
+    };
+    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
+    assert!(allowed, "{trouble}\nSet {WITHOUT_KVM}=1 to pass without it.");
+    // Not `eprintln!`, which the test harness swallows when the test passes.
+    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: {trouble}\n").as_bytes());
+    said.expect("stderr is open");
+    None
+}
+
+#[test]
+fn balls_are_never_lost_whoever_polls() {
+    let Some((machine, _turn)) = machine() else { return };
+    let work = ComputeSpeed::measure(&machine).unwrap().step(10_000);
+    for polls in [
+        Polls::Nobody,
+        Polls::Kvm(100_000),
+        Polls::Guest(100_000),
+        Polls::Guest(0),
+        Polls::RunLoop(0),
+        Polls::RunLoop(100_000),
+    ] {
+        let mut game = PingPong::new(&machine, polls, work).unwrap();
+        let turn = game.turn(&machine, 211, false, false).unwrap();
+        let pages = [0, 1].map(|vcpu| game.payload().page(vcpu));
+        for page in &pages {
+            assert_eq!(page.done.0[op::RECEIVE as usize], 211, "{polls:?}");
+            assert_eq!(page.wakes_sent + page.wakes_saved, 211, "{polls:?}");
+            assert!(page.polls_paid <= page.polls, "{polls:?}");
+        }
+        if machine.ring() == Ring::Three || matches!(polls, Polls::RunLoop(_)) {
+            assert_eq!(turn.account.count(Reason::Halt), turn.halts, "{polls:?}");
+            assert_eq!(turn.account.count(Reason::Wake), turn.wakes, "{polls:?}");
+        }
+        match polls {
+            Polls::Nobody | Polls::RunLoop(0) | Polls::Guest(0) => assert_eq!(turn.polls, Some([0, 0]), "{polls:?}"),
+            Polls::Kvm(_) => assert_eq!(turn.polls, None),
+            Polls::Guest(_) => {}
+            Polls::RunLoop(_) => {
+                let [polled, paid] = turn.polls.unwrap();
+                assert!(
+                    paid <= polled && (polled < turn.halts || turn.halts == 0),
+                    "the first halt of each has no poll"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
+    let Some((machine, _turn)) = machine() else { return };
+    let mut contention = Contention::new(&machine).unwrap();
+    for says in [Says::Nothing, Says::Diag44, Says::Diag9c, Says::Diag9cSensing] {
+        for (sleep_ns, spin_retry) in [(0, 0), (0, 1_000), (100_000, 100)] {
+            let case = Case { sleep_ns, says, spin_retry };
+            let turn = contention.turn(&machine, case, 41, Duration::ZERO, false).unwrap();
+            let out = &turn.dispatched;
+            let locks = 41 * u64::from(VCPUS);
+            assert_eq!((turn.locks, out.counted), (locks, locks), "{case:?}");
+            assert!(turn.contended <= locks, "{case:?}");
+            let [undirected, directed, senses] = turn.calls;
+            assert_eq!(out.fast_path + out.normal_path, undirected, "{case:?}");
+            assert_eq!(out.directed + out.already_running + out.ignored_otherwise, directed, "{case:?}");
+            assert_eq!(out.account.count(Reason::Yield), undirected, "{case:?}");
+            assert_eq!(out.account.count(Reason::YieldTo), directed, "{case:?}");
+            assert_eq!(out.account.count(Reason::Sense), 0, "{case:?}: sensing is by memory");
+            assert_eq!(out.account.count(Reason::Sleep), if sleep_ns > 0 { locks } else { 0 }, "{case:?}");
+            let says_44 = says == Says::Diag44;
+            let says_9c = matches!(says, Says::Diag9c | Says::Diag9cSensing);
+            assert!(says_44 || undirected == 0, "{case:?}");
+            assert!(says_9c || directed == 0, "{case:?}");
+            assert!(says == Says::Diag9cSensing || senses == 0, "{case:?}");
+            assert!((0.0..=1.0).contains(&out.queue_empty) && out.queue_depth <= f64::from(VCPUS), "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn programs_without_an_end_are_told_to_stop() {
+    let Some((machine, _turn)) = machine() else { return };
+    let mut contention = Contention::new(&machine).unwrap();
+    let case = Case { sleep_ns: 0, says: Says::Diag9c, spin_retry: 0 };
+    let turn = contention.turn(&machine, case, 0, Duration::from_millis(50), false).unwrap();
+    assert!(turn.locks >= turn.dispatched.counted && turn.dispatched.counted > 0);
+    assert_eq!(turn.dispatched.fast_path + turn.dispatched.normal_path, 0);
+    assert!(turn.dispatched.elapsed >= Duration::from_millis(50));
+}
+
+#[test]
+fn exits_take_siblings_along_only_within_a_virtual_core() {
+    let Some((machine, _turn)) = machine() else { return };
+    let mut group = Group::new(&machine).unwrap();
+    for width in [1, 2, 4] {
+        for beside in Beside::ALL {
+            let turn = group.turn(&machine, width, beside, 0, Duration::from_millis(30), false).unwrap();
+            let gangs = &turn.ganged.gangs;
+            let reads: u64 = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
+            let what = format!("{width} {beside:?}: {gangs:?}, {reads} reads");
+            assert!(turn.passes > 0, "{what}");
+            if width == 1 {
+                assert_eq!(
+                    (gangs.ganged, gangs.forced, gangs.napping),
+                    (0, 0, u64::from(beside == Beside::Idle)),
+                    "{what}"
+                );
+            }
+            if width == 2 && matches!(beside, Beside::Exits | Beside::Storm) {
+                // vCPU 0 never leaves by itself before its end, so that each of the other's exits takes it along, but for
+                // those at the end.
+                assert!(reads > 0 && gangs.ganged + 3 >= reads && gangs.ganged <= reads + 3, "{what}");
+            }
+            if !matches!(beside, Beside::Exits | Beside::Storm) {
+                assert_eq!(reads, 0, "{what}");
+                assert!(gangs.ganged <= 1 + u64::from(width), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_of_known_length_make_as_many_exits_whatever_the_group() {
+    let Some((machine, _turn)) = machine() else { return };
+    let mut group = Group::new(&machine).unwrap();
+    for width in [1, 2, 4] {
+        let turn = group.turn(&machine, width, Beside::Storm, 101, Duration::ZERO, false).unwrap();
+        assert_eq!(turn.ganged.accounts[0].count(Reason::PortIn), 0, "{width}");
+        assert_eq!(turn.ganged.accounts[1].count(Reason::PortIn), 101, "{width}");
+    }
+}
