@@ -60,6 +60,8 @@ impl Compiler<'_> {
                 let scale = self.passes_per_us / 1e6;
                 self.lengths(span, scale, [op::COMPUTE, op::COMPUTE_TABLE], payload)?
             }
+            // What code takes from the siblings of a core is the real processor's affair.
+            Op::Demand(_) => return Ok(()),
             Op::Sleep(span) => self.lengths(span, 1e-3, [op::SLEEP, op::SLEEP_TABLE], payload)?,
             Op::Lock(lock) => with(op::LOCK, self.first_lock + lock as u32, 0),
             Op::Unlock(lock) => with(op::UNLOCK, self.first_lock + lock as u32, 0),

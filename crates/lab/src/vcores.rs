@@ -76,6 +76,9 @@ struct Core {
     moved: Condvar,
 }
 
+/// What one thread does: serves a vCPU, or ends them all in time.
+type Job<'a> = Box<dyn FnOnce() -> Result<Option<Served>, LabError> + Send + 'a>;
+
 /// Runs the first vCPUs' programs, grouped as `params` has it, and tells them to stop after `length`, if given. A vCPU that
 /// halts is not woken any more, as nobody here is there to do so.
 pub fn run(
@@ -91,7 +94,7 @@ pub fn run(
     let width = params.smt_mode.max(1) as usize;
     let cores: Vec<Core> = all_kicks.chunks(width).map(Core::new).collect();
     let (stopper, began) = (Stopper::new(vcpus.len()), Instant::now());
-    let mut jobs: Vec<Box<dyn FnOnce() -> Result<Option<Served>, LabError> + Send + '_>> = Vec::new();
+    let mut jobs: Vec<Job<'_>> = Vec::new();
     for vcpu in vcpus.iter_mut() {
         let id = VcpuId(vcpu.index());
         let (core, thread) = (&cores[params.vcore_of(id) as usize], params.thread_of(id));

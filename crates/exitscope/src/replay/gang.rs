@@ -76,8 +76,8 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         window: (Moment::default(), Moment::MAX),
         replay: GangReplay::new(&topologies),
     };
-    let hz = args.select.clock.tsc_hz;
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, hz, fresh)?;
+    let options = args.select.clock.options(true);
+    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
     let done = done.replay;
     if done.core_runs == 0 {
         bail!(
