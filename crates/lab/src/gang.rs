@@ -9,7 +9,7 @@ use crate::abi::{Step, op};
 use crate::account::Reason;
 use crate::events::Events;
 use crate::findings::{Figure, Findings, Row, Table, Unit};
-use crate::guests::{ComputeSpeed, Guests, repeat};
+use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
@@ -23,6 +23,8 @@ const WIDTHS: [u32; 3] = [1, 2, 4];
 const PORT: u64 = 0x10;
 /// How long the neighbours compute between two exits, where they are not in a storm.
 const BETWEEN_NS: u64 = 500_000;
+/// How long a round of the compute loop takes undisturbed, about.
+const ROUND_NS: u64 = 5_000;
 /// A turn that takes longer has gone astray.
 const TURN_LIMIT: Duration = Duration::from_secs(20);
 
@@ -58,8 +60,8 @@ impl Beside {
 pub struct Turn {
     /// What the virtual cores did.
     pub ganged: Ganged,
-    /// Passes of vCPU 0's compute loop.
-    pub passes: u64,
+    /// Rounds of vCPU 0's compute loop.
+    pub rounds: u64,
 }
 
 /// A guest whose vCPUs are grouped.
@@ -90,7 +92,6 @@ impl Group {
         length: Duration,
         events: bool,
     ) -> Result<Turn, LabError> {
-        const ROUND_NS: u64 = 5_000;
         let read = Step { op: op::PORT_IN, a: 1, b: PORT, c: 0 };
         let compute = repeat(rounds, &[self.speed.step(ROUND_NS)]);
         let neighbour = match beside {
@@ -113,12 +114,12 @@ impl Group {
         let length = (rounds == 0).then_some(length);
         let watch = Watch::new(TURN_LIMIT);
         let ganged = vcores::run(machine, payload, &mut all[..vcpus as usize], &params, length, events, &watch)?;
-        Ok(Turn { ganged, passes: payload.page(0).passes })
+        Ok(Turn { ganged, rounds: payload.page(0).done.0[op::COMPUTE as usize] })
     }
 }
 
 const FIGURES: [(&str, Unit); 7] = [
-    ("throughput", Unit::Share),
+    ("rounds", Unit::PerSecond),
     ("of alone", Unit::Share),
     ("gang exits", Unit::PerSecond),
     ("taken along", Unit::PerSecond),
@@ -128,14 +129,14 @@ const FIGURES: [(&str, Unit); 7] = [
 ];
 
 /// A round's figures, all but the second, which needs another row's.
-fn figures(turn: &Turn, speed: ComputeSpeed) -> [Option<f64>; FIGURES.len()] {
+fn figures(turn: &Turn) -> [Option<f64>; FIGURES.len()] {
     let out = &turn.ganged;
     let seconds = out.elapsed.as_secs_f64().max(1e-9);
     let rate = |count: u64| count as f64 / seconds;
     let reads = out.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
     let outside = out.outside.first().map_or(0.0, Duration::as_secs_f64);
     [
-        Some(speed.length(turn.passes).as_secs_f64() / seconds),
+        Some(rate(turn.rounds)),
         None,
         Some(rate(out.gangs.ganged)),
         Some(rate(out.gangs.forced)),
@@ -157,7 +158,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         let ((width, beside), keep) = (cases[at], keep_events && round == last);
         let turn = group.turn(machine, width, beside, 0, plan.turn(), keep)?;
         if round.is_some() {
-            rounds[at].push(figures(&turn, group.speed));
+            rounds[at].push(figures(&turn));
         }
         if keep {
             events.extend(turn.ganged.events);
@@ -191,10 +192,10 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         let mut shown = Vec::new();
         for (figure, (name, unit)) in FIGURES.into_iter().enumerate() {
             let values: Vec<f64> = match figure {
-                1 => rounds[at].iter().zip(alone).filter_map(|(own, alone)| Some(own[0]? / alone[0]?)).collect(),
+                1 => ratios(&rounds[at], alone),
                 _ => rounds[at].iter().filter_map(|round| round[figure]).collect(),
             };
-            shown.extend(Figure::of_rounds(name, unit, &values).filter(|figure| figure.value.is_finite()));
+            shown.extend(Figure::of_rounds(name, unit, &values));
         }
         Row { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
     });
@@ -219,18 +220,19 @@ fn summary(table: &Table) -> Vec<String> {
     let sentence = |beside: Beside| {
         Some(format!(
             "Beside {}, the compute loop keeps {} of its throughput if each vCPU is a virtual core of its own, {} in one of 2 \
-             ({:.0} gang exits a second), {} in one of 4.",
+             ({:.0} gang exits a second, {:.0} % of its time outside the guest), {} in one of 4.",
             beside.name(),
             of(1, beside)?,
             of(2, beside)?,
             value(2, beside, "gang exits")?,
+            value(2, beside, "outside")? * 100.0,
             of(4, beside)?,
         ))
     };
     let mut said: Vec<String> = [Beside::Spin, Beside::Exits, Beside::Storm].into_iter().filter_map(sentence).collect();
     said.push(
-        "throughput: the share of the time for which the loop ran, by its passes; outside: the share for which it was not in \
-         the guest though it had no reason of its own."
+        "rounds: of the compute loop, of about 5 us if nobody disturbs it; outside: the share of the time for which it was \
+         not in the guest though it had no reason of its own."
             .to_string(),
     );
     said

@@ -52,6 +52,13 @@ pub fn repeat(rounds: u64, steps: &[Step]) -> Vec<Step> {
     [&[Step { b: rounds, ..step(op::REPEAT) }], steps, &[step(op::AGAIN)]].concat()
 }
 
+/// Round by round, how many times as much the first figure is as the other's: what is slow in one round is so for both.
+/// Rounds in which the other did nothing tell nothing.
+pub fn ratios<const N: usize>(own: &[[Option<f64>; N]], other: &[[Option<f64>; N]]) -> Vec<f64> {
+    let pairs = own.iter().zip(other).filter_map(|(own, other)| Some(own[0]? / other[0]?));
+    pairs.filter(|ratio| ratio.is_finite()).collect()
+}
+
 /// How fast a guest's compute loop runs on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct ComputeSpeed {
@@ -72,11 +79,6 @@ impl ComputeSpeed {
     /// A step that computes for so many nanoseconds, if nobody interrupts it.
     pub fn step(&self, ns: u64) -> Step {
         Step { b: ((ns as f64 * self.passes_per_ms / 1e6) as u64).max(1), ..step(op::COMPUTE) }
-    }
-
-    /// How long so many passes take undisturbed.
-    pub fn length(&self, passes: u64) -> Duration {
-        Duration::from_nanos((passes as f64 * 1e6 / self.passes_per_ms) as u64)
     }
 }
 

@@ -19,7 +19,8 @@ use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
 use crate::machine::pin_to;
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::serve::{Served, Setup, parkers, serve};
-use crate::{LabError, Machine, Parker, Ring, VmConfig, Watch, step};
+use crate::stats::vcpu_counters;
+use crate::{LabError, Machine, Parker, Ring, Vcpu, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_units::Nanos;
@@ -86,7 +87,7 @@ pub struct Turn {
     pub halts: u64,
     /// Wake-ups that needed an exit or an interrupt; the other one polled in the guest, or was not yet idle, otherwise.
     pub wakes: u64,
-    /// Polls before a halt, and those that paid. `None`: KVM polls, and tells only the sum of a lifetime.
+    /// Polls before a halt, and those that paid. `None`: this KVM does not count its own.
     pub polls: Option<[u64; 2]>,
     /// How often a vCPU's thread really slept.
     pub sleeps: u64,
@@ -140,6 +141,7 @@ impl PingPong {
             ..Setup::new(machine, &self.parkers)
         };
         let cpus = (pin && machine.cpus.len() >= 2).then_some(&machine.cpus);
+        let before = kvm_polls(&mut self.guests.vcpus);
         let served = Watch::new(TURN_LIMIT).run(&mut self.guests.vcpus, |vcpu, watch| {
             if let Some(cpus) = cpus {
                 pin_to(cpus[vcpu.index() as usize]);
@@ -149,10 +151,18 @@ impl PingPong {
             let after = thread_usage();
             Ok((served, after.0.saturating_sub(before.0), after.1 - before.1))
         })?;
-        Ok(self.take(machine, rounds, served))
+        let by_kvm =
+            kvm_polls(&mut self.guests.vcpus).zip(before).map(|(now, then)| [now[0] - then[0], now[1] - then[1]]);
+        Ok(self.take(machine, rounds, served, by_kvm))
     }
 
-    fn take(&self, machine: &Machine, rounds: u64, served: Vec<(Served, Duration, u64)>) -> Turn {
+    fn take(
+        &self,
+        machine: &Machine,
+        rounds: u64,
+        served: Vec<(Served, Duration, u64)>,
+        by_kvm: Option<[u64; 2]>,
+    ) -> Turn {
         let pages = [0, 1].map(|vcpu| self.guests.payload.page(vcpu));
         let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
         let begin = pages.iter().map(|page| page.begin_tsc).min().unwrap_or(0);
@@ -173,10 +183,9 @@ impl PingPong {
             (0..2).for_each(|at| by_run_loop[at] += part.polls[at]);
         }
         turn.polls = match self.polls {
-            Polls::Nobody | Polls::RunLoop(0) => Some([0; 2]),
             Polls::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
             Polls::RunLoop(_) => Some(by_run_loop),
-            Polls::Kvm(_) => None,
+            Polls::Nobody | Polls::Kvm(_) => by_kvm,
         };
         turn
     }
@@ -185,6 +194,14 @@ impl PingPong {
     pub fn payload(&self) -> &crate::Payload {
         &self.guests.payload
     }
+}
+
+/// How often KVM has polled for these vCPUs, and how often that paid.
+fn kvm_polls(vcpus: &mut [Vcpu]) -> Option<[u64; 2]> {
+    vcpus.iter_mut().try_fold([0; 2], |sum, vcpu| {
+        let [polled, paid] = vcpu_counters(vcpu, ["halt_attempted_poll", "halt_successful_poll"])?;
+        Some([sum[0] + polled, sum[1] + paid])
+    })
 }
 
 /// A game and what its rounds gave.
@@ -197,12 +214,13 @@ struct Played {
     events: Vec<Events>,
 }
 
-const FIGURES: [(&str, Unit); 6] = [
+const FIGURES: [(&str, Unit); 7] = [
     ("round trips", Unit::PerSecond),
     ("CPU each", Unit::Nanos),
     ("halts each", Unit::Count),
     ("wake-ups each", Unit::Count),
     ("sleeps each", Unit::Count),
+    ("polls each", Unit::Count),
     ("polls that paid", Unit::Share),
 ];
 
@@ -227,6 +245,7 @@ impl Played {
                 each(turn.halts as f64),
                 each(turn.wakes as f64),
                 each(turn.sleeps as f64),
+                turn.polls.map(|polls| polls[0] as f64 / turn.rounds as f64),
                 turn.polls.filter(|polls| polls[0] > 0).map(|polls| polls[1] as f64 / polls[0] as f64),
             ]);
         }

@@ -56,6 +56,7 @@ mod payload;
 pub mod pio;
 pub mod run;
 pub mod serve;
+mod stats;
 pub mod vcores;
 mod vcpu;
 mod vm;

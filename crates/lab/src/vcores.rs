@@ -25,7 +25,7 @@ const OWN: u16 = 0xc00;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What happened in the virtual cores.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gangs {
     /// Runs of a virtual core: from entering together until all were out.
     pub runs: u64,
@@ -39,12 +39,25 @@ pub struct Gangs {
     pub napping: u64,
 }
 
+impl Gangs {
+    /// These and those.
+    fn and(self, other: Gangs) -> Gangs {
+        Gangs {
+            runs: self.runs + other.runs,
+            ganged: self.ganged + other.ganged,
+            forced: self.forced + other.forced,
+            own: self.own + other.own,
+            napping: self.napping + other.napping,
+        }
+    }
+}
+
 /// What a run was.
 #[derive(Clone, Debug, Default)]
 pub struct Ganged {
-    /// From the beginning until the programs were told to stop.
+    /// From the beginning until the programs were told to stop, or were all over.
     pub elapsed: Duration,
-    /// Of all virtual cores.
+    /// Of all virtual cores, until then: how programs end is no part of it.
     pub gangs: Gangs,
     /// Exits to user space, by vCPU.
     pub accounts: Vec<Account>,
@@ -77,7 +90,7 @@ struct Core {
 }
 
 /// What one thread does: serves a vCPU, or ends them all in time.
-type Job<'a> = Box<dyn FnOnce() -> Result<Option<Served>, LabError> + Send + 'a>;
+type Job<'a> = Box<dyn FnOnce() -> Result<Done, LabError> + Send + 'a>;
 
 /// Runs the first vCPUs' programs, grouped as `params` has it, and tells them to stop after `length`, if given. A vCPU that
 /// halts is not woken any more, as nobody here is there to do so.
@@ -102,31 +115,37 @@ pub fn run(
         jobs.push(Box::new(move || {
             let served = core.serve(machine, vcpu, thread, events, stopper, watch)?;
             stopper.one_is_done();
-            Ok(Some(served))
+            Ok(Done::Served(served))
         }));
     }
     jobs.push(Box::new(|| {
         stopper.wait(length, watch)?;
+        // Counted before those that nap may leave, and with them the others.
+        let gangs = cores.iter().fold(Gangs::default(), |sum, core| sum.and(core.lock().gangs));
+        stopper.stop();
         payload.stop();
         cores.iter().for_each(|core| core.moved.notify_all());
-        Ok(None)
+        Ok(Done::Gangs(gangs))
     }));
-    let served = watch.run_jobs(&all_kicks, jobs)?;
+    let done = watch.run_jobs(&all_kicks, jobs)?;
     let mut out = Ganged { elapsed: stopper.stopped_at(began), ..Ganged::default() };
-    for served in served.into_iter().flatten() {
-        out.accounts.push(served.account);
-        out.outside.push(served.outside);
-        out.events.push(served.events);
-    }
-    for core in cores {
-        let gangs = core.state.into_inner().unwrap_or_else(PoisonError::into_inner).gangs;
-        out.gangs.runs += gangs.runs;
-        out.gangs.ganged += gangs.ganged;
-        out.gangs.forced += gangs.forced;
-        out.gangs.own += gangs.own;
-        out.gangs.napping += gangs.napping;
+    for done in done {
+        match done {
+            Done::Served(served) => {
+                out.accounts.push(served.account);
+                out.outside.push(served.outside);
+                out.events.push(served.events);
+            }
+            Done::Gangs(gangs) => out.gangs = gangs,
+        }
     }
     Ok(out)
+}
+
+/// What a thread did.
+enum Done {
+    Served(Served),
+    Gangs(Gangs),
 }
 
 /// What one vCPU's run was.
@@ -176,7 +195,7 @@ impl Core {
             if events {
                 served.events.enter(vcpu, clock.ns(ticks()), answer);
             }
-            let exit = vcpu.run()?;
+            let exit = self.next_exit(vcpu, watch)?;
             let begin = ticks();
             if events {
                 served.events.exit(vcpu, clock.ns(begin), &exit);
@@ -197,6 +216,19 @@ impl Core {
                 return Ok(served);
             }
             out_since = Some(begin);
+        }
+    }
+
+    /// Runs the guest until it comes out; a kick that came late, after its virtual core had left, is none.
+    fn next_exit(&self, vcpu: &mut Vcpu, watch: &Watch) -> Result<Exit, LabError> {
+        loop {
+            let exit = vcpu.run()?;
+            if exit == Exit::Kicked && watch.is_over() {
+                return Err(watch.why());
+            }
+            if exit != Exit::Kicked || self.lock().vcore.leaves() {
+                return Ok(exit);
+            }
         }
     }
 
@@ -314,6 +346,10 @@ impl Stopper {
         self.lock().1.is_some()
     }
 
+    fn stop(&self) {
+        self.lock().1 = Some(Instant::now());
+    }
+
     fn stopped_at(&self, began: Instant) -> Duration {
         self.lock().1.map_or(Duration::ZERO, |at| at - began)
     }
@@ -324,7 +360,6 @@ impl Stopper {
         loop {
             let now = Instant::now();
             if left.0 == 0 || until.is_some_and(|until| until <= now) {
-                left.1 = Some(now);
                 return Ok(());
             }
             if watch.is_over() {

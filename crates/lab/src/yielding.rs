@@ -10,7 +10,7 @@ use crate::abi::{Step, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
 use crate::findings::{Figure, Findings, Row, Table, Unit};
-use crate::guests::{ComputeSpeed, Guests, repeat};
+use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
 use exitscope_model::Event;
@@ -24,6 +24,8 @@ pub const VCPUS: u32 = 8;
 const THREADS: usize = 2;
 /// How long a vCPU runs while others wait.
 const SLICE: Duration = Duration::from_millis(1);
+/// In a turn that is shorter, some vCPU might not run at all.
+const SHORTEST_TURN: Duration = SLICE.saturating_mul(VCPUS);
 /// How long the lock is held, and how long a vCPU computes without it.
 const HELD_NS: u64 = 20_000;
 /// Values of spin_retry.
@@ -208,7 +210,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     let mut events = Vec::new();
     take_turns(plan, all.len(), |round, at| {
         let keep = keep_events && round == last;
-        let turn = contention.turn(machine, all[at], 0, plan.turn(), keep)?;
+        let turn = contention.turn(machine, all[at], 0, plan.turn().max(SHORTEST_TURN), keep)?;
         if round.is_some() {
             rounds[at].push(figures(&turn));
         }
@@ -253,11 +255,10 @@ fn table(title: &'static str, cases: &[Case], rounds: &[Rounds]) -> Table {
         let mut shown = Vec::new();
         for (at, (name, unit)) in FIGURES.into_iter().enumerate() {
             let values: Vec<f64> = match at {
-                // Round by round: what is slow in one is so for both.
-                1 => own.iter().zip(&rounds[0]).filter_map(|(own, nothing)| Some(own[0]? / nothing[0]?)).collect(),
+                1 => ratios(own, &rounds[0]),
                 _ => own.iter().filter_map(|round| round[at]).collect(),
             };
-            shown.extend(Figure::of_rounds(name, unit, &values).filter(|figure| figure.value.is_finite()));
+            shown.extend(Figure::of_rounds(name, unit, &values));
         }
         let retry = if case.says == Says::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
         Row { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }

@@ -58,8 +58,10 @@ fn balls_are_never_lost_whoever_polls() {
             assert_eq!(turn.account.count(Reason::Wake), turn.wakes, "{polls:?}");
         }
         match polls {
-            Polls::Nobody | Polls::RunLoop(0) | Polls::Guest(0) => assert_eq!(turn.polls, Some([0, 0]), "{polls:?}"),
-            Polls::Kvm(_) => assert_eq!(turn.polls, None),
+            Polls::RunLoop(0) | Polls::Guest(0) => assert_eq!(turn.polls, Some([0, 0]), "{polls:?}"),
+            // By KVM's own counters, if it has some: a VM whose cap is 0 is not polled for.
+            Polls::Nobody => assert_eq!(turn.polls.unwrap_or([0, 0]), [0, 0]),
+            Polls::Kvm(_) => assert!(turn.polls.is_none_or(|[polled, paid]| paid <= polled), "{:?}", turn.polls),
             Polls::Guest(_) => {}
             Polls::RunLoop(_) => {
                 let [polled, paid] = turn.polls.unwrap();
@@ -122,22 +124,18 @@ fn exits_take_siblings_along_only_within_a_virtual_core() {
             let gangs = &turn.ganged.gangs;
             let reads: u64 = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
             let what = format!("{width} {beside:?}: {gangs:?}, {reads} reads");
-            assert!(turn.passes > 0, "{what}");
+            assert!(turn.rounds > 0, "{what}");
             if width == 1 {
-                assert_eq!(
-                    (gangs.ganged, gangs.forced, gangs.napping),
-                    (0, 0, u64::from(beside == Beside::Idle)),
-                    "{what}"
-                );
+                assert_eq!((gangs.ganged, gangs.forced), (0, 0), "{what}");
             }
             if width == 2 && matches!(beside, Beside::Exits | Beside::Storm) {
-                // vCPU 0 never leaves by itself before its end, so that each of the other's exits takes it along, but for
-                // those at the end.
-                assert!(reads > 0 && gangs.ganged + 3 >= reads && gangs.ganged <= reads + 3, "{what}");
+                // vCPU 0 never leaves by itself, so that each of the other's exits takes it along. A read or two may come
+                // after the stop.
+                assert!(gangs.ganged == gangs.own && gangs.ganged == gangs.runs, "{what}");
+                assert!(gangs.ganged <= reads && reads <= gangs.ganged + 3, "{what}");
             }
             if !matches!(beside, Beside::Exits | Beside::Storm) {
-                assert_eq!(reads, 0, "{what}");
-                assert!(gangs.ganged <= 1 + u64::from(width), "{what}");
+                assert_eq!((gangs.ganged, reads), (0, 0), "{what}");
             }
         }
     }
