@@ -13,6 +13,7 @@ const X2APIC_ICR: u32 = 0x830;
 
 // Serves the interrupt that ends a HLT: counts it, and touches only what it restores; the stack is the task state
 // segment's own for interrupts, so that the red zone of what was interrupted stays as it is. The linker puts it first, at `abi::WAKE_INTERRUPT`.
+// Processors let no interrupt in between STI and HLT; an emulated one may, and then the HLT that it was to end is skipped.
 global_asm!(
     ".section .wake, \"ax\"",
     "push rax",
@@ -23,11 +24,21 @@ global_asm!(
     "xor edx, edx",
     "wrmsr",
     "lock inc qword ptr [{count}]",
+    "lea rax, [rip + wait_hlt]",
+    "cmp [rsp + 24], rax",
+    "jne 2f",
+    "inc qword ptr [rsp + 24]",
+    "2:",
     "pop rdx",
     "pop rcx",
     "pop rax",
     "iretq",
     ".text",
+    "wait_for_interrupt:",
+    "sti",
+    "wait_hlt:",
+    "hlt",
+    "ret",
     eoi = const X2APIC_EOI,
     count = const INTERRUPTS,
 );
@@ -180,7 +191,7 @@ pub fn halt_unless(ready: impl Fn() -> bool) {
         // SAFETY: as above.
         unsafe { asm!("sti", options(nostack)) };
     } else {
-        // SAFETY: as above; STI lets interrupts in only after the next instruction, so that none is missed.
-        unsafe { asm!("sti", "hlt", options(nostack)) };
+        // SAFETY: as above; interrupts are let in with the HLT, so that none is missed.
+        unsafe { asm!("call wait_for_interrupt") };
     }
 }

@@ -176,7 +176,7 @@ impl Runner<'_> {
                     cpu::relax();
                 }
             }
-            op::HLT => cpu::halt_unless(|| false),
+            op::HLT => cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0),
             op::PAUSE => (0..b).for_each(|_| cpu::relax()),
             _ => give_up(trouble::BAD_STEP),
         }
