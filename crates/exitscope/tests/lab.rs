@@ -84,7 +84,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
                 assert_ne!(row["cannot"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
             }
         }
-        assert!(found["summary"].as_array().unwrap().len() >= tables, "{experiment}: {}", found["summary"]);
+        assert!(!found["summary"].as_array().unwrap().is_empty(), "{experiment}");
         let report = report(&[&trace], &[]);
         assert_eq!(report["coverage"]["lost"], 0, "{experiment}");
         assert!(report["coverage"]["exits"].as_u64() > Some(10), "{experiment}");
