@@ -437,7 +437,7 @@ pub enum LabCommand {
 pub struct LabExitsArgs {
     #[command(flatten)]
     pub lab: LabArgs,
-    /// Write what was measured as the [costs] of a scenario; refused where the back end emulates
+    /// Write what was measured as a cost model, for a scenario's costs.model; refused where the back end emulates
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use exitscope_scenario::CostModel;
 use exitscope_view::LabReport;
 use std::fmt::Write as _;
 
-/// The `[costs]` of a scenario, out of a run of `lab exits`.
+/// The file of a cost model, which a scenario names as `costs.model`, out of a run of `lab exits`.
 pub fn costs(report: &LabReport) -> anyhow::Result<String> {
     let m = &report.manifest;
     if m.emulates_ring_0 {
@@ -54,8 +54,8 @@ pub fn costs(report: &LabReport) -> anyhow::Result<String> {
         ("kernel_enter", thirds, "a third of the way to user space and back"),
         ("device", 1.0, "the lab's devices do nothing"),
     ];
-    let mut text = format!("# By exitscope lab exits: {} on {}, kernel {}\n[costs]\n", m.back_end, m.vendor, m.kernel);
-    writeln!(text, "name = \"{} on {}\"\nclock_hz = {}", m.back_end, m.vendor, m.tsc_hz)?;
+    let mut text = format!("about = \"{} on {}, kernel {}, by exitscope lab exits\"\n", m.back_end, m.vendor, m.kernel);
+    writeln!(text, "clock_hz = {}\n", m.tsc_hz)?;
     for (name, ns, source) in rows {
         writeln!(text, "{name} = {{ time = \"{ns:.0}ns\", origin = \"calibrated\", source = \"{source}\" }}")?;
     }
@@ -98,10 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_model_is_read_as_a_part_of_a_scenario_and_adds_up_to_what_was_measured() {
-        let costs = costs(&report(false)).unwrap();
-        let text = format!("name = \"x\"\n{costs}\n[[vm]]\nname = \"v\"\n");
+    fn a_cost_model_is_read_by_a_scenario_and_adds_up_to_what_was_measured() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), costs(&report(false)).unwrap()).unwrap();
+        let text = format!("name = \"x\"\n[costs]\nmodel = {:?}\n[[vm]]\nname = \"v\"\n", file.path());
         let scenario = Document::parse("test", &text).unwrap().scenario().unwrap();
+        assert!(scenario.costs.about.starts_with("kvm_amd on AuthenticAMD"), "{}", scenario.costs.about);
         let ns = |name| scenario.costs.get(name).unwrap().time.as_nanos();
         let looks = 3 * ns("look") + ns("accounting");
         assert_eq!(ns("exit") + ns("entry") + ns("hypercall") + looks, 700);
