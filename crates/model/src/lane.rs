@@ -223,12 +223,14 @@ impl Lane {
         self.run = Run::Running;
     }
 
-    /// Rows in hand were the tail of an exit before the recording.
+    /// Rows in hand were the tail of an exit before the recording. If others have left, the lane had begun before.
     pub fn let_go(&mut self, ledger: &mut Ledger) {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));
         }
-        self.span = None;
+        if !self.rows_without_hardware {
+            self.span = None;
+        }
     }
 
     fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
