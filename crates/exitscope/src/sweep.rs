@@ -82,13 +82,7 @@ struct Grid<'a> {
 impl<'a> Grid<'a> {
     fn new(args: &'a SweepArgs) -> anyhow::Result<Grid<'a>> {
         let axes = &args.vary;
-        if let Some(twice) = axes
-            .iter()
-            .enumerate()
-            .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key))
-        {
-            bail!("--vary names {twice} twice");
-        }
+        crate::vary::each_once(axes)?;
         let sizes = axes.iter().map(|axis| axis.values.len() as u64).chain([u64::from(args.replicates)]);
         let runs = sizes.fold(1u64, u64::saturating_mul);
         if runs > MAX_RUNS {

@@ -148,6 +148,18 @@ impl<'a> Quantity<'a> {
     }
 }
 
+/// Whether no two axes are of the same key.
+pub fn each_once(axes: &[Axis]) -> anyhow::Result<()> {
+    let twice = axes
+        .iter()
+        .enumerate()
+        .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key));
+    match twice {
+        Some(twice) => anyhow::bail!("--vary names {twice} twice"),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

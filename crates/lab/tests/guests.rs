@@ -1,6 +1,9 @@
 //! Guests on this machine's real KVM: their counts are known, and what goes wrong with them ends in an error that says so.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod common;
+
+use common::machine;
 use exitscope_lab::abi::{self, Step, bell, op};
 use exitscope_lab::account::Reason;
 use exitscope_lab::bench::{Bench, Job, Spec};
@@ -8,25 +11,7 @@ use exitscope_lab::serve::{Setup, parkers, serve};
 use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
-use std::io::Write;
 use std::time::{Duration, Instant};
-
-/// Set to 1, this allows tests to pass on a machine without KVM.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
-
-/// The machine; `None` if there is no KVM and that was allowed.
-fn machine() -> Option<Machine> {
-    let trouble = match Machine::new() {
-        Ok(machine) => return Some(machine),
-        Err(error) => error,
-    };
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nSet {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
-    None
-}
 
 const PORT: Step = Step { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };
 

@@ -1,6 +1,8 @@
 //! Halt polling, yields and gangs on this machine's real KVM: what is certain whatever the machine's speed and load.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod common;
+
 use exitscope_lab::abi::op;
 use exitscope_lab::account::Reason;
 use exitscope_lab::gang::{Beside, Group};
@@ -8,12 +10,8 @@ use exitscope_lab::guests::ComputeSpeed;
 use exitscope_lab::haltpoll::{PingPong, Polls};
 use exitscope_lab::yielding::{Case, Contention, Says, VCPUS};
 use exitscope_lab::{Machine, Ring};
-use std::io::Write;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-
-/// Set to 1, this allows tests to pass on a machine without KVM.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
 
 /// Guests of two tests at a time would be in each other's way.
 static TURN: Mutex<()> = Mutex::new(());
@@ -21,16 +19,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
 fn machine() -> Option<(Machine, MutexGuard<'static, ()>)> {
     let guard = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    let trouble = match Machine::new() {
-        Ok(machine) => return Some((machine, guard)),
-        Err(error) => error,
-    };
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nSet {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
-    None
+    Some((common::machine()?, guard))
 }
 
 #[test]

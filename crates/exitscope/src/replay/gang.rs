@@ -1,6 +1,6 @@
 //! Replays of virtual cores.
 
-use super::{Grid, best_by, head};
+use super::{Grid, best_by, figure, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use anyhow::bail;
@@ -19,16 +19,6 @@ const FIGURES: &[FigureRow] = &[
     figure(1, "time_lost", "ns", false, "from being forced out to the next entry"),
     figure(0, "time_won", "ns", true, "time lost less than as recorded"),
 ];
-
-const fn figure(
-    rank: u8,
-    name: &'static str,
-    unit: &'static str,
-    higher_is_better: bool,
-    about: &'static str,
-) -> FigureRow {
-    FigureRow { name, unit, higher_is_better, about, rank }
-}
 
 /// What is run over the events.
 struct Replays {

@@ -1,6 +1,6 @@
 //! Replays of halt polling.
 
-use super::{Configuration, Grid, best_by, head, knobs};
+use super::{Configuration, Grid, best_by, figure, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
 use crate::read::{self, Earlier, Sink};
 use anyhow::bail;
@@ -30,16 +30,6 @@ const FIGURES: &[FigureRow] = &[
 
 /// The figures that need to know when something woke a vCPU.
 const OF_LATENCY: [&str; 5] = ["wakeup_mean", "wakeup_p50", "wakeup_p99", "time_won", "net"];
-
-const fn figure(
-    rank: u8,
-    name: &'static str,
-    unit: &'static str,
-    higher_is_better: bool,
-    about: &'static str,
-) -> FigureRow {
-    FigureRow { name, unit, higher_is_better, about, rank }
-}
 
 /// What is run over the halts of the second reading.
 struct Replays {

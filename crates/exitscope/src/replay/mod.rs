@@ -73,13 +73,7 @@ impl Grid {
             true => vec![crate::vary::parse(args.policy.default_vary()).map_err(anyhow::Error::msg)?],
             false => args.vary.clone(),
         };
-        if let Some(twice) = axes
-            .iter()
-            .enumerate()
-            .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key))
-        {
-            bail!("--vary names {twice} twice");
-        }
+        crate::vary::each_once(&axes)?;
         let size = axes.iter().fold(1usize, |size, axis| size.saturating_mul(axis.values.len()));
         if size > MAX_CONFIGURATIONS {
             bail!("{size} configurations are too many: at most {MAX_CONFIGURATIONS}");
@@ -124,6 +118,17 @@ fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
         format!("{policy} has no knob {key}; it has {}", names.join(", "))
     })?;
     Ok((knob.name, knob.parse(value).map_err(anyhow::Error::msg)?))
+}
+
+/// A row of a table of figures.
+const fn figure(
+    rank: u8,
+    name: &'static str,
+    unit: &'static str,
+    higher_is_better: bool,
+    about: &'static str,
+) -> FigureRow {
+    FigureRow { name, unit, higher_is_better, about, rank }
 }
 
 /// The figure that decides which row is the best.
