@@ -108,7 +108,7 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
 fn build() -> anyhow::Result<PathBuf> {
     let directory = target()?.join("bench/des");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--locked", "--manifest-path", "bench/des/Cargo.toml"])
+        .args(["build", "--release", "--quiet", "--manifest-path", "bench/des/Cargo.toml"])
         .env("CARGO_TARGET_DIR", &directory)
         .current_dir(root())
         .status()?;

@@ -28,49 +28,50 @@ struct Record<'a> {
     bytes: &'a [u8],
 }
 
-/// The records of one CPU that lie together.
-struct Window<'a> {
-    cpu: u32,
-    records: Vec<Record<'a>>,
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> anyhow::Result<u32> {
     let raw = bytes.get(at..at + 4).context("a record that is too short")?;
     Ok(u32::from_le_bytes(raw.try_into()?))
 }
 
-fn windows(log: &[u8]) -> anyhow::Result<Vec<Window<'_>>> {
-    let (mut windows, mut latest, mut at) = (Vec::new(), BTreeMap::new(), 0);
-    while at < log.len() {
-        ensure!(u32_at(log, at)? == 0x2000_0000 | CPU_CHANGE, "no CPU_CHANGE at {at}");
-        let (cpu, end) = (u32_at(log, at + 4)?, at + 12 + u32_at(log, at + 8)? as usize);
-        at += 12;
+/// Calls `each` with the log's windows one after another, so that a log of any size takes the room of one window.
+fn each_window(log: &Path, mut each: impl FnMut(u32, &[Record]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut log = BufReader::new(File::open(log)?);
+    let (mut header, mut data, mut latest) = ([0; 12], Vec::new(), BTreeMap::new());
+    while !log.fill_buf()?.is_empty() {
+        log.read_exact(&mut header)?;
+        ensure!(u32_at(&header, 0)? == 0x2000_0000 | CPU_CHANGE, "a window that does not begin with CPU_CHANGE");
+        let cpu = u32_at(&header, 4)?;
+        data.resize(u32_at(&header, 8)? as usize, 0);
+        log.read_exact(&mut data)?;
         let mut records = Vec::new();
-        while at < end {
-            let header = u32_at(log, at)?;
+        let mut at = 0;
+        while at < data.len() {
+            let header = u32_at(&data, at)?;
             let (event, stamped) = (header & 0x0fff_ffff, header >> 31 == 1);
             let size = 4 + 8 * usize::from(stamped) + 4 * (header >> 28 & 7) as usize;
-            let bytes = log.get(at..at + size).context("a record that is not whole")?;
+            let bytes = data.get(at..at + size).context("a record that is not whole")?;
             if event != WRAP_BUFFER {
                 if stamped {
-                    latest.insert(cpu, u64::from(u32_at(log, at + 8)?) << 32 | u64::from(u32_at(log, at + 4)?));
+                    latest.insert(cpu, u64::from(u32_at(&data, at + 8)?) << 32 | u64::from(u32_at(&data, at + 4)?));
                 }
                 records.push(Record { event, at: latest.get(&cpu).copied().unwrap_or(0), stamped, bytes });
             }
             at += size;
         }
-        windows.push(Window { cpu, records });
+        each(cpu, &records)?;
     }
-    Ok(windows)
+    Ok(())
 }
 
 /// The first and the last moment at which every guest's vCPU is blocked.
-fn quiet(windows: &[Window]) -> anyhow::Result<(u64, u64)> {
-    let records = windows.iter().flat_map(|window| &window.records);
-    let changes = records.filter(|record| record.event & !0xff0 == 0x0002_1001);
-    let mut changes: Vec<(u64, u32, u32)> = changes
-        .map(|record| Ok((record.at, record.event, u32_at(record.bytes, 12)?)))
-        .collect::<anyhow::Result<_>>()?;
+fn quiet(log: &Path) -> anyhow::Result<(u64, u64)> {
+    let mut changes: Vec<(u64, u32, u32)> = Vec::new();
+    each_window(log, |_, records| {
+        for record in records.iter().filter(|record| record.event & !0xff0 == 0x0002_1001) {
+            changes.push((record.at, record.event, u32_at(record.bytes, 12)?));
+        }
+        Ok(())
+    })?;
     changes.sort_unstable();
     let guests: BTreeSet<u32> = changes.iter().map(|row| row.2).filter(|vcpu| vcpu >> 16 != IDLE_DOMAIN).collect();
     let mut states = BTreeMap::new();
@@ -90,45 +91,41 @@ fn quiet(windows: &[Window]) -> anyhow::Result<(u64, u64)> {
 
 /// Writes the log `from` to `to`, its middle `times` times over.
 pub fn repeat(from: &Path, to: &Path, times: u64) -> anyhow::Result<()> {
-    let log = std::fs::read(from)?;
-    let windows = windows(&log)?;
-    let (first, last) = quiet(&windows)?;
+    let (first, last) = quiet(from)?;
     let mut out = BufWriter::new(File::create(to)?);
+    let mut data = Vec::new();
     for round in 0..times {
-        for Window { cpu, records } in &windows {
-            let mut data = Vec::new();
+        each_window(from, |cpu, records| {
+            data.clear();
             for record in records.iter().filter(|record| record.at <= last && (round == 0 || record.at > first)) {
                 let moved = record.at + round * (last - first);
                 if record.stamped {
-                    data.extend([&record.bytes[..4], &moved.to_le_bytes(), &record.bytes[12..]].concat());
+                    data.extend_from_slice(&record.bytes[..4]);
+                    data.extend_from_slice(&moved.to_le_bytes());
+                    data.extend_from_slice(&record.bytes[12..]);
                 } else {
                     data.extend_from_slice(record.bytes);
                 }
             }
             if !data.is_empty() {
-                let header = [0x2000_0000 | CPU_CHANGE, *cpu, data.len() as u32];
+                let header = [0x2000_0000 | CPU_CHANGE, cpu, data.len() as u32];
                 out.write_all(&header.map(u32::to_le_bytes).concat())?;
                 out.write_all(&data)?;
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(out.flush()?)
 }
 
 /// How many records a log has that this program wrote, and how many bytes those of VM exits.
-pub fn count(path: &Path) -> anyhow::Result<(u64, u64)> {
-    let mut log = BufReader::new(File::open(path)?);
-    let (mut header, mut data) = ([0; 12], Vec::new());
-    let (mut records, mut exits) = (0, 0);
-    while !log.fill_buf()?.is_empty() {
-        log.read_exact(&mut header)?;
-        data.resize(u32_at(&header, 8)? as usize, 0);
-        log.read_exact(&mut data)?;
-        let window = [&header[..], &data].concat();
-        for record in windows(&window)?.iter().flat_map(|window| &window.records) {
-            records += 1;
-            exits += if record.event == VMEXIT { record.bytes.len() as u64 } else { 0 };
-        }
-    }
-    Ok((records, exits))
+pub fn count(log: &Path) -> anyhow::Result<(u64, u64)> {
+    let (mut count, mut exits) = (0, 0);
+    each_window(log, |_, records| {
+        count += records.len() as u64;
+        exits +=
+            records.iter().filter(|record| record.event == VMEXIT).map(|record| record.bytes.len() as u64).sum::<u64>();
+        Ok(())
+    })?;
+    Ok((count, exits))
 }
