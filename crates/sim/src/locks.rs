@@ -284,6 +284,7 @@ impl<O: Observer> World<'_, O> {
         let zvm = self.s.host.scheduler.yields == YieldRules::Zvm;
         match call {
             YieldCall::Diag9c { to } => {
+                self.m.yields_named += 1;
                 let (me, target) = (self.strands[strand as usize].task, self.strands[to as usize].task);
                 let state = match self.tasks[target as usize].state {
                     _ if me == target => Target::Caller,
@@ -301,6 +302,7 @@ impl<O: Observer> World<'_, O> {
                 }
             }
             YieldCall::Confer { to } => {
+                self.m.yields_named += 1;
                 let target = self.strands[to as usize].task;
                 if self.tasks[target as usize].state == State::Queued {
                     self.boost(cpu, strand, target);

@@ -46,6 +46,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`queues.empty`, `queues.depth`", "Share of time with an empty queue; mean waiting tasks of a CPU"),
     ("`yields`, `yields.fast`, `.undirected`, `.directed`, `.ignored`", "A second"),
     ("`yields.fast_share`, `yields.directed_share`", "Of all yields"),
+    ("`yields.named_share`", "Yields that named a target, whatever became of them, of all"),
     ("`locks.contended_share`, `locks.wait_mean`", "Spinlocks"),
     ("`host_polls.paid_share`, `guest_polls.paid_share`", "Polls that made a halt unnecessary"),
     ("`big_lock_waits`", "A second"),
@@ -109,6 +110,7 @@ impl Outcome {
         }
         list.share("yields.fast_share", y.fast as f64, yields as f64);
         list.share("yields.directed_share", y.directed as f64, yields as f64);
+        list.share("yields.named_share", y.named as f64, yields as f64);
         list.share("locks.contended_share", self.locks.contended as f64, self.locks.taken as f64);
         list.mean("locks.wait_mean", &self.locks.wait);
         list.share("host_polls.paid_share", self.host_polls.paid as f64, self.host_polls.tried as f64);

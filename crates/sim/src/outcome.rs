@@ -149,6 +149,8 @@ pub struct Yields {
     pub directed: u64,
     /// That did nothing.
     pub ignored: u64,
+    /// That named their target (X'9C', H_CONFER), whatever became of them; counted above, too.
+    pub named: u64,
 }
 
 /// Spinlocks.
@@ -177,6 +179,7 @@ pub(crate) struct Measures {
     pub(crate) yields_undirected: u64,
     pub(crate) yields_directed: u64,
     pub(crate) yields_ignored: u64,
+    pub(crate) yields_named: u64,
     pub(crate) lock_takes: u64,
     pub(crate) lock_contended: u64,
     pub(crate) lock_wait: Times,
@@ -209,6 +212,7 @@ impl Measures {
             yields_undirected: 0,
             yields_directed: 0,
             yields_ignored: 0,
+            yields_named: 0,
             lock_takes: 0,
             lock_contended: 0,
             lock_wait: Times::default(),
@@ -373,6 +377,7 @@ impl<O: Observer> World<'_, O> {
                 undirected: m.yields_undirected,
                 directed: m.yields_directed,
                 ignored: m.yields_ignored,
+                named: m.yields_named,
             },
             locks: Locks { taken: m.lock_takes, contended: m.lock_contended, wait: m.lock_wait },
             big_lock_waits: m.big_lock_waits,

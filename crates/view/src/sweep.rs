@@ -169,7 +169,7 @@ impl SweepMetric {
         let last = name.rsplit('.').next().unwrap_or_default();
         let higher_is_better = match last {
             "throughput" | "paid_share" => Some(true),
-            "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" => None,
+            "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" | "named_share" => None,
             _ => Some(false),
         };
         SweepMetric { name, unit: unit(measure), higher_is_better }
