@@ -26,11 +26,11 @@ use exitscope_units::{PcpuId, VcpuId, VmId};
 use names::Whose;
 pub use names::event_name;
 use rate::Rate;
-use record::LOST_RECORDS;
+use record::{LOST_RECORDS, Record};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use stream::{Placed, Stream, Supply};
+use stream::{Stream, Supply};
 use survey::{Codes, Sidecar, survey};
 use windows::Windows;
 
@@ -89,8 +89,8 @@ struct XenTrace {
     info: TraceInfo,
     decode: Decode,
     supply: Supply,
-    /// Of each CPU, its records and the one that is next.
-    streams: Vec<(Stream, Option<Placed>)>,
+    /// Of each CPU, its records.
+    streams: Vec<Stream>,
     /// Who runs on each CPU before its records say.
     first: FxHashMap<u32, Vcpu>,
     /// The CPUs that have a next record, by its time.
@@ -108,13 +108,14 @@ impl Source for XenTrace {
         while let Some(Reverse((_, cpu))) = self.heads.pop() {
             let rival = self.heads.peek().map_or((u64::MAX, u32::MAX), |head| head.0);
             let at = cpu as usize;
-            while let Some(placed) = self.streams[at].1 {
-                self.emit(at, placed, events, ledger);
-                let (stream, next) = &mut self.streams[at];
-                *next = stream.next(&mut self.supply, ledger)?;
-                let Some(placed) = next else { break };
-                if events.len() >= full || rival < (placed.due, cpu) {
-                    self.heads.push(Reverse((placed.due, cpu)));
+            loop {
+                self.emit(at, events, ledger);
+                if !self.streams[at].next(&mut self.supply, ledger)? {
+                    break;
+                }
+                let due = self.streams[at].placed().map_or(u64::MAX, |placed| placed.due);
+                if events.len() >= full || rival < (due, cpu) {
+                    self.heads.push(Reverse((due, cpu)));
                     break;
                 }
             }
@@ -132,7 +133,7 @@ impl Source for XenTrace {
     }
 
     fn progress(&self) -> (u64, u64) {
-        let waiting: u64 = self.streams.iter().map(|(stream, _)| stream.waiting()).sum();
+        let waiting: u64 = self.streams.iter().map(Stream::waiting).sum();
         (self.supply.windows.taken().saturating_sub(waiting), self.supply.input.len())
     }
 }
@@ -148,14 +149,11 @@ impl XenTrace {
         for cpu in 0..windows.cpus() {
             let number = cpu as u32;
             if cpu == self.streams.len() {
-                self.streams.push((Stream::new(number, self.first.get(&number).copied()), None));
+                self.streams.push(Stream::new(number, self.first.get(&number).copied()));
             }
-            let (stream, next) = &mut self.streams[cpu];
-            if next.is_none() && self.supply.windows.has(cpu) {
-                *next = stream.next(&mut self.supply, ledger)?;
-                if let Some(placed) = next {
-                    self.heads.push(Reverse((placed.due, number)));
-                }
+            let stream = &mut self.streams[cpu];
+            if stream.placed().is_none() && self.supply.windows.has(cpu) && stream.next(&mut self.supply, ledger)? {
+                self.heads.extend(stream.placed().map(|placed| Reverse((placed.due, number))));
             }
         }
         Ok(())
@@ -163,28 +161,36 @@ impl XenTrace {
 
     /// Appends the event of a record that a CPU's stream stands on, and what was lost before it.
     #[inline]
-    fn emit(&mut self, at: usize, placed: Placed, events: &mut Vec<Event>, ledger: &mut Ledger) {
-        let (stream, _) = &mut self.streams[at];
+    fn emit(&mut self, at: usize, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        let stream = &mut self.streams[at];
         let cpu = PcpuId(stream.cpu);
-        let moment = self.supply.rate.moment(placed.cycles);
-        if let Some(hole) = stream.take_hole() {
-            events.push(Event::lost(moment, hole, 0));
-            if hole != cpu {
-                // Of those, records may be missing as well.
-                let others = self.streams.iter_mut().filter(|(other, _)| other.cpu != cpu.0);
-                others.for_each(|(other, _)| other.current = None);
-            }
+        let hole = stream.take_hole();
+        if hole.is_some_and(|hole| hole != cpu) {
+            // Of the other CPUs, records may be missing as well.
+            let others = self.streams.iter_mut().filter(|other| other.cpu != cpu.0);
+            others.for_each(|other| other.current = None);
         }
-        if placed.record.id == LOST_RECORDS {
-            let count = placed.record.word(0).map_or(0, u64::from);
+        let stream = &self.streams[at];
+        let (Some(placed), Some(record)) = (stream.placed(), stream.record()) else { return };
+        let moment = self.supply.rate.moment(placed.cycles);
+        events.extend(hole.map(|hole| Event::lost(moment, hole, 0)));
+        if record.id == LOST_RECORDS {
+            let count = record.word(0).map_or(0, u64::from);
             events.push(Event::lost(self.supply.rate.moment(placed.due), cpu, count));
             ledger.add(Line::LostRecords, count.max(1));
             return;
         }
-        let current = self.streams[at].0.current;
         let blank = Event::nameless(moment, cpu, Kind::Other);
-        self.decode.push(placed, blank, current, &mut self.info, events, ledger);
+        let found = Found { record, offset: placed.offset, current: stream.current };
+        self.decode.push(found, blank, &mut self.info, events, ledger);
     }
+}
+
+/// A record, where in the file it begins, and who runs on its CPU.
+struct Found<'a> {
+    record: Record<'a>,
+    offset: u64,
+    current: Option<Vcpu>,
 }
 
 /// How to make events of records.
@@ -245,16 +251,8 @@ impl Decode {
 
     /// Appends the event of a record, if it is to leave; `blank` has its place.
     #[inline]
-    fn push(
-        &mut self,
-        placed: Placed,
-        blank: Event,
-        current: Option<Vcpu>,
-        info: &mut TraceInfo,
-        events: &mut Vec<Event>,
-        ledger: &mut Ledger,
-    ) {
-        let Placed { mut record, offset, .. } = placed;
+    fn push(&mut self, found: Found, blank: Event, info: &mut TraceInfo, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        let Found { mut record, offset, current } = found;
         let (name, meaning) = self.event(record.id, info);
         let mut of_record = None;
         if self.names_first && meaning.whose == Whose::Current {

@@ -7,42 +7,35 @@
 use crate::bytes::Order::Little;
 
 /// The most bytes that a record has.
-pub(super) const LONGEST: usize = 4 + 8 + PAYLOAD;
+pub(super) const LONGEST: usize = 4 + 8 + 7 * 4;
 
 /// Records of the recorder itself.
 pub(super) const LOST_RECORDS: u32 = 0x0001_f001;
 pub(super) const WRAP_BUFFER: u32 = 0x0001_f002;
 pub(super) const CPU_CHANGE: u32 = 0x0001_f003;
 
-/// The most bytes that the extra words have.
-const PAYLOAD: usize = 7 * 4;
-
-/// A record.
+/// A record, where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct Record<'a> {
     /// The event.
     pub id: u32,
     /// When, in cycles, if it says.
     pub stamp: Option<u64>,
-    /// Its extra words, and whatever comes behind them.
-    payload: [u8; PAYLOAD],
-    extra: u8,
+    /// Its extra words.
+    payload: &'a [u8],
 }
 
-impl Record {
+impl<'a> Record<'a> {
     /// The record at the beginning of `bytes`, and its size; `None` if it is not all there.
     #[inline]
-    pub fn parse(bytes: &[u8]) -> Option<(Record, usize)> {
+    pub fn parse(bytes: &'a [u8]) -> Option<(Record<'a>, usize)> {
         let header = Little.u32(bytes, 0)?;
-        let extra = header >> 28 & 7;
         let stamped = header >> 31 == 1;
         let from = if stamped { 12 } else { 4 };
-        let size = from + 4 * extra as usize;
-        let there = bytes.get(from..).filter(|_| size <= bytes.len())?;
-        // Near the end of what is in hand, fewer bytes come behind.
-        let payload = there.first_chunk().copied().unwrap_or_else(|| padded(there));
+        let size = from + 4 * (header >> 28 & 7) as usize;
+        let payload = bytes.get(from..size)?;
         let stamp = if stamped { Little.u64(bytes, 4) } else { None };
-        Some((Record { id: header & 0x0fff_ffff, stamp, payload, extra: extra as u8 }, size))
+        Some((Record { id: header & 0x0fff_ffff, stamp, payload }, size))
     }
 
     /// Whether Xen could have written such an event: one class, and a sub-class. Padding may look like anything.
@@ -54,31 +47,22 @@ impl Record {
     /// The extra word of this index.
     #[inline]
     pub fn word(&self, at: usize) -> Option<u32> {
-        if at < usize::from(self.extra) { Little.u32(&self.payload, 4 * at) } else { None }
+        Little.u32(self.payload, 4 * at)
     }
 
     /// The two extra words from this index on, the lower half first.
     #[inline]
     pub fn wide(&self, at: usize) -> Option<u64> {
-        Some(u64::from(self.word(at + 1)?) << 32 | u64::from(self.word(at)?))
+        Little.u64(self.payload, 4 * at)
     }
 
     /// How many extra words there are.
-    pub fn extra(&self) -> u8 {
-        self.extra
+    pub fn extra(&self) -> usize {
+        self.payload.len() / 4
     }
 
     /// The record without its first extra word.
-    pub fn without_first(mut self) -> Record {
-        self.payload.rotate_left(4);
-        self.extra = self.extra.saturating_sub(1);
-        self
+    pub fn without_first(self) -> Record<'a> {
+        Record { payload: self.payload.get(4..).unwrap_or(&[]), ..self }
     }
-}
-
-#[cold]
-fn padded(bytes: &[u8]) -> [u8; PAYLOAD] {
-    let mut payload = [0; PAYLOAD];
-    payload[..bytes.len()].copy_from_slice(bytes);
-    payload
 }

@@ -50,13 +50,16 @@ pub(super) struct Stream {
     /// Whether something before the next record could not be read: of this CPU, or of nobody knows which.
     hole: bool,
     hole_of_all: bool,
+    /// The record that [`Stream::next`] found, if it found one.
+    placed: Placed,
+    found: bool,
 }
 
-/// A record and what is known of it from its place.
-#[derive(Clone, Copy, Debug)]
+/// Where a record is, and what is known of it from its place.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Placed {
-    /// The record.
-    pub record: Record,
+    /// Where in what the stream has in hand.
+    from: usize,
     /// When, in cycles.
     pub cycles: u64,
     /// When it is its turn: then, but for a loss, which began earlier.
@@ -68,8 +71,19 @@ pub(super) struct Placed {
 impl Stream {
     /// The records of `cpu`, on which `current` runs before they say who.
     pub fn new(cpu: u32, current: Option<Vcpu>) -> Stream {
-        let (bytes, stamp) = (Vec::new(), None);
-        Stream { cpu, current, bytes, at: 0, rest: 0, end: 0, stamp, hole: false, hole_of_all: false }
+        Stream {
+            cpu,
+            current,
+            bytes: Vec::new(),
+            at: 0,
+            rest: 0,
+            end: 0,
+            stamp: None,
+            hole: false,
+            hole_of_all: false,
+            placed: Placed::default(),
+            found: false,
+        }
     }
 
     /// If something before the last record could not be read: on which CPU, as far as that is known. Asked once.
@@ -83,18 +97,31 @@ impl Stream {
         Some(PcpuId(cpu))
     }
 
+    /// The record that [`Stream::next`] found.
+    #[inline]
+    pub fn record(&self) -> Option<Record<'_>> {
+        Some(Record::parse(self.bytes.get(self.placed.from..)?)?.0)
+    }
+
+    /// Where that record is.
+    #[inline]
+    pub fn placed(&self) -> Option<&Placed> {
+        self.found.then_some(&self.placed)
+    }
+
     /// How many bytes of the window in hand are still to be handled.
     pub fn waiting(&self) -> u64 {
         self.rest + (self.bytes.len() - self.at) as u64
     }
 
-    /// The next record that is to leave; none at the end of the windows that are known.
+    /// Goes to the next record that is to leave; false at the end of the windows that are known.
     #[inline]
-    pub fn next(&mut self, supply: &mut Supply, ledger: &mut Ledger) -> Result<Option<Placed>, TraceError> {
+    pub fn next(&mut self, supply: &mut Supply, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        self.found = false;
         loop {
             self.skip(supply, ledger);
             if self.bytes.len() - self.at < LONGEST && !self.refill(supply, ledger)? {
-                return Ok(None);
+                return Ok(false);
             }
             let offset = self.end - (self.bytes.len() - self.at) as u64;
             let Some((record, size)) = Record::parse(&self.bytes[self.at..]) else {
@@ -110,6 +137,7 @@ impl Stream {
                 self.bad(offset, ledger);
                 continue;
             }
+            let from = self.at;
             self.at += size;
             let before = self.stamp;
             if record.stamp.is_some() {
@@ -130,7 +158,9 @@ impl Stream {
                 ledger.skip(supply.rate.moment(cycles));
                 continue;
             }
-            return Ok(Some(Placed { record, cycles, due, offset }));
+            self.placed = Placed { from, cycles, due, offset };
+            self.found = true;
+            return Ok(true);
         }
     }
 
