@@ -47,9 +47,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lab", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units"]),
     ("trace", &["units", "model"]),
+    ("record", &["trace"]),
     ("analysis", &["units", "policy", "model"]),
     ("view", &["units", "scenario", "sim", "lab", "model", "analysis"]),
-    ("exitscope", &["units", "policy", "scenario", "sim", "lab", "validation", "model", "trace", "analysis", "view"]),
+    (
+        "exitscope",
+        &["units", "policy", "scenario", "sim", "lab", "validation", "model", "trace", "record", "analysis", "view"],
+    ),
 ];
 
 /// The largest file outside corpus/, in bytes.

@@ -25,6 +25,12 @@ pub enum Command {
     /// compressed with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
     #[command(visible_alias = "stat")]
     Report(ReportArgs),
+    /// Record the exits of the virtual machines that run on this host
+    ///
+    /// By BPF programs where they may be used: they cost a guest a fraction of what perf's samples cost. Else by perf events.
+    /// Needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. Writes a perf.data file, which perf reads,
+    /// too. What is lost is counted; a guest is never waited for.
+    Record(RecordArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
@@ -492,6 +498,38 @@ pub enum LabFormat {
 }
 
 #[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Record only this process; several with commas [default: every virtual machine's]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
+    pub pid: Vec<u32>,
+    /// Record only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of
+    /// Firecracker), or its process
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    pub vm: Option<String>,
+    /// Record every virtual machine, as without this flag
+    #[arg(short, long = "all-cpus")]
+    pub all: bool,
+    /// For how long, like 10s [default: until the command ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
+    pub length: Option<Nanos>,
+    /// The file; what was there is kept as FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    pub output: PathBuf,
+    /// Size of each CPU's ring, in bytes, or with K or M
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
+    pub buffer: usize,
+    /// Leave the scheduler's events out: then a report cannot tell when virtual CPUs waited for a CPU
+    #[arg(long)]
+    pub no_sched: bool,
+    /// Do not use BPF
+    #[arg(long)]
+    pub no_bpf: bool,
+    /// Run this command, and record until it ends
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -626,6 +664,17 @@ fn parse_top(text: &str) -> Result<usize, String> {
 fn parse_length(text: &str) -> Result<Nanos, String> {
     let length = Nanos::parse(text).ok_or("a length is a number and ns, us, ms or s, like 200us")?;
     if length == Nanos::ZERO { Err("a length of zero".to_string()) } else { Ok(length) }
+}
+
+/// A size in bytes, or with K or M.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (number, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(number) => (number, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |number| (number, 1 << 20)),
+    };
+    let size = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    let size = size.filter(|size| (4 << 10..=256 << 20).contains(size));
+    size.ok_or("a size is a number, with K or M, from 4K to 256M".to_string())
 }
 
 fn parse_when(text: &str) -> Result<When, String> {

@@ -9,6 +9,7 @@ mod docs;
 mod doctor;
 mod events;
 mod lab;
+mod live;
 mod read;
 mod record;
 mod replay;
@@ -49,6 +50,7 @@ enum Outcome {
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match cli.command {
+        Command::Record(args) => live::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,

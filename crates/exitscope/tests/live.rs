@@ -1,4 +1,4 @@
-//! A real guest on this machine's KVM, recorded by the real perf, read back.
+//! A real guest on this machine's KVM, recorded by the real perf and by `exitscope record`, read back.
 //!
 //! The guest of rig/tiny-guest does 23 port writes, 17 port reads, 13 MMIO writes and 1 halt in one run.
 
@@ -6,6 +6,7 @@ mod common;
 
 use common::report;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -104,4 +105,90 @@ fn recordings_that_overlap_count_each_exit_once() {
         let lines = report["coverage"]["lines"].as_array().unwrap();
         assert!(lines.iter().any(|line| line["id"] == "overlapping" && line["count"].as_u64() > Some(23 + 17 + 13)));
     }
+}
+
+/// `exitscope record` with these flags and what it runs; `None` as above.
+fn exitscope_record(data: &Path, flags: &[&str], command: &[&str]) -> Option<PathBuf> {
+    let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+    record.arg("record").args(flags).arg("-o").arg(data).arg("--").args(command);
+    run(record, data.to_path_buf())
+}
+
+#[test]
+fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let guest = tiny_guest().to_str().unwrap();
+    let two = format!("{guest} --repeat 300 & {guest} --repeat 300; wait");
+    let one = [guest, "--repeat", "3"];
+    for (flags, command, repeat, vcpus) in [
+        (&[][..], &one[..], 3, 1),
+        (&["--no-bpf"], &one, 3, 1),
+        (&["--no-sched", "--buffer", "16M"], &one, 3, 1),
+        (&["--all-cpus"], &["sh", "-c", &two], 600, 2),
+        (&["--no-bpf", "--buffer", "16M"], &["sh", "-c", &two], 600, 2),
+    ] {
+        let Some(data) = exitscope_record(&data, flags, command) else { return };
+        let report = report(&[&data], &[]);
+        assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
+        assert_eq!(exits_at(&report, "port", 0x10, "out"), 23 * repeat, "{flags:?}");
+        assert_eq!(exits_at(&report, "port", 0x11, "in"), 17 * repeat, "{flags:?}");
+        assert_eq!(exits_at(&report, "mmio", 0x8000, "write"), 13 * repeat, "{flags:?}");
+        assert_eq!(report["vcpus"].as_array().unwrap().len(), vcpus, "{flags:?}");
+        assert_eq!(report["vcpus"][0]["vm_name"], "tiny-guest", "{flags:?}");
+    }
+    assert!(folder.path().join("perf.data.old").is_file(), "what was there is kept");
+}
+
+#[test]
+fn what_a_full_ring_loses_is_counted() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let guest = tiny_guest().to_str().unwrap();
+    let events = |name: &str, buffer: &str, repeat: &str| {
+        let flags = ["--no-sched", "--buffer", buffer];
+        let data = exitscope_record(&folder.path().join(name), &flags, &[guest, "--repeat", repeat])?;
+        let report = report(&[&data], &[]);
+        let coverage = |key: &str| report["coverage"][key].as_u64().unwrap();
+        Some((coverage("events"), coverage("lost")))
+    };
+    let Some((once, lost)) = events("once.data", "1M", "1") else { return };
+    assert_eq!(lost, 0);
+    let (many, lost) = events("many.data", "4K", "2000").unwrap();
+    assert!(lost > 0, "4 KiB cannot hold what comes in 10 ms");
+    assert_eq!(many + lost, 2000 * once, "every event is there or counted");
+}
+
+#[test]
+fn a_recording_that_is_killed_is_whole_up_to_then() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    for (round, millis) in [1100, 1350, 1600, 1950, 2300].into_iter().enumerate() {
+        let data = folder.path().join(format!("{round}.data"));
+        let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+        record.args(["record", "-o"]).arg(&data).arg("--").arg(tiny_guest()).args(["--repeat", "1000000"]);
+        let mut recorder = record.process_group(0).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+        let group = format!("-{}", recorder.id());
+        assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
+        recorder.wait().unwrap();
+        if !data.is_file() {
+            // It had not begun, or cannot be done here, which the test above says.
+            continue;
+        }
+        let report = report(&[&data], &[]);
+        assert_eq!(report["coverage"]["lost"], 0);
+        let lines = report["coverage"]["lines"].as_array().unwrap();
+        assert!(lines.iter().all(|line| line["severity"] != "error"), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_not_there_is_an_error_that_says_which_are() {
+    let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+    let output =
+        record.args(["record", "--vm", "no such machine", "--for", "1s", "-o", "never.data"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!Path::new("never.data").exists());
 }

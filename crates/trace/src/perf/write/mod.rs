@@ -39,8 +39,9 @@ const SAMPLE_TIME: usize = 32;
 const SAMPLE_CPU: usize = 40;
 const SAMPLE_RECORD: usize = 60;
 
-/// `common_pid` in a tracepoint's record.
+/// `common_pid` in a tracepoint's record, and where the common fields end.
 const COMMON_PID: usize = 4;
+const COMMON: usize = 8;
 
 /// Bytes of a thread's name, with the NUL.
 const NAME: usize = 16;
@@ -114,15 +115,26 @@ impl PerfWriter<File> {
 
 impl<W: Write + Seek> PerfWriter<W> {
     /// Begins a file at the start of `to`.
-    pub fn new(mut to: W, head: &Head) -> io::Result<PerfWriter<W>> {
-        let order = if head.arch == "s390x" { Order::Big } else { Order::Little };
+    pub fn new(to: W, head: &Head) -> io::Result<PerfWriter<W>> {
         // Names have 16 bits, one of which's values is no name; numbers begin at 1.
         let numbers = 1..=head.names.len() as u16;
         let layout = |number: u16| Layout::new(head.arch, head.names.get(NameId(number - 1)), number);
-        let layouts: Vec<Layout> = numbers.clone().map(layout).collect();
-        let tracepoints = numbers.zip(&layouts).map(|(number, layout)| Tracepoint::new(number, layout, order));
+        PerfWriter::with(to, head, &numbers.map(layout).collect::<Vec<Layout>>())
+    }
+
+    /// Begins a file of a host's own tracepoints, given as `system` and `format` text: for [`PerfWriter::sample_of`]. The
+    /// head's names are not looked at.
+    pub fn of_formats(to: W, head: &Head, formats: &[(&str, &str)]) -> io::Result<PerfWriter<W>> {
+        let layouts: Option<Vec<Layout>> =
+            (1..).zip(formats).map(|(number, (system, text))| Layout::of_format(system, text, number)).collect();
+        PerfWriter::with(to, head, &layouts.ok_or(io::ErrorKind::InvalidInput)?)
+    }
+
+    fn with(mut to: W, head: &Head, layouts: &[Layout]) -> io::Result<PerfWriter<W>> {
+        let order = if head.arch == "s390x" { Order::Big } else { Order::Little };
+        let tracepoints = (1..).zip(layouts).map(|(number, layout)| Tracepoint::new(number, layout, order));
         let tracepoints = tracepoints.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
-        let front = Front::new(head, &layouts, order);
+        let front = Front::new(head, layouts, order);
         to.write_all(&front.bytes)?;
         let data_at = front.bytes.len() as u64;
         let mut writer = PerfWriter {
@@ -169,6 +181,11 @@ impl<W: Write + Seek> PerfWriter<W> {
             self.written.left_out += 1;
             return Ok(());
         }
+        self.count(event);
+        self.end_full_block()
+    }
+
+    fn count(&mut self, event: &Event) {
         self.written.events += 1;
         let at = event.at.as_nanos();
         self.known.first = self.known.first.min(at);
@@ -176,14 +193,33 @@ impl<W: Write + Seek> PerfWriter<W> {
         if event.cpu.0 != u32::MAX {
             self.known.cpus = self.known.cpus.max(event.cpu.0 + 1);
         }
+    }
+
+    /// Writes a record of the tracepoint at this place of [`PerfWriter::of_formats`]' list: its bytes behind the common
+    /// fields, as far as their size is fixed. Records come in the order of their moments.
+    pub fn sample_of(&mut self, place: usize, from: &Event, payload: &[u8]) -> io::Result<()> {
+        let Some(tracepoint) = self.tracepoints.get(place) else {
+            self.written.left_out += 1;
+            return Ok(());
+        };
+        let begin = self.block.len();
+        self.block.bytes.extend_from_slice(&tracepoint.sample);
+        put_origin(self.block.order, &mut self.block.bytes[begin..], from);
+        let record = &mut self.block.bytes[begin + SAMPLE_RECORD + COMMON..];
+        let size = record.len().min(payload.len());
+        record[..size].copy_from_slice(&payload[..size]);
+        self.count(from);
         self.end_full_block()
+    }
+
+    /// Writes what is in hand, so that it outlives a kill.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.block.len() > 0 { self.end_block() } else { Ok(()) }
     }
 
     /// Writes the end of the file. A file without it is whole up to its last block of 1 MiB.
     pub fn finish(mut self) -> io::Result<Written> {
-        if self.block.len() > 0 {
-            self.end_block()?;
-        }
+        self.flush()?;
         self.to.flush()?;
         Ok(Written { bytes: self.block_at, ..self.written })
     }
@@ -194,17 +230,12 @@ impl<W: Write + Seek> PerfWriter<W> {
         let order = self.block.order;
         let begin = self.block.len();
         self.block.bytes.extend_from_slice(&tracepoint.sample);
+        put_origin(order, &mut self.block.bytes[begin..], event);
         let sample = &mut self.block.bytes[begin..];
-        let mut number = |at: usize, size: usize, value: u64| put(order, &mut sample[at..at + size], value);
-        number(SAMPLE_TID, 4, event.vm.0.into());
-        number(SAMPLE_TID + 4, 4, event.tid.0.into());
-        number(SAMPLE_TIME, 8, event.at.as_nanos());
-        number(SAMPLE_CPU, 4, event.cpu.0.into());
-        number(SAMPLE_RECORD + COMMON_PID, 4, event.tid.0.into());
         for field in &tracepoint.fields {
             let at = SAMPLE_RECORD + field.offset;
             if !field.carries.is_name() {
-                number(at, field.size, field.carries.number(event));
+                put(order, &mut sample[at..at + field.size], field.carries.number(event));
             }
         }
         for field in tracepoint.fields.iter().filter(|field| field.carries.is_name()) {
@@ -258,6 +289,16 @@ impl<W: Write + Seek> PerfWriter<W> {
         self.block.bytes.clear();
         Ok(())
     }
+}
+
+/// Puts into a sample who recorded it, when and where.
+fn put_origin(order: Order, sample: &mut [u8], event: &Event) {
+    let mut number = |at: usize, size: usize, value: u64| put(order, &mut sample[at..at + size], value);
+    number(SAMPLE_TID, 4, event.vm.0.into());
+    number(SAMPLE_TID + 4, 4, event.tid.0.into());
+    number(SAMPLE_TIME, 8, event.at.as_nanos());
+    number(SAMPLE_CPU, 4, event.cpu.0.into());
+    number(SAMPLE_RECORD + COMMON_PID, 4, event.tid.0.into());
 }
 
 fn write_at(to: &mut (impl Write + Seek), at: u64, bytes: &[u8]) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! Records are laid out as the kernel lays them out: common fields, then each field at its natural alignment.
 
 use super::rows::ROWS;
+use crate::tracefs::Format;
 use exitscope_model::codes::tables as t;
 use exitscope_model::{CodeList, Detail, Event, Kind};
 use exitscope_units::Tid;
@@ -163,6 +164,14 @@ const COMMON: &[(&str, Carries)] = &[
 const UNKNOWN: &[(&str, Carries)] = &[("u32 not_kept", Carries::Zero)];
 
 impl Layout {
+    /// The layout that a host's own `format` text gives, with records that will bear `id`; `None` if it cannot be read.
+    pub fn of_format(system: &str, text: &str, id: u16) -> Option<Layout> {
+        let format = Format::parse(text)?;
+        let size = format.fields.iter().map(|field| field.offset + field.size).max()?;
+        let line = |line: &str| if line.starts_with("ID:") { format!("ID: {id}\n") } else { format!("{line}\n") };
+        Some(Layout { system: system.into(), text: text.lines().map(line).collect(), places: Vec::new(), size })
+    }
+
     /// The layout of `name` (`system:event`) on `arch`, whose records will bear `id`. A tracepoint that is not in the
     /// table has nothing to say.
     pub fn new(arch: &str, name: &str, id: u16) -> Layout {

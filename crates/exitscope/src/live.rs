@@ -1,0 +1,230 @@
+//! `exitscope record`: this host's virtual machines into a perf.data file.
+//!
+//! ```text
+//! rings ─► Capture::drain, every TURN ─► names of new threads, samples, losses ─► PerfWriter, flushed every BLOCK
+//! ```
+
+use crate::Outcome;
+use crate::cli::RecordArgs;
+use anyhow::{Context, bail};
+use exitscope_lab::{catch_signals, signalled};
+use exitscope_model::{Event, EventNames, Kind, NameId};
+use exitscope_record::{
+    Capture, Processes, Route, SCHEDULER, Sample, Wanted, find, of_kvm, process_name, thread_name, tracefs, vms,
+};
+use exitscope_trace::{PerfHead, PerfWriter};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often the rings are emptied. At a million records a second, a ring of 4 MiB is full in about 50 ms.
+const TURN: Duration = Duration::from_millis(10);
+
+/// How often what was recorded is written even if it is not much.
+const BLOCK: Duration = Duration::from_secs(1);
+
+pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
+    catch_signals()?;
+    let tracefs = tracefs()?;
+    let mut tracepoints = of_kvm(&tracefs)?;
+    if !args.no_sched {
+        tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
+    }
+    let processes = processes(args)?;
+    keep_old(&args.output)?;
+    let mut file = Recording::create(&args.output, &tracepoints)?;
+    let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
+    let mut capture = Capture::start(wanted)?;
+    if let Route::PerfEvents { because } = capture.route() {
+        anstream::eprintln!(
+            "exitscope: recording by perf events, which cost a guest more than BPF does: BPF: {because}"
+        );
+    }
+    let began = Instant::now();
+    let mut child = start(&args.command)?;
+    let ended = record(args, &mut capture, &mut file, &mut child, began);
+    capture.stop();
+    let drained = file.drain(&mut capture);
+    if let Some(child) = &mut child
+        && ended.is_err()
+    {
+        let _ = child.kill();
+    }
+    let code = child.map(|mut child| child.wait()).transpose()?;
+    ended.and(drained).with_context(|| {
+        format!("{} holds what was recorded until then, but for its last second", args.output.display())
+    })?;
+    file.finish(args, began.elapsed())?;
+    match code.filter(|code| !code.success()) {
+        Some(code) => bail!("the recording is whole, but the command ended with {code}"),
+        None => Ok(Outcome::Fine),
+    }
+}
+
+/// Records until it is time to end.
+fn record(
+    args: &RecordArgs,
+    capture: &mut Capture,
+    file: &mut Recording,
+    child: &mut Option<Child>,
+    began: Instant,
+) -> anyhow::Result<()> {
+    let mut flushed = Instant::now();
+    loop {
+        file.drain(capture)?;
+        if flushed.elapsed() >= BLOCK {
+            file.writer.flush()?;
+            flushed = Instant::now();
+        }
+        let has_ended = match child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => false,
+        };
+        let is_over = args.length.is_some_and(|length| began.elapsed() >= Duration::from_nanos(length.0));
+        if has_ended || is_over || signalled().is_some() {
+            return Ok(());
+        }
+        sleep(TURN);
+    }
+}
+
+/// Whose exits are wanted.
+fn processes(args: &RecordArgs) -> anyhow::Result<Processes> {
+    if let Some(name) = &args.vm {
+        let vms = vms();
+        let these: Vec<u32> = vms.iter().filter(|vm| vm.name == *name).map(|vm| vm.process).collect();
+        if these.is_empty() {
+            let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
+            let there = if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") };
+            bail!("no virtual machine called {name}; there are: {there}");
+        }
+        return Ok(Processes::These(these));
+    }
+    for pid in &args.pid {
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            bail!("no process {pid}");
+        }
+    }
+    match args.pid.len() {
+        0 => Ok(Processes::All),
+        1..=Processes::MAX => Ok(Processes::These(args.pid.clone())),
+        _ => bail!("at most {} processes can be named", Processes::MAX),
+    }
+}
+
+fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    Ok(Some(Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?))
+}
+
+/// As perf does: what was recorded last time is kept once.
+fn keep_old(path: &Path) -> anyhow::Result<()> {
+    if path.is_file() {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        fs::rename(path, &old).with_context(|| format!("cannot keep the old {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The file, and what it holds.
+struct Recording {
+    writer: PerfWriter<File>,
+    /// Threads whose names it has.
+    named: BTreeSet<u32>,
+    lost: u64,
+    /// Of each tracepoint, whether it is one of KVM's.
+    of_kvm: Vec<bool>,
+    events: u64,
+}
+
+impl Recording {
+    fn create(path: &Path, tracepoints: &[exitscope_record::Tracepoint]) -> anyhow::Result<Recording> {
+        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let (hostname, release) = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
+        let command: Vec<String> = std::env::args().collect();
+        let head = PerfHead {
+            arch: std::env::consts::ARCH,
+            cpuid: &cpuid(&read("/proc/cpuinfo")),
+            hostname: &hostname,
+            release: &release,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            command: &command,
+            names: &EventNames::default(),
+        };
+        let formats: Vec<(&str, &str)> =
+            tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let writer = PerfWriter::of_formats(file, &head, &formats)?;
+        let of_kvm = tracepoints.iter().map(|tracepoint| tracepoint.system != "sched").collect();
+        Ok(Recording { writer, named: BTreeSet::new(), lost: 0, of_kvm, events: 0 })
+    }
+
+    /// Writes what was recorded since the last time.
+    fn drain(&mut self, capture: &mut Capture) -> anyhow::Result<()> {
+        let mut failed = None;
+        let drained = capture.drain(|sample| {
+            if failed.is_none() {
+                failed = self.write(sample).err();
+            }
+        })?;
+        failed.map_or(Ok(()), Err).context("cannot write the recording")?;
+        for (cpu, count) in drained.lost {
+            self.lost += count;
+            let lost = Event::lost(Moment::from_nanos(drained.until), PcpuId(cpu), count);
+            self.writer.event(&lost).context("cannot write the recording")?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, sample: Sample) -> io::Result<()> {
+        let (at, vm, tid) = (Moment::from_nanos(sample.time), VmId(sample.process), Tid(sample.thread));
+        if self.of_kvm[sample.tracepoint] && self.named.insert(sample.thread) {
+            if self.named.insert(sample.process) || sample.process == sample.thread {
+                self.writer.thread(at, vm, Tid(sample.process), &process_name(sample.process))?;
+            }
+            if sample.process != sample.thread {
+                self.writer.thread(at, vm, tid, &thread_name(sample.process, sample.thread))?;
+            }
+        }
+        self.events += 1;
+        let cpu = PcpuId(sample.cpu);
+        let event = Event { at, tid, vm, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind: Kind::Other };
+        self.writer.sample_of(sample.tracepoint, &event, sample.payload)
+    }
+
+    fn finish(self, args: &RecordArgs, took: Duration) -> anyhow::Result<()> {
+        let written = self.writer.finish().context("cannot write the recording")?;
+        let path = args.output.display();
+        anstream::eprintln!(
+            "exitscope: {} events, {} lost, in {:.1} s: {:.1} MB in {path}. Look at it with: exitscope report {path}",
+            self.events,
+            self.lost,
+            took.as_secs_f64(),
+            written.bytes as f64 / 1e6
+        );
+        if self.lost > 0 {
+            anstream::eprintln!("exitscope: events are lost where a ring is full: a larger one is --buffer 16M");
+        }
+        if self.events == 0 {
+            anstream::eprintln!(
+                "exitscope: no virtual machine had an exit; `exitscope doctor` says what can be seen here"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The CPU as perf spells it on x86: vendor, family, model, stepping.
+fn cpuid(cpuinfo: &str) -> String {
+    let value = |key: &str| {
+        let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|word| word.trim() == key));
+        line.and_then(|line| line.split(':').nth(1)).map_or("", str::trim)
+    };
+    ["vendor_id", "cpu family", "model", "stepping"].map(value).join(",")
+}

@@ -1,0 +1,124 @@
+//! Recording by BPF programs: see [`program`] for what one does.
+//!
+//! ```text
+//! rings: CPU ─► ring buffer      lost: a number for each CPU      threads: whose scheduling is wanted
+//! ```
+
+mod assembler;
+mod program;
+mod ring;
+
+use crate::capture::Batch;
+use crate::{RecordError, Tracepoint, sys};
+use program::{COMMON, CPU, Maps, NUMBER, PAYLOAD, THREAD, TIME, program};
+use ring::Ring;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// `BPF_MAP_TYPE_LRU_HASH`: the threads that were named longest ago make room.
+const LRU_HASH: u32 = 9;
+
+/// Threads whose scheduling is recorded, at most.
+const MAX_THREADS: u32 = 1 << 16;
+
+/// Programs at work.
+#[derive(Debug)]
+pub struct Bpf {
+    rings: Vec<Ring>,
+    lost: OwnedFd,
+    /// By CPU, the losses that were reported already.
+    reported: Vec<u64>,
+    threads: OwnedFd,
+    /// Kept open: closing one stops its program.
+    events: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
+}
+
+/// Why BPF cannot be used: it may not be, or it does what it should not.
+pub enum NoBpf {
+    Forbidden(io::Error),
+    Trouble(RecordError),
+}
+
+impl Bpf {
+    /// Starts a program for each tracepoint. Rings have `size` bytes for each of `cpus` CPUs.
+    pub fn start(tracepoints: &[Tracepoint], processes: &[u32], cpus: u32, size: usize) -> Result<Bpf, NoBpf> {
+        let map = |kind, key, value, entries, inner: Option<&OwnedFd>| {
+            sys::map(kind, key, value, entries, inner).map_err(NoBpf::Forbidden)
+        };
+        let ring = || map(sys::RINGBUF, 0, 0, size as u32, None);
+        let rings = map(sys::ARRAY_OF_MAPS, 4, 4, cpus, Some(&ring()?))?;
+        let lost = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
+        let threads = map(LRU_HASH, 4, 1, MAX_THREADS, None)?;
+        let mut bpf = Bpf {
+            rings: Vec::new(),
+            lost,
+            reported: vec![0; cpus as usize],
+            threads,
+            events: Vec::new(),
+            programs: Vec::new(),
+        };
+        for cpu in 0..cpus {
+            let fd = ring()?;
+            sys::update(&rings, &cpu.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes()).map_err(NoBpf::Forbidden)?;
+            bpf.rings.push(Ring::new(&fd, size).map_err(NoBpf::Forbidden)?);
+        }
+        for (number, tracepoint) in (0..).zip(tracepoints) {
+            let maps = Maps { rings: &rings, lost: &bpf.lost, threads: &bpf.threads };
+            let loaded = sys::load(&program(tracepoint, number, processes, maps)).map_err(|(error, log)| {
+                if log.is_empty() {
+                    return NoBpf::Forbidden(error);
+                }
+                NoBpf::Trouble(RecordError::Refused { tracepoint: tracepoint.name.clone(), error, log })
+            })?;
+            bpf.programs.push(loaded);
+        }
+        // Only now that all are loaded does any begin.
+        for (tracepoint, loaded) in tracepoints.iter().zip(&bpf.programs) {
+            // A program runs on every CPU, whichever CPU the event is of; it makes no samples.
+            let event = sys::open_tracepoint(tracepoint.id, 0, 0, 0).map_err(NoBpf::Forbidden)?;
+            sys::set_bpf(&event, loaded).map_err(NoBpf::Forbidden)?;
+            sys::enable(&event).map_err(NoBpf::Forbidden)?;
+            bpf.events.push(event);
+        }
+        Ok(bpf)
+    }
+
+    /// From now on, the scheduling of this thread is recorded.
+    pub fn watch(&self, thread: u32) -> io::Result<()> {
+        sys::update(&self.threads, &thread.to_ne_bytes(), &[1])
+    }
+
+    /// Stops the programs; what they have recorded can still be taken.
+    pub fn stop(&mut self) {
+        self.events.clear();
+    }
+
+    /// Takes what is in the rings.
+    pub fn gather(&mut self, tracepoints: &[Tracepoint], batch: &mut Batch) -> io::Result<()> {
+        let mut record = Vec::new();
+        for ring in &mut self.rings {
+            while ring.next(&mut record) {
+                let word = |at: usize| record.get(at..at + 4).map(|raw| u32::from_ne_bytes(raw.try_into().unwrap()));
+                let time = record.get(TIME..TIME + 8).map(|raw| u64::from_ne_bytes(raw.try_into().unwrap()));
+                let (Some(time), Some(number)) = (time, word(NUMBER)) else { continue };
+                let Some(tracepoint) = tracepoints.get((number & 0xffff) as usize) else { continue };
+                // `bpf_get_current_pid_tgid`: the process is the upper half.
+                let thread = record.get(THREAD..THREAD + 8).map(|raw| u64::from_ne_bytes(raw.try_into().unwrap()));
+                let (thread, cpu) = (thread.unwrap_or(0), word(CPU).unwrap_or(0));
+                let end = PAYLOAD + tracepoint.size.saturating_sub(COMMON);
+                let payload = record.get(PAYLOAD..end).unwrap_or(&[]);
+                batch.push(time, cpu, (thread >> 32) as u32, thread as u32, (number & 0xffff) as u16, payload);
+            }
+        }
+        let mut lost = vec![0; self.reported.len()];
+        sys::lookup_percpu(&self.lost, 0, &mut lost)?;
+        for (cpu, (now, before)) in (0..).zip(lost.iter().zip(&mut self.reported)) {
+            if *now > *before {
+                batch.lost.push((cpu, *now - *before));
+                *before = *now;
+            }
+        }
+        Ok(())
+    }
+}

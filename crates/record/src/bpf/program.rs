@@ -1,0 +1,136 @@
+//! The program that copies a tracepoint's record into the ring of the CPU on which it fires.
+//!
+//! ```text
+//! nobody's that is wanted? ─► out          room in this CPU's ring? no ─► count a loss, out
+//! time · process and thread · CPU, tracepoint · the record without its common fields ─► the ring; nobody is woken
+//! ```
+
+use super::assembler::{Assembler, Helper, Label, Reg, Width};
+use crate::Tracepoint;
+use std::os::fd::OwnedFd;
+
+/// Bytes of a tracepoint's record that programs may not look at: `common_type` to `common_pid`.
+pub const COMMON: usize = 8;
+
+/// Where a ring's record has what, and where the copy begins.
+pub const TIME: usize = 0;
+pub const THREAD: usize = 8;
+pub const CPU: usize = 16;
+pub const NUMBER: usize = 20;
+pub const PAYLOAD: usize = 24;
+
+/// `BPF_RB_NO_WAKEUP`.
+const NO_WAKEUP: i32 = 1;
+
+const R0: Reg = Reg(0);
+const R1: Reg = Reg(1);
+const R2: Reg = Reg(2);
+const R3: Reg = Reg(3);
+/// What calls leave alone: the tracepoint's record, process and thread, the CPU, the place in the ring.
+const CTX: Reg = Reg(6);
+const RUNS: Reg = Reg(7);
+const CPU_NUMBER: Reg = Reg(8);
+const PLACE: Reg = Reg(9);
+const STACK: Reg = Reg(10);
+
+/// The maps that programs use.
+#[derive(Clone, Copy)]
+pub struct Maps<'a> {
+    /// By CPU, its ring.
+    pub rings: &'a OwnedFd,
+    /// One number for each CPU: records lost.
+    pub lost: &'a OwnedFd,
+    /// Threads whose scheduling is wanted.
+    pub threads: &'a OwnedFd,
+}
+
+/// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The scheduler's events are
+/// wanted if a thread in question is in [`Maps::threads`].
+pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Maps) -> Vec<u64> {
+    let mut a = Assembler::default();
+    let [out, full] = [a.label(), a.label()];
+    a.copy(CTX, R1);
+    a.call(Helper::GetCurrentPidTgid);
+    a.copy(RUNS, R0);
+    if tracepoint.system == "sched" {
+        wanted_thread(&mut a, tracepoint, maps, out);
+    } else if !processes.is_empty() {
+        let wanted = a.label();
+        a.copy(R1, R0);
+        a.shift_right(R1, 32);
+        for &process in processes {
+            a.jump_if(R1, process as i32, wanted);
+        }
+        a.jump(out);
+        a.here(wanted);
+    }
+
+    a.call(Helper::GetSmpProcessorId);
+    a.copy(CPU_NUMBER, R0);
+    a.store(Width::Word, STACK, -4, R0);
+    lookup(&mut a, maps.rings);
+    a.jump_if(R0, 0, out);
+
+    let size = PAYLOAD + tracepoint.size.saturating_sub(COMMON);
+    a.copy(R1, R0);
+    a.set(R2, size.next_multiple_of(8) as i32);
+    a.set(R3, 0);
+    a.call(Helper::RingbufReserve);
+    a.jump_if(R0, 0, full);
+    a.copy(PLACE, R0);
+
+    a.call(Helper::KtimeGetNs);
+    a.store(Width::Double, PLACE, TIME as i16, R0);
+    a.store(Width::Double, PLACE, THREAD as i16, RUNS);
+    a.store(Width::Word, PLACE, CPU as i16, CPU_NUMBER);
+    a.store_number(Width::Word, PLACE, NUMBER as i16, number.into());
+    let mut at = COMMON;
+    while at < tracepoint.size {
+        // Records are aligned to 8 bytes, and loads have to be to their width.
+        let width = Width::of(tracepoint.size - at);
+        a.load(width, R1, CTX, at as i16);
+        a.store(width, PLACE, (PAYLOAD + at - COMMON) as i16, R1);
+        at += width.bytes();
+    }
+    a.copy(R1, PLACE);
+    a.set(R2, NO_WAKEUP);
+    a.call(Helper::RingbufSubmit);
+    a.jump(out);
+
+    a.here(full);
+    a.store_number(Width::Word, STACK, -4, 0);
+    lookup(&mut a, maps.lost);
+    a.jump_if(R0, 0, out);
+    // The number is this CPU's own, and tracepoints of the same CPU do not interrupt this sequence but from an interrupt,
+    // in which a loss might go uncounted by one.
+    a.load(Width::Double, R1, R0, 0);
+    a.add(R1, 1);
+    a.store(Width::Double, R0, 0, R1);
+
+    a.here(out);
+    // Zero: perf's own sample of this event is not wanted.
+    a.set(R0, 0);
+    a.exit();
+    a.finish()
+}
+
+/// r0 = the map's element for the key on top of the stack
+fn lookup(a: &mut Assembler, map: &OwnedFd) {
+    a.map(R1, map);
+    a.copy(R2, STACK);
+    a.add(R2, -4);
+    a.call(Helper::MapLookupElem);
+}
+
+/// Goes to `out` unless a thread that the event is about is wanted.
+fn wanted_thread(a: &mut Assembler, tracepoint: &Tracepoint, maps: Maps, out: Label) {
+    let wanted = a.label();
+    for &at in &tracepoint.threads {
+        a.load(Width::Word, R1, CTX, at as i16);
+        a.store(Width::Word, STACK, -4, R1);
+        lookup(a, maps.threads);
+        a.jump_unless(R0, 0, wanted);
+    }
+    a.jump(out);
+    a.here(wanted);
+}

@@ -1,0 +1,31 @@
+//! Records the tracepoints of KVM on this host, as cheaply as it can be done.
+//!
+//! ```text
+//! tracepoint ─► BPF program: copies the record ─► a ring for each CPU, nobody is woken ┐
+//!          or ─► perf_event_open: a ring for each CPU                                   ┴─► drain, now and then: Samples
+//!                                                                                           in the order of time
+//! ```
+//!
+//! [`of_kvm`] looks which tracepoints there are, [`Capture::start`] begins. Guests are never waited for: where a ring is full,
+//! a record is lost and counted. Only what runs on the CPU of an exit costs the guest time, so that is kept short: no
+//! lookup by thread, no wake-up, and what is not wanted is refused by the BPF program before anything is copied.
+//!
+//! The BPF programs are assembled here from the places that tracefs gives for each tracepoint's fields: neither clang nor
+//! BTF is needed, neither when exitscope is built nor when it runs.
+//!
+//! `unsafe` is here for system calls and for memory that is shared with the kernel.
+#![cfg(target_os = "linux")]
+
+mod bpf;
+mod capture;
+mod error;
+mod mapping;
+mod perf_events;
+mod sys;
+mod tracepoints;
+mod vms;
+
+pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
+pub use error::RecordError;
+pub use tracepoints::{SCHEDULER, TRACEPOINTS, Tracepoint, find, of_kvm, tracefs};
+pub use vms::{Vm, process_name, thread_name, vms};

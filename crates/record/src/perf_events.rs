@@ -1,0 +1,161 @@
+//! Recording by perf events, where BPF may not be used: each event is a sample in a ring of its CPU.
+//!
+//! ```text
+//! page 0: how far the kernel is, how far we are      from page 1: the ring
+//! record: type (4) misc (2) size (2) · SAMPLE: id, process, thread, time, CPU, size and bytes of the tracepoint's record
+//!                                     · LOST: id, how many
+//! ```
+
+use crate::Tracepoint;
+use crate::capture::Batch;
+use crate::mapping::Mapping;
+use crate::sys::{self, page_size};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+/// TID, TIME, CPU, RAW, IDENTIFIER.
+const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 10 | 1 << 16;
+
+/// `PERF_RECORD_LOST`, `PERF_RECORD_SAMPLE`.
+const LOST: u32 = 2;
+const SAMPLE: u32 = 9;
+
+/// `data_head` and `data_tail` of `struct perf_event_mmap_page`.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+/// Places in a sample.
+const ID: usize = 8;
+const PROCESS: usize = 16;
+const THREAD: usize = 20;
+const TIME: usize = 24;
+const CPU: usize = 32;
+const RAW_SIZE: usize = 40;
+const RAW: usize = 44;
+
+/// Common fields of a tracepoint's record.
+const COMMON: usize = 8;
+
+#[derive(Debug)]
+pub struct PerfEvents {
+    rings: Vec<Ring>,
+    /// Number of the tracepoint, by the id in its samples.
+    numbers: BTreeMap<u64, u16>,
+    /// Kept open: closing one stops it.
+    events: Vec<OwnedFd>,
+    processes: Vec<u32>,
+    threads: HashSet<u32>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    cpu: u32,
+    mapping: Mapping,
+    size: usize,
+}
+
+impl PerfEvents {
+    /// Opens every tracepoint on every CPU that is on line. Rings have `size` bytes, a power of two.
+    pub fn start(tracepoints: &[Tracepoint], processes: &[u32], cpus: u32, size: usize) -> io::Result<PerfEvents> {
+        let (mut rings, mut numbers, mut events) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for cpu in 0..cpus {
+            let mut first: Option<usize> = None;
+            for (number, tracepoint) in (0..).zip(tracepoints) {
+                let event = match sys::open_tracepoint(tracepoint.id, cpu, SAMPLE_TYPE, size as u32 / 2) {
+                    // Possible, but not on line.
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => break,
+                    event => event?,
+                };
+                numbers.insert(sys::event_id(&event)?, number);
+                match first {
+                    Some(first) => sys::set_output(&event, &events[first])?,
+                    None => {
+                        let mapping = Mapping::new(&event, 0, page_size() + size, true)?;
+                        rings.push(Ring { cpu, mapping, size });
+                        first = Some(events.len());
+                    }
+                }
+                events.push(event);
+            }
+        }
+        for event in &events {
+            sys::enable(event)?;
+        }
+        Ok(PerfEvents { rings, numbers, events, processes: processes.to_vec(), threads: HashSet::new() })
+    }
+
+    /// From now on, the scheduling of this thread is recorded.
+    pub fn watch(&mut self, thread: u32) {
+        self.threads.insert(thread);
+    }
+
+    /// Stops; what was recorded can still be taken.
+    pub fn stop(&mut self) {
+        self.events.clear();
+    }
+
+    /// Takes what is in the rings.
+    pub fn gather(&mut self, tracepoints: &[Tracepoint], batch: &mut Batch) {
+        let mut record = Vec::new();
+        for ring in &self.rings {
+            let head = ring.mapping.u64(DATA_HEAD).load(Ordering::Acquire);
+            let mut at = ring.mapping.u64(DATA_TAIL).load(Ordering::Relaxed);
+            while at < head {
+                ring.copy(at, COMMON, &mut record);
+                let size = usize::from(u16_at(&record, 6)).max(COMMON);
+                ring.copy(at, size, &mut record);
+                at += size as u64;
+                self.take(ring.cpu, &record, tracepoints, batch);
+            }
+            ring.mapping.u64(DATA_TAIL).store(at, Ordering::Release);
+        }
+    }
+
+    fn take(&self, cpu: u32, record: &[u8], tracepoints: &[Tracepoint], batch: &mut Batch) {
+        match u32_at(record, 0) {
+            LOST => batch.lost.push((cpu, u64_at(record, ID + 8))),
+            SAMPLE => {
+                let Some(&number) = self.numbers.get(&u64_at(record, ID)) else { return };
+                let (process, thread) = (u32_at(record, PROCESS), u32_at(record, THREAD));
+                let tracepoint = &tracepoints[usize::from(number)];
+                let end = (RAW + u32_at(record, RAW_SIZE) as usize).min(RAW + tracepoint.size).min(record.len());
+                let raw = record.get(RAW..end).unwrap_or(&[]);
+                let wanted = if tracepoint.system == "sched" {
+                    tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at)))
+                } else {
+                    self.processes.is_empty() || self.processes.contains(&process)
+                };
+                if wanted && let Some(payload) = raw.get(COMMON..) {
+                    batch.push(u64_at(record, TIME), u32_at(record, CPU), process, thread, number, payload);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ring {
+    /// The `size` bytes at `at`, which may go on at the ring's beginning.
+    fn copy(&self, at: u64, size: usize, to: &mut Vec<u8>) {
+        let from = (at % self.size as u64) as usize;
+        let first = size.min(self.size - from);
+        to.clear();
+        self.mapping.copy(page_size() + from, first, to);
+        self.mapping.copy(page_size(), size - first, to);
+    }
+}
+
+/// Numbers in a record; zero where it is too short.
+fn u16_at(record: &[u8], at: usize) -> u16 {
+    record.get(at..at + 2).map_or(0, |raw| u16::from_ne_bytes([raw[0], raw[1]]))
+}
+
+fn u32_at(record: &[u8], at: usize) -> u32 {
+    record.get(at..at + 4).and_then(|raw| raw.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+fn u64_at(record: &[u8], at: usize) -> u64 {
+    record.get(at..at + 8).and_then(|raw| raw.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}

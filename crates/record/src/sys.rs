@@ -1,0 +1,213 @@
+//! The system calls that have no safe wrapper: `bpf`, `perf_event_open`, and a few of their ioctls.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// `enum bpf_map_type`.
+pub const PERCPU_ARRAY: u32 = 6;
+pub const ARRAY_OF_MAPS: u32 = 12;
+pub const RINGBUF: u32 = 27;
+
+/// `BPF_PROG_TYPE_TRACEPOINT`.
+const PROG_TYPE_TRACEPOINT: u32 = 5;
+
+/// `enum bpf_cmd`.
+const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+
+/// `PERF_TYPE_TRACEPOINT`.
+const TYPE_TRACEPOINT: u32 = 2;
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FD_CLOEXEC: libc::c_ulong = 8;
+
+/// `PERF_EVENT_IOC_*`, `include/uapi/linux/perf_event.h`.
+const IOC_ENABLE: u64 = 0x2400;
+const IOC_SET_OUTPUT: u64 = 0x2405;
+const IOC_ID: u64 = 0x8008_2407;
+const IOC_SET_BPF: u64 = 0x4004_2408;
+
+/// A descriptor out of what a system call returned.
+fn owned(returned: libc::c_long) -> io::Result<OwnedFd> {
+    match RawFd::try_from(returned) {
+        // SAFETY: the kernel has just given us this descriptor, nobody else has it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn bpf<T>(command: libc::c_long, attr: &T) -> libc::c_long {
+    // SAFETY: `attr` begins a `union bpf_attr` of that size, whose pointers live as long as the call.
+    unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) }
+}
+
+/// The first fields of `BPF_MAP_CREATE`.
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+}
+
+/// Creates a map; `inner` is like those that an [`ARRAY_OF_MAPS`] holds.
+pub fn map(kind: u32, key_size: u32, value_size: u32, entries: u32, inner: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let inner_map_fd = inner.map_or(0, |fd| fd.as_raw_fd() as u32);
+    let attr = MapCreate { map_type: kind, key_size, value_size, max_entries: entries, map_flags: 0, inner_map_fd };
+    owned(bpf(MAP_CREATE, &attr))
+}
+
+/// The fields of `BPF_MAP_*_ELEM`.
+#[repr(C)]
+struct MapElem {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Sets an element. Key and value have the map's sizes.
+pub fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
+    let [key, value] = [key, value].map(|bytes| bytes.as_ptr() as u64);
+    let attr = MapElem { map_fd: map.as_raw_fd() as u32, pad: 0, key, value, flags: 0 };
+    if bpf(MAP_UPDATE_ELEM, &attr) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads an element of a [`PERCPU_ARRAY`] of u64: its value on each possible CPU. `values` has their number.
+pub fn lookup_percpu(map: &OwnedFd, key: u32, values: &mut [u64]) -> io::Result<()> {
+    let (key, value) = (std::ptr::from_ref(&key) as u64, values.as_mut_ptr() as u64);
+    let attr = MapElem { map_fd: map.as_raw_fd() as u32, pad: 0, key, value, flags: 0 };
+    if bpf(MAP_LOOKUP_ELEM, &attr) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The first fields of `BPF_PROG_LOAD`.
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+}
+
+/// Loads a program for tracepoints; the error has what the verifier said.
+pub fn load(program: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
+    let mut log = vec![0u8; 1 << 16];
+    let with_log = |log: &mut [u8]| {
+        let attr = ProgLoad {
+            prog_type: PROG_TYPE_TRACEPOINT,
+            insn_cnt: program.len() as u32,
+            insns: program.as_ptr() as u64,
+            license: c"GPL".as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            kern_version: 0,
+            prog_flags: 0,
+        };
+        owned(bpf(PROG_LOAD, &attr))
+    };
+    with_log(&mut []).or_else(|_| with_log(&mut log)).map_err(|error| {
+        let text: Vec<u8> = log.iter().copied().take_while(|&byte| byte != 0).collect();
+        (error, String::from_utf8_lossy(&text).into_owned())
+    })
+}
+
+/// The first version of `struct perf_event_attr`, and what came with clock ids.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct EventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+/// Flags of an attr: disabled, watermark, use_clockid.
+const DISABLED: u64 = 1;
+const WATERMARK: u64 = 1 << 14;
+const USE_CLOCKID: u64 = 1 << 25;
+
+/// Opens a tracepoint on a CPU, for every process, not yet enabled. With `sample_type`, each event is one sample, with
+/// CLOCK_MONOTONIC's time, and nobody is woken before `watermark` bytes.
+pub fn open_tracepoint(id: u32, cpu: u32, sample_type: u64, watermark: u32) -> io::Result<OwnedFd> {
+    let attr = EventAttr {
+        kind: TYPE_TRACEPOINT,
+        size: size_of::<EventAttr>() as u32,
+        config: id.into(),
+        sample_period: 1,
+        sample_type,
+        flags: DISABLED | WATERMARK | USE_CLOCKID,
+        wakeup: watermark,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..EventAttr::default()
+    };
+    // SAFETY: the attr has the size that it says.
+    owned(unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, -1, cpu as libc::c_int, -1, FD_CLOEXEC) })
+}
+
+fn ioctl(fd: &OwnedFd, request: u64, argument: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: none of these requests takes a pointer, but for the one whose pointer its caller keeps alive.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Runs a program whenever the tracepoint that `event` is of fires, on any CPU.
+pub fn set_bpf(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    ioctl(event, IOC_SET_BPF, program.as_raw_fd() as libc::c_ulong)
+}
+
+/// Lets the event count from now on.
+pub fn enable(event: &OwnedFd) -> io::Result<()> {
+    ioctl(event, IOC_ENABLE, 0)
+}
+
+/// Has the samples of `event` go to the ring of `to`.
+pub fn set_output(event: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    ioctl(event, IOC_SET_OUTPUT, to.as_raw_fd() as libc::c_ulong)
+}
+
+/// The id that samples of this event carry.
+pub fn event_id(event: &OwnedFd) -> io::Result<u64> {
+    let mut id = 0u64;
+    ioctl(event, IOC_ID, std::ptr::from_mut(&mut id) as libc::c_ulong)?;
+    Ok(id)
+}
+
+/// CLOCK_MONOTONIC, in nanoseconds: what BPF programs and samples are stamped with.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a `timespec` to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Bytes of a page.
+pub fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}

@@ -1,0 +1,107 @@
+//! Which virtual machines run on this host, and how their owners call them.
+//!
+//! ```text
+//! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+/// A process that runs virtual machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vm {
+    /// Its id.
+    pub process: u32,
+    /// What its command line calls the machine, or the process's own name.
+    pub name: String,
+    /// Virtual CPUs that it has.
+    pub vcpus: u32,
+}
+
+/// The processes that have virtual machines and into whose descriptors we may look, by id.
+pub fn vms() -> Vec<Vm> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut vms: Vec<Vm> = processes.filter_map(vm).collect();
+    vms.sort_by_key(|vm| vm.process);
+    vms
+}
+
+fn vm(process: u32) -> Option<Vm> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+    let targets: Vec<_> = files.filter_map(|file| fs::read_link(file.path()).ok()).collect();
+    let is = |target: &Path, what: &str| target.to_str().is_some_and(|target| target.starts_with(what));
+    if !targets.iter().any(|target| is(target, "anon_inode:kvm-vm")) {
+        return None;
+    }
+    let vcpus = targets.iter().filter(|target| is(target, "anon_inode:kvm-vcpu")).count() as u32;
+    Some(Vm { process, name: process_name(process), vcpus })
+}
+
+/// How the machine of this process is called, or the process.
+pub fn process_name(process: u32) -> String {
+    let raw = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words: Vec<String> =
+        raw.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    machine_name(&words).unwrap_or_else(|| thread_name(process, process))
+}
+
+/// What the kernel calls a thread; empty if it is gone.
+pub fn thread_name(process: u32, thread: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).unwrap_or_default();
+    name.trim_end().to_string()
+}
+
+/// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and
+/// Cloud Hypervisor (its API socket) have it.
+fn machine_name(command: &[String]) -> Option<String> {
+    let program = Path::new(command.first()?).file_name()?.to_str()?;
+    let after = |flag: &str| -> Option<&str> {
+        let joined = format!("{flag}=");
+        let at = command.iter().position(|word| word == flag || word.starts_with(&joined))?;
+        command[at].strip_prefix(&joined).or_else(|| command.get(at + 1).map(String::as_str))
+    };
+    let name = if program.contains("qemu") || program == "kvm" {
+        let name = after("-name").or_else(|| after("--name"))?;
+        let parts = || name.split(',');
+        parts()
+            .find_map(|part| part.strip_prefix("guest="))
+            .or_else(|| parts().next().filter(|part| !part.contains('=')))
+    } else if program.contains("firecracker") {
+        after("--id")
+    } else if program.contains("crosvm") {
+        after("--name")
+    } else if program.contains("cloud-hypervisor") {
+        let socket = after("--api-socket")?;
+        let socket = socket.split(',').find_map(|part| part.strip_prefix("path=")).unwrap_or(socket);
+        Path::new(socket).file_stem()?.to_str()
+    } else {
+        None
+    };
+    name.filter(|name| !name.is_empty()).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::machine_name;
+
+    #[test]
+    fn machines_have_the_names_that_their_owners_gave() {
+        for (command, name) in [
+            ("/usr/bin/qemu-system-x86_64 -name guest=web01,debug-threads=on -m 4G", Some("web01")),
+            ("qemu-kvm -m 1G -name db", Some("db")),
+            ("qemu-system-x86_64 -name debug-threads=on", None),
+            ("qemu-system-aarch64 -m 1G", None),
+            ("/usr/bin/firecracker --api-sock /run/a.sock --id fn-7", Some("fn-7")),
+            ("firecracker --id=fn-8", Some("fn-8")),
+            ("crosvm run --name box kernel", Some("box")),
+            ("cloud-hypervisor --api-socket path=/run/vms/mail.sock --cpus boot=2", Some("mail")),
+            ("cloud-hypervisor --api-socket /run/vms/mail.sock", Some("mail")),
+            ("vim -name guest=x", None),
+            ("", None),
+        ] {
+            let words: Vec<String> = command.split(' ').map(str::to_string).collect();
+            assert_eq!(machine_name(&words).as_deref(), name, "{command}");
+        }
+    }
+}
