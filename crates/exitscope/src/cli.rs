@@ -524,6 +524,9 @@ pub struct RecordArgs {
     /// Do not use BPF
     #[arg(long)]
     pub no_bpf: bool,
+    /// Do not compress the file: several times as large, for a perf that was built without zstd
+    #[arg(long)]
+    pub no_compress: bool,
     /// Run this command, and record until it ends
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId};
 use exitscope_record::{
-    Capture, Processes, Route, SCHEDULER, Sample, Wanted, find, of_kvm, process_name, thread_name, tracefs, vms,
+    Capture, Processes, Route, SCHEDULER, Sample, Tracepoint, Wanted, find, of_kvm, process_name, thread_name, tracefs,
+    vms,
 };
 use exitscope_trace::{PerfHead, PerfWriter};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -37,7 +38,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     }
     let processes = processes(args)?;
     keep_old(&args.output)?;
-    let mut file = Recording::create(&args.output, &tracepoints)?;
+    let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
     if let Route::PerfEvents { because } = capture.route() {
@@ -144,7 +145,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn create(path: &Path, tracepoints: &[exitscope_record::Tracepoint]) -> anyhow::Result<Recording> {
+    fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
         let (hostname, release) = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
         let command: Vec<String> = std::env::args().collect();
@@ -156,6 +157,7 @@ impl Recording {
             cpus: std::thread::available_parallelism().map_or(1, usize::from) as u32,
             command: &command,
             names: &EventNames::default(),
+            compressed,
         };
         let formats: Vec<(&str, &str)> =
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();

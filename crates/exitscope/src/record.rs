@@ -25,6 +25,7 @@ pub fn write_events(path: &Path, machine: &Machine, names: &EventNames, events: 
         cpus: machine.cpus.len() as u32,
         command: &command,
         names,
+        compressed: false,
     };
     let mut named = FxHashSet::default();
     let mut write = || -> io::Result<Written> {
@@ -80,6 +81,7 @@ impl Recorder {
             cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),
             command: &command,
             names: &names,
+            compressed: false,
         };
         let from = Moment::from_nanos(scenario.warmup.as_nanos());
         let begin = || -> io::Result<PerfWriter<File>> {

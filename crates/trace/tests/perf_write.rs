@@ -94,9 +94,10 @@ fn names(shapes: Shapes) -> EventNames {
 }
 
 /// A file that is written, and what was written.
-fn written(arch: &str, names: &EventNames, events: &[Event]) -> (Vec<u8>, Written) {
+fn written(arch: &str, names: &EventNames, events: &[Event], compressed: bool) -> (Vec<u8>, Written) {
     let mut file = Cursor::new(Vec::new());
-    let mut writer = PerfWriter::new(&mut file, &head(arch, names)).unwrap();
+    let head = PerfHead { compressed, ..head(arch, names) };
+    let mut writer = PerfWriter::new(&mut file, &head).unwrap();
     writer.thread(Moment::default(), VmId(1_000), Tid(1_000), "guest").unwrap();
     writer.thread(Moment::default(), VmId(1_000), Tid(1_001), "CPU 0/KVM").unwrap();
     events.iter().for_each(|event| writer.event(event).unwrap());
@@ -106,7 +107,7 @@ fn written(arch: &str, names: &EventNames, events: &[Event]) -> (Vec<u8>, Writte
 
 fn head<'a>(arch: &'a str, names: &'a EventNames) -> PerfHead<'a> {
     let (cpuid, release) = ("GenuineIntel,6,85,7", "6.1.0");
-    PerfHead { arch, cpuid, hostname: "host", release, cpus: 4, command: &[], names }
+    PerfHead { arch, cpuid, hostname: "host", release, cpus: 4, command: &[], names, compressed: false }
 }
 
 /// Events of these shapes, losses between them, in order.
@@ -142,10 +143,13 @@ fn spelt(events: &[Event], names: &EventNames) -> Vec<(Event, String)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_written_is_read(all in (events(X86), events(ARM64), events(POWERPC), events(S390))) {
+    fn what_is_written_is_read(
+        all in (events(X86), events(ARM64), events(POWERPC), events(S390)),
+        compressed in any::<bool>(),
+    ) {
         for ((arch, shapes), events) in ARCHES.into_iter().zip([all.0, all.1, all.2, all.3]) {
             let names = names(shapes);
-            let (file, written) = written(arch, &names, &events);
+            let (file, written) = written(arch, &names, &events, compressed);
             prop_assert_eq!((written.events, written.left_out), (events.len() as u64, 0), "{}", arch);
             prop_assert_eq!(written.bytes, file.len() as u64);
             let said = said(&file).unwrap();
@@ -173,7 +177,7 @@ fn what_no_tracepoint_says_is_left_out_and_counted() {
         event("no:such", Kind::Other),
         Event::nameless(Moment::default(), PcpuId(0), Kind::Other),
     ];
-    let (file, written) = written("x86_64", &names, &odd);
+    let (file, written) = written("x86_64", &names, &odd, false);
     assert_eq!((written.events, written.left_out), (0, 6));
     assert_eq!((said(&file).unwrap().events.len(), said(&file).unwrap().lines()), (0, vec![]));
 }
@@ -258,6 +262,7 @@ fn rewritten(trace: &str, cpuid: &str) -> (Said, Said, Vec<u8>, Written) {
         cpus: 1,
         command: &["perf".to_string(), "record".to_string()],
         names: &info.names,
+        compressed: trace.contains("t2"),
     };
     let mut file = Cursor::new(Vec::new());
     let mut writer = PerfWriter::new(&mut file, &head).unwrap();
@@ -367,7 +372,7 @@ fn perf_script_reads_every_architecture() {
                 }
             })
             .collect();
-        let (bytes, _) = written(arch, &names, &events);
+        let (bytes, _) = written(arch, &names, &events, false);
         let file = stored(&bytes);
         let Some(text) = perf(file.path(), &["script", "-i", "FILE", "--ns", "-F", "comm,pid,tid,cpu,time,event"])
         else {
@@ -416,7 +421,7 @@ fn perf_prints_the_kernels_words() {
         let mut names = EventNames::default();
         let name = names.intern(name);
         let event = Event { vcpu: VcpuId(3), name, ..Event::nameless(Moment::from_nanos(1_000), PcpuId(0), kind) };
-        let file = stored(&written(arch, &names, &[event]).0);
+        let file = stored(&written(arch, &names, &[event], false).0);
         let Some(text) = perf(file.path(), &["script", "-i", "FILE", "-F", "trace"]) else { return };
         assert!(text.contains(words), "{arch} {kind:?}: {text}");
     }

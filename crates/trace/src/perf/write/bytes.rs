@@ -71,6 +71,11 @@ impl Bytes {
     /// Ends the record that begins at `at`.
     pub fn end_record(&mut self, at: usize) {
         self.pad_from(at, 8);
+        self.set_size(at);
+    }
+
+    /// Has the record that begins at `at` end here, wherever that is.
+    pub fn set_size(&mut self, at: usize) {
         let size = (self.bytes.len() - at) as u64;
         put(self.order, &mut self.bytes[at + 6..at + 8], size);
     }

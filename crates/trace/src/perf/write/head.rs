@@ -6,6 +6,7 @@
 
 use super::Head;
 use super::bytes::{Bytes, put};
+use super::compress::{CHUNK, LEVEL};
 use super::tracepoints::Layout;
 use crate::bytes::Order;
 use std::collections::BTreeMap;
@@ -80,6 +81,7 @@ const NR_CPUS: u32 = 7;
 const CPU_ID: u32 = 9;
 const COMMAND_LINE: u32 = 11;
 const SAMPLE_TIME: u32 = 21;
+const COMPRESSED: u32 = 27;
 
 impl Front {
     /// The beginning of a file with these tracepoints, numbered from 1.
@@ -122,6 +124,14 @@ impl Front {
         to.u32(head.command.len() as u32);
         head.command.iter().for_each(|word| string(&mut to, word));
         sections.push((COMMAND_LINE, at as u64, (to.len() - at) as u64));
+        if head.compressed {
+            // Version, PERF_COMP_ZSTD, level, ratio, and the largest that comes out of a record.
+            let at = to.len();
+            for number in [1, 1, LEVEL as u32, 4, CHUNK as u32] {
+                to.u32(number);
+            }
+            sections.push((COMPRESSED, at as u64, (to.len() - at) as u64));
+        }
         let at = to.len();
         tracing_data(&mut to, layouts);
         sections.push((TRACING_DATA, at as u64, (to.len() - at) as u64));

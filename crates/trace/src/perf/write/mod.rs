@@ -10,6 +10,7 @@
 //! the two small writes that do this, that last record seems to be cut.
 
 mod bytes;
+mod compress;
 mod head;
 mod rows;
 mod tracepoints;
@@ -18,6 +19,7 @@ use crate::bytes::Order;
 use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
+use compress::Compressor;
 use exitscope_model::{Event, EventNames, Kind, NameId};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, sample_id};
@@ -65,6 +67,8 @@ pub struct Head<'a> {
     pub command: &'a [String],
     /// The tracepoints: events name theirs by the position in this list.
     pub names: &'a EventNames,
+    /// Whether blocks are compressed, as `perf record -z` does it: a quarter of the size.
+    pub compressed: bool,
 }
 
 /// What a file holds.
@@ -85,6 +89,7 @@ pub struct PerfWriter<W> {
     tracepoints: Vec<Tracepoint>,
     threads: FxHashMap<u32, [u8; NAME]>,
     block: Bytes,
+    compressor: Option<Compressor>,
     /// Where data begin, and where the block in hand will be written.
     data_at: u64,
     block_at: u64,
@@ -142,6 +147,7 @@ impl<W: Write + Seek> PerfWriter<W> {
             tracepoints,
             threads: FxHashMap::default(),
             block: Bytes::new(order),
+            compressor: if head.compressed { Some(Compressor::new()?) } else { None },
             data_at,
             block_at: data_at,
             round_at: None,
@@ -269,8 +275,11 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Writes the block in hand, and makes the file end behind it.
     fn end_block(&mut self) -> io::Result<()> {
         let order = self.block.order;
+        if let Some(compressor) = &mut self.compressor {
+            compressor.compress(&mut self.block)?;
+        }
         let round = self.block.begin_record(FINISHED_ROUND, 0);
-        self.block.end_record(round);
+        self.block.set_size(round);
         let end = self.block_at + self.block.len() as u64;
         self.block.bytes.extend_from_slice(&self.places);
         write_at(&mut self.to, self.block_at, &self.block.bytes)?;
