@@ -10,6 +10,7 @@
 
 mod inputs;
 mod lab;
+mod record;
 mod sim;
 mod xentrace;
 
@@ -53,6 +54,8 @@ enum Part {
     Sim,
     /// The lab, which needs /dev/kvm
     Lab,
+    /// Recording, which needs /dev/kvm and root
+    Record,
 }
 
 /// A trace to measure with.
@@ -80,7 +83,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         Some(at) => (text[..at].trim_end().to_string() + "\n", text[at..].to_string()),
         None => (text.to_string(), String::new()),
     };
-    let (rest, mut lab) = split(&old, "## Lab");
+    let (rest, mut recording) = split(&old, "## Recording");
+    let (rest, mut lab) = split(&rest, "## Lab");
     let (mut trace, mut simulator) = split(&rest, "## Simulator");
     let wants = |part| flags.only.is_none_or(|only| only == part);
     if wants(Part::Trace) {
@@ -92,7 +96,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     if wants(Part::Lab) {
         lab = lab::section(flags.rounds)?;
     }
-    let page = format!("{trace}\n{simulator}\n{lab}");
+    if wants(Part::Record) {
+        recording = record::section(flags.rounds)?;
+    }
+    let page = format!("{trace}\n{simulator}\n{lab}\n{recording}");
     print!("{page}");
     Ok(std::fs::write(path, page)?)
 }
@@ -399,4 +406,11 @@ fn machine(tools: &[&str]) -> anyhow::Result<String> {
         said("uname", &["-r"])?,
         tools.join(", "),
     ))
+}
+
+/// The middle one.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

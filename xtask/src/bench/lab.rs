@@ -4,6 +4,7 @@
 //! bench/kvm-run/loop.c ─► cc ─► loop.so ─► the lab's example `overhead`: C and lab in turns ─► medians ─► a section
 //! ```
 
+use super::median;
 use crate::{root, target};
 use anyhow::{Context, ensure};
 use std::process::Command;
@@ -52,10 +53,4 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
         pairs.len(),
         ALLOWED * 100.0
     ))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
