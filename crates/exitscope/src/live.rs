@@ -49,6 +49,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let mut child = start(&args.command)?;
     let ended = record(args, &mut capture, &mut file, &mut child, began);
+    let took = began.elapsed();
     capture.stop();
     let drained = file.drain(&mut capture);
     if let Some(child) = &mut child
@@ -60,7 +61,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     ended.and(drained).with_context(|| {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
-    file.finish(args, began.elapsed())?;
+    file.finish(args, took)?;
     match code.filter(|code| !code.success()) {
         Some(code) => bail!("the recording is whole, but the command ended with {code}"),
         None => Ok(Outcome::Fine),
@@ -203,8 +204,9 @@ impl Recording {
     fn finish(self, args: &RecordArgs, took: Duration) -> anyhow::Result<()> {
         let written = self.writer.finish().context("cannot write the recording")?;
         let path = args.output.display();
+        let look = if self.events > 0 { format!(". Look at it with: exitscope report {path}") } else { String::new() };
         anstream::eprintln!(
-            "exitscope: {} events, {} lost, in {:.1} s: {:.1} MB in {path}. Look at it with: exitscope report {path}",
+            "exitscope: {} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
             self.events,
             self.lost,
             took.as_secs_f64(),
