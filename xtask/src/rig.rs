@@ -10,6 +10,7 @@
 //! Everything is in `target/rig`. rig/README.md says how to use it.
 
 mod initramfs;
+mod lab;
 mod machine;
 mod packages;
 mod steps;

@@ -5,6 +5,7 @@
 //! /bin/busybox       shell and small tools
 //! /modules/          kvm-amd, the results' port and what they need; `order`
 //! /steps/            a script for each step
+//! /scenarios/        the scenarios of this repository
 //! /usr/bin/          perf, trace-cmd, exitscope, tiny-guest
 //! /lib…              the libraries of those, where this machine has them
 //! ```
@@ -32,12 +33,16 @@ const TOOLS: &[&str] = &["perf", "trace-cmd"];
 pub fn pack(folder: &Path, packages: &Packages, ours: &[PathBuf], steps: &[Step]) -> anyhow::Result<()> {
     let tree = folder.join("tree");
     remove(&tree)?;
-    for name in ["bin", "modules", "steps", "usr/bin", "sys", "proc", "dev"] {
+    for name in ["bin", "modules", "steps", "scenarios", "usr/bin", "sys", "proc", "dev"] {
         std::fs::create_dir_all(tree.join(name))?;
     }
     std::fs::copy(root().join("rig/init"), tree.join("init"))?;
     std::fs::copy(packages.busybox(), tree.join("bin/busybox"))?;
     copy_modules(&packages.modules()?, &tree.join("modules"))?;
+    for scenario in std::fs::read_dir(root().join("scenarios"))? {
+        let scenario = scenario?;
+        std::fs::copy(scenario.path(), tree.join("scenarios").join(scenario.file_name()))?;
+    }
     for (at, step) in steps.iter().enumerate() {
         std::fs::write(tree.join("steps").join(step.id(at)), step.line)?;
     }

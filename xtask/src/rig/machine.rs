@@ -23,6 +23,8 @@ pub fn there() -> anyhow::Result<()> {
 /// `results.tar`, `console.txt` and `qemu.txt` (what QEMU itself said) in `folder`.
 pub fn run(folder: &Path, kernel: &Path, limit: Duration) -> anyhow::Result<()> {
     let said = File::create(folder.join("qemu.txt"))?;
+    // A step that hangs is stopped inside before that, so that what it left still comes out.
+    let inside = limit.as_secs() * 9 / 10;
     // However this process ends, even killed, the kernel then ends QEMU too.
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", QEMU])
@@ -30,7 +32,7 @@ pub fn run(folder: &Path, kernel: &Path, limit: Duration) -> anyhow::Result<()> 
         // With a thread for each CPU, one of them may go on for ever with a breakpoint that the other has long taken out
         // of the kernel's text (seen with QEMU 7.2): now and then, switching on tracepoints hangs.
         .args(["-accel", "tcg,thread=single", "-cpu", "EPYC,+svm,+npt", "-smp", "2", "-m", "1G"])
-        .args(["-initrd", IMAGE, "-append", "console=ttyS0 quiet panic=-1", "-kernel"])
+        .args(["-initrd", IMAGE, "-append", &format!("console=ttyS0 quiet panic=-1 RIG_LIMIT={inside}"), "-kernel"])
         .arg(kernel)
         .args(["-serial", "file:console.txt", "-device", "virtio-serial"])
         .args(["-chardev", "file,id=results,path=results.tar"])

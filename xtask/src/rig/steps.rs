@@ -1,8 +1,8 @@
 //! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
 
+use super::lab;
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +27,19 @@ pub const STEPS: &[Step] = &[
         name: "tiny-guest-trace-cmd",
         line: "trace-cmd record -q -b 8192 -e kvm -o trace tiny-guest --repeat 103",
         check: Some(trace_shows_the_tiny_guest),
+    },
+    Step { name: "doctor", line: "exitscope doctor --format json", check: Some(lab::doctor_says_svm) },
+    Step {
+        name: "lab-run-ping-pong",
+        line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
+               exitscope lab run /scenarios/ping-pong.toml --duration 500ms --format json",
+        check: Some(lab::trace_shows_the_labs_counts),
+    },
+    Step {
+        name: "lab-run-random-io",
+        line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
+               exitscope lab run /scenarios/random-io.toml --duration 300ms --format json",
+        check: Some(lab::trace_shows_the_labs_counts),
     },
 ];
 
@@ -69,8 +82,13 @@ impl<'a> Outcome<'a> {
         self.step.check.map_or(Ok("exited with 0".to_string()), |check| check(self))
     }
 
+    /// What it printed, where that is JSON.
+    pub fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_slice(&self.stdout).with_context(|| format!("what `{}` printed", self.step.line))
+    }
+
     /// What `exitscope report` counts in one of its files. A trace that is not whole is no evidence.
-    fn report(&self, name: &str) -> anyhow::Result<Report> {
+    pub fn report(&self, name: &str) -> anyhow::Result<Report> {
         let path = self.folder.join(name);
         let output = Command::new(self.exitscope)
             .args(["report", "--by", "reason", "--format", "json", "--fail-on", "lost>0"])
@@ -83,20 +101,25 @@ impl<'a> Outcome<'a> {
 }
 
 /// What `exitscope report --format json` prints.
-struct Report(Value);
+pub struct Report(Value);
 
 impl Report {
-    /// The exits by reason.
-    fn reasons(&self) -> BTreeMap<&str, u64> {
-        let rows = self.0["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
-        rows.iter().filter_map(|row| Some((row["reason"].as_str()?, row["count"].as_u64()?))).collect()
+    /// The exits of a reason.
+    pub fn of(&self, reason: &str) -> u64 {
+        self.sum("rows", |row| row["reason"] == reason)
     }
 
-    /// The exits that were about this port or address.
-    fn about(&self, kind: &str, key: u64, direction: &str) -> u64 {
-        let details = self.0["details"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let named = |row: &&Value| row["kind"] == kind && row["key"] == key && row["direction"] == direction;
-        details.iter().filter(named).filter_map(|row| row["count"].as_u64()).sum()
+    /// The exits that were about those ports or addresses for which `wanted` says so.
+    pub fn about(&self, kind: &str, wanted: impl Fn(u64, &str) -> bool) -> u64 {
+        self.sum("details", |row| {
+            let (key, direction) = (row["key"].as_u64(), row["direction"].as_str());
+            row["kind"] == kind && key.zip(direction).is_some_and(|(key, direction)| wanted(key, direction))
+        })
+    }
+
+    fn sum(&self, list: &str, wanted: impl Fn(&Value) -> bool) -> u64 {
+        let rows = self.0[list].as_array().map(Vec::as_slice).unwrap_or_default();
+        rows.iter().filter(|row| wanted(row)).filter_map(|row| row["count"].as_u64()).sum()
     }
 }
 
@@ -116,21 +139,20 @@ fn trace_shows_the_tiny_guest(outcome: &Outcome) -> anyhow::Result<String> {
     ensure!(hlt > 0, "the guest did nothing");
 
     let report = outcome.report("trace")?;
-    let reasons = report.reasons();
-    let of = |reason: &str| reasons.get(reason).copied().unwrap_or(0);
+    let at = |kind: &str, at: u64, way: &str| report.about(kind, |key, direction| (key, direction) == (at, way));
     equal(&[
-        ("exits of reason io", of("io"), out + r#in),
-        ("exits of reason hlt", of("hlt"), hlt),
-        ("writes to port 0x10", report.about("port", 0x10, "out"), out),
-        ("reads of port 0x11", report.about("port", 0x11, "in"), r#in),
-        ("writes to 0x8000", report.about("mmio", 0x8000, "write"), mmio),
+        ("exits of reason io", report.of("io"), out + r#in),
+        ("exits of reason hlt", report.of("hlt"), hlt),
+        ("writes to port 0x10", at("port", 0x10, "out"), out),
+        ("reads of port 0x11", at("port", 0x11, "in"), r#in),
+        ("writes to 0x8000", at("mmio", 0x8000, "write"), mmio),
     ])?;
-    ensure!(of("npf") >= mmio, "{} exits of reason npf for {mmio} MMIO writes", of("npf"));
+    ensure!(report.of("npf") >= mmio, "{} exits of reason npf for {mmio} MMIO writes", report.of("npf"));
     Ok(format!("the trace shows the guest's {said}"))
 }
 
 /// Every first number is as the second.
-fn equal(counts: &[(&str, u64, u64)]) -> anyhow::Result<()> {
+pub fn equal(counts: &[(&str, u64, u64)]) -> anyhow::Result<()> {
     let unequal = counts.iter().filter(|(_, found, expected)| found != expected);
     let said: Vec<String> = unequal.map(|(what, found, expected)| format!("{found} {what}, not {expected}")).collect();
     ensure!(said.is_empty(), "{}", said.join("; "));
