@@ -10,6 +10,16 @@ const BELLS: std::ops::Range<u64> = 0xe5c0..0xe5ca;
 const HALTS: [u64; 2] = [0xe5c1, 0xe5c3];
 const WAKES: [u64; 3] = [0xe5c2, 0xe5c8, 0xe5c9];
 
+/// What `lab exits` measures, and the kernel's name for the exit that it is.
+const KINDS: &[(&str, &str)] = &[
+    ("hypercall", "hypercall"),
+    ("CPUID", "cpuid"),
+    ("MSR read", "msr"),
+    ("port read", "io"),
+    ("MMIO read", "npf"),
+    ("halt and wake", "hlt"),
+];
+
 /// The doctor finds kvm_amd, which runs guests natively, and the tracepoints that fire with it.
 pub fn doctor_says_svm(outcome: &Outcome) -> anyhow::Result<String> {
     let said = outcome.json()?;
@@ -25,6 +35,28 @@ pub fn doctor_says_svm(outcome: &Outcome) -> anyhow::Result<String> {
         ensure!(fires.starts_with("fires"), "{tracepoint} {fires}");
     }
     Ok(back_end.to_string())
+}
+
+/// `lab exits` has a time for everything but what no KVM can, and the kernel's trace has an exit for every sample.
+pub fn trace_has_every_kind_of_exit(outcome: &Outcome) -> anyhow::Result<String> {
+    let said = outcome.json()?;
+    for row in rows(&said, "")? {
+        let cannot = row["cannot"].as_str();
+        ensure!(
+            cannot.is_none_or(|why| why.starts_with("no KVM can")),
+            "{} cannot be measured: {cannot:?}",
+            row["labels"]
+        );
+    }
+    let report = outcome.report("trace")?;
+    for (kind, reason) in KINDS {
+        let of_kind = rows(&said, "Exits by what caused them")?.filter(|row| row["labels"][0] == *kind);
+        let samples: u64 = of_kind.filter_map(|row| row["figures"][0]["samples"].as_u64()).sum();
+        let exits = report.of(reason);
+        ensure!(samples > 0 && exits >= samples, "{samples} samples of {kind}, {exits} exits of reason {reason}");
+    }
+    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.0).collect();
+    Ok(format!("the trace has the exits that were measured: {}", kinds.join(", ")))
 }
 
 /// Every exit that `lab run` counts is in the kernel's trace, and no other port was touched.

@@ -30,6 +30,12 @@ pub const STEPS: &[Step] = &[
     },
     Step { name: "doctor", line: "exitscope doctor --format json", check: Some(lab::doctor_says_svm) },
     Step {
+        name: "lab-exits",
+        line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
+               exitscope lab exits --duration 10ms --repeat 2 --format json",
+        check: Some(lab::trace_has_every_kind_of_exit),
+    },
+    Step {
         name: "lab-run-ping-pong",
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
                exitscope lab run /scenarios/ping-pong.toml --duration 500ms --format json",
