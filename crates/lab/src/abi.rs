@@ -8,7 +8,7 @@
 //! 0x0010_0000  the payload
 //! 0x0020_0000  Shared: locks, boxes, counters
 //! 0x0022_0000  programs and their tables
-//! 0x0040_0000  for each vCPU: its page, task state segment, stacks
+//! 0x0040_0000  for each vCPU: its page, task state segment, stack
 //! 0x00c0_0000  for each vCPU: its samples
 //! 0x0100_0000  the arena: pages to fault in
 //! 0x0200_0000  end of memory; above it, accesses leave the guest as MMIO
@@ -42,8 +42,6 @@ pub const VCPUS: u64 = 0x40_0000;
 pub const VCPU_SIZE: u64 = 0x2_0000;
 /// In a vCPU's area: its task state segment with an I/O bitmap that allows every port.
 pub const TSS_OFFSET: u64 = 0x1000;
-/// In a vCPU's area: the end of the stack on which interrupts are served.
-pub const INTERRUPT_STACK_END: u64 = 0x8000;
 /// In a vCPU's area: the end of its stack.
 pub const STACK_END: u64 = 0x1_8000;
 /// The sample buffers of the vCPUs.

@@ -46,10 +46,6 @@ pub(crate) fn prepare(memory: &GuestMemory) -> Result<u64, LabError> {
 pub(crate) fn prepare_vcpu(memory: &GuestMemory, index: u32) {
     let area = area(index);
     let tss = area + abi::TSS_OFFSET;
-    let interrupt_stack = area + abi::INTERRUPT_STACK_END;
-    // rsp0 and the first interrupt stack table entry.
-    memory.write(tss + 4, &interrupt_stack.to_le_bytes());
-    memory.write(tss + 36, &interrupt_stack.to_le_bytes());
     memory.write(tss + 102, &(TSS_FIXED as u16).to_le_bytes());
     memory.write(tss + TSS_LIMIT, &[0xff]);
 }
@@ -70,7 +66,7 @@ fn gdt(memory: &GuestMemory) {
 /// One gate: the interrupt that ends a halt. Exceptions have none, so that they end the guest and are reported.
 fn idt(memory: &GuestMemory) {
     let handler = abi::WAKE_INTERRUPT;
-    let low = (handler & 0xffff) | u64::from(CODE_0) << 16 | 1 << 32 | 0x8e00 << 32 | (handler >> 16 & 0xffff) << 48;
+    let low = (handler & 0xffff) | u64::from(CODE_0) << 16 | 0x8e00 << 32 | (handler >> 16 & 0xffff) << 48;
     let gate = abi::IDT + 16 * u64::from(abi::WAKE_VECTOR);
     memory.write(gate, &low.to_le_bytes());
     memory.write(gate + 8, &(handler >> 32).to_le_bytes());
@@ -120,7 +116,6 @@ fn load(memory: &GuestMemory) -> Result<u64, LabError> {
 
 /// The registers with which vCPU `index` begins to run the payload at `entry`.
 pub(crate) fn registers(index: u32, ring: Ring, entry: u64) -> kvm_regs {
-    const INTERRUPTS: u64 = 1 << 9;
     const IOPL_3: u64 = 3 << 12;
     let area = area(index);
     kvm_regs {
@@ -128,8 +123,9 @@ pub(crate) fn registers(index: u32, ring: Ring, entry: u64) -> kvm_regs {
         rdi: area,
         // As after a call: eight below a multiple of 16.
         rsp: area + abi::STACK_END - 8,
+        // With interrupts off: ring 0 lets them in where it expects them.
         rflags: 2 | match ring {
-            Ring::Zero => INTERRUPTS,
+            Ring::Zero => 0,
             Ring::Three => IOPL_3,
         },
         ..kvm_regs::default()

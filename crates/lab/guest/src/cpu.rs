@@ -11,9 +11,11 @@ const INTERRUPTS: u64 = SHARED + offset_of!(Shared, interrupts) as u64;
 const X2APIC_EOI: u32 = 0x80b;
 const X2APIC_ICR: u32 = 0x830;
 
-// Serves the interrupt that ends a HLT: counts it, and touches only what it restores; the stack is the task state
-// segment's own for interrupts, so that the red zone of what was interrupted stays as it is. The linker puts it first, at `abi::WAKE_INTERRUPT`.
-// Processors let no interrupt in between STI and HLT; an emulated one may, and then the HLT that it was to end is skipped.
+// Interrupts are off but in two places that expect them, `let_interrupts_in` and `wait_for_interrupt`: nothing of compiled
+// code, like the red zone below its stack pointer, is in their way. The handler counts, and restores what it uses; the
+// linker puts it first, at `abi::WAKE_INTERRUPT`. Two things that processors never do, but an emulated one may: it lets an
+// interrupt in between STI and HLT, and then the HLT that it was to end is skipped, which `wait_for_interrupt` returns as 1
+// in rax; it delivers an interrupt twice, the second time right at the handler's beginning, which then runs twice.
 global_asm!(
     ".section .wake, \"ax\"",
     "push rax",
@@ -28,6 +30,7 @@ global_asm!(
     "cmp [rsp + 24], rax",
     "jne 2f",
     "inc qword ptr [rsp + 24]",
+    "inc qword ptr [rsp + 16]",
     "2:",
     "pop rdx",
     "pop rcx",
@@ -35,9 +38,11 @@ global_asm!(
     "iretq",
     ".text",
     "wait_for_interrupt:",
+    "xor eax, eax",
     "sti",
     "wait_hlt:",
     "hlt",
+    "cli",
     "ret",
     eoi = const X2APIC_EOI,
     count = const INTERRUPTS,
@@ -183,15 +188,21 @@ pub fn send_wake_interrupt(vcpu: u32) {
     wrmsr(X2APIC_ICR, u64::from(vcpu) << 32 | u64::from(WAKE_VECTOR));
 }
 
-/// HLT until an interrupt, unless `ready`; ring 0 only. Interrupts are let in only while it waits and afterwards.
-pub fn halt_unless(ready: impl Fn() -> bool) {
-    // SAFETY: interrupts are served by `wake_interrupt`, which restores what it uses.
-    unsafe { asm!("cli", options(nostack)) };
+/// Lets the interrupts in that wait; ring 0 only.
+pub fn let_interrupts_in() {
+    // SAFETY: the handler restores what it uses.
+    unsafe { asm!("sti", "nop", "cli") };
+}
+
+/// HLT until an interrupt, unless `ready`; ring 0 only. Whether it halted.
+pub fn halt_unless(ready: impl Fn() -> bool) -> bool {
+    // One that came too late for the last halt is not to end this one.
+    let_interrupts_in();
     if ready() {
-        // SAFETY: as above.
-        unsafe { asm!("sti", options(nostack)) };
-    } else {
-        // SAFETY: as above; interrupts are let in with the HLT, so that none is missed.
-        unsafe { asm!("call wait_for_interrupt") };
+        return false;
     }
+    let skipped: u64;
+    // SAFETY: the handler restores what it uses. Interrupts are let in with the HLT, so that none is missed.
+    unsafe { asm!("call wait_for_interrupt", out("rax") skipped) };
+    skipped == 0
 }

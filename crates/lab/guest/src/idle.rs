@@ -71,7 +71,7 @@ impl Idler {
         }
         page.halts += 1;
         match self.hlt {
-            true => cpu::halt_unless(has_come),
+            true => page.halts -= u64::from(!cpu::halt_unless(has_come)),
             false => cpu::ring(bell::HALT, 0),
         }
         waiting.fetch_and(!bit, SeqCst);

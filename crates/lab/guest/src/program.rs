@@ -15,6 +15,7 @@ pub fn run(control: &Control, page: &mut VcpuPage) {
         idler: Idler::new(control, policies.guest_halt_poll),
         locker: Locker::new(control, policies.yielding),
         amd: control.machine & machine::VMMCALL != 0,
+        interrupts: control.hlt != 0,
         random: page.seed | 1,
         message: (0, 0),
         page,
@@ -27,6 +28,8 @@ struct Runner<'a> {
     idler: Idler,
     locker: Locker,
     amd: bool,
+    /// Interrupts may come; only ring 0 may let them in.
+    interrupts: bool,
     random: u64,
     /// Channel and number of the message taken last from a channel.
     message: (u32, u64),
@@ -174,10 +177,20 @@ impl Runner<'_> {
                 cpu::send_wake_interrupt(a);
                 while served.load(SeqCst) == before {
                     cpu::relax();
+                    cpu::let_interrupts_in();
                 }
             }
-            op::HLT => cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0),
-            op::PAUSE => (0..b).for_each(|_| cpu::relax()),
+            op::HLT => {
+                cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0);
+            }
+            op::PAUSE => {
+                for _ in 0..b {
+                    cpu::relax();
+                    if self.interrupts {
+                        cpu::let_interrupts_in();
+                    }
+                }
+            }
             _ => give_up(trouble::BAD_STEP),
         }
     }
