@@ -415,12 +415,9 @@ fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[Account], seconds: f
             ("MMIO access", of(&[op::MMIO_READ, op::MMIO_WRITE]), came(&[Reason::MmioRead, Reason::MmioWrite])),
             ("hypercall", of(&[op::HYPERCALL]), 0),
             ("CPUID", of(&[op::CPUID]), 0),
-            // At the end of its program a vCPU halts for good: a doorbell as well.
-            (
-                "halt",
-                halts + of(&[op::SLEEP, op::SLEEP_TABLE, op::END]),
-                came(&[Reason::Halt, Reason::Sleep]) + of(&[op::END]),
-            ),
+            ("halt", halts + of(&[op::SLEEP, op::SLEEP_TABLE]), came(&[Reason::Halt, Reason::Sleep])),
+            // A vCPU whose program is over says so with a doorbell of its own, and halts no more.
+            ("end of program", of(&[op::END]), of(&[op::END])),
             ("diagnose X'44'", yields, came(&[Reason::Yield])),
             ("diagnose X'9C'", yields_to, came(&[Reason::YieldTo])),
             ("sense running", senses, came(&[Reason::Sense])),
