@@ -32,7 +32,7 @@ pub const STEPS: &[Step] = &[
     Step {
         name: "lab-exits",
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
-               exitscope lab exits --duration 10ms --repeat 2 --format json",
+               exitscope lab exits --duration 2ms --repeat 1 --format json",
         check: Some(lab::trace_has_every_kind_of_exit),
     },
     Step {
