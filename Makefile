@@ -33,6 +33,7 @@ demo: rust ## Account for the exits of a recorded guest
 
 test: setup lint ## Run every test and check
 	$(CARGO) test --workspace --quiet --locked
+	$(CARGO) xtask sanitize
 	$(CARGO) xtask fuzz
 	$(CARGO) xtask rig x86-svm
 

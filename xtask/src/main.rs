@@ -6,11 +6,13 @@
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
+//! cargo xtask sanitize    runs the tests of crates with unsafe code under the address sanitizer
 //! ```
 
 mod bench;
 mod fuzz;
 mod rig;
+mod sanitize;
 mod tidy;
 
 use anyhow::Context;
@@ -38,6 +40,8 @@ enum Task {
     Fuzz(fuzz::Flags),
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
+    /// Run the tests of the crates with unsafe code under the address sanitizer
+    Sanitize,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
+        Task::Sanitize => sanitize::run().map(done),
     };
     match result {
         Ok(code) => code,

@@ -142,3 +142,67 @@ impl Drop for GuestMemory {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.size as usize) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Step;
+    use std::panic::catch_unwind;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const SIZE: u64 = 3 * 4096;
+
+    #[test]
+    fn what_was_written_is_read_up_to_the_last_byte() {
+        let memory = GuestMemory::new(SIZE).unwrap();
+        let step = Step { op: 1, a: 2, b: 3, c: u64::MAX };
+        let last = SIZE - size_of::<Step>() as u64;
+        // Steps may stand anywhere, aligned or not.
+        for at in [0, 1, 4096 - 5, last] {
+            memory.put(at, &step);
+            assert_eq!(memory.get::<Step>(at), step, "at {at}");
+        }
+        memory.write(SIZE - 3, &[7, 8, 9]);
+        let mut bytes = [0; 4];
+        memory.read(SIZE - 4, &mut bytes);
+        assert_eq!(bytes, [0xff, 7, 8, 9]);
+        memory.u32(SIZE - 4).store(5, Relaxed);
+        assert_eq!(memory.u64(SIZE - 8).load(Relaxed) >> 32, 5);
+        memory.write(SIZE, &[]);
+    }
+
+    #[test]
+    fn cleared_and_forgotten_bytes_are_zeros_and_no_others_are() {
+        let memory = GuestMemory::new(SIZE).unwrap();
+        let sum = || {
+            let mut bytes = vec![0; SIZE as usize];
+            memory.read(0, &mut bytes);
+            bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>()
+        };
+        memory.write(0, &[1; SIZE as usize]);
+        memory.clear(5, 10);
+        assert_eq!(sum(), SIZE - 10);
+        memory.forget(4096, 4096).unwrap();
+        assert_eq!(sum(), SIZE - 10 - 4096);
+        memory.clear(0, SIZE);
+        assert_eq!(sum(), 0);
+    }
+
+    #[test]
+    fn nothing_beyond_the_end_is_touched() {
+        let memory = GuestMemory::new(SIZE).unwrap();
+        let beyond: [&(dyn Fn() + std::panic::RefUnwindSafe); 8] = [
+            &|| memory.write(SIZE - 1, &[0; 2]),
+            &|| memory.read(u64::MAX, &mut [0; 2]),
+            &|| memory.clear(0, SIZE + 1),
+            &|| memory.put(SIZE - 4, &Step::default()),
+            &|| assert_eq!(memory.get::<Step>(SIZE), Step::default()),
+            &|| drop(memory.forget(SIZE, 1)),
+            &|| memory.u32(SIZE).store(0, Relaxed),
+            &|| memory.u64(SIZE).store(0, Relaxed),
+        ];
+        for (number, access) in beyond.into_iter().enumerate() {
+            assert!(catch_unwind(access).is_err(), "access {number} was let through");
+        }
+    }
+}
