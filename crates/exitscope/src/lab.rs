@@ -39,22 +39,31 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
             }
             Ok(Outcome::Fine)
         }
-        LabCommand::Exits(args) => experiment(&args.lab, args.costs.as_deref(), out, exits::run),
-        LabCommand::Delay(args) => experiment(args, None, out, delay::run),
+        LabCommand::Exits(args) => experiment("exits", &args.lab, args.costs.as_deref(), out, exits::run),
+        LabCommand::Delay(args) => experiment("delay", args, None, out, delay::run),
         LabCommand::Run(args) => run_scenario(args, out),
-        LabCommand::Pio(args) => experiment(args, None, out, pio::run),
-        LabCommand::Haltpoll(args) => experiment(args, None, out, haltpoll::run),
-        LabCommand::Yield(args) => experiment(args, None, out, yielding::run),
-        LabCommand::Gang(args) => experiment(args, None, out, gang::run),
+        LabCommand::Pio(args) => experiment("pio", args, None, out, pio::run),
+        LabCommand::Haltpoll(args) => experiment("haltpoll", args, None, out, haltpoll::run),
+        LabCommand::Yield(args) => experiment("yield", args, None, out, yielding::run),
+        LabCommand::Gang(args) => experiment("gang", args, None, out, gang::run),
     }
 }
 
 /// An experiment that needs no more than a machine and a plan.
 type Experiment = fn(&Machine, &Plan, bool) -> Result<(Findings, Vec<Event>), LabError>;
 
-fn experiment(args: &LabArgs, model: Option<&Path>, out: &mut dyn Write, run: Experiment) -> anyhow::Result<Outcome> {
+fn experiment(
+    name: &str,
+    args: &LabArgs,
+    model: Option<&Path>,
+    out: &mut dyn Write,
+    run: Experiment,
+) -> anyhow::Result<Outcome> {
     // What may be wrong with the command line is found before anything is measured.
-    let before = args.against.as_deref().map(saved).transpose()?;
+    if args.against.is_some() && args.format != LabFormat::Text {
+        bail!("--against compares as text only; save this run with --format json, and compare it the next time");
+    }
+    let before = args.against.as_deref().map(|path| saved(path, name)).transpose()?;
     catch_signals()?;
     let machine = Machine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
@@ -65,6 +74,7 @@ fn experiment(args: &LabArgs, model: Option<&Path>, out: &mut dyn Write, run: Ex
             machine.back_end
         );
     }
+    can_write([args.trace.as_deref(), model])?;
     let plan = Plan { rounds: args.repeat, duration: Duration::from_nanos(args.duration.0), pin: !args.no_pin };
     let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
     if let Some(path) = &args.trace {
@@ -82,9 +92,6 @@ fn experiment(args: &LabArgs, model: Option<&Path>, out: &mut dyn Write, run: Ex
         LabFormat::Csv => write_lab_csv(&report, out)?,
         LabFormat::Benchstat => write_benchstat(&report, out)?,
         LabFormat::Text => match &before {
-            Some(before) if before.experiment != report.experiment => {
-                bail!("the earlier run is of lab {}, not of lab {}", before.experiment, report.experiment)
-            }
             Some(before) => write_page(&lab_comparison_page(before, &report), look(), out)?,
             None => write_page(&lab_page(&report), look(), out)?,
         },
@@ -96,6 +103,7 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let scenario = sim::read(&args.scenario)?.scenario()?;
     catch_signals()?;
     let machine = Machine::new()?;
+    can_write([args.trace.as_deref()])?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
     let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
     if let Some(path) = &args.trace {
@@ -113,14 +121,25 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     Ok(Outcome::Fine)
 }
 
-/// A run that was saved with --format json.
-fn saved(path: &Path) -> anyhow::Result<LabReport> {
+/// Fails if a file that is to hold what will be measured cannot be written.
+fn can_write<const N: usize>(paths: [Option<&Path>; N]) -> anyhow::Result<()> {
+    for path in paths.into_iter().flatten() {
+        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A run of an experiment that was saved with --format json.
+fn saved(path: &Path, experiment: &str) -> anyhow::Result<LabReport> {
     let name = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     let report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
         .with_context(|| format!("{name} is not a run of the lab, saved with --format json"))?;
     if report.schema != LabReport::SCHEMA {
         bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
+    }
+    if report.experiment != experiment {
+        bail!("{name} is a run of lab {}, not of lab {experiment}", report.experiment);
     }
     Ok(report)
 }
