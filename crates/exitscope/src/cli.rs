@@ -416,7 +416,8 @@ pub enum LabCommand {
     Exits(LabExitsArgs),
     /// How throughput falls when every exit takes 0 to 30,000 ns longer
     ///
-    /// Two vCPUs exchange a byte each way, with an exit each; after every exit the lab waits so long.
+    /// Two vCPUs exchange a byte each way, with an exit each. In every second round trip the lab waits so long after each
+    /// exit; what that adds is against the round trips between.
     Delay(LabArgs),
     /// What the way of a port access costs: emulated or not, by a device model's thread or in place
     Pio(LabArgs),

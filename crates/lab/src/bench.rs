@@ -57,6 +57,8 @@ pub struct Spec {
     pub registers: Option<RegisterSync>,
     /// Nanoseconds that every exit to user space takes longer.
     pub delay_ns: u64,
+    /// Only every second exit of a vCPU does, not the first.
+    pub delay_alternates: bool,
     /// Places with an ioeventfd, and the size that it asks for (0: any).
     pub ioeventfds: Vec<(Place, u8)>,
     /// Places whose writes are coalesced.
@@ -83,6 +85,7 @@ impl Spec {
             lock: None,
             registers: None,
             delay_ns: 0,
+            delay_alternates: false,
             ioeventfds: Vec::new(),
             coalesced: Vec::new(),
             msrs_come_out: false,
@@ -184,6 +187,7 @@ impl Bench {
             lock: self.spec.lock,
             registers: self.spec.registers,
             delay_ns: self.spec.delay_ns,
+            delay_alternates: self.spec.delay_alternates,
             coalesces: !self.spec.coalesced.is_empty(),
             halts_in: self.spec.halts_in_kernel.then_some(&self.vm),
             events,
@@ -244,7 +248,7 @@ impl Bench {
 }
 
 /// The port that [`Job::RequestResponse`] writes.
-pub const MESSAGE_PORT: u16 = 0x20;
+pub const MESSAGE_PORT: u16 = 0xe600;
 
 /// Samples of nothing that begin each vCPU's program.
 const BASE_SAMPLES: u64 = 11;

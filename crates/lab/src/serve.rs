@@ -33,6 +33,8 @@ pub struct Setup<'a> {
     pub registers: Option<RegisterSync>,
     /// Nanoseconds that every exit to user space takes longer.
     pub delay_ns: u64,
+    /// Only every second exit of a vCPU does, not the first.
+    pub delay_alternates: bool,
     /// Where each vCPU waits when it halts, by its number.
     pub parkers: &'a [Parker],
     /// KVM collects writes in a ring, which is emptied at every exit of vCPU 0.
@@ -59,6 +61,7 @@ impl<'a> Setup<'a> {
             lock: None,
             registers: None,
             delay_ns: 0,
+            delay_alternates: false,
             parkers,
             coalesces: false,
             halts_in: None,
@@ -103,6 +106,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
     let clock = Clock::new(setup.machine);
     let delay = setup.machine.ticks_in(setup.delay_ns);
     let mut answer = 0;
+    let mut delayed = !setup.delay_alternates;
     let mut poll = HostHaltPoll::new(Whose::Vcpu);
     vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
     loop {
@@ -171,11 +175,13 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
             Exit::Msr { .. } => door = Door::Inline,
         }
         vcpu.answer(answer);
-        if delay > 0 {
-            while ticks().wrapping_sub(begin) < delay {
+        if delayed {
+            let answered = ticks();
+            while ticks().wrapping_sub(answered) < delay {
                 std::hint::spin_loop();
             }
         }
+        delayed = !(delayed && setup.delay_alternates);
         served.account.record(Reason::of(&exit), door, clock.length(ticks() - begin));
     }
 }
