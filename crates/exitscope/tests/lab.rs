@@ -108,6 +108,18 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
         lines.lines().filter(|line| line.contains("/port_read/user_space ") && line.ends_with(" ns/op"));
     assert_eq!(of_port_reads.count(), 2, "{lines}");
     assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
+    // Nothing is measured in vain.
+    for (arguments, trouble) in [
+        (["pio", "--against", saved.to_str().unwrap()], "is a run of lab exits, not of lab pio"),
+        (["pio", "--trace", "/no/such/folder/trace"], "cannot write /no/such/folder/trace"),
+    ] {
+        let refused = exitscope().arg("lab").args(arguments).args(["--duration", "3600s"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(trouble), "{}", stderr(&refused));
+    }
+    let refused = lab(&["exits", "--against", saved.to_str().unwrap(), "--format", "csv"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("as text only"), "{}", stderr(&refused));
     std::fs::write(&saved, "{}").unwrap();
     let refused = lab(&["exits", "--against", saved.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2));
