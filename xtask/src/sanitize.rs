@@ -18,7 +18,7 @@ use std::process::Command;
 const WITHOUT_SANITIZER: &str = "EXITSCOPE_WITHOUT_SANITIZER";
 
 /// The crates.
-const UNSAFE: &[&str] = &["exitscope-lab", "tiny-guest"];
+const UNSAFE: &[&str] = &["exitscope-lab", "exitscope-record", "tiny-guest"];
 
 const FLAG: &str = "-Zsanitizer=address";
 
