@@ -28,6 +28,8 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
     ("docs/examples/gang.txt", &["report", "corpus/powerpc/p8_smt4_trace.dat.gz", "--view", "gang"]),
     ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),
+    ("docs/examples/phases.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "phases"]),
+    ("docs/examples/pio.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "pio"]),
     ("docs/examples/replay.txt", &["replay", "corpus/x86-svm/t4-none.dat.gz", "--policy", "guest_halt_poll"]),
     ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),
     (
@@ -45,7 +47,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("validation", &["scenario", "sim"]),
     ("sim", &["units", "policy", "scenario", "model", "analysis"]),
     ("lab", &["units", "policy", "scenario", "model", "analysis"]),
-    ("model", &["units"]),
+    ("model", &["units", "policy"]),
     ("trace", &["units", "model"]),
     ("record", &["trace"]),
     ("analysis", &["units", "policy", "model"]),

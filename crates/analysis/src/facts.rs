@@ -1,10 +1,14 @@
 //! All facts of a report, filled together.
 
-use crate::{Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline};
+use crate::{
+    AccessKey, Accesses, Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
+    Timeline, WayKey, Ways,
+};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Event, Exit, ExitCode, Halt, LaneSpan, Who};
+use exitscope_model::{Detail, DetailKind, Event, Exit, Halt, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Buckets of the timeline at most.
@@ -53,12 +57,15 @@ pub struct Facts {
     pub duration: Nanos,
     /// All selected exits together.
     pub all: Cell,
-    /// By reason.
-    pub reasons: Keyed<ExitCode>,
+    /// By reason, and whether they left the kernel: figures, and how the cost divides into steps.
+    pub ways: Ways,
     /// By the dimensions that were asked for.
     pub by: Group,
+    /// What exits were about, but for accesses.
     details: Keyed<DetailKey>,
-    /// Whether `by` is by reason alone, and so made of `reasons`.
+    /// Accesses to ports and to emulated memory.
+    pub accesses: Accesses,
+    /// Whether `by` is by reason alone, and so made of `ways`.
     by_reason: bool,
     /// Injected interrupts by vector: how often.
     pub injected: BTreeMap<u32, u64>,
@@ -85,9 +92,10 @@ impl Facts {
             window: (Moment::default(), Moment::MAX),
             duration: Nanos::ZERO,
             all: Cell::default(),
-            reasons: Keyed::default(),
+            ways: Ways::default(),
             by: Group::by(&wanted.by),
             details: Keyed::default(),
+            accesses: Accesses::default(),
             by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
             divisions: BTreeMap::new(),
@@ -136,12 +144,15 @@ impl Facts {
         if !self.selection.holds_exit(exit) {
             return;
         }
-        self.reasons.absorb(exit.code, exit);
+        self.ways.absorb(WayKey::of(exit), exit);
         if !self.by_reason {
             self.by.absorb(exit);
         }
         if let Some(detail) = exit.detail {
-            self.details.absorb(DetailKey::of(detail), exit);
+            match AccessKey::of(exit) {
+                Some(key) => self.accesses.absorb(key, exit),
+                None => self.details.absorb(DetailKey::of(detail), exit),
+            }
             self.halts.absorb_detail(&detail);
         }
         if let Some(vector) = exit.injected {
@@ -193,25 +204,26 @@ impl Facts {
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = Group::by(&[Dim::Reason]);
-            for (code, cell) in self.reasons.cells() {
-                self.by.merge_at(&[Part::Reason(code)], cell);
+            for (key, way) in self.ways.cells() {
+                self.by.merge_at(&[Part::Reason(key.code)], &way.cell);
             }
-            self.by.other = self.reasons.other.clone();
+            self.by.other = self.ways.other.cell.clone();
         }
         self.all = Cell::default();
-        for (_, cell) in self.reasons.cells() {
-            self.all.merge(cell);
+        for (_, way) in self.ways.cells() {
+            self.all.merge(&way.cell);
         }
-        self.all.merge(&self.reasons.other);
+        self.all.merge(&self.ways.other.cell);
     }
 
     /// Adds what another recording, ended, gave.
     pub fn merge(&mut self, other: &Facts) {
         self.duration = self.duration.plus(other.duration);
         self.all.merge(&other.all);
-        self.reasons.merge(&other.reasons);
+        self.ways.merge(&other.ways);
         self.by.merge(&other.by);
         self.details.merge(&other.details);
+        self.accesses.merge(&other.accesses);
         for (vector, count) in &other.injected {
             *self.injected.entry(*vector).or_default() += count;
         }
@@ -226,9 +238,16 @@ impl Facts {
     }
 
     /// What exits were about, most costly first.
-    pub fn details(&self) -> Vec<(DetailKey, &Cell)> {
-        let mut rows = self.details.cells();
-        rows.sort_by_key(|(_, cell)| std::cmp::Reverse((cell.cost(), cell.count)));
+    pub fn details(&self) -> Vec<(DetailKey, Cow<'_, Cell>)> {
+        let mut rows: Vec<_> = self.details.cells().into_iter().map(|(key, cell)| (key, Cow::Borrowed(cell))).collect();
+        for (key, access) in self.accesses.cells() {
+            match rows.last_mut().filter(|row| row.0 == key.at) {
+                // The same, served elsewhere.
+                Some((_, cell)) => cell.to_mut().merge(&access.cell),
+                None => rows.push((key.at, Cow::Borrowed(&access.cell))),
+            }
+        }
+        rows.sort_by_key(|(key, cell)| (std::cmp::Reverse((cell.cost(), cell.count)), *key));
         rows
     }
 

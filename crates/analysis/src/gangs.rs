@@ -141,7 +141,7 @@ impl Runs {
     /// Takes one event.
     pub(crate) fn take(&mut self, event: &Event) -> Option<Completed> {
         match event.kind {
-            Kind::Exit { code, idle } if code.list == CodeList::PpcTrap => {
+            Kind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
                 let run = self.open.get_mut(&event.tid)?;
                 if run.members.len() < MAX_MEMBERS {
                     let left = Left { trap: code.number as u16, ceded: idle };

@@ -10,6 +10,7 @@
 //!
 //! Does not know: formats, drawing.
 
+mod accesses;
 mod cell;
 mod diff;
 mod division;
@@ -28,7 +29,9 @@ mod select;
 mod slowest;
 mod threshold;
 mod timeline;
+mod ways;
 
+pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
 pub use diff::{Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
@@ -38,7 +41,7 @@ pub use gangs::{Cause, GangCell, Gangs, Member, VcoreGangs};
 pub use group::{Dim, Group, Part};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};
 pub use histogram::Histogram;
-pub use keyed::{Keyed, MAX_KEYS};
+pub use keyed::{Keyed, MAX_KEYS, Tally};
 pub use lengths::Lengths;
 pub use poll_settings::{PollSettings, Seen};
 pub use run_states::{RunStates, StateTimes, Times};
@@ -46,3 +49,4 @@ pub use select::{Selection, When};
 pub use slowest::Slowest;
 pub use threshold::{Breach, Threshold, ThresholdError};
 pub use timeline::{Bucket, Timeline};
+pub use ways::{WayCell, WayKey, Ways};

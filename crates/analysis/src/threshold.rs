@@ -190,9 +190,9 @@ impl Facts {
     /// The figures of the reason with this name, without regard to case.
     pub fn of_reason(&self, name: &str) -> Cell {
         let mut found = Cell::default();
-        for (code, cell) in self.reasons.cells() {
-            if code.name().eq_ignore_ascii_case(name) {
-                found.merge(cell);
+        for (key, way) in self.ways.cells() {
+            if key.code.name().eq_ignore_ascii_case(name) {
+                found.merge(&way.cell);
             }
         }
         found

@@ -16,13 +16,21 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             cpu: PcpuId(code as u32 % 2),
             code: ExitCode::new(CodeList::Vmx, code),
             door: if write { Door::Userspace(2) } else { Door::Kernel },
-            detail: key.map(|key| Detail { kind: DetailKind::Port, write, size: 1, key, value: at }),
+            detail: key.map(|key| Detail {
+                kind: DetailKind::Port,
+                write,
+                form: if at % 2 == 0 { Form::Plain } else { Form::String },
+                size: 1,
+                key,
+                value: at,
+            }),
             injected: key.map(|key| key as u32),
             guest: Nanos(kernel / 2),
             kernel: Nanos(kernel),
             user: Nanos(user),
             idle: Nanos(idle),
             waiting: Nanos(waiting),
+            way: Way::default(),
             timed,
             is_idle: false,
             events: 2,
@@ -45,17 +53,22 @@ fn facts(rows: &[Exit]) -> Facts {
 /// Everything of the facts that can be seen, as text.
 fn seen(facts: &Facts) -> String {
     format!(
-        "{:?}\n{:?} {:?} {}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        "{:?}\n{:?} {:?} {}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
         facts.all,
         facts.by.cells(),
         facts.by.width(),
         facts.by.elsewhere,
-        facts.reasons.cells(),
-        facts.details().iter().map(|row| (row.0, row.1.clone())).collect::<std::collections::BTreeMap<_, _>>(),
+        facts
+            .details()
+            .into_iter()
+            .map(|row| (row.0, row.1.into_owned()))
+            .collect::<std::collections::BTreeMap<_, _>>(),
         facts.injected,
         facts.divisions,
         facts.slowest.list(),
         facts.timeline.buckets(),
+        facts.accesses.cells(),
+        facts.ways.cells(),
     )
 }
 
@@ -120,6 +133,7 @@ fn recording(seed: u64, exits: u64, length: u64) -> Diff {
             user: Nanos(0),
             idle: Nanos(0),
             waiting: Nanos(0),
+            way: Way::default(),
             timed: true,
             is_idle: false,
             events: 2,
@@ -218,7 +232,7 @@ proptest! {
                 gangs.absorb(&event(first, Kind::RunCore { exit: false, runnable }), |_| true);
                 for &(vcpu, trap, idle) in left {
                     let code = ExitCode::new(CodeList::PpcTrap, trap);
-                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle }), |_| true);
+                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: PortWords::NONE }), |_| true);
                 }
                 gangs.absorb(&event(first, Kind::RunCore { exit: true, runnable }), |_| true);
             }
@@ -298,4 +312,94 @@ fn run_states_are_stays_within_the_window() {
     let part = times((250, 400));
     assert_eq!((of(part.states[Running as usize]), of(part.states[Blocked as usize])), ((1, 50), (1, 100)));
     assert_eq!((of(part.states[Runnable as usize]), of(part.lost)), ((0, 0), (0, 0)));
+}
+
+/// An exit for a port, served in the kernel or outside.
+fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) -> Exit {
+    let form = if string { Form::String } else { Form::Plain };
+    let mut exit = Exit {
+        at: Moment::from_nanos(0),
+        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
+        cpu: PcpuId(0),
+        code: ExitCode::new(CodeList::Vmx, 30),
+        door: if outside { Door::Userspace(2) } else { Door::Kernel },
+        detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
+        injected: None,
+        guest: Nanos(0),
+        kernel: Nanos(cost),
+        user: Nanos(0),
+        idle: Nanos(0),
+        waiting: Nanos(0),
+        way: Way::default(),
+        timed: true,
+        is_idle: false,
+        events: 2,
+    };
+    exit.way.handed = Nanos(cost / 10);
+    exit.way.answered = Nanos(answered);
+    exit
+}
+
+#[test]
+fn accesses_are_told_apart_by_who_served_them_and_compared_with_those_of_the_kernel() {
+    let rows = [
+        access(true, false, true, 100, 90),
+        access(true, false, true, 300, 0),
+        access(true, true, true, 500, 450),
+        access(true, false, false, 20, 90),
+        access(false, false, true, 60, 50),
+    ];
+    let facts = facts(&rows);
+    let cells = facts.accesses.cells();
+    let found: Vec<_> =
+        cells.iter().map(|(key, cell)| (key.at.write, key.outside, key.string, cell.cell.count)).collect();
+    let expected = [(false, true, false, 1), (true, false, false, 1), (true, true, false, 2), (true, true, true, 1)];
+    assert_eq!(found, expected);
+    let writes = cells[2].1;
+    assert_eq!((writes.written, writes.places, writes.plain), (Some((100, 300)), Some((0x80, 0x80)), 2));
+    // What nothing says is no length, and what the kernel serves is not answered by others.
+    assert_eq!((writes.answered.count, writes.handed.count, cells[1].1.answered.count), (1, 2, 0));
+    assert_eq!(facts.accesses.typical().in_kernel(DetailKind::Port, true), Some(Nanos(20)));
+    assert_eq!(
+        facts.accesses.typical().in_kernel(DetailKind::Port, false),
+        Some(Nanos(20)),
+        "there is no read to compare with"
+    );
+    assert_eq!(facts.accesses.typical().in_kernel(DetailKind::Mmio, true), None);
+    assert_eq!(writes.saving(Nanos(20)), Nanos(400 - 2 * 20));
+    assert_eq!(writes.saving(Nanos(10_000)), Nanos(0), "no way that costs more is a saving");
+    assert_eq!(facts.accesses.typical().emulation, Some(Nanos(50 - 10)));
+    // By what they are about, all of one port and direction are one again.
+    let details: Vec<_> = facts.details().iter().map(|(key, cell)| (key.write, cell.count)).collect();
+    assert_eq!(details, [(true, 4), (false, 1)]);
+}
+
+#[test]
+fn a_ring_that_is_full_and_data_in_memory_go_outside() {
+    use exitscope_analysis::replay::{PortReplay, Served};
+    use exitscope_policy::port_path::{CoalescedRing, Params};
+    let kernels = access(true, false, false, 20, 0);
+    let facts = facts(&[kernels]);
+    let run = |served, params: Params, rows: &[Exit]| {
+        let mut replay = PortReplay::new(params, served, false, &facts.accesses.typical());
+        rows.iter().for_each(|row| replay.absorb(row));
+        replay.outcome
+    };
+    let now = PortReplay::recorded(false);
+    let writes = vec![access(true, false, true, 100, 0); CoalescedRing::ENTRIES as usize];
+    let coalesced = run(Served::Coalesced, now, &writes);
+    assert_eq!((coalesced.outside, coalesced.time), (1, 100 + 20 * (u64::from(CoalescedRing::ENTRIES) - 1)));
+    // Another exit to user space empties the ring.
+    let mut other = access(true, false, true, 100, 0);
+    other.detail = None;
+    let half = writes.len() / 2;
+    let emptied = [&writes[..half], &[other], &writes[half..]].concat();
+    assert_eq!(run(Served::Coalesced, now, &emptied).outside, 0);
+    let rows = [access(true, true, true, 500, 0), access(false, false, true, 60, 0), kernels];
+    assert_eq!(run(Served::Ioeventfd, now, &rows).outside, 2, "neither a string nor a read");
+    let devices = run(Served::Devices, now, &rows);
+    assert_eq!((devices.outside, devices.time, devices.emulations), (0, 60, 1));
+    // Without the quick path all are emulated, a read that goes outside twice, and nobody knows what that costs here.
+    let emulated = run(Served::Nothing, Params { quick_path: false, ..now }, &rows);
+    assert_eq!((emulated.emulations, emulated.unknown, emulated.time), (1 + 2 + 1, 2, 500));
 }

@@ -291,13 +291,15 @@ pub struct ReplayArgs {
     pub policy: PolicyName,
     /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
-    /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores]
+    /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
+    /// kernel_serves, what the kernel serves of the port accesses that left it]
     #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
     /// Sets a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of vcore, none]
+    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of
+    /// port_path, time_won; of vcore, none]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     #[command(flatten)]
@@ -316,6 +318,8 @@ pub enum PolicyName {
     GuestHaltPoll,
     /// The virtual cores of POWER7 and POWER8, whose threads leave the guest together
     Vcore,
+    /// The way of a port access: who decodes it, and who serves it
+    PortPath,
 }
 
 impl PolicyName {
@@ -325,6 +329,7 @@ impl PolicyName {
             PolicyName::HostHaltPoll => "host_halt_poll",
             PolicyName::GuestHaltPoll => "guest_halt_poll",
             PolicyName::Vcore => "vcore",
+            PolicyName::PortPath => "port_path",
         }
     }
 
@@ -334,6 +339,7 @@ impl PolicyName {
             PolicyName::HostHaltPoll => "halt_poll_ns=0,10us,20us,50us,100us,200us,500us,1ms",
             PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
             PolicyName::Vcore => "smt_mode=1,2,4,8",
+            PolicyName::PortPath => "kernel_serves=nothing,ioeventfd,coalesced,devices",
         }
     }
 }
@@ -586,6 +592,10 @@ pub enum View {
     Halt,
     /// Ganged exits on POWER7 and POWER8: who forced whom out of the guest, and what that cost
     Gang,
+    /// Accesses to ports and emulated memory: who served them, how soon, and what cheaper ways would save
+    Pio,
+    /// The steps of exits, from leaving the guest to entering it, and what would take steps away
+    Phases,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
@@ -638,6 +648,8 @@ impl From<View> for exitscope_view::View {
         match view {
             View::Halt => exitscope_view::View::Halt,
             View::Gang => exitscope_view::View::Gang,
+            View::Pio => exitscope_view::View::Pio,
+            View::Phases => exitscope_view::View::Phases,
         }
     }
 }

@@ -144,13 +144,139 @@ fn narrower_virtual_cores_avoid_forced_exits_and_the_recorded_width_none() {
 }
 
 #[test]
+fn port_accesses_are_as_many_as_their_events_and_the_string_ones_are_told() {
+    for (trace, counts) in [
+        ("x86-svm/t2.data.gz", "x86-svm/peers/t2.data.event-counts.txt"),
+        ("x86-svm/t4-pipe.data.gz", "x86-svm/peers/t4-pipe.data.event-counts.txt"),
+        ("x86-svm/t4-v6.dat.gz", "x86-svm/peers/t4-v6.dat.event-counts.txt"),
+        ("x86-svm/t4-zstd.data.gz", "x86-svm/peers/t4-zstd.data.event-counts.txt"),
+        ("x86-svm/t4-none.dat.gz", "x86-svm/peers/t4-none.dat.event-counts.txt"),
+    ] {
+        let report = report(&[&corpus(trace)], &[]);
+        assert_eq!(misfits(&report, "report-schema"), Vec::<String>::new());
+        let ports = &report["pio"]["ports"];
+        // One exit more than events: a REP INS with a count of zero accesses nothing, and only kvm_exit tells of it.
+        assert_eq!(ports["exits"].as_u64(), Some(counted_by_peers(counts, "kvm_pio") + 1), "{trace}");
+        // That one, and another REP INS of the firmware's from fw_cfg.
+        assert_eq!(ports["string"], 2, "{trace}");
+        assert_eq!(ports["plain"].as_u64().unwrap() + 2, ports["exits"].as_u64().unwrap(), "{trace}");
+        let rows = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["kind"] == "port");
+        assert_eq!(rows.map(|row| row["exits"].as_u64().unwrap()).sum::<u64>(), ports["exits"].as_u64().unwrap());
+    }
+    // Nobody recorded kvm_pio: kvm_exit says which port it is about. As many as perf kvm stat counts by the reason.
+    let bare = report(&[&corpus("x86-svm/t4-callchain.data.gz")], &[]);
+    let io = |row: &&Value| row["reason"] == "io";
+    let by_reason = bare["rows"].as_array().unwrap().iter().find(io).unwrap()["count"].as_u64();
+    assert_eq!(
+        (bare["pio"]["ports"]["exits"].as_u64(), bare["pio"]["servers_told"].as_bool()),
+        (by_reason, Some(false))
+    );
+}
+
+#[test]
+fn on_xen_accesses_are_as_many_as_their_records_and_so_are_waits_for_the_device_model() {
+    // 28 records of reads have no data: they are string accesses; 1,905 times the vCPU went from offline to runnable, the
+    // last time for an exit that the end of the log cuts off.
+    let trace = corpus("xen/hvm1_dm_sched_hvm.xentrace.gz");
+    let report = report(&[&trace], &["--tsc-hz", "2596120000"]);
+    let counted = |id: &str| -> u64 {
+        let text = std::fs::read_to_string(corpus("xen/hvm1_dm_sched_hvm.counts.txt")).unwrap();
+        let lines = text.lines().filter(|line| line.trim().starts_with(id));
+        lines.map(|line| line.split_whitespace().last().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let (ports, mmio) = (&report["pio"]["ports"], &report["pio"]["mmio"]);
+    assert_eq!(ports["exits"].as_u64(), Some(counted("0x00082016") + counted("0x00082216")));
+    assert_eq!(mmio["exits"].as_u64(), Some(counted("0x00082017") + counted("0x00082217")));
+    assert_eq!(ports["string"].as_u64(), Some(counted("0x00082016 extra=1")));
+    let answered = |row: &Value| row["answered"]["count"].as_u64().unwrap();
+    let rows = report["pio"]["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(answered).sum::<u64>() + 1, counted("0x00021311"));
+    // INS is emulated before it is handed over, IN is not.
+    let handed = |string: bool| {
+        let row = rows.iter().find(|row| row["key"] == 0x3fd && row["string"] == string && row["outside"] == true);
+        row.unwrap()["handed"]["p50_ns"].as_u64().unwrap()
+    };
+    assert!(handed(false) < handed(true));
+    // Other ports were read besides, none of them by INS.
+    let emulation = report["pio"]["emulation_ns"].as_u64().unwrap();
+    assert!(0 < emulation && emulation < handed(true), "{emulation}");
+}
+
+#[test]
+fn the_steps_of_exits_are_as_many_as_their_events_and_add_up_to_the_cost() {
+    let counts = "x86-svm/peers/t2.data.event-counts.txt";
+    let report = report(&[&corpus("x86-svm/t2.data.gz")], &[]);
+    let rows = report["phases"]["rows"].as_array().unwrap();
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+    let before = report["coverage"]["lines"].as_array().unwrap().iter().find(|line| line["id"] == "before_recording");
+    assert!(before.is_some());
+    // Two vCPUs were outside when the recording began, and two leave it at its end without coming back: one event of
+    // emulation, and as many returns, are of an exit that is not timed.
+    assert_eq!(sum("emulated") + 1, counted_by_peers(counts, "kvm_emulate_insn"));
+    let outside = &report["phases"]["outside"];
+    assert_eq!(outside["exits"].as_u64().unwrap() + 3, counted_by_peers(counts, "kvm_userspace_exit"));
+    assert_eq!(outside["left"], outside["timed"]);
+    assert_eq!(outside["called"], outside["timed"]);
+    let steps = ["reaching_ns", "handling_ns", "leaving_ns", "user_ns", "asleep_ns", "entering_ns"].map(sum);
+    assert_eq!(steps.iter().sum::<u64>(), report["total"]["cost_ns"].as_u64().unwrap());
+    // No system call was recorded, so nothing is known of those.
+    let removable = report["phases"]["removable"].as_array().unwrap();
+    let removes = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap()["removes_ns"].clone();
+    assert_eq!((removes("synced_registers"), removes("early_exit")), (Value::Null, Value::Null));
+    assert_eq!(removes("split_lock").as_u64(), outside["asleep_ns"].as_u64());
+}
+
+#[test]
+fn accesses_that_the_kernel_serves_are_spared_the_way_outside() {
+    let replay = replay("x86-svm/t2.data.gz", &["--policy", "port_path"]);
+    let rows = replay["rows"].as_array().unwrap();
+    let figures = |name: &str| -> Vec<i64> { rows.iter().map(|row| row[name].as_i64().unwrap()).collect() };
+    // As recorded, nothing, ioeventfd, coalesced, devices.
+    let outside = figures("outside");
+    assert_eq!((outside[0], outside[1], outside[4]), (3608, 3608, 0));
+    let report = report(&[&corpus("x86-svm/t2.data.gz")], &[]);
+    let of_ports = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["kind"] == "port");
+    let writes = of_ports.filter(|row| row["direction"] == "out" && row["outside"] == true && row["string"] == false);
+    assert_eq!(outside[2], 3608 - writes.map(|row| row["exits"].as_i64().unwrap()).sum::<i64>());
+    let (won, cost) = (figures("time_won_ns"), figures("cost_ns"));
+    assert!(won[1] == 0 && 0 < won[2] && won[2] < won[4], "{won:?}");
+    assert!(won.iter().zip(&cost).all(|(won, now)| won + now == cost[0]), "{won:?} {cost:?}");
+    assert_eq!(rows[4]["best"], true);
+    // What was never recorded has no cost, and no row is the best by it.
+    let trace = corpus("xen/hvm1_dm_sched_hvm.xentrace.gz");
+    let arguments = ["--policy", "port_path", "--tsc-hz", "2596120000", "--vary", "quick_path=0,1", "--format", "json"];
+    let output = exitscope().arg("replay").arg(trace).args(arguments).output().unwrap();
+    let replay: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = replay["rows"].as_array().unwrap();
+    assert_eq!((&rows[1]["time_won_ns"], rows[2]["time_won_ns"].as_i64()), (&Value::Null, Some(0)));
+    // A read that is emulated and goes outside is emulated twice; all but 28 of the 1,993 are not, as recorded.
+    assert_eq!((rows[2]["emulations"].as_i64(), rows[2]["blocks"].as_i64()), (Some(2 * 28), Some(1904)));
+    assert!(rows[1]["emulations"].as_i64() > Some(1993));
+}
+
+#[test]
 fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
     for (trace, view, words) in [
         ("powerpc/p8_smt4_one_thread.data.gz", "halt", "perf record -e 'kvm:*' -e sched:sched_switch"),
         ("x86-svm/t4-kvmstat.data.gz", "halt", "No kvm_vcpu_wakeup in the trace"),
         ("x86-svm/t4-kvmstat.data.gz", "gang", "Record there with `perf record -e 'kvm_hv:*' -a`"),
+        (
+            "powerpc/p8_smt4_one_thread.data.gz",
+            "pio",
+            "is an access to a port or to emulated memory. Record with `perf record",
+        ),
+        ("x86-svm/t4-kvmstat.data.gz", "pio", "No kvm_userspace_exit in the trace"),
+        (
+            "powerpc/p8_smt4_gang_exits_rfc.data.gz",
+            "phases",
+            "No exit in this trace has both ends, so none has steps. Record",
+        ),
+        ("x86-svm/t2.data.gz", "phases", "because no system calls were recorded"),
+        ("x86-svm/t4-kvmstat.data.gz", "phases", "what user space did is part of handling. Record with"),
+        ("xen/hvm1_boot_mem.xentrace.gz", "pio", "The log has no records of the scheduler"),
     ] {
-        let output = run(&["report", corpus(trace).to_str().unwrap(), "--view", view]);
+        let hz = if trace.starts_with("xen/") { &["--tsc-hz", "2596120000"][..] } else { &[] };
+        let output = run(&[&["report", corpus(trace).to_str().unwrap(), "--view", view], hz].concat());
         assert!(output.status.success());
         assert!(stdout(&output).contains(words), "{trace}: {}", stdout(&output));
     }
@@ -158,6 +284,10 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
         run(&["replay", corpus("powerpc/p8_smt4_one_thread.data.gz").to_str().unwrap(), "--policy", "host_halt_poll"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no halt to replay. Record with"), "{}", stderr(&output));
+    let output =
+        run(&["replay", corpus("powerpc/p8_smt4_one_thread.data.gz").to_str().unwrap(), "--policy", "port_path"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no port access to replay. Record with"), "{}", stderr(&output));
 }
 
 #[test]
@@ -189,8 +319,11 @@ fn views_and_replays_fit_the_terminal() {
         for arguments in [
             &["report", "--view", "halt"][..],
             &["report", "--view", "gang"],
+            &["report", "--view", "pio", "--tsc-hz", "2596120000"],
+            &["report", "--view", "phases", "--tsc-hz", "2596120000"],
             &["replay", "--policy", "host_halt_poll"],
             &["replay", "--policy", "vcore"],
+            &["replay", "--policy", "port_path", "--tsc-hz", "2596120000"],
         ] {
             let mut command = exitscope();
             let folder = corpus("README.md");

@@ -5,7 +5,7 @@
 
 use crate::abi::{BELLS, MAX_VCPUS, bell};
 use crate::{Exit, Vcpu};
-use exitscope_model::{Detail, DetailKind, Event, EventNames, Kind, NameId};
+use exitscope_model::{Detail, DetailKind, Event, EventNames, Form, Kind, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
 /// Events that a vCPU keeps at most; more are counted as lost.
@@ -53,10 +53,20 @@ impl Events {
         const RDMSR: u32 = 29;
         const WRMSR: u32 = 30;
         let port = |port: u16, size: u8, value: u64, write: bool| {
-            (Detail { kind: DetailKind::Port, write, size: size.into(), key: port.into(), value }, PIO)
+            (
+                Detail {
+                    kind: DetailKind::Port,
+                    write,
+                    form: Form::Untold,
+                    size: size.into(),
+                    key: port.into(),
+                    value,
+                },
+                PIO,
+            )
         };
         let mmio = |key: u64, size: u8, value: u64, write: bool| {
-            (Detail { kind: DetailKind::Mmio, write, size: size.into(), key, value }, MMIO)
+            (Detail { kind: DetailKind::Mmio, write, form: Form::Untold, size: size.into(), key, value }, MMIO)
         };
         let (reason, errno, detail) = match *exit {
             Exit::PortIn { port: number, size } => (IO, 0, Some(port(number, size, 0, false))),

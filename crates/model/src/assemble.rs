@@ -46,7 +46,7 @@ pub struct LaneSpan {
 pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
-    /// The last thread on each CPU, and its lane.
+    /// The last thread on each CPU, and its lane; on Xen, the last lane that left its guest there, by CPU.
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
     /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
     hardware: bool,
@@ -100,7 +100,11 @@ impl Assembler {
                 if code.list == CodeList::PpcTrap {
                     self.go_by_vcpu(event, ledger);
                 }
-                self.lane(event)
+                let lane = self.lane(event);
+                if let (true, Some(at)) = (self.lanes_by_vcpu, lane) {
+                    self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE] = (event.cpu.0, at as u32);
+                }
+                lane
             }
             Kind::Enter => {
                 self.has_hardware(ledger);
@@ -109,7 +113,7 @@ impl Assembler {
             Kind::UserspaceExit { .. } | Kind::Detail(_) => self.lane(event),
             Kind::Switch { prev, sleeps, next } => return self.switch(event.at, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
-            Kind::RunState { to, .. } => return self.run_state(event, to, ledger),
+            Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
             Kind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
@@ -143,8 +147,7 @@ impl Assembler {
             if let Some(held) = lane.held.take() {
                 rows.push(held);
             }
-            if let Some(mut exit) = lane.open.take() {
-                exit.timed = false;
+            if let Some(exit) = lane.cut() {
                 ledger.count(Line::UnfinishedExit);
                 rows.push(exit);
             }
@@ -277,6 +280,7 @@ impl Assembler {
             lane.account(at);
             if lane.run == Run::Sleeping {
                 lane.run = Run::Runnable;
+                lane.sleeps(false);
                 lane.halt.wake(at);
             }
             lane.take_scheduler()
@@ -286,22 +290,16 @@ impl Assembler {
         }
     }
 
-    fn run_state(&mut self, event: &Event, to: RunState, ledger: &mut Ledger) {
+    fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
+        if (from, to) == (RunState::Blocked, RunState::Runnable) {
+            let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
+            if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
+                lane.woke_another(event);
+            }
+        }
         let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
         let used = lane.is_some_and(|lane| {
-            lane.account(event.at);
-            match to {
-                RunState::Blocked => lane.halt.sleep(event.at),
-                _ if lane.run == Run::Blocked => lane.halt.wake(event.at),
-                _ => {}
-            }
-            lane.run = match to {
-                RunState::Running => Run::Running,
-                RunState::Runnable => Run::Runnable,
-                RunState::Blocked => Run::Blocked,
-                RunState::Offline => Run::Offline,
-                RunState::Paused => Run::Paused,
-            };
+            lane.run_state(event.at, to);
             lane.take_scheduler()
         });
         if !used {
@@ -315,12 +313,14 @@ impl Assembler {
             lane.account(at);
             lane.run = if sleeps { Run::Sleeping } else { Run::Runnable };
             if sleeps {
+                lane.sleeps(true);
                 lane.halt.sleep(at);
             }
             used = lane.take_scheduler();
         }
         if let Some(lane) = self.of_thread(next) {
             lane.account(at);
+            lane.sleeps(false);
             lane.run = Run::Running;
             used = used || lane.take_scheduler();
         }
@@ -338,8 +338,7 @@ impl Assembler {
             if !here {
                 continue;
             }
-            if let Some(mut exit) = lane.open.take() {
-                exit.timed = false;
+            if let Some(exit) = lane.cut() {
                 ledger.count(Line::SpansLoss);
                 rows.push(exit);
             }

@@ -80,6 +80,16 @@ impl ExitCode {
         )
     }
 
+    /// Whether it is an access to a port.
+    pub const fn is_port_access(self) -> bool {
+        matches!((self.list, self.number), (CodeList::Vmx, 30) | (CodeList::Svm, 0x7b))
+    }
+
+    /// Whether it is an access to a port or to emulated memory: the virtual CPU blocks for nothing but its device model.
+    pub const fn is_access(self) -> bool {
+        matches!((self.list, self.number), (CodeList::Vmx, 30 | 44 | 48 | 49) | (CodeList::Svm, 0x7b | 0x400))
+    }
+
     /// The code of `list` that has this name, for traces that are text.
     pub fn from_name(list: CodeList, name: &str) -> Option<ExitCode> {
         let (table, name) = match list {

@@ -1,6 +1,6 @@
 //! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
 
-use crate::ExitCode;
+use crate::{ExitCode, Form, PortWords};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -53,6 +53,8 @@ pub enum Kind {
         code: ExitCode,
         /// Whether the event itself says that the vCPU is idle.
         idle: bool,
+        /// What it says of a port access.
+        words: PortWords,
     },
     /// The virtual CPU enters its guest.
     Enter,
@@ -68,10 +70,17 @@ pub enum Kind {
         /// Whether it is the load.
         load: bool,
     },
-    /// `sys_enter_ioctl` with `KVM_RUN`.
+    /// `sys_enter_ioctl` with `KVM_RUN`, or the same in `raw_syscalls:sys_enter`.
     RunEnter,
-    /// `sys_exit_ioctl`.
-    IoctlExit,
+    /// Another system call begins (`sys_enter_ioctl`, `raw_syscalls:sys_enter`).
+    Call {
+        /// Whether it is an ioctl that reads or writes registers which kernel and user space could share.
+        registers: bool,
+    },
+    /// A system call returns (`sys_exit_ioctl`, `raw_syscalls:sys_exit`).
+    CallEnd,
+    /// `kvm_emulate_insn`: the kernel emulates an instruction.
+    Emulate,
     /// What the current exit is about.
     Detail(Detail),
     /// An interrupt of this vector is injected at the next entry.
@@ -183,6 +192,8 @@ pub struct Detail {
     pub kind: DetailKind,
     /// Whether the guest wrote.
     pub write: bool,
+    /// Where the data of an access are.
+    pub form: Form,
     /// Access size in bytes, zero where that has no meaning.
     pub size: u16,
     /// Port, guest-physical address, MSR, hypercall number, CPUID leaf, …

@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{Detail, ExitCode};
+use crate::{Detail, ExitCode, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// Whose exit it is. A trace that does not name the vCPU still names the thread.
@@ -52,6 +52,8 @@ pub struct Exit {
     pub idle: Nanos,
     /// Time runnable but not running, from scheduler events; on Xen, also paused.
     pub waiting: Nanos,
+    /// How its cost divides into steps.
+    pub way: Way,
     /// Whether both ends were seen; if not, the times mean nothing and only the count stands.
     pub timed: bool,
     /// Whether the exit is of the idle kind.

@@ -1,8 +1,13 @@
 //! A lane: the thing on which at most one exit is open.
 
 use crate::halt::Halting;
-use crate::{CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, PollChange, Told, Who};
+use crate::{
+    CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, Step, Told,
+    Way, Who,
+};
 use exitscope_units::{Moment, Nanos, VcpuId};
+
+mod steps;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -36,6 +41,15 @@ pub struct Lane {
     /// First and last entry or exit.
     pub span: Option<(Moment, Moment)>,
     pub open: Option<Exit>,
+    /// The step of its way that the open exit is in, and what it had cost when that began.
+    pub step: Step,
+    pub cost_before: Nanos,
+    /// What the open exit says of a port access.
+    pub words: PortWords,
+    /// The open exit is on its way to user space, and this is the time that it was there before.
+    pub returning: Option<Nanos>,
+    /// The system call that user space makes for the open exit: since when, and whether it is about registers.
+    pub call: Option<(Moment, bool)>,
     /// A detail that came before its exit (back ends without `kvm_exit`).
     pub early: Option<Detail>,
     pub early_events: u32,
@@ -55,9 +69,11 @@ impl Lane {
     #[inline]
     pub fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
         match event.kind {
-            Kind::Exit { code, idle } => {
+            Kind::Exit { code, idle, words } => {
                 self.halt.exit(event.at, code.is_idle(), halts);
-                return self.exit(event, code, idle, rows, ledger);
+                self.exit(event, code, idle, rows, ledger);
+                self.words = words;
+                return;
             }
             Kind::Enter => {
                 let idle = self.open.is_some_and(|exit| exit.is_idle);
@@ -67,11 +83,21 @@ impl Lane {
             Kind::UserspaceExit { reason, errno } => return self.userspace_exit(event, reason, errno, rows, ledger),
             Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
             Kind::Detail(detail) => return self.detail(event.at, detail, rows, ledger),
+            Kind::Fpu { load: false } => self.leave(event.at),
+            Kind::Call { registers } => self.call(event.at, registers),
+            Kind::CallEnd => self.call_end(event.at),
+            Kind::Emulate => {
+                if let Some(exit) = &mut self.open {
+                    exit.way.mark(Mark::Emulated);
+                }
+            }
             Kind::HaltEnd { ns, waited, valid } => {
                 self.halt.told(event.at, self.who, Told { length: Nanos(ns), waited, valid }, halts);
                 self.account(event.at);
+                self.go(self.step);
                 if let Some(exit) = &mut self.open {
                     exit.halted(Nanos(ns));
+                    self.cost_before = exit.cost();
                 }
             }
             Kind::Inject { vector } => {
@@ -108,6 +134,11 @@ impl Lane {
             since: Moment::default(),
             span: None,
             open: None,
+            step: Step::Reaching,
+            cost_before: Nanos::ZERO,
+            words: PortWords::NONE,
+            returning: None,
+            call: None,
             early: None,
             early_events: 0,
             guest: Nanos::ZERO,
@@ -120,13 +151,13 @@ impl Lane {
     }
 
     /// Charges the time since the last call to what the lane was doing.
-    #[inline]
+    #[inline(always)]
     pub fn account(&mut self, now: Moment) {
         let Some(spent) = now.since(self.since) else { return };
         self.since = now;
         match &mut self.open {
             Some(exit) if matches!(self.run, Run::Runnable | Run::Paused) => exit.waiting = exit.waiting.plus(spent),
-            Some(exit) if self.run == Run::Offline && exit.code.may_wait_for_device_model() => {
+            Some(exit) if self.run.waits_for_device_model(exit.code) => {
                 exit.user = exit.user.plus(spent);
                 exit.door = Door::DeviceModel;
             }
@@ -179,6 +210,7 @@ impl Lane {
             user: Nanos::ZERO,
             idle: Nanos::ZERO,
             waiting: Nanos::ZERO,
+            way: Way::default(),
             timed: true,
             is_idle: idle || code.is_idle(),
             events: 1,
@@ -187,10 +219,9 @@ impl Lane {
 
     fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
-        if let Some(mut exit) = self.open.take() {
-            exit.timed = false;
+        if self.open.is_some() {
             ledger.count(Line::ExitWithoutEntry);
-            rows.push(exit);
+            rows.extend(self.cut());
         }
         if self.early_events > 0 {
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
@@ -200,12 +231,15 @@ impl Lane {
         self.heard(event.at);
         self.open = Some(self.open_row(event, code, idle));
         self.state = State::Kernel;
+        self.step = Step::Reaching;
+        self.cost_before = Nanos::ZERO;
         self.run = Run::Running;
     }
 
     fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(event.at);
         self.heard(event.at);
+        self.go(Step::Reaching);
         match &mut self.open {
             Some(exit) => {
                 exit.events += 1;
@@ -213,6 +247,7 @@ impl Lane {
                 if exit.total() == Nanos::ZERO {
                     ledger.count(Line::NoLength);
                 }
+                exit.complete(self.words);
                 rows.push(*exit);
                 self.open = None;
             }
@@ -240,7 +275,13 @@ impl Lane {
         if let Some(exit) = &mut self.open {
             exit.door = Door::Userspace(reason);
             exit.events += 1;
+            exit.way.mark(Mark::Handed);
+            if exit.way.handed == Nanos::ZERO {
+                exit.way.handed = event.at.since(exit.at).unwrap_or_default();
+            }
             self.state = State::User;
+            self.go(Step::User);
+            self.returning = self.open.map(|exit| exit.way.time(Step::User));
             return;
         }
         if self.hardware {
@@ -257,16 +298,28 @@ impl Lane {
         self.guest = Nanos::ZERO;
         let mut exit = self.open_row(event, ExitCode::new(CodeList::KvmExit, u64::from(reason)), false);
         exit.door = Door::Userspace(reason);
+        exit.way.mark(Mark::Handed);
         exit.detail = self.early.take();
         exit.events += std::mem::take(&mut self.early_events);
         self.open = Some(exit);
         self.state = State::User;
+        self.step = Step::User;
+        self.cost_before = Nanos::ZERO;
+        self.returning = Some(Nanos::ZERO);
     }
 
     /// `KVM_RUN` is entered again.
     fn run_enter(&mut self, at: Moment, ledger: &mut Ledger) {
         self.account(at);
         self.note(ledger);
+        if let Some(exit) = &mut self.open {
+            if self.state == State::User {
+                exit.way.answered = at.since(exit.at).unwrap_or_default();
+            }
+            exit.way.mark(Mark::Called);
+            self.go(Step::Entering);
+        }
+        self.call = None;
         self.state = State::Kernel;
         if !self.hardware
             && let Some(exit) = self.open.take()
@@ -292,12 +345,14 @@ impl Lane {
 
     fn detail(&mut self, at: Moment, detail: Detail, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
         self.account(at);
+        self.reach();
+        // An emulated access that goes on after user space: its completion is in the kernel again.
+        if self.state == State::User && self.open.is_some() {
+            self.state = State::Kernel;
+            self.go(Step::Entering);
+        }
         if let Some(exit) = &mut self.open {
             exit.events += 1;
-            // An emulated access that goes on after user space: its completion is in the kernel again.
-            if self.state == State::User {
-                self.state = State::Kernel;
-            }
             if exit.detail.is_none_or(|known| known.kind < detail.kind) {
                 exit.detail = Some(detail);
             } else if let Some(known) = &mut exit.detail {
@@ -333,22 +388,3 @@ impl Lane {
 
 /// `KVM_EXIT_INTR`, `include/uapi/linux/kvm.h`.
 const KVM_EXIT_INTR: u32 = 10;
-
-impl Exit {
-    /// `ns` of the time so far were a halt: they are no cost, whatever the reason's name.
-    fn halted(&mut self, ns: Nanos) {
-        if !self.is_idle {
-            let from_kernel = self.kernel.0.min(ns.0);
-            self.kernel.0 -= from_kernel;
-            self.idle.0 += from_kernel;
-        }
-    }
-
-    /// What looked idle was a yield.
-    fn not_idle_after_all(&mut self) {
-        if self.is_idle {
-            self.is_idle = false;
-            self.kernel.0 += std::mem::take(&mut self.idle.0);
-        }
-    }
-}

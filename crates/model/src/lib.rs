@@ -15,6 +15,8 @@ mod exit;
 mod halt;
 mod lane;
 mod ledger;
+mod port;
+mod way;
 
 pub use assemble::{Assembler, LaneSpan};
 pub use codes::{CodeList, ExitCode};
@@ -22,3 +24,5 @@ pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, T
 pub use exit::{COLUMNS, Column, Door, Exit, Who};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
+pub use port::{Form, PortWords};
+pub use way::{Mark, Step, Way};

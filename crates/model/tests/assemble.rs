@@ -21,7 +21,7 @@ fn event(at: u64, tid: u32, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, code: ExitCode) -> Event {
-    event(at, 10, Kind::Exit { code, idle: false })
+    event(at, 10, Kind::Exit { code, idle: false, words: PortWords::NONE })
 }
 
 fn enter(at: u64) -> Event {
@@ -29,8 +29,14 @@ fn enter(at: u64) -> Event {
 }
 
 fn port(at: u64, write: bool, value: u64) -> Event {
-    let detail = Detail { kind: DetailKind::Port, write, size: 1, key: 0x3f8, value };
+    let detail = Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key: 0x3f8, value };
     event(at, 10, Kind::Detail(detail))
+}
+
+/// An exit for a byte in (SVM): port, whether it is INS.
+fn exit_in(at: u64, port: u64, string: bool) -> Event {
+    let info1 = port << 16 | 1 | u64::from(string) << 2 | 1 << 4;
+    event(at, 10, Kind::Exit { code: IO, idle: false, words: PortWords::new(IO, info1) })
 }
 
 fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
@@ -65,10 +71,69 @@ fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
 }
 
 #[test]
+fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
+    let switch =
+        |at, prev: u32, sleeps, next: u32| event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) });
+    let user = Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 };
+    let mut events = vec![
+        exit(1_000, IO),
+        event(1_010, 10, Kind::Emulate),
+        port(1_030, true, 7),
+        event(1_100, 10, Kind::Fpu { load: false }),
+        event(1_150, 10, user),
+        event(1_250, 10, Kind::CallEnd),
+        event(1_300, 10, Kind::Call { registers: true }),
+        event(1_340, 10, Kind::CallEnd),
+        event(1_400, 10, Kind::Call { registers: false }),
+        switch(1_410, 10, true, 99),
+        event(1_810, 99, Kind::Wakeup { tid: Tid(10) }),
+        switch(1_830, 99, true, 10),
+        event(1_840, 10, Kind::CallEnd),
+        event(1_900, 10, Kind::RunEnter),
+        event(1_950, 10, Kind::Fpu { load: true }),
+        enter(2_000),
+    ];
+    let (rows, ..) = assemble(&events);
+    let (row, way) = (rows[0], rows[0].way);
+    // Reaching, handling, leaving, user, asleep, entering; woken and not yet running is no step.
+    assert_eq!(Step::ALL.map(|step| way.time(step).0), [30, 70, 50 + 100, 50 + 110 + 70, 400, 100]);
+    assert_eq!((row.kernel, row.user, row.waiting), (Nanos(250), Nanos(730), Nanos(20)));
+    assert_eq!((way.handed, way.answered), (Nanos(150), Nanos(900)));
+    assert_eq!((way.calls, way.in_calls), (2, Nanos(40 + 440)));
+    assert_eq!((way.register_calls, way.in_register_calls), (1, Nanos(40)));
+    assert!(Mark::ALL.iter().all(|mark| way.has(*mark)));
+    // Without system calls, the return to user space is part of user space; without kvm_fpu too, all of it is handling.
+    events.retain(|event| !matches!(event.kind, Kind::Call { .. } | Kind::CallEnd | Kind::RunEnter));
+    let way = assemble(&events).0[0].way;
+    assert_eq!(Step::ALL.map(|step| way.time(step).0), [30, 70, 50, 380, 400, 50]);
+    events.retain(|event| !matches!(event.kind, Kind::Fpu { .. } | Kind::Emulate | Kind::Detail(_)));
+    let way = assemble(&events).0[0].way;
+    assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 150, 0, 430, 400, 0]);
+    assert_eq!((way.handed, way.answered), (Nanos(150), Nanos(0)), "nothing says when it was answered");
+}
+
+#[test]
+fn what_an_exit_says_of_a_port_completes_what_events_say() {
+    let about = |events: &[Event]| assemble(events).0[0].detail.map(|of| (of.key, of.write, of.form, of.value));
+    // Nobody recorded kvm_pio.
+    assert_eq!(about(&[exit_in(0, 0x71, false), enter(10)]), Some((0x71, false, Form::Plain, 0)));
+    assert_eq!(about(&[exit_in(0, 0x1f0, true)]), Some((0x1f0, false, Form::String, 0)), "nor its end");
+    // The event has the value, the exit the form.
+    assert_eq!(about(&[exit_in(0, 0x3f8, true), port(5, false, 9), enter(10)]), Some((0x3f8, false, Form::String, 9)));
+    // They contradict one another: the event is of the access that was made.
+    let contradicted = [exit_in(0, 0x71, false), port(5, true, 9), enter(10)];
+    assert_eq!(about(&contradicted), Some((0x3f8, true, Form::Untold, 9)));
+    // The words of one exit are not the next one's.
+    let (rows, ..) = assemble(&[exit_in(0, 0x71, false), enter(10), exit(20, IO), enter(30)]);
+    assert_eq!(rows[1].detail, None);
+}
+
+#[test]
 fn a_halt_is_idle_and_costs_nothing() {
     let (rows, ..) = assemble(&[exit(0, HLT), enter(70_000)]);
     assert_eq!((rows[0].idle, rows[0].cost(), rows[0].is_idle), (Nanos(70_000), Nanos(0), true));
-    let ceded = event(0, 10, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: true });
+    let ceded =
+        event(0, 10, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: true, words: PortWords::NONE });
     let (rows, ..) = assemble(&[ceded, enter(500)]);
     assert_eq!((rows[0].idle, rows[0].cost()), (Nanos(500), Nanos(0)));
 }
@@ -155,23 +220,26 @@ fn the_tail_of_an_exit_from_before_the_recording_is_no_exit() {
 #[test]
 fn powerpc_lanes_are_vcpus_because_one_thread_records_for_the_vcore() {
     let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
-    let leave = Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false };
+    let leave = Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false, words: PortWords::NONE };
     let (rows, ..) = assemble(&[of(0, 0, leave), of(10, 1, leave), of(100, 0, Kind::Enter), of(120, 1, Kind::Enter)]);
     let found: Vec<_> = rows.iter().map(|row| (row.who.vcpu.0, row.total().0)).collect();
     assert_eq!(found, [(0, 100), (1, 110)]);
 }
 
 fn any_kind() -> impl Strategy<Value = Kind> {
-    let detail = (0u64..3, any::<bool>())
-        .prop_map(|(key, write)| Kind::Detail(Detail { kind: DetailKind::Port, write, size: 1, key, value: 0 }));
+    let detail = (0u64..3, any::<bool>()).prop_map(|(key, write)| {
+        Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key, value: 0 })
+    });
     prop_oneof![
-        4 => prop_oneof![Just(HLT), Just(IO)].prop_map(|code| Kind::Exit { code, idle: false }),
+        4 => prop_oneof![Just(HLT), Just(IO)].prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE }),
         4 => Just(Kind::Enter),
         2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| Kind::UserspaceExit { reason, errno }),
         2 => any::<bool>().prop_map(|load| Kind::Fpu { load }),
         2 => detail,
         1 => Just(Kind::RunEnter),
-        1 => Just(Kind::IoctlExit),
+        1 => Just(Kind::CallEnd),
+        1 => any::<bool>().prop_map(|registers| Kind::Call { registers }),
+        1 => Just(Kind::Emulate),
         1 => Just(Kind::Inject { vector: 3 }),
         1 => (0u64..5000).prop_map(|ns| Kind::HaltEnd { ns, waited: true, valid: true }),
         1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
@@ -201,7 +269,7 @@ proptest! {
                 let vcpu = if by_vcpu { VcpuId(tid) } else { VcpuId::UNKNOWN };
                 let kind = match kind {
                     Kind::Exit { idle, .. } if by_vcpu => {
-                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle }
+                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle, words: PortWords::NONE }
                     }
                     kind => kind,
                 };
@@ -213,6 +281,10 @@ proptest! {
         prop_assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
         let exits = events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count();
         prop_assert!(rows.len() >= exits, "every kvm_exit is a row");
+        for row in rows.iter().filter(|row| row.timed) {
+            let steps: u64 = Step::ALL.iter().map(|step| row.way.time(*step).0).sum();
+            prop_assert_eq!(steps, row.cost().0, "the steps are the cost");
+        }
         for span in &spans {
             let parts: u64 = rows
                 .iter()
@@ -245,9 +317,10 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
     let guest = (6, 0, 1);
     let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
     let mut rows = Vec::new();
-    for (code, state) in [(IO, Offline), (HLT, Blocked), (IO, Paused), (ExitCode::new(CodeList::Svm, 0x60), Offline)] {
+    let interrupt = ExitCode::new(CodeList::Svm, 0x60);
+    for (code, state) in [(IO, Offline), (IO, Blocked), (HLT, Blocked), (IO, Paused), (interrupt, Offline)] {
         let (mut made, ledger) = assemble_xen(&[
-            xen(100, guest, Kind::Exit { code, idle: false }),
+            xen(100, guest, Kind::Exit { code, idle: false, words: PortWords::NONE }),
             to(110, Running, state),
             // Another vCPU's time on that CPU is its own.
             xen(120, (7, 0, 1), Kind::Enter),
@@ -261,12 +334,35 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
     let parts = |row: &Exit| (row.door, [row.kernel, row.user, row.idle, row.waiting].map(|part| part.0));
     let expected = [
         (Door::DeviceModel, [20, 1_000, 0, 100]),
+        // As long as Xen blocked vCPUs for it.
+        (Door::DeviceModel, [20, 1_000, 0, 100]),
         (Door::Kernel, [0, 0, 1_020, 100]),
         (Door::Kernel, [20, 0, 0, 1_100]),
         // An interrupt waits for no device.
         (Door::Kernel, [20, 0, 0, 1_100]),
     ];
     assert_eq!(rows.iter().map(parts).collect::<Vec<_>>(), expected);
+    let asked: Vec<_> = rows.iter().map(|row| (row.way.handed.0, row.way.answered.0)).collect();
+    assert_eq!(asked, [(10, 1_010), (10, 1_010), (0, 0), (0, 0), (0, 0)]);
+}
+
+#[test]
+fn on_xen_an_access_is_handed_over_when_another_domain_is_woken_for_it() {
+    use RunState::{Blocked, Offline, Runnable, Running};
+    let (guest, model) = ((6, 0, 1), (0, 0, 1));
+    let leave = |code| xen(100, guest, Kind::Exit { code, idle: false, words: PortWords::NONE });
+    let woken = |at, whose| xen(at, whose, Kind::RunState { from: Blocked, to: Runnable });
+    let handed = |events: &[Event]| {
+        let (rows, _) = assemble_xen(&[events, &[xen(900, guest, Kind::Enter)]].concat());
+        (rows[0].way.handed.0, rows[0].door)
+    };
+    let stops = xen(180, guest, Kind::RunState { from: Running, to: Offline });
+    assert_eq!(handed(&[leave(IO), woken(150, model), stops]), (50, Door::DeviceModel));
+    // On another physical CPU, another vCPU of the guest's, or an exit that waits for nobody.
+    assert_eq!(handed(&[leave(IO), woken(150, (0, 0, 2)), stops]), (80, Door::DeviceModel));
+    assert_eq!(handed(&[leave(IO), woken(150, (6, 1, 1)), stops]), (80, Door::DeviceModel));
+    let cpuid = ExitCode::new(CodeList::Svm, 0x72);
+    assert_eq!(handed(&[leave(cpuid), woken(150, model)]), (0, Door::Kernel));
 }
 
 #[test]
@@ -274,9 +370,9 @@ fn on_xen_a_loss_unties_what_was_open_there_and_whoever_waited() {
     let loss = Event::lost(Moment::from_nanos(200), PcpuId(0), 3);
     let blocked = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
     let (rows, ledger) = assemble_xen(&[
-        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false }),
-        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false }),
-        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false }),
+        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false, words: PortWords::NONE }),
+        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false, words: PortWords::NONE }),
+        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false, words: PortWords::NONE }),
         xen(130, (3, 0, 2), blocked),
         loss,
         xen(300, (1, 0, 0), Kind::Enter),
@@ -294,7 +390,7 @@ fn on_xen_a_halt_sleeps_while_it_is_blocked() {
     let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
     let mut assembler = Assembler::by_vcpu();
     let events = [
-        xen(100, guest, Kind::Exit { code: HLT, idle: false }),
+        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: PortWords::NONE }),
         to(110, RunState::Running, RunState::Blocked),
         to(900, RunState::Blocked, RunState::Runnable),
         to(950, RunState::Runnable, RunState::Running),

@@ -3,7 +3,7 @@
 use crate::exits::Reason;
 use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
 use crate::world::World;
-use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Kind, NameId};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_policy::vcore::{H_DOORBELL, Left};
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_units::{Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -161,8 +161,10 @@ impl<O: Observer> World<'_, O> {
             Arch::S390 => SIE_EXIT,
         };
         let idle = self.s.host.arch == Arch::Powerpc && reason == Reason::Halt;
-        self.tell(strand, name, Kind::Exit { code: ExitCode::new(list, number), idle });
-        if let Some((name, detail)) = detail(self.s.host.arch, reason) {
+        let (code, about) = (ExitCode::new(list, number), detail(self.s.host.arch, reason));
+        let words = about.map_or(PortWords::NONE, |(_, detail)| PortWords::of(code, &detail));
+        self.tell(strand, name, Kind::Exit { code, idle, words });
+        if let Some((name, detail)) = about {
             self.tell(strand, name, Kind::Detail(detail));
         }
     }
@@ -202,7 +204,12 @@ impl<O: Observer> World<'_, O> {
         for (thread, left) in left {
             let trap = if left.ceded { H_DOORBELL } else { left.trap };
             let code = ExitCode::new(CodeList::PpcTrap, u64::from(trap));
-            self.tell_by_runner(task, first + thread, GUEST_EXIT, Kind::Exit { code, idle: left.ceded });
+            self.tell_by_runner(
+                task,
+                first + thread,
+                GUEST_EXIT,
+                Kind::Exit { code, idle: left.ceded, words: PortWords::NONE },
+            );
         }
         let kind = Kind::RunCore { exit: true, runnable: left.len() as u32 };
         self.tell_by_runner(task, first, RUN_CORE, kind);
@@ -318,16 +325,19 @@ const fn s390(reason: Reason) -> u64 {
 
 /// What the exit is about, and the tracepoint that says so.
 fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
-    let plain = Detail { kind: DetailKind::Port, write: false, size: 0, key: 0, value: 0 };
+    let plain = Detail { kind: DetailKind::Port, write: false, form: Form::Untold, size: 0, key: 0, value: 0 };
     Some(match reason {
-        Reason::Port { port, size, write, .. } => (PIO, Detail { write, size: size.into(), key: port.into(), ..plain }),
+        Reason::Port { port, size, write, string } => {
+            let form = if string { Form::String } else { Form::Plain };
+            (PIO, Detail { write, form, size: size.into(), key: port.into(), ..plain })
+        }
         Reason::Mmio { address, size, write, value } => {
-            (MMIO, Detail { kind: DetailKind::Mmio, write, size: size.into(), key: address, value })
+            (MMIO, Detail { kind: DetailKind::Mmio, write, size: size.into(), key: address, value, ..plain })
         }
         Reason::Doorbell { channel, .. } => match arch {
             Arch::Vmx | Arch::Svm => {
                 let key = FIRST_DOORBELL + (u64::from(channel) << 12);
-                (MMIO, Detail { kind: DetailKind::Mmio, write: true, size: 4, key, value: 0 })
+                (MMIO, Detail { kind: DetailKind::Mmio, write: true, size: 4, key, ..plain })
             }
             Arch::S390 => (DIAG, Detail { kind: DetailKind::Diag, key: 0x500, ..plain }),
             Arch::Powerpc => return None,

@@ -1,6 +1,6 @@
 //! perf.data files that are written here: read back by our reader and by the real perf.
 
-use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Kind, Line};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, Line, PortWords};
 use exitscope_trace::{PerfHead, PerfWriter, Written, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
@@ -17,15 +17,20 @@ use common::{Said, corpus, drain, said};
 type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> Kind, bool)];
 
 fn exit(list: CodeList, number: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle }
+    Kind::Exit { code: ExitCode::new(list, number), idle, words: PortWords::NONE }
+}
+
+fn port_exit(r: &[u64; 4]) -> Kind {
+    let code = ExitCode::new(CodeList::Svm, 0x7b);
+    Kind::Exit { code, idle: false, words: PortWords::new(code, r[0] & 0xffff_ffff) }
 }
 
 fn plain(kind: DetailKind, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write: false, size: 0, key, value })
+    Kind::Detail(Detail { kind, write: false, form: Form::Untold, size: 0, key, value })
 }
 
 fn access(kind: DetailKind, size: u16, r: &[u64; 4]) -> Kind {
-    Kind::Detail(Detail { kind, write: r[0] & 1 == 1, size, key: r[1], value: r[2] })
+    Kind::Detail(Detail { kind, write: r[0] & 1 == 1, form: Form::Untold, size, key: r[1], value: r[2] })
 }
 
 fn switch(r: &[u64; 4]) -> Kind {
@@ -35,6 +40,7 @@ fn switch(r: &[u64; 4]) -> Kind {
 const X86: Shapes = &[
     ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff, false), true),
     ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false), true),
+    ("kvm:kvm_exit", port_exit, true),
     ("kvm:kvm_entry", |_| Kind::Enter, true),
     ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
     ("kvm:kvm_fpu", |r| Kind::Fpu { load: r[0] & 1 == 1 }, false),
@@ -50,7 +56,7 @@ const X86: Shapes = &[
     ("sched:sched_switch", switch, false),
     ("sched:sched_wakeup", |r| Kind::Wakeup { tid: Tid(r[0] as u32) }, false),
     ("syscalls:sys_enter_ioctl", |_| Kind::RunEnter, false),
-    ("syscalls:sys_exit_ioctl", |_| Kind::IoctlExit, false),
+    ("syscalls:sys_exit_ioctl", |_| Kind::CallEnd, false),
     ("kvm:kvm_age_hva", |_| Kind::Other, false),
     ("a name:with \"odd\" characters\n", |_| Kind::Other, false),
 ];

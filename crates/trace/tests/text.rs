@@ -571,7 +571,7 @@ fn system_calls_are_known_in_all_three_layouts() {
         let said = text(printed);
         assert_eq!(said.losses(), []);
         let kinds: Vec<_> = said.events.iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [Kind::RunEnter, Kind::IoctlExit, Kind::Other, Kind::Other], "{printed}");
+        assert_eq!(kinds, [Kind::RunEnter, Kind::CallEnd, Kind::Call { registers: false }, Kind::Other], "{printed}");
         let names: Vec<_> = said.events.iter().map(|event| said.info.names.get(event.name)).collect();
         let enter = "syscalls:sys_enter_ioctl";
         assert_eq!(names, [enter, "syscalls:sys_exit_ioctl", enter, "syscalls:sys_enter_read"]);

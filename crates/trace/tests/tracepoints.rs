@@ -2,7 +2,7 @@
 //! (`arch/*/kvm/trace*.h`, `include/trace/events/kvm.h`); layouts are made as the kernel makes them: common fields,
 //! then each field at its natural alignment.
 
-use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Kind};
+use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Form, Kind, PortWords};
 use exitscope_trace::tracefs::{Decoders, Order};
 use exitscope_units::{Tid, VcpuId};
 
@@ -51,11 +51,16 @@ type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, 
 const NO_VCPU: u32 = u32::MAX;
 
 fn exit(list: CodeList, number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle: false }
+    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE }
+}
+
+fn exit_io(list: CodeList, number: u64, info1: u64) -> Kind {
+    let code = ExitCode::new(list, number);
+    Kind::Exit { code, idle: false, words: PortWords::new(code, info1) }
 }
 
 fn detail(kind: DetailKind, write: bool, size: u16, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, size, key, value })
+    Kind::Detail(Detail { kind, write, form: Form::Untold, size, key, value })
 }
 
 fn cases() -> Vec<Case> {
@@ -82,7 +87,39 @@ fn cases() -> Vec<Case> {
             exit(L::Svm, 0x7b),
             NO_VCPU,
         ),
+        // What it says of a port access.
+        (
+            "kvm",
+            "kvm_exit",
+            &[("unsigned int", "exit_reason", 30), ("u32", "isa", 1), ("u64", "info1", 0x01f0_0033)],
+            exit_io(L::Vmx, 30, 0x01f0_0033),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_exit",
+            &[("unsigned int", "exit_reason", 0x7b), ("u32", "isa", 2), ("u64", "info1", 0x0071_0011)],
+            exit_io(L::Svm, 0x7b, 0x0071_0011),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_exit",
+            &[("unsigned int", "exit_reason", 0x400), ("u32", "isa", 2), ("u64", "info1", 0x0071_0011)],
+            exit(L::Svm, 0x400),
+            NO_VCPU,
+        ),
         ("kvm", "kvm_entry", &[("unsigned int", "vcpu_id", 2), ("unsigned long", "rip", 9)], Kind::Enter, 2),
+        ("kvm", "kvm_emulate_insn", &[("__u64", "rip", 2)], Kind::Emulate, NO_VCPU),
+        ("kvm", "kvm_fast_mmio", &[("u64", "gpa", 0xfe00)], detail(D::Mmio, true, 0, 0xfe00, 0), NO_VCPU),
+        (
+            "syscalls",
+            "sys_enter_ioctl",
+            &[("unsigned int", "fd", 3), ("unsigned int", "cmd", 0x8090_ae81)],
+            Kind::Call { registers: true },
+            NO_VCPU,
+        ),
+        ("raw_syscalls", "sys_exit", &[("long", "id", 16), ("long", "ret", 0)], Kind::CallEnd, NO_VCPU),
         (
             "kvm",
             "kvm_pio",
@@ -94,6 +131,19 @@ fn cases() -> Vec<Case> {
                 ("unsigned int", "val", 65),
             ],
             detail(D::Port, true, 1, 0x3f8, 65),
+            NO_VCPU,
+        ),
+        (
+            "kvm",
+            "kvm_pio",
+            &[
+                ("unsigned int", "rw", 0),
+                ("unsigned int", "port", 0x1f0),
+                ("unsigned int", "size", 2),
+                ("unsigned int", "count", 256),
+                ("unsigned int", "val", 7),
+            ],
+            Kind::Detail(Detail { kind: D::Port, write: false, form: Form::String, size: 2, key: 0x1f0, value: 7 }),
             NO_VCPU,
         ),
         (
@@ -197,7 +247,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "msr", 9),
                 ("u8", "ceded", 1),
             ],
-            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true },
+            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: PortWords::NONE },
             5,
         ),
         (
@@ -328,7 +378,7 @@ fn cases() -> Vec<Case> {
             "syscalls",
             "sys_enter_ioctl",
             &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0x5401), ("u64", "arg", 0)],
-            Kind::Other,
+            Kind::Call { registers: false },
             NO_VCPU,
         ),
         ("ext4", "ext4_sync_file_enter", &[("u64", "ino", 1)], Kind::Other, NO_VCPU),
@@ -371,4 +421,24 @@ fn riscv_interrupts_are_marked_by_the_top_bit_of_either_word_size() {
         let decoded = decoders.get(321).unwrap().decode(&bytes, order).unwrap();
         assert_eq!(decoded.kind, exit(CodeList::Riscv, 1 << 63 | 5), "long {long}");
     }
+}
+
+#[test]
+fn a_system_calls_second_argument_is_found_in_its_array() {
+    // The kernel's own text, on a host with longs of 8 bytes.
+    let text = "name: sys_enter\nID: 321\nformat:\n\
+                \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+                \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+                \tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
+                \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n";
+    let (mut decoders, mut names) = (Decoders::default(), EventNames::default());
+    decoders.add("raw_syscalls", text, &mut names);
+    let called = |command: u64| {
+        let words = [321, 16, 20, command, 0, 0, 0, 0u64];
+        let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        decoders.get(321).unwrap().decode(&payload, Order::Little).map(|said| said.kind)
+    };
+    assert_eq!(called(0xae80), Some(Kind::RunEnter));
+    assert_eq!(called(0x4138_ae84), Some(Kind::Call { registers: true }));
+    assert_eq!(called(0x1_4138_ae84), Some(Kind::Call { registers: false }));
 }

@@ -1,6 +1,6 @@
 //! xentrace logs: the recorded ones against the counts that lie beside them, and made ones for what those lack.
 
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Kind, Line, RunState};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, Line, PortWords, RunState};
 use exitscope_trace::xentrace::event_name;
 use exitscope_trace::{Input, Options, TraceError, XenMode, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
@@ -35,11 +35,15 @@ fn made(log: &[u8]) -> Said {
 }
 
 fn detail(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, size: 0, key, value })
+    access(kind, write, Form::Untold, key, value)
+}
+
+fn access(kind: DetailKind, write: bool, form: Form, key: u64, value: u64) -> Kind {
+    Kind::Detail(Detail { kind, write, form, size: 0, key, value })
 }
 
 fn svm(number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false }
+    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: PortWords::NONE }
 }
 
 /// What a counts file says: event to how often, and how many records in all.
@@ -126,7 +130,7 @@ fn cpus_are_merged_by_time_and_records_without_a_stamp_have_the_one_before() {
     ]
     .concat();
     let said = made(&log);
-    let out = |port, value| detail(DetailKind::Port, true, port, value);
+    let out = |port, value| access(DetailKind::Port, true, Form::Plain, port, value);
     let (running, runnable, blocked) = (RunState::Running, RunState::Runnable, RunState::Blocked);
     assert_eq!(
         said.told(),
@@ -219,7 +223,7 @@ fn handlers_say_what_exits_are_about() {
     ]);
     let told: Vec<Kind> = made(&log).events.iter().skip(1).map(|event| event.kind).collect();
     use DetailKind::*;
-    let old_port = Detail { kind: Port, write: true, size: 1, key: 0x70, value: 0 };
+    let old_port = Detail { kind: Port, write: true, form: Form::Untold, size: 1, key: 0x70, value: 0 };
     assert_eq!(
         told,
         [
@@ -228,9 +232,9 @@ fn handlers_say_what_exits_are_about() {
             detail(Cpuid, false, 0x4000_0000, 2),
             detail(Cpuid, false, 7, 0),
             detail(XenHypercall, false, 29, 0),
-            detail(Port, false, 0x60, 0),
-            detail(Mmio, false, 0xfee0_00b0, 7),
-            detail(Mmio, true, 0x1_0000_0010, 0x2_0000_0020),
+            access(Port, false, Form::String, 0x60, 0),
+            access(Mmio, false, Form::Plain, 0xfee0_00b0, 7),
+            access(Mmio, true, Form::Plain, 0x1_0000_0010, 0x2_0000_0020),
             Kind::Inject { vector: 0x40 },
             detail(PageFault, false, 0x14, 0xfee0_0000_1000),
             detail(PageFault, false, 2, 0x3_0000_0010),

@@ -120,7 +120,7 @@ impl<'a> EventRow<'a> {
             lost: None,
         };
         row.kind = match event.kind {
-            Kind::Exit { code, idle } => {
+            Kind::Exit { code, idle, .. } => {
                 row.reason = Some(code.name());
                 row.idle = idle.then_some(true);
                 "exit"
@@ -134,7 +134,9 @@ impl<'a> EventRow<'a> {
             Kind::Fpu { load: true } => "fpu_load",
             Kind::Fpu { load: false } => "fpu_put",
             Kind::RunEnter => "run_enter",
-            Kind::IoctlExit => "ioctl_exit",
+            Kind::Call { .. } => "call",
+            Kind::CallEnd => "ioctl_exit",
+            Kind::Emulate => "emulate",
             Kind::Detail(detail) => {
                 row.about = Some(names::kind(detail.kind).0);
                 row.key = Some(detail.key);

@@ -4,7 +4,9 @@ use crate::compare::Comparison;
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
+use crate::phases_page::{phases_sections, phases_summary};
+use crate::pio_page::{pio_sections, pio_summary};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, TraceRow};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 
@@ -108,6 +110,8 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     }
     sections.extend(report.gang.as_ref().map(gang_summary));
     sections.extend(report.halt.as_ref().map(halt_summary));
+    sections.extend(report.pio.as_ref().map(pio_summary));
+    sections.extend(report.phases.as_ref().and_then(phases_summary));
     sections.extend(breaches(report));
     Page { sections }
 }
@@ -119,6 +123,10 @@ pub enum View {
     Halt,
     /// Ganged exits.
     Gang,
+    /// Accesses to ports and emulated memory.
+    Pio,
+    /// The steps of exits.
+    Phases,
 }
 
 /// The page of one view: coverage, and all that the report says of the mechanism.
@@ -127,6 +135,8 @@ pub fn view_page(report: &Report, view: View) -> Page {
     sections.extend(match view {
         View::Halt => halt_sections(report.halt.as_ref()),
         View::Gang => gang_sections(report.gang.as_ref()),
+        View::Pio => pio_sections(report.pio.as_ref()),
+        View::Phases => phases_sections(report.phases.as_ref()),
     });
     sections.extend(breaches(report));
     Page { sections }
@@ -197,7 +207,7 @@ fn head(report: &Report) -> Section {
 }
 
 fn is_xen(report: &Report) -> bool {
-    report.traces.iter().any(|trace| trace.format.starts_with("xentrace"))
+    report.traces.iter().any(TraceRow::is_xen)
 }
 
 fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {

@@ -3,6 +3,8 @@
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::names;
+use crate::phases::PhaseRows;
+use crate::pio::PioRows;
 use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Times, When};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who};
@@ -52,6 +54,10 @@ pub struct Report {
     pub gang: Option<GangRows>,
     /// Halts; not narrowed to reasons or lengths. Absent if there are none.
     pub halt: Option<HaltRows>,
+    /// Accesses to ports and to emulated memory. Absent if there are none.
+    pub pio: Option<PioRows>,
+    /// The steps of exits. Absent if no exit is timed.
+    pub phases: Option<PhaseRows>,
     /// Thresholds of --fail-on that were passed.
     pub breaches: Vec<BreachRow>,
 }
@@ -455,6 +461,7 @@ impl Report {
             cost_ns: buckets.iter().map(|row| row.1.cost).collect(),
         });
         let halt = HaltRows::of(facts, info, traces.first().map_or("", |trace| &trace.arch));
+        let xen = traces.iter().any(TraceRow::is_xen);
         Report {
             schema: Report::SCHEMA,
             traces,
@@ -490,7 +497,7 @@ impl Report {
                     key: key.key,
                     name: detail_name(key.kind, key.key),
                     direction: names::direction(key.kind, key.write),
-                    figures: figures(cell),
+                    figures: figures(&cell),
                     label: names::detail(key.kind, key.key, key.write),
                     heading: names::kind(key.kind).1,
                 })
@@ -500,6 +507,8 @@ impl Report {
             timeline,
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
+            pio: PioRows::of(facts, xen),
+            phases: PhaseRows::of(facts, xen),
             breaches: made
                 .breaches
                 .into_iter()
@@ -641,6 +650,13 @@ impl fmt::Display for WhenRow {
             WhenRow::AfterFirstNs(nanos) => ("+", nanos),
         };
         write!(f, "{sign}{} s", names::trimmed(Moment::from_nanos(nanos)))
+    }
+}
+
+impl TraceRow {
+    /// Whether a log of Xen's.
+    pub fn is_xen(&self) -> bool {
+        self.format.starts_with("xentrace")
     }
 }
 

@@ -83,7 +83,7 @@ fn is_forced(params: &Params, vcpu: VcpuId, members: &[Member]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, ExitCode, Kind, NameId};
+    use exitscope_model::{CodeList, ExitCode, Kind, NameId, PortWords};
     use exitscope_units::{PcpuId, Tid, VmId};
 
     #[test]
@@ -97,8 +97,9 @@ mod tests {
             name: NameId::NONE,
             kind,
         };
-        let exit =
-            |at, vcpu, trap, idle| event(at, vcpu, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle });
+        let exit = |at, vcpu, trap, idle| {
+            event(at, vcpu, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE })
+        };
         let topologies = [4, 2, 1].map(|smt_mode| Params { smt_mode, ..Params::default() });
         let mut replay = GangReplay::new(&topologies);
         for event in [

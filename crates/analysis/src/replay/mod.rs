@@ -11,7 +11,9 @@
 mod decisions;
 mod gang;
 mod halt;
+mod port;
 
 pub use decisions::Decisions;
 pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Typical};
+pub use port::{PortOutcome, PortReplay, Served};

@@ -111,7 +111,6 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     replay.vary = grid.axes();
     let params = in_force(facts.halts.settings.values().map(|seen| seen.params(&arch)).collect(), &arch);
     replay.in_force = knobs("host_halt_poll")
-        .iter()
         .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
         .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
         .collect();
@@ -129,7 +128,6 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     };
     let recorded = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
         (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
-            .iter()
             .find(|knob| knob.name == axis.key)
             .map_or(String::new(), |knob| knob.text(value).to_string()),
         _ => "as recorded".to_string(),

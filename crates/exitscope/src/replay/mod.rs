@@ -7,6 +7,7 @@
 
 mod gang;
 mod halt;
+mod port;
 
 use crate::Outcome;
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
@@ -32,6 +33,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let replay = match args.policy {
         PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
         PolicyName::Vcore => gang::replay(args, &input, &grid)?,
+        PolicyName::PortPath => port::replay(args, &input, &grid)?,
     };
     match args.format {
         SimFormat::Json => {
@@ -107,14 +109,15 @@ impl Grid {
     }
 }
 
-/// The knobs of a policy.
-fn knobs(policy: &str) -> &'static [Knob] {
-    POLICIES.iter().find(|row| row.0 == policy).map_or(&[], |row| row.1)
+/// The knobs of a policy, and what its replay can vary besides.
+fn knobs(policy: &str) -> impl Iterator<Item = &'static Knob> {
+    let of_policy = POLICIES.iter().filter(move |row| row.0 == policy).flat_map(|row| row.1);
+    of_policy.chain((policy == "port_path").then_some(&port::KERNEL_SERVES))
 }
 
 fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
-    let knob = knobs(policy).iter().find(|knob| knob.name == key).with_context(|| {
-        let names: Vec<&str> = knobs(policy).iter().map(|knob| knob.name).collect();
+    let knob = knobs(policy).find(|knob| knob.name == key).with_context(|| {
+        let names: Vec<&str> = knobs(policy).map(|knob| knob.name).collect();
         format!("{policy} has no knob {key}; it has {}", names.join(", "))
     })?;
     Ok((knob.name, knob.parse(value).map_err(anyhow::Error::msg)?))

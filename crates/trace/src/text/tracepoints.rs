@@ -8,8 +8,9 @@
 //! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
 
 use super::scan::{Scan, ends_with_number, split_last};
+use crate::tracefs::{exit as exited, is_of_registers};
 use exitscope_model::codes::{lookup, s390_instruction_key, tables};
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Kind};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -45,7 +46,10 @@ pub(super) const TRACEPOINTS: &[(&str, &str, ReadFields)] = &[
     ("kvm", "kvm_userspace_exit", userspace_exit),
     ("kvm", "kvm_fpu", fpu),
     ("syscalls", "sys_enter_ioctl", ioctl),
-    ("syscalls", "sys_exit_ioctl", ioctl_exit),
+    ("syscalls", "sys_exit_ioctl", call_end),
+    ("raw_syscalls", "sys_enter", raw_call),
+    ("raw_syscalls", "sys_exit", call_end),
+    ("kvm", "kvm_emulate_insn", emulate_insn),
     ("kvm", "kvm_mmio", mmio),
     ("kvm", "kvm_iocsr", mmio),
     ("kvm", "kvm_fast_mmio", fast_mmio),
@@ -250,7 +254,7 @@ fn unnamed(kind: Kind) -> Option<Said> {
 }
 
 fn detail(kind: DetailKind, write: bool, size: u64, key: u64, value: u64) -> Option<Said> {
-    unnamed(Kind::Detail(Detail { kind, write, size: size as u16, key, value }))
+    unnamed(Kind::Detail(Detail { kind, write, form: Form::Untold, size: size as u16, key, value }))
 }
 
 /// `vcpu 3` of x86, if it is there.
@@ -295,7 +299,20 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     scan.spaces();
     scan.literal("reason ")?;
     let name = scan.until(" rip 0x")?;
-    Some((Kind::Exit { code: reasons.x86(name), idle: false }, vcpu))
+    let code = reasons.x86(name);
+    Some((Kind::Exit { code, idle: false, words: port_words(scan, code) }, vcpu))
+}
+
+/// `info1 0x…`, by libtraceevent's plugin and in older kernels `info …`.
+fn port_words(scan: &mut Scan, code: ExitCode) -> PortWords {
+    if !code.is_port_access() {
+        return PortWords::NONE;
+    }
+    let info = scan.until(" info").and_then(|_| {
+        let mark = if scan.rest.starts_with(b"1") { "1 " } else { " " };
+        scan.literal(mark)
+    });
+    info.and_then(|()| scan.hex()).map_or(PortWords::NONE, |info| PortWords::new(code, info))
 }
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…`
@@ -308,7 +325,7 @@ fn exit_arm64(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     } else if code.list == CodeList::Arm64Exit {
         code.number &= 0x7fff_ffff;
     }
-    unnamed(Kind::Exit { code, idle: false })
+    unnamed(exited(code))
 }
 
 /// `SEPC:0x…, SCAUSE:0x…, …`
@@ -321,14 +338,14 @@ fn exit_riscv(scan: &mut Scan) -> Option<Said> {
         1 => (raw & 0x7fff_ffff) | 1 << 63,
         _ => raw,
     };
-    unnamed(Kind::Exit { code: ExitCode::new(CodeList::Riscv, number), idle: false })
+    unnamed(exited(ExitCode::new(CodeList::Riscv, number)))
 }
 
 /// `[IDLE]PC: 0x…`
 fn exit_loongarch(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     scan.literal("[")?;
     let name = scan.until("]PC: ")?;
-    unnamed(Kind::Exit { code: reasons.of(CodeList::Loongarch, name), idle: false })
+    unnamed(exited(reasons.of(CodeList::Loongarch, name)))
 }
 
 /// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.
@@ -339,7 +356,7 @@ fn exit_ppc(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
         Some(_) => CodeList::PpcTrap,
         None => CodeList::PpcBooke,
     };
-    unnamed(Kind::Exit { code: reasons.of(list, name), idle: false })
+    unnamed(exited(reasons.of(list, name)))
 }
 
 /// `VCPU 0: trap=SYSCALL pc=0x2120 msr=0x8000000000009000, ceded=0`
@@ -349,7 +366,8 @@ fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     let name = scan.until(" pc=")?;
     scan.until("ceded=")?;
     let idle = scan.decimal()? != 0;
-    Some((Kind::Exit { code: reasons.of(CodeList::PpcTrap, name), idle }, vcpu))
+    let code = reasons.of(CodeList::PpcTrap, name);
+    Some((Kind::Exit { code, idle, words: PortWords::NONE }, vcpu))
 }
 
 /// `00[…-…]: exit sie icptcode 4 (Instruction)`
@@ -357,7 +375,7 @@ fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = s390_vcpu(scan)?;
     scan.literal("exit sie icptcode ")?;
     let code = ExitCode::new(CodeList::S390, scan.decimal()?);
-    Some((Kind::Exit { code, idle: false }, vcpu))
+    Some((exited(code), vcpu))
 }
 
 /// `vcpu 0, rip 0xfff0` of x86; elsewhere there is no vCPU to read.
@@ -399,14 +417,29 @@ fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// `fd: 0x0000000c, cmd: 0x0000ae80, arg: 0x00000000`
 fn ioctl(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("cmd: ")?;
-    match scan.hex()? {
+    call(scan.hex()?)
+}
+
+/// `NR 16 (c, ae80, 0, 7f0000000000, 0, 0)`: an ioctl's command is the second argument.
+fn raw_call(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until("(")?;
+    scan.until(", ")?;
+    call(scan.hex()?)
+}
+
+fn call(command: u64) -> Option<Said> {
+    match command {
         KVM_RUN => unnamed(Kind::RunEnter),
-        _ => unnamed(Kind::Other),
+        _ => unnamed(Kind::Call { registers: is_of_registers(command) }),
     }
 }
 
-fn ioctl_exit(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(Kind::IoctlExit)
+fn call_end(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    unnamed(Kind::CallEnd)
+}
+
+fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    unnamed(Kind::Emulate)
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`, `iocsr …`
@@ -423,7 +456,7 @@ fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// `fast mmio at gpa 0xfe003000`
 fn fast_mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("fast mmio at gpa ")?;
-    detail(DetailKind::Mmio, false, 0, scan.hex()?, 0)
+    detail(DetailKind::Mmio, true, 0, scan.hex()?, 0)
 }
 
 /// `pio_write at 0x70 size 1 count 1 val 0x8f`
@@ -432,13 +465,16 @@ fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let write = scan.until(" at ")? == b"write";
     let port = scan.hex()?;
     scan.literal(" size ")?;
-    let size = scan.decimal()?;
+    let size = scan.decimal()? as u16;
+    scan.literal(" count ")?;
+    // Of one access, this does not say which it is.
+    let form = if scan.decimal()? > 1 { Form::String } else { Form::Untold };
     // Old kernels print no value.
     let value = match scan.until(" val ") {
         Some(_) => scan.hex()?,
         None => 0,
     };
-    detail(DetailKind::Port, write, size, port, value)
+    unnamed(Kind::Detail(Detail { kind: DetailKind::Port, write, form, size, key: port, value }))
 }
 
 /// `msr_write 4b564d01 = 0xe8c21`

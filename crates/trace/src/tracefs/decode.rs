@@ -3,11 +3,30 @@
 use super::{Field, Format};
 use crate::bytes::Order;
 use exitscope_model::codes::s390_instruction_key;
-use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Kind, NameId};
+use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_units::{Tid, VcpuId, VmId};
 
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
 const KVM_RUN: u64 = 0xae80;
+
+/// Whether an ioctl reads or writes registers that x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS):
+/// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h`.
+pub(crate) const fn is_of_registers(command: u64) -> bool {
+    matches!(
+        command,
+        0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc | 0x4140_aecd
+    )
+}
+
+/// An exit whose event says nothing but its code.
+pub(crate) const fn exit(code: ExitCode) -> Kind {
+    Kind::Exit { code, idle: false, words: PortWords::NONE }
+}
+
+/// A detail that has neither size nor form.
+pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
+    Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
+}
 
 /// Bytes that are enough to read the fields of nearly all payloads without looking where each ends.
 pub const NEAR: usize = REACH + 8;
@@ -85,12 +104,14 @@ enum Meaning {
     Enter,
     Userspace,
     Fpu,
-    Ioctl,
-    IoctlExit,
+    Call,
+    CallEnd,
+    Emulate,
     Mmio,
     Pio,
     Written(DetailKind),
     Plain(DetailKind),
+    FastMmio,
     S390Instruction,
     Inject,
     HaltEnd,
@@ -107,9 +128,8 @@ impl Decoder {
     /// A decoder for `system:name` with this layout.
     pub fn new(system: &str, format: &Format, names: &mut EventNames) -> Decoder {
         let (meaning, wanted) = meaning(system, format);
-        let find = |alternatives: &str| {
-            alternatives.split('|').find_map(|name| format.field(name)).map_or(At::default(), At::of)
-        };
+        let find =
+            |alternatives: &str| alternatives.split('|').find_map(|name| At::named(format, name)).unwrap_or_default();
         let mut fields = [At::default(); 5];
         for (at, wanted) in fields.iter_mut().zip(wanted) {
             *at = find(wanted);
@@ -149,20 +169,18 @@ impl Decoder {
         let field = |n: usize| get(self.fields[n]);
         let kind = match self.meaning {
             Meaning::Other => Kind::Other,
-            Meaning::ExitX86 => Kind::Exit {
-                code: match field(1) {
+            Meaning::ExitX86 => {
+                let code = match field(1) {
                     2 => ExitCode::new(CodeList::Svm, field(0)),
                     _ => ExitCode::new(CodeList::Vmx, field(0) & 0xffff),
-                },
-                idle: false,
-            },
-            Meaning::ExitArm64 => Kind::Exit {
-                code: match field(0) & 0x7fff_ffff {
-                    2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
-                    ret => ExitCode::new(CodeList::Arm64Exit, ret),
-                },
-                idle: false,
-            },
+                };
+                let words = if self.fields[2].size > 0 { PortWords::new(code, field(2)) } else { PortWords::NONE };
+                Kind::Exit { code, idle: false, words }
+            }
+            Meaning::ExitArm64 => exit(match field(0) & 0x7fff_ffff {
+                2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
+                ret => ExitCode::new(CodeList::Arm64Exit, ret),
+            }),
             Meaning::ExitOf(CodeList::Riscv) => {
                 // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
                 let raw = field(0);
@@ -170,20 +188,27 @@ impl Decoder {
                     4 => (raw & 0x7fff_ffff) | (raw >> 31) << 63,
                     _ => raw,
                 };
-                Kind::Exit { code: ExitCode::new(CodeList::Riscv, number), idle: false }
+                exit(ExitCode::new(CodeList::Riscv, number))
             }
-            Meaning::ExitOf(list) => Kind::Exit { code: ExitCode::new(list, field(0)), idle: false },
-            Meaning::ExitCeded => Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, field(0)), idle: field(1) != 0 },
+            Meaning::ExitOf(list) => exit(ExitCode::new(list, field(0))),
+            Meaning::ExitCeded => {
+                let code = ExitCode::new(CodeList::PpcTrap, field(0));
+                Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE }
+            }
             Meaning::Enter => Kind::Enter,
             Meaning::Userspace => Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 },
             Meaning::Fpu => Kind::Fpu { load: field(0) != 0 },
-            Meaning::Ioctl if field(0) == KVM_RUN => Kind::RunEnter,
-            Meaning::Ioctl => Kind::Other,
-            Meaning::IoctlExit => Kind::IoctlExit,
+            Meaning::Call => match field(0) {
+                KVM_RUN => Kind::RunEnter,
+                command => Kind::Call { registers: is_of_registers(command) },
+            },
+            Meaning::CallEnd => Kind::CallEnd,
+            Meaning::Emulate => Kind::Emulate,
             // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
             Meaning::Mmio => Kind::Detail(Detail {
                 kind: DetailKind::Mmio,
                 write: field(0) == 2,
+                form: Form::Untold,
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
@@ -191,23 +216,16 @@ impl Decoder {
             Meaning::Pio => Kind::Detail(Detail {
                 kind: DetailKind::Port,
                 write: field(0) != 0,
+                // Of one access, this does not say which it is.
+                form: if field(4) > 1 { Form::String } else { Form::Untold },
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
             }),
-            Meaning::Written(kind) => {
-                Kind::Detail(Detail { kind, write: field(0) != 0, size: 0, key: field(1), value: field(2) })
-            }
-            Meaning::Plain(kind) => {
-                Kind::Detail(Detail { kind, write: false, size: 0, key: field(0), value: field(1) })
-            }
-            Meaning::S390Instruction => Kind::Detail(Detail {
-                kind: DetailKind::Instruction,
-                write: false,
-                size: 0,
-                key: s390_instruction_key(field(0)),
-                value: field(0),
-            }),
+            Meaning::Written(kind) => about(kind, field(0) != 0, field(1), field(2)),
+            Meaning::Plain(kind) => about(kind, false, field(0), field(1)),
+            Meaning::FastMmio => about(DetailKind::Mmio, true, field(0), 0),
+            Meaning::S390Instruction => about(DetailKind::Instruction, false, s390_instruction_key(field(0)), field(0)),
             Meaning::Inject => Kind::Inject { vector: field(0) as u32 },
             // Before Linux 4.4 a poll had no validity.
             Meaning::HaltEnd => {
@@ -250,10 +268,20 @@ impl Decoder {
 }
 
 impl At {
-    fn of(field: &Field) -> At {
-        match (u32::try_from(field.offset), field.size) {
+    /// The field of this name; `args[1]` is the second of the six that the field `args` has.
+    fn named(format: &Format, name: &str) -> Option<At> {
+        match name.strip_suffix("[1]") {
+            None => format.field(name).map(|field: &Field| At::new(field.offset, field.size)),
+            Some(array) => {
+                format.field(array).map(|field| At::new(field.offset.saturating_add(field.size / 6), field.size / 6))
+            }
+        }
+    }
+
+    fn new(offset: usize, size: usize) -> At {
+        match (u32::try_from(offset), size) {
             (Ok(offset), 1 | 2 | 4 | 8) if offset < 1 << 16 => {
-                At { offset, size: field.size as u8, mask: u64::MAX >> (64 - 8 * field.size) }
+                At { offset, size: size as u8, mask: u64::MAX >> (64 - 8 * size) }
             }
             _ => At::default(),
         }
@@ -268,7 +296,7 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
     match (system, format.name.as_str()) {
         ("kvm", "kvm_exit") if has("esr_ec") => (M::ExitArm64, &["ret|idx|exit_reason", "esr_ec"]),
         ("kvm", "kvm_exit") if has("scause") => (M::ExitOf(CodeList::Riscv), &["scause"]),
-        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa"]),
+        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa", "info1"]),
         ("kvm", "kvm_exit") if has("reason") => (M::ExitOf(CodeList::Loongarch), &["reason"]),
         ("kvm", "kvm_exit_idle" | "kvm_exit_cache" | "kvm_exit_cpucfg" | "kvm_exit_csr") => {
             (M::ExitOf(CodeList::Loongarch), &["reason"])
@@ -281,12 +309,15 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
         ("kvm_hv", "kvm_guest_enter") | ("kvm_pr", "kvm_book3s_reenter") => (M::Enter, &[]),
         ("kvm", "kvm_userspace_exit") => (M::Userspace, &["reason", "errno"]),
         ("kvm", "kvm_fpu") => (M::Fpu, &["load"]),
-        ("syscalls", "sys_enter_ioctl") => (M::Ioctl, &["cmd"]),
-        ("syscalls", "sys_exit_ioctl") => (M::IoctlExit, &[]),
+        ("syscalls", "sys_enter_ioctl") => (M::Call, &["cmd"]),
+        // An ioctl's command is its second argument.
+        ("raw_syscalls", "sys_enter") => (M::Call, &["args[1]"]),
+        ("syscalls", "sys_exit_ioctl") | ("raw_syscalls", "sys_exit") => (M::CallEnd, &[]),
+        ("kvm", "kvm_emulate_insn") => (M::Emulate, &[]),
         ("kvm", "kvm_mmio") => (M::Mmio, &["type", "len", "gpa", "val"]),
         ("kvm", "kvm_iocsr") => (M::Mmio, &["type", "len", "gpa", "val"]),
-        ("kvm", "kvm_fast_mmio") => (M::Plain(D::Mmio), &["gpa"]),
-        ("kvm", "kvm_pio") => (M::Pio, &["rw", "size", "port", "val"]),
+        ("kvm", "kvm_fast_mmio") => (M::FastMmio, &["gpa"]),
+        ("kvm", "kvm_pio") => (M::Pio, &["rw", "size", "port", "val", "count"]),
         ("kvm", "kvm_msr") => (M::Written(D::Msr), &["write", "ecx", "data"]),
         ("kvm", "kvm_cr") => (M::Written(D::ControlRegister), &["rw", "cr", "val"]),
         ("kvm", "kvm_apic") => (M::Written(D::Apic), &["rw", "reg", "val"]),

@@ -8,7 +8,8 @@
 use super::names::{Whose, event};
 use super::record::Record;
 use crate::source::XenMode;
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Kind, RunState};
+use crate::tracefs::{about, exit};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, RunState};
 use exitscope_units::{VcpuId, VmId};
 use rustc_hash::FxHashSet;
 
@@ -214,11 +215,10 @@ impl Means {
     pub fn read(self, record: &Record, mode: XenMode) -> Option<Kind> {
         let word = |at| record.word(at);
         let number = |at| record.word(at).map(u64::from);
-        let about = |kind, write, key, value| Kind::Detail(Detail { kind, write, size: 0, key, value });
         Some(match self {
             Means::Enter => Kind::Enter,
-            Means::Exit => Kind::Exit { code: code(word(0)?, mode), idle: false },
-            Means::SvmExit => Kind::Exit { code: code(word(0)?, XenMode::Svm), idle: false },
+            Means::Exit => exit(code(word(0)?, mode)),
+            Means::SvmExit => exit(code(word(0)?, XenMode::Svm)),
             Means::RunState(from, to) => Kind::RunState { from, to },
             Means::Inject => Kind::Inject { vector: word(0)? },
             Means::Hypercall => about(DetailKind::XenHypercall, false, number(0)?, 0),
@@ -237,11 +237,19 @@ impl Means {
                 let kind = if port { DetailKind::Port } else { DetailKind::Mmio };
                 let (key, value) = if wide { (record.wide(0)?, record.wide(2)) } else { (number(0)?, number(1)) };
                 // No data where it is a pointer (string instructions).
-                about(kind, write, key, value.unwrap_or(0))
+                let form = if value.is_some() { Form::Plain } else { Form::String };
+                Kind::Detail(Detail { kind, write, form, size: 0, key, value: value.unwrap_or(0) })
             }
             Means::OldPort { write } => {
                 let size = word(1).and_then(|size| u16::try_from(size).ok()).unwrap_or(0);
-                Kind::Detail(Detail { kind: DetailKind::Port, write, size, key: number(0)?, value: 0 })
+                Kind::Detail(Detail {
+                    kind: DetailKind::Port,
+                    write,
+                    form: Form::Untold,
+                    size,
+                    key: number(0)?,
+                    value: 0,
+                })
             }
             Means::NestedPageFault => about(DetailKind::PageFault, false, number(4)?, record.wide(0)?),
             Means::PageFault { wide } => {

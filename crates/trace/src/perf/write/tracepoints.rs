@@ -9,11 +9,14 @@
 use super::rows::ROWS;
 use crate::tracefs::Format;
 use exitscope_model::codes::tables as t;
-use exitscope_model::{CodeList, Detail, Event, Kind};
+use exitscope_model::{CodeList, Detail, Event, Form, Kind};
 use exitscope_units::Tid;
 
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
 const KVM_RUN: u64 = 0xae80;
+
+/// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
+const KVM_GET_REGS: u64 = 0x8090_ae81;
 
 /// `TASK_INTERRUPTIBLE`, and the flag of a thread that was preempted.
 const SLEEPS: u64 = 1;
@@ -29,6 +32,8 @@ pub enum Carries {
     Code,
     /// x86: whose codes they are.
     Isa,
+    /// x86: what the exit says of a port access.
+    Info1,
     /// arm64: the code, or that it is a trap; and the class of the trap.
     Ret,
     TrapClass,
@@ -41,6 +46,8 @@ pub enum Carries {
     /// As `kvm_mmio` counts them: read, write.
     MmioType,
     Size,
+    /// 1; of a string access, whose count an event does not keep, 2.
+    Count,
     Key,
     Value,
     Vector,
@@ -78,6 +85,7 @@ impl Carries {
                 CodeList::Svm => 2,
                 _ => 0,
             },
+            (C::Info1, Kind::Exit { words, .. }) => words.info1(),
             (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
             (C::Ret, Kind::Exit { code, .. }) => code.number,
             (C::TrapClass, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
@@ -86,9 +94,11 @@ impl Carries {
             (C::Errno, Kind::UserspaceExit { errno, .. }) => errno as u64,
             (C::Load, Kind::Fpu { load }) => load.into(),
             (C::Command, Kind::RunEnter) => KVM_RUN,
+            (C::Command, Kind::Call { registers: true }) => KVM_GET_REGS,
             (C::Write, _) => detail(|detail| detail.write.into()),
             (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),
             (C::Size, _) => detail(|detail| detail.size.into()),
+            (C::Count, _) => detail(|detail| if detail.form == Form::String { 2 } else { 1 }),
             (C::Key, _) => detail(|detail| detail.key),
             (C::Value, _) => detail(|detail| detail.value),
             (C::Vector, Kind::Inject { vector }) => vector.into(),

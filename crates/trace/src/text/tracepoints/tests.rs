@@ -104,7 +104,7 @@ fn s390_names_its_vcpu_in_every_event() {
     let code = ExitCode::new(CodeList::S390, 4);
     let vcpu = VcpuId(3);
     let exit = read("kvm_s390_sie_exit", "exit sie icptcode 4 (Instruction)");
-    assert_eq!(exit, Some((Kind::Exit { code, idle: false }, vcpu)));
+    assert_eq!(exit, Some((exited(code), vcpu)));
     assert_eq!(read("kvm_s390_sie_enter", "entering sie flags 0"), Some((Kind::Enter, vcpu)));
     let detail = |name, fields: &str| detail_of("kvm", name, &format!("{psw}{fields}"));
     assert_eq!(
@@ -132,7 +132,7 @@ fn details_are_what_the_formats_print() {
         ("kvm_mmio", "mmio write len 4 gpa 0xfee000b0 val 0x7", DetailKind::Mmio, true, 4, 0xfee0_00b0, 7),
         ("kvm_mmio", "mmio unsatisfied-read len 8 gpa 0x10 val 0x0", DetailKind::Mmio, false, 8, 16, 0),
         ("kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1", DetailKind::Mmio, true, 4, 0x1008, 1),
-        ("kvm_fast_mmio", "fast mmio at gpa 0xfe003000", DetailKind::Mmio, false, 0, 0xfe00_3000, 0),
+        ("kvm_fast_mmio", "fast mmio at gpa 0xfe003000", DetailKind::Mmio, true, 0, 0xfe00_3000, 0),
         ("kvm_pio", "pio_write at 0x70 size 1 count 1 val 0x8f ", DetailKind::Port, true, 1, 0x70, 0x8f),
         ("kvm_pio", "pio_read at 0x1f0 size 2 count 256", DetailKind::Port, false, 2, 0x1f0, 0),
         ("kvm_msr", "msr_read c0000080 = 0x0 (#GP)", DetailKind::Msr, false, 0, 0xc000_0080, 0),
@@ -213,4 +213,39 @@ fn the_rest() {
     assert_eq!(kvm("kvm_userspace_exit", "reason 0x50 (80)"), unnamed(Kind::UserspaceExit { reason: 80, errno: 0 }));
     let reentry = read("kvm_pr", "kvm_book3s_reenter", "reentry r=1 | pc=0x1");
     assert_eq!(reentry, unnamed(Kind::Enter));
+}
+
+#[test]
+fn what_an_exit_says_of_a_port_and_how_many_accesses_are_one_instruction_is_read() {
+    let words = |fields: &str| match kvm("kvm_exit", fields) {
+        Some((Kind::Exit { code, words, .. }, _)) => words.access(code).map(|of| (of.key, of.write, of.size, of.form)),
+        said => panic!("{said:?}"),
+    };
+    let expected = Some((0x1f0, false, 2, Form::String));
+    for fields in [
+        "vcpu 0 reason io rip 0xf1 info1 0x0000000001f00025 info2 0x00000000000000f3 intr_info 0x0 error_code 0x0",
+        "reason EXIT_IOIO rip 0xf1 info 1f00025 f3",
+        "reason IO_INSTRUCTION rip 0xf1 info 1f00019 0",
+        "vcpu 0 reason IO_INSTRUCTION rip 0xf1 info1 0x1f00039",
+    ] {
+        assert_eq!(words(fields), expected, "{fields}");
+    }
+    assert_eq!(words("reason npf rip 0xf1 info 1f00025 f3"), None);
+    assert_eq!(words("reason io rip 0xf1"), None, "nothing is said");
+    let form = |fields: &str| match kvm("kvm_pio", fields) {
+        Some((Kind::Detail(detail), _)) => detail.form,
+        said => panic!("{said:?}"),
+    };
+    assert_eq!(form("pio_read at 0x1f0 size 2 count 256 val 0x0 (...)"), Form::String);
+    assert_eq!(form("pio_write at 0x80 size 1 count 1 val 0x7"), Form::Untold);
+    assert_eq!(kvm("kvm_pio", "pio_write at 0x80 size 1"), None);
+}
+
+#[test]
+fn system_calls_are_told_apart_by_the_second_argument() {
+    let called = |fields| read("raw_syscalls", "sys_enter", fields).map(|said| said.0);
+    assert_eq!(called("NR 16 (c, ae80, 0, 7f11, 0, 0)"), Some(Kind::RunEnter));
+    assert_eq!(called("NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"), Some(Kind::Call { registers: true }));
+    assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(Kind::Call { registers: false }));
+    assert_eq!(called("NR 16"), None);
 }

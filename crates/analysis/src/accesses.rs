@@ -1,0 +1,140 @@
+//! Accesses to ports and to emulated memory: who served them, when they were answered, and what a cheaper way costs.
+//!
+//! ```text
+//! Exit{port 0x3f8 out, to user space} ─► AccessKey{0x3f8 out, outside} ─► AccessCell{lengths, handed, answered, values}
+//! Exit{port 0x61 in, in the kernel}   ─► AccessKey{0x61 in, inside}    ─► what serving without leaving the kernel costs
+//! ```
+//!
+//! *Outside* the kernel (or Xen) is user space, or Xen's device model. What a cheaper way costs is taken from the same
+//! recording, or it is not known.
+
+use crate::{Cell, DetailKey, Histogram, Keyed, Lengths, Tally};
+use exitscope_model::{DetailKind, Door, Exit, Form};
+use exitscope_units::Nanos;
+
+/// Accesses that went the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccessKey {
+    /// What was accessed, and whether the guest wrote.
+    pub at: DetailKey,
+    /// Whether somebody outside the kernel served it.
+    pub outside: bool,
+    /// Whether its data are in memory (INS, OUTS), as far as the trace says.
+    pub string: bool,
+}
+
+impl AccessKey {
+    /// The key of an exit, if it is an access.
+    #[inline]
+    pub fn of(exit: &Exit) -> Option<AccessKey> {
+        let detail = exit.detail?;
+        let is_access = matches!(detail.kind, DetailKind::Port | DetailKind::Mmio);
+        let (outside, string) = (exit.door != Door::Kernel, detail.form == Form::String);
+        is_access.then(|| AccessKey { at: DetailKey::of(detail), outside, string })
+    }
+}
+
+/// The figures of such accesses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessCell {
+    /// Lengths and sums.
+    pub cell: Cell,
+    /// Accesses whose data are in a register.
+    pub plain: u64,
+    /// The lowest and the highest address or port.
+    pub places: Option<(u64, u64)>,
+    /// The smallest and the largest value that was written.
+    pub written: Option<(u64, u64)>,
+    /// From the exit until somebody outside was told to serve it.
+    pub handed: Lengths,
+    /// From the exit until it was served there.
+    pub answered: Lengths,
+}
+
+impl Tally for AccessCell {
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.cell.absorb(exit);
+        if let Some(detail) = exit.detail {
+            self.plain += u64::from(detail.form == Form::Plain);
+            self.places = both(self.places, Some((detail.key, detail.key)));
+            if detail.write && detail.form != Form::String {
+                self.written = both(self.written, Some((detail.value, detail.value)));
+            }
+        }
+        if exit.timed && exit.door != Door::Kernel {
+            for (lengths, length) in [(&mut self.handed, exit.way.handed), (&mut self.answered, exit.way.answered)] {
+                if length > Nanos::ZERO {
+                    lengths.record(length);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &AccessCell) {
+        self.cell.merge(&other.cell);
+        self.plain += other.plain;
+        self.places = both(self.places, other.places);
+        self.written = both(self.written, other.written);
+        self.handed.merge(&other.handed);
+        self.answered.merge(&other.answered);
+    }
+}
+
+/// The range that holds both.
+fn both(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        _ => a.or(b),
+    }
+}
+
+impl AccessCell {
+    /// What these cost more than if each took `then` nanoseconds; zero if less.
+    pub fn saving(&self, then: Nanos) -> Nanos {
+        Nanos(self.cell.cost().0.saturating_sub(then.0.saturating_mul(self.cell.timed)))
+    }
+}
+
+/// The accesses of a recording.
+pub type Accesses = Keyed<AccessKey, AccessCell>;
+
+impl Accesses {
+    /// What accesses typically take, for comparison.
+    pub fn typical(&self) -> TypicalAccesses {
+        let mut served: [[Histogram; 2]; 2] = Default::default();
+        let mut handed: [[Histogram; 2]; 2] = Default::default();
+        for (AccessKey { at, outside, string }, access) in self.cells() {
+            let is_port = at.kind == DetailKind::Port;
+            if !outside {
+                served[usize::from(is_port)][usize::from(at.write)].merge_weighted(&access.cell.lengths, 1);
+            } else if is_port {
+                handed[usize::from(at.write)][usize::from(string)].merge_weighted(&access.handed.histogram, 1);
+            }
+        }
+        let median = |histogram: &Histogram| histogram.quantile(5_000).map(Nanos);
+        let later = |[plain, string]: &[Histogram; 2]| Some(Nanos(median(string)?.0.saturating_sub(median(plain)?.0)));
+        TypicalAccesses {
+            in_kernel: served.each_ref().map(|ways| ways.each_ref().map(median)),
+            emulation: handed.iter().find_map(later),
+        }
+    }
+}
+
+/// What accesses of a recording typically take: medians.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypicalAccesses {
+    /// Those that the kernel serves: memory and ports, reads and writes.
+    in_kernel: [[Option<Nanos>; 2]; 2],
+    /// What the emulation of an instruction takes: how much later than a plain port access a string access of the same
+    /// direction is handed over. `None` if the recording lacks either.
+    pub emulation: Option<Nanos>,
+}
+
+impl TypicalAccesses {
+    /// What an access takes that the kernel serves: of the same direction, or else of the other. `None` if there is none.
+    pub fn in_kernel(&self, kind: DetailKind, write: bool) -> Option<Nanos> {
+        let ways = &self.in_kernel[usize::from(kind == DetailKind::Port)];
+        ways[usize::from(write)].or(ways[usize::from(!write)])
+    }
+}

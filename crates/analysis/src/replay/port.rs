@@ -1,0 +1,161 @@
+//! Port accesses on other ways, replayed over those that were recorded.
+//!
+//! ```text
+//! recorded: OUT 0x3f8, 9 us, user space ─► route(settings, who serves 0x3f8) ─► ioeventfd: what the kernel's own take, 2 us
+//! ```
+//!
+//! Costs are those of the recording: an access that goes the way it went costs what it did, one that the kernel now serves
+//! costs what others that the kernel served typically did. What the recording has no cost of is left unknown.
+
+use crate::TypicalAccesses;
+use exitscope_model::{Detail, DetailKind, Door, Exit, Form};
+use exitscope_policy::port_path::{
+    Access, CoalescedRing, DeviceModel, Direction, Params, Phase, Registration, Route, Server, phases, route,
+};
+use exitscope_units::VmId;
+use std::collections::BTreeMap;
+
+/// What the kernel is to serve of the accesses that went outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Nothing.
+    Nothing,
+    /// Plain writes, by an event descriptor.
+    Ioeventfd,
+    /// Plain writes, in the ring of coalesced writes while it has room.
+    Coalesced,
+    /// All of them, by devices of its own.
+    Devices,
+}
+
+impl Served {
+    /// Each, under its name.
+    pub const WORDS: &'static [&'static str] = &["nothing", "ioeventfd", "coalesced", "devices"];
+
+    /// All, in the order of the names.
+    pub const ALL: [Served; 4] = [Served::Nothing, Served::Ioeventfd, Served::Coalesced, Served::Devices];
+
+    fn registration(self, access: &Access) -> Option<Registration> {
+        let (port, len) = (access.port, u16::from(access.size));
+        let is_plain_write = access.direction == Direction::Out && access.qualifies();
+        match self {
+            Served::Devices => Some(Registration::Device { port, len }),
+            Served::Ioeventfd if is_plain_write => Some(Registration::Ioeventfd { port, len: 0, datamatch: None }),
+            Served::Coalesced if is_plain_write => Some(Registration::Coalesced { port, len }),
+            _ => None,
+        }
+    }
+}
+
+/// What the accesses would have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortOutcome {
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses that somebody outside the kernel serves.
+    pub outside: u64,
+    /// Times that an instruction is emulated.
+    pub emulations: u64,
+    /// Times that the vCPU gives its CPU away until a device model has answered.
+    pub blocks: u64,
+    /// What they cost, in nanoseconds, as far as that is known.
+    pub time: u64,
+    /// Accesses of which it is not.
+    pub unknown: u64,
+}
+
+/// One setting, replayed.
+#[derive(Clone, Debug)]
+pub struct PortReplay {
+    params: Params,
+    served: Served,
+    /// On which way device models answered when this was recorded.
+    recorded: Params,
+    /// What an access takes that the kernel serves: a read, a write.
+    in_kernel: [Option<u64>; 2],
+    rings: BTreeMap<VmId, CoalescedRing>,
+    /// What came of it.
+    pub outcome: PortOutcome,
+}
+
+impl PortReplay {
+    /// Replays these settings; `typical` are the recording's costs. `scheduled`: the device model had to be scheduled (Xen).
+    pub fn new(params: Params, served: Served, scheduled: bool, typical: &TypicalAccesses) -> PortReplay {
+        let cost = |write| typical.in_kernel(DetailKind::Port, write).map(|mean| mean.0);
+        PortReplay {
+            params,
+            served,
+            recorded: PortReplay::recorded(scheduled),
+            in_kernel: [cost(false), cost(true)],
+            rings: BTreeMap::new(),
+            outcome: PortOutcome::default(),
+        }
+    }
+
+    /// The settings that were in force: KVM and today's Xen decode plain accesses from the exit.
+    pub fn recorded(scheduled: bool) -> Params {
+        let device_model = if scheduled { DeviceModel::Scheduled } else { DeviceModel::Inline };
+        Params { quick_path: true, device_model }
+    }
+
+    /// Takes one exit.
+    pub fn absorb(&mut self, exit: &Exit) {
+        let outside = exit.door != Door::Kernel;
+        let Some(access) = exit.detail.as_ref().and_then(access) else {
+            // Whoever is outside for something else looks into the ring as well.
+            if let (true, Some(ring)) = (outside, self.rings.get_mut(&exit.who.vm)) {
+                ring.drain();
+            }
+            return;
+        };
+        let kernels = Registration::Device { port: access.port, len: u16::from(access.size) };
+        let bus = if outside { self.served.registration(&access) } else { Some(kernels) };
+        let has_room = self.rings.get(&exit.who.vm).is_none_or(CoalescedRing::has_room);
+        let way = route(&self.params, bus.as_slice(), &access, has_room);
+        match way.server {
+            Server::Coalesced => self.rings.entry(exit.who.vm).or_default().push(),
+            Server::DeviceModel => {
+                self.rings.get_mut(&exit.who.vm).map(CoalescedRing::drain);
+            }
+            _ => {}
+        }
+        let steps = phases(&self.params, &way, access.direction);
+        let times = |phase| steps.iter().filter(|step| **step == phase).count() as u64;
+        let outcome = &mut self.outcome;
+        outcome.accesses += 1;
+        outcome.outside += u64::from(way.server == Server::DeviceModel);
+        outcome.emulations += times(Phase::Emulate);
+        outcome.blocks += times(Phase::Block);
+        match self.cost(exit, outside, &way, &access) {
+            Some(cost) => self.outcome.time = self.outcome.time.saturating_add(cost),
+            None => self.outcome.unknown += 1,
+        }
+    }
+
+    fn cost(&self, exit: &Exit, outside: bool, way: &Route, access: &Access) -> Option<u64> {
+        if !exit.timed {
+            return Some(0);
+        }
+        let leaves = way.server == Server::DeviceModel;
+        let other_device_model = leaves && self.params.device_model != self.recorded.device_model;
+        if way.quick != access.qualifies() || other_device_model {
+            return None;
+        }
+        match outside == leaves {
+            true => Some(exit.cost().0),
+            false => self.in_kernel[usize::from(access.direction == Direction::Out)],
+        }
+    }
+}
+
+/// The policy's idea of a port access. What is not known to be in memory is taken to be in a register.
+fn access(detail: &Detail) -> Option<Access> {
+    (detail.kind == DetailKind::Port).then(|| Access {
+        port: detail.key as u16,
+        size: detail.size.clamp(1, 4) as u8,
+        direction: if detail.write { Direction::Out } else { Direction::In },
+        value: detail.value as u32,
+        string: detail.form == Form::String,
+        rep: false,
+    })
+}

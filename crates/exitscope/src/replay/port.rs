@@ -1,0 +1,170 @@
+//! Replays of port accesses.
+
+use super::{Grid, best_by, figure, head};
+use crate::cli::ReplayArgs;
+use crate::read::{self, Earlier, Sink};
+use anyhow::bail;
+use exitscope_analysis::replay::{PortOutcome, PortReplay, Served};
+use exitscope_analysis::{Facts, Selection, TypicalAccesses, Wanted};
+use exitscope_model::{DetailKind, Exit};
+use exitscope_policy::{Knob, Place, Unit};
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Nanos};
+use exitscope_view::{FigureRow, Replay, ReplayRow, SettingRow, thousands};
+
+/// What the replay can vary besides the policy's knobs.
+pub const KERNEL_SERVES: Knob = Knob {
+    name: "kernel_serves",
+    unit: Unit::Choice(Served::WORDS),
+    default: 0,
+    min: 0,
+    max: Served::WORDS.len() as u64 - 1,
+    place: Place::Design,
+    about: "What the kernel serves of the port accesses that left it",
+};
+
+const FIGURES: &[FigureRow] = &[
+    figure(0, "outside", "count", false, "accesses that somebody outside the kernel serves"),
+    figure(0, "exits_avoided", "count", true, "accesses that would not have left the kernel"),
+    figure(3, "share", "share", true, "share of the accesses that would not have left the kernel"),
+    figure(4, "emulations", "count", false, "times that an instruction is emulated"),
+    figure(5, "blocks", "count", false, "times that the vCPU gives its CPU away until a device model has answered"),
+    figure(2, "cost", "ns", false, "what the accesses cost, in the kernel and outside"),
+    figure(0, "time_won", "ns", true, "cost less than as recorded"),
+];
+
+/// What is run over the exits of the second reading.
+struct Replays {
+    selection: Selection,
+    window: (Moment, Moment),
+    replays: Vec<PortReplay>,
+}
+
+impl Sink for Replays {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn absorb(&mut self, exit: &Exit) {
+        if self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_who(&exit.who) {
+            self.replays.iter_mut().for_each(|replay| replay.absorb(exit));
+        }
+    }
+}
+
+pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
+    let selection = args.select.selection();
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
+    let fresh = || Facts::new(&wanted);
+    let (trace, mut facts) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (first, last) = trace.span.unwrap_or_default();
+    facts.end(first, last, &trace.lanes, &trace.vcpu_of);
+    let accesses = &facts.accesses;
+    let ports: Vec<_> = accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port).collect();
+    let count =
+        |outside| ports.iter().filter(|(key, _)| key.outside == outside).map(|(_, of)| of.cell.count).sum::<u64>();
+    let (inside, outside) = (count(false), count(true));
+    let not_string = ports.iter().filter(|(key, _)| !key.string);
+    let untold: u64 = not_string.map(|(_, access)| access.cell.count - access.plain).sum();
+    let typical = accesses.typical();
+    if inside + outside == 0 {
+        bail!("{}: no port access to replay. Record with `perf record -e 'kvm:*' -a`", trace.row.name);
+    }
+    let xen = trace.row.is_xen();
+    let recorded = PortReplay::recorded(xen);
+    let configurations = grid.configurations(args.policy.name())?;
+    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical)];
+    for configuration in &configurations {
+        let (mut params, mut served) = (recorded, Served::Nothing);
+        for &(name, value) in &configuration.set {
+            match name == KERNEL_SERVES.name {
+                true => served = Served::ALL[value as usize],
+                false => params.set(name, value).map_err(anyhow::Error::msg)?,
+            }
+        }
+        replays.push(PortReplay::new(params, served, xen, &typical));
+    }
+    let fresh =
+        || Replays { selection: selection.clone(), window: (Moment::default(), Moment::MAX), replays: replays.clone() };
+    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+
+    let mut replay = head(args, &trace);
+    replay.over = format!(
+        "{} port accesses, {} of them served outside the kernel, {} long",
+        thousands(inside + outside),
+        thousands(outside),
+        Nanos(last.since(first).unwrap_or_default().0)
+    );
+    let base = done.replays[0].outcome;
+    replay.figures = FIGURES.to_vec();
+    let timed = done.replays.iter().skip(1).any(|replay| replay.outcome.unknown == 0);
+    replay.best_by = best_by(args.best.as_deref(), timed.then_some("time_won"), &mut replay.figures)?;
+    replay.vary = grid.axes();
+    let setting = |name: &'static str| {
+        recorded.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
+    };
+    replay.in_force = ["quick_path", "device_model"]
+        .into_iter()
+        .filter_map(setting)
+        .map(|(knob, value)| SettingRow { knob: knob.name, value: knob.text(value).to_string() })
+        .collect();
+    let row = |labels: Vec<String>, outcome: &PortOutcome| {
+        let values = replay.figures.iter().map(|figure| value(figure.name, outcome, &base)).collect();
+        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
+    };
+    let labels = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
+    let mut rows = vec![ReplayRow { in_force: true, ..row(labels, &base) }];
+    for (configuration, done) in configurations.iter().zip(&done.replays[1..]) {
+        rows.push(row(configuration.labels.clone(), &done.outcome));
+    }
+    replay.rows = rows;
+    replay.mark_best();
+    replay.notes = notes(&typical, untold, done.replays.iter().any(|replay| replay.outcome.unknown > 0));
+    Ok(replay)
+}
+
+fn value(name: &str, outcome: &PortOutcome, base: &PortOutcome) -> Option<f64> {
+    let avoided = base.outside.saturating_sub(outcome.outside) as f64;
+    let known = outcome.unknown == 0;
+    match name {
+        "outside" => Some(outcome.outside as f64),
+        "exits_avoided" => Some(avoided),
+        "share" => (outcome.accesses > 0).then(|| avoided / outcome.accesses as f64),
+        "emulations" => Some(outcome.emulations as f64),
+        "blocks" => Some(outcome.blocks as f64),
+        "cost" => known.then_some(outcome.time as f64),
+        _ => known.then_some(base.time as f64 - outcome.time as f64),
+    }
+}
+
+fn notes(typical: &TypicalAccesses, untold: u64, unknown: bool) -> Vec<String> {
+    let in_kernel = |write| typical.in_kernel(DetailKind::Port, write);
+    let mut notes = vec![match (in_kernel(false), in_kernel(true)) {
+        (Some(read), Some(write)) => format!(
+            "an access that the kernel then serves takes what those typically take (median) that it serves in this recording: a read \
+             {read}, a write {write}"
+        ),
+        _ => "The kernel served no port access in this recording, so what serving more of them there would cost is not known"
+            .to_string(),
+    }];
+    if unknown {
+        notes.push(
+            "- where the recording has no cost of that way: of another device model, or of an instruction that is emulated \
+             instead of decoded from the exit"
+                .to_string(),
+        );
+    }
+    if untold > 0 {
+        notes.push(format!(
+            "Of {} accesses the trace does not say whether they are string accesses: they are taken for plain ones",
+            thousands(untold)
+        ));
+    }
+    notes.push(
+        "ioeventfd and coalesced: all plain writes, whether or not their devices can do without the data or the answer; what \
+         the device then does is another thread's time"
+            .to_string(),
+    );
+    notes
+}

@@ -1,0 +1,199 @@
+//! What a lane makes of events that mark the steps of its open exit's way.
+
+use super::{Lane, Run, State};
+use crate::{DetailKind, Event, Exit, ExitCode, Mark, PortWords, RunState, Step};
+use exitscope_units::{Moment, Nanos};
+
+impl Lane {
+    /// The open exit goes into its next step: what it cost since the last one began was that one's.
+    #[inline(always)]
+    pub(super) fn go(&mut self, next: Step) {
+        if let Some(exit) = &mut self.open {
+            let cost = exit.cost();
+            exit.way.spend(self.step, Nanos(cost.0.saturating_sub(self.cost_before.0)));
+            self.cost_before = cost;
+        }
+        self.step = next;
+    }
+
+    /// KVM begins to leave for user space.
+    #[inline(never)]
+    pub(super) fn leave(&mut self, at: Moment) {
+        self.account(at);
+        if let (Some(exit), State::Kernel) = (&mut self.open, self.state) {
+            exit.way.mark(Mark::Left);
+            self.go(Step::Leaving);
+        }
+    }
+
+    /// User space makes a system call.
+    #[inline(never)]
+    pub(super) fn call(&mut self, at: Moment, registers: bool) {
+        self.account(at);
+        if let (Some(exit), State::User) = (&mut self.open, self.state) {
+            exit.way.calls = exit.way.calls.saturating_add(1);
+            exit.way.register_calls = exit.way.register_calls.saturating_add(u16::from(registers));
+            self.call = Some((at, registers));
+        }
+    }
+
+    /// A system call returns: one that user space made for the open exit, or `KVM_RUN`.
+    #[inline(never)]
+    pub(super) fn call_end(&mut self, at: Moment) {
+        self.account(at);
+        if self.state == State::User {
+            self.go(Step::User);
+        }
+        let (Some(exit), State::User) = (&mut self.open, self.state) else { return };
+        match self.call.take() {
+            Some((since, registers)) => {
+                let took = at.since(since).unwrap_or_default();
+                exit.way.in_calls = exit.way.in_calls.plus(took);
+                if registers {
+                    exit.way.in_register_calls = exit.way.in_register_calls.plus(took);
+                }
+            }
+            None => {
+                // What passed since KVM said that it leaves was the way there.
+                let Some(before) = self.returning.take() else { return };
+                let way = &mut exit.way;
+                way.mark(Mark::Left);
+                way.mark(Mark::Returned);
+                way.move_time(Step::User, Step::Leaving, Nanos(way.time(Step::User).0.saturating_sub(before.0)));
+            }
+        }
+    }
+
+    /// An event of the open exit's handler.
+    #[inline(always)]
+    pub(super) fn reach(&mut self) {
+        if let (Some(exit), Step::Reaching) = (&mut self.open, self.step) {
+            exit.way.mark(Mark::Reached);
+            self.go(Step::Handling);
+        }
+    }
+
+    /// The thread sleeps, or not any more.
+    pub fn sleeps(&mut self, sleeps: bool) {
+        match (self.step, sleeps) {
+            (Step::User, true) => self.go(Step::Asleep),
+            (Step::Asleep, false) => self.go(Step::User),
+            _ => {}
+        }
+    }
+
+    /// The open exit, whose end is not seen.
+    #[cold]
+    pub fn cut(&mut self) -> Option<Exit> {
+        let mut exit = self.open.take()?;
+        exit.timed = false;
+        exit.complete(self.words);
+        Some(exit)
+    }
+
+    /// Xen: the scheduler has the vCPU in another state from `at` on.
+    pub fn run_state(&mut self, at: Moment, to: RunState) {
+        self.account(at);
+        match to {
+            RunState::Blocked => self.halt.sleep(at),
+            _ if self.run == Run::Blocked => self.halt.wake(at),
+            _ => {}
+        }
+        let run = match to {
+            RunState::Running => Run::Running,
+            RunState::Runnable => Run::Runnable,
+            RunState::Blocked => Run::Blocked,
+            RunState::Offline => Run::Offline,
+            RunState::Paused => Run::Paused,
+        };
+        if let Some(exit) = &mut self.open {
+            let (waited, waits) = (self.run.waits_for_device_model(exit.code), run.waits_for_device_model(exit.code));
+            if waits {
+                exit.way.mark(Mark::Handed);
+                if exit.way.handed == Nanos::ZERO {
+                    exit.way.handed = at.since(exit.at).unwrap_or_default();
+                }
+            }
+            if waited && !waits {
+                exit.way.answered = at.since(exit.at).unwrap_or_default();
+                exit.way.mark(Mark::Called);
+            }
+            match (waited, waits) {
+                (false, true) => self.go(Step::User),
+                (true, false) => self.go(Step::Entering),
+                _ => {}
+            }
+        }
+        self.run = run;
+    }
+
+    /// Xen: a vCPU of another domain was woken on the physical CPU where this one runs: if this one then stops running, the
+    /// device model's.
+    pub fn woke_another(&mut self, event: &Event) {
+        if let (Some(exit), Run::Running) = (&mut self.open, self.run)
+            && exit.cpu == event.cpu
+            && exit.who.vm != event.vm
+            && exit.code.is_access()
+            && exit.way.handed == Nanos::ZERO
+        {
+            exit.way.handed = event.at.since(exit.at).unwrap_or_default();
+        }
+    }
+}
+
+impl Run {
+    /// Xen: whether a vCPU with an open exit of this code waits for its device model.
+    pub(super) fn waits_for_device_model(self, code: ExitCode) -> bool {
+        match self {
+            Run::Offline => code.may_wait_for_device_model(),
+            // As long as such waits were no pauses.
+            Run::Blocked => code.is_access(),
+            _ => false,
+        }
+    }
+}
+
+impl Exit {
+    /// Adds what the exit said of itself to what events said of it.
+    #[inline(always)]
+    pub(super) fn complete(&mut self, words: PortWords) {
+        if words != PortWords::NONE
+            && let Some(access) = words.access(self.code)
+        {
+            match &mut self.detail {
+                Some(known) if known.kind == DetailKind::Port => {
+                    if (known.key, known.write) == (access.key, access.write) {
+                        known.form = access.form;
+                    }
+                }
+                Some(known) if known.kind > DetailKind::Port => {}
+                detail => *detail = Some(access),
+            }
+        }
+        // Nothing says when the handler began.
+        if !self.way.has(Mark::Reached) {
+            self.way.move_time(Step::Reaching, Step::Handling, Nanos(u64::MAX));
+        }
+    }
+
+    /// `ns` of the time so far were a halt: they are no cost, whatever the reason's name.
+    pub(super) fn halted(&mut self, ns: Nanos) {
+        if !self.is_idle {
+            let from_kernel = self.kernel.0.min(ns.0);
+            self.kernel.0 -= from_kernel;
+            self.idle.0 += from_kernel;
+            let mut left = Nanos(from_kernel);
+            for step in [Step::Handling, Step::Reaching, Step::Entering, Step::Leaving, Step::User, Step::Asleep] {
+                left.0 -= self.way.take(step, left).0;
+            }
+        }
+    }
+
+    /// What looked idle was a yield.
+    pub(super) fn not_idle_after_all(&mut self) {
+        if self.is_idle {
+            self.is_idle = false;
+            self.kernel.0 += std::mem::take(&mut self.idle.0);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The way of an exit: how its cost divides into steps, and when others began and ended to serve it.
+//!
+//! ```text
+//!  kvm_exit   kvm_pio    kvm_fpu(put)            sys_exit     sleeps    sys_enter (or kvm_fpu(load))
+//!     │ reaching │ handling │ leaving ─┬─ leaving ───┤ user │ asleep │ user │ entering │ kvm_entry
+//!                             kvm_userspace_exit = handed                 answered
+//! ```
+//!
+//! What nothing marks is part of the step around it: without system calls in the trace, the return to user space is part
+//! of `user`. On Xen `user` is waiting for the device model. The steps together are the exit's cost, kernel and user; idle
+//! time and waiting for a CPU are in none.
+
+use exitscope_units::Nanos;
+
+/// A part of an exit's cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Step {
+    /// Until the first event of the exit's handler.
+    Reaching,
+    /// In the kernel's handler.
+    Handling,
+    /// On the way from KVM to user space.
+    Leaving,
+    /// In user space.
+    User,
+    /// In user space, asleep.
+    Asleep,
+    /// From the call of `KVM_RUN` until the entry.
+    Entering,
+}
+
+impl Step {
+    /// All, in order.
+    pub const ALL: [Step; 6] =
+        [Step::Reaching, Step::Handling, Step::Leaving, Step::User, Step::Asleep, Step::Entering];
+}
+
+/// What was seen of an exit's way. An exit that goes to user space and back, or to a device model, has another than the
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mark {
+    /// An event of its handler.
+    Reached,
+    /// KVM put the guest's floating-point state aside (`kvm_fpu`), or the system call returned: when it began to leave.
+    Left,
+    /// Somebody outside was told to serve it (`kvm_userspace_exit`; on Xen, the vCPU stopped running for an access).
+    Handed,
+    /// `KVM_RUN` returned to user space (`sys_exit_ioctl`).
+    Returned,
+    /// `KVM_RUN` was called again, or loaded the guest's floating-point state.
+    Called,
+    /// The kernel emulated an instruction.
+    Emulated,
+}
+
+impl Mark {
+    /// All, in order.
+    pub const ALL: [Mark; 6] = [Mark::Reached, Mark::Left, Mark::Handed, Mark::Returned, Mark::Called, Mark::Emulated];
+}
+
+/// The way of one exit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    times: [Nanos; Step::ALL.len()],
+    /// From the exit until others were told to serve it: `kvm_userspace_exit`; on Xen, until a vCPU of another domain was
+    /// woken on this physical CPU, or this one stopped running. Zero if that was not seen; of no meaning if nobody else
+    /// served it.
+    pub handed: Nanos,
+    /// From the exit until they had served it: `KVM_RUN` was called again; on Xen, the vCPU was runnable again. Zero if that
+    /// was not seen.
+    pub answered: Nanos,
+    /// Time in system calls that user space made for the exit, part of [`Step::User`] and [`Step::Asleep`].
+    pub in_calls: Nanos,
+    /// Of that, in calls that read or write registers.
+    pub in_register_calls: Nanos,
+    /// Such system calls.
+    pub calls: u16,
+    /// Of these, those that read or write registers.
+    pub register_calls: u16,
+    marks: u8,
+}
+
+impl Way {
+    /// How long a step took.
+    pub const fn time(&self, step: Step) -> Nanos {
+        self.times[step as usize]
+    }
+
+    /// Whether this was seen.
+    pub const fn has(&self, mark: Mark) -> bool {
+        self.marks & 1 << mark as u8 != 0
+    }
+
+    /// Whether nothing was seen: all of it is handling.
+    pub const fn is_unmarked(&self) -> bool {
+        self.marks == 0
+    }
+
+    /// Whether more was seen than an event of its handler: else there are no steps but reaching and handling.
+    pub const fn is_more_than_reached(&self) -> bool {
+        self.marks & !(1 << Mark::Reached as u8) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.marks |= 1 << mark as u8;
+    }
+
+    #[inline(always)]
+    pub(crate) fn spend(&mut self, step: Step, time: Nanos) {
+        let spent = &mut self.times[step as usize];
+        *spent = spent.plus(time);
+    }
+
+    /// `time` of one step, as far as it has that much, belongs to another.
+    pub(crate) fn move_time(&mut self, from: Step, to: Step, time: Nanos) {
+        let moved = self.take(from, time);
+        self.spend(to, moved);
+    }
+
+    /// `time` of a step, as far as it has that much, belongs to none.
+    pub(crate) fn take(&mut self, step: Step, time: Nanos) -> Nanos {
+        let left = &mut self.times[step as usize];
+        let taken = left.0.min(time.0);
+        left.0 -= taken;
+        Nanos(taken)
+    }
+}

@@ -1,0 +1,185 @@
+//! The steps of exits as plain data.
+
+use exitscope_analysis::{Facts, WayCell};
+use exitscope_model::{Mark, Step};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How the cost of exits divides into steps, and what would take steps away.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PhaseRows {
+    /// By reason and by whether they left the kernel (or Xen), most costly first; without reasons of which no exit is timed.
+    pub rows: Vec<PhaseRow>,
+    /// All that left the kernel.
+    pub outside: PhaseRow,
+    /// All that did not.
+    pub inside: PhaseRow,
+    /// What would take steps away.
+    pub removable: Vec<RemovableRow>,
+    /// Whether the host is Xen.
+    pub xen: bool,
+}
+
+/// The steps of exits of one reason that went the same way; lengths are sums over the timed ones.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PhaseRow {
+    /// The reason; absent for all together.
+    pub reason: Option<String>,
+    /// Whether they left the kernel, or Xen.
+    pub outside: bool,
+    /// Exits.
+    pub exits: u64,
+    /// Exits of which both ends were seen.
+    pub timed: u64,
+    /// Until the first event of the handler; of exits without one, the time is in `handling_ns`.
+    pub reaching_ns: u64,
+    /// In the kernel's handler.
+    pub handling_ns: u64,
+    /// From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
+    /// calls only until kvm_userspace_exit.
+    pub leaving_ns: u64,
+    /// In user space; on Xen, waiting for the device model.
+    pub user_ns: u64,
+    /// In user space, asleep: the vCPU's thread waits for another.
+    pub asleep_ns: u64,
+    /// From the call of KVM_RUN until the entry.
+    pub entering_ns: u64,
+    /// Halted; in no step.
+    pub idle_ns: u64,
+    /// Runnable but not running; in no step.
+    pub waiting_ns: u64,
+    /// Exits with an event of their handler.
+    pub reached: u64,
+    /// Exits of which it was seen when KVM began to leave.
+    pub left: u64,
+    /// Exits of which it was seen when the system call returned.
+    pub returned: u64,
+    /// Exits of which it was seen when KVM_RUN was called again.
+    pub called: u64,
+    /// Exits for which the kernel emulated an instruction.
+    pub emulated: u64,
+    /// System calls that user space made for them.
+    pub calls: u64,
+    /// Time in these; part of `user_ns` and `asleep_ns`.
+    pub in_calls_ns: u64,
+    /// Of these, ioctls that read or write registers.
+    pub register_calls: u64,
+    /// Time in those.
+    pub in_register_calls_ns: u64,
+}
+
+/// A change that takes steps of exits away.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RemovableRow {
+    /// `ioeventfd`, `synced_registers`, `split_lock`, `early_exit`.
+    pub change: &'static str,
+    /// Exits that it would change.
+    pub exits: u64,
+    /// What it would take away, at most; absent if the trace does not say.
+    pub removes_ns: Option<u64>,
+    /// By which rule.
+    pub rule: &'static str,
+}
+
+impl PhaseRows {
+    /// The steps of these facts, if any exit is timed.
+    pub fn of(facts: &Facts, xen: bool) -> Option<PhaseRows> {
+        let (inside, outside) = (facts.ways.all(false), facts.ways.all(true));
+        if inside.cell.timed + outside.cell.timed == 0 {
+            return None;
+        }
+        let cells = facts.ways.cells();
+        let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
+        let mut rows: Vec<PhaseRow> =
+            cells.map(|(key, way)| PhaseRow::of(Some(key.code.name()), key.outside, way, xen)).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
+        let removable = if xen { Vec::new() } else { removable(facts, &inside, &outside) };
+        let (inside, outside) = (PhaseRow::of(None, false, &inside, xen), PhaseRow::of(None, true, &outside, xen));
+        Some(PhaseRows { rows, outside, inside, removable, xen })
+    }
+}
+
+impl PhaseRow {
+    fn of(reason: Option<String>, outside: bool, way: &WayCell, xen: bool) -> PhaseRow {
+        let time = |step| way.time(step).0;
+        // Xen's handlers write records without a time of their own.
+        let reaching = if xen { 0 } else { time(Step::Reaching) };
+        PhaseRow {
+            reason,
+            outside,
+            exits: way.cell.count,
+            timed: way.cell.timed,
+            reaching_ns: reaching,
+            handling_ns: (time(Step::Reaching) - reaching).saturating_add(time(Step::Handling)),
+            leaving_ns: time(Step::Leaving),
+            user_ns: time(Step::User),
+            asleep_ns: time(Step::Asleep),
+            entering_ns: time(Step::Entering),
+            idle_ns: way.cell.idle,
+            waiting_ns: way.cell.waiting,
+            reached: if xen { 0 } else { way.marked(Mark::Reached) },
+            left: way.marked(Mark::Left),
+            returned: way.marked(Mark::Returned),
+            called: way.marked(Mark::Called),
+            emulated: way.marked(Mark::Emulated),
+            calls: way.calls,
+            in_calls_ns: way.in_calls,
+            register_calls: way.register_calls,
+            in_register_calls_ns: way.in_register_calls,
+        }
+    }
+
+    /// All steps together: what the exits cost.
+    pub fn cost_ns(&self) -> u64 {
+        let steps = [self.handling_ns, self.leaving_ns, self.user_ns, self.asleep_ns, self.entering_ns];
+        steps.iter().fold(self.reaching_ns, |sum, step| sum.saturating_add(*step))
+    }
+}
+
+fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<RemovableRow> {
+    let mut rows = Vec::new();
+    let typical = facts.accesses.typical();
+    let (mut writes, mut saves) = (0, Some(0u64));
+    for (key, access) in facts.accesses.cells() {
+        let same = |range: Option<(u64, u64)>| range.is_some_and(|(low, high)| low == high);
+        if key.outside && same(access.places) && same(access.written) {
+            let then = typical.in_kernel(key.at.kind, true);
+            let saving = then.map(|then| access.saving(then).0);
+            writes += access.cell.count;
+            saves = saves.zip(saving).map(|(sum, saving)| sum.saturating_add(saving));
+        }
+    }
+    if writes > 0 {
+        rows.push(RemovableRow {
+            change: "ioeventfd",
+            exits: writes,
+            removes_ns: saves,
+            rule: "writes to user space of always the same value to one register, which a datamatch passes on, would take what writes \
+                   typically take that the kernel serves in this recording; for writes of several values see --view pio",
+        });
+    }
+    if outside.cell.timed > 0 {
+        let calls_seen = outside.marked(Mark::Returned) > 0;
+        rows.push(RemovableRow {
+            change: "synced_registers",
+            exits: outside.cell.timed,
+            removes_ns: calls_seen.then_some(outside.in_register_calls),
+            rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
+        });
+        let asleep = outside.time(Step::Asleep).0;
+        rows.push(RemovableRow {
+            change: "split_lock",
+            exits: outside.cell.timed,
+            removes_ns: (asleep > 0 || outside.cell.waiting > 0).then_some(asleep),
+            rule: "time in which vCPU threads slept in user space, all of it if they waited for a lock of all devices",
+        });
+    }
+    rows.push(RemovableRow {
+        change: "early_exit",
+        exits: inside.cell.timed + outside.cell.timed,
+        removes_ns: None,
+        rule: "one look at all requests before each entry, instead of a test for each; no event marks the tests, and Linux has had \
+               the one look for long. What it is worth: `exitscope sim` with --set early_exit=0",
+    });
+    rows
+}

@@ -1,0 +1,176 @@
+//! Accesses to ports and to emulated memory as plain data.
+
+use crate::halt::LengthsRow;
+use crate::names;
+use exitscope_analysis::{AccessCell, AccessKey, Cell, Facts};
+use exitscope_model::DetailKind;
+use exitscope_model::codes::detail_name;
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Accesses to ports and to emulated memory: who served them, how long that took, and what cheaper ways would save.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PioRows {
+    /// Accesses to ports, all together; each is *outside* if user space or Xen's device model served it.
+    pub ports: PioSum,
+    /// Accesses to emulated memory, all together.
+    pub mmio: PioSum,
+    /// By port or page, direction and who served them, most costly first.
+    pub rows: Vec<PioRow>,
+    /// What the emulation of an instruction typically takes: how much later a string access is handed over than a plain one
+    /// of the same direction, by the medians. Absent if the recording lacks either.
+    pub emulation_ns: Option<u64>,
+    /// Whether the recording tells who served accesses: it has kvm_userspace_exit, or Xen's scheduler records. If not,
+    /// `outside` means nothing.
+    pub servers_told: bool,
+    /// Whether the host is Xen, where a device model in another domain serves what Xen does not.
+    pub xen: bool,
+}
+
+/// Accesses of one kind, all together.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct PioSum {
+    /// Accesses.
+    pub exits: u64,
+    /// Accesses whose data are in a register, so that what the exit says is enough to serve them (Xen's quick path).
+    pub plain: u64,
+    /// Accesses whose data are in memory (INS, OUTS), so that the instruction has to be emulated.
+    pub string: u64,
+    /// Accesses served outside the kernel.
+    pub outside: u64,
+    /// What these cost.
+    pub outside_cost_ns: u64,
+    /// What a read typically takes that the kernel serves, the median; absent if there is none. Where there is no read, a
+    /// write.
+    pub read_in_kernel_ns: Option<u64>,
+    /// The same of a write.
+    pub write_in_kernel_ns: Option<u64>,
+}
+
+/// Accesses to one port or page in one direction, served by the same.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PioRow {
+    /// `port` or `mmio`.
+    pub kind: &'static str,
+    /// The port, or the first address of the 4 KiB page.
+    pub key: u64,
+    /// What it is called, where it has a name.
+    pub name: Option<&'static str>,
+    /// `in`, `out`, `read`, `write`.
+    pub direction: Option<&'static str>,
+    /// Whether somebody outside the kernel served them.
+    pub outside: bool,
+    /// Accesses.
+    pub exits: u64,
+    /// Whether their data are in memory (INS, OUTS).
+    pub string: bool,
+    /// Accesses of which the trace says that their data are in a register.
+    pub plain: u64,
+    /// From exit to entry, everything included.
+    pub lengths: LengthsRow,
+    /// From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
+    /// the same physical CPU, or this one stopped running.
+    pub handed: LengthsRow,
+    /// From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again.
+    pub answered: LengthsRow,
+    /// Time in the kernel, all accesses together.
+    pub kernel_ns: u64,
+    /// Time outside.
+    pub outside_ns: u64,
+    /// Time runnable but not running.
+    pub waiting_ns: u64,
+    /// The lowest and the highest address that was accessed; of a port, the port.
+    pub places: Option<[u64; 2]>,
+    /// The smallest and the largest value that was written, unless the data are in memory.
+    pub written: Option<[u64; 2]>,
+    /// What serving them without leaving the kernel would save at most: their cost, less what those typically take that the
+    /// kernel serves in this recording. Absent if it has none, or these are served there already.
+    pub saves_ns: Option<u64>,
+    /// For a person.
+    #[serde(skip)]
+    pub label: String,
+}
+
+impl PioRows {
+    /// The accesses of these facts, if there are any.
+    pub fn of(facts: &Facts, xen: bool) -> Option<PioRows> {
+        let mut cells = facts.accesses.cells();
+        if cells.is_empty() {
+            return None;
+        }
+        // A guest that never needs user space is rare; a recording without that event is not.
+        let servers_told = match xen {
+            true => facts.run_states.times().next().is_some(),
+            false => facts.ways.cells().iter().any(|(key, _)| key.outside),
+        };
+        cells.sort_by_key(|(key, access)| (std::cmp::Reverse((access.cell.cost(), access.cell.count)), *key));
+        let typical = facts.accesses.typical();
+        let [ports, mmio] = [DetailKind::Port, DetailKind::Mmio].map(|kind| {
+            let mut sum = PioSum::default();
+            cells.iter().filter(|(key, _)| key.at.kind == kind).for_each(|(key, access)| sum.add(key, access));
+            let in_kernel = |write| typical.in_kernel(kind, write).filter(|_| servers_told).map(|length| length.0);
+            PioSum { read_in_kernel_ns: in_kernel(false), write_in_kernel_ns: in_kernel(true), ..sum }
+        });
+        let row = |(key, cell): (AccessKey, &AccessCell)| {
+            let sum = if key.at.kind == DetailKind::Port { &ports } else { &mmio };
+            PioRow::of(key, cell, sum)
+        };
+        let emulation_ns = typical.emulation.map(|length| length.0);
+        Some(PioRows { rows: cells.into_iter().map(row).collect(), ports, mmio, emulation_ns, servers_told, xen })
+    }
+}
+
+impl PioSum {
+    fn add(&mut self, key: &AccessKey, access: &AccessCell) {
+        let cell = &access.cell;
+        self.exits += cell.count;
+        self.plain += access.plain;
+        self.string += if key.string { cell.count } else { 0 };
+        if key.outside {
+            self.outside += cell.count;
+            self.outside_cost_ns = self.outside_cost_ns.saturating_add(cell.cost().0);
+        }
+    }
+}
+
+impl PioRow {
+    fn of(key: AccessKey, access: &AccessCell, sum: &PioSum) -> PioRow {
+        let AccessKey { at, outside, string } = key;
+        let cell = &access.cell;
+        let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
+        PioRow {
+            kind: names::kind(at.kind).0,
+            key: at.key,
+            name: detail_name(at.kind, at.key),
+            direction: names::direction(at.kind, at.write),
+            outside,
+            exits: cell.count,
+            string,
+            plain: access.plain,
+            lengths: lengths(cell),
+            handed: LengthsRow::of(&access.handed),
+            answered: LengthsRow::of(&access.answered),
+            kernel_ns: cell.kernel,
+            outside_ns: cell.user,
+            waiting_ns: cell.waiting,
+            places: access.places.map(|(low, high)| [low, high]),
+            written: access.written.map(|(low, high)| [low, high]),
+            saves_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
+            label: names::detail(at.kind, at.key, at.write) + if string { " (string)" } else { "" },
+        }
+    }
+}
+
+fn lengths(cell: &Cell) -> LengthsRow {
+    let rank = |per_10_000| cell.quantile(per_10_000).map(|length| length.0);
+    LengthsRow {
+        count: cell.timed,
+        sum_ns: cell.total().0,
+        mean_ns: cell.mean().map(|mean| mean.0),
+        p50_ns: rank(5_000),
+        p90_ns: rank(9_000),
+        p99_ns: rank(9_900),
+        max_ns: (cell.timed > 0).then_some(cell.max),
+    }
+}

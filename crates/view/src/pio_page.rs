@@ -1,0 +1,282 @@
+//! The page of accesses to ports and emulated memory, and what the default report says of them.
+
+use crate::names::{percent, thousands};
+use crate::page::{Section, Table, column, length, plain};
+use crate::pio::{PioRow, PioRows, PioSum};
+use exitscope_units::Nanos;
+
+/// What has to be recorded for all of it.
+const RECORD: &str =
+    "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -e syscalls:sys_enter_ioctl -a";
+const RECORD_XEN: &str = "xentrace -D -e 0x000af000";
+
+/// Rows of a table.
+const MOST: usize = 12;
+
+/// The page `--view pio`.
+pub(crate) fn pio_sections(rows: Option<&PioRows>) -> Vec<Section> {
+    let Some(rows) = rows else {
+        let text = format!(
+            "No exit in this trace is an access to a port or to emulated memory. Record with `{RECORD}` (on Xen \
+             `{RECORD_XEN}`) while the guest does I/O."
+        );
+        return vec![Section { title: "Accesses".into(), sentences: vec![plain(text)], ..Section::default() }];
+    };
+    let tables = [("port", "Port accesses"), ("mmio", "Accesses to emulated memory, by page")];
+    let mut sections: Vec<Section> =
+        tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title)).collect();
+    if rows.ports.exits > 0 {
+        sections.push(quick_path(rows));
+    }
+    sections.extend(cheaper(rows));
+    sections
+}
+
+/// What the default report says: a few lines.
+pub(crate) fn pio_summary(rows: &PioRows) -> Section {
+    let sentence = |what: &str, sum: &PioSum| {
+        (sum.exits > 0).then(|| {
+            if !rows.servers_told {
+                return plain(format!("{} {what}", thousands(sum.exits)));
+            }
+            plain(format!(
+                "{} {what}, {} of them ({}) served by {}, which cost {}",
+                thousands(sum.exits),
+                thousands(sum.outside),
+                percent(sum.outside, sum.exits),
+                server(rows, true),
+                length(Some(sum.outside_cost_ns)),
+            ))
+        })
+    };
+    Section {
+        title: "Accesses to devices".into(),
+        sentences: [sentence("accesses to ports", &rows.ports), sentence("accesses to emulated memory", &rows.mmio)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        notes: vec!["by port and page, and what cheaper ways would save: --view pio".to_string()],
+        ..Section::default()
+    }
+}
+
+fn server(rows: &PioRows, outside: bool) -> &'static str {
+    if !rows.servers_told {
+        return "-";
+    }
+    match (rows.xen, outside) {
+        (true, true) => "device model",
+        (true, false) => "Xen",
+        (false, true) => "user space",
+        (false, false) => "kernel",
+    }
+}
+
+/// The title of what is spent before and after somebody outside serves an access.
+fn inside(rows: &PioRows) -> &'static str {
+    match (rows.servers_told, rows.xen) {
+        (false, _) => "cost",
+        (true, true) => "in Xen",
+        (true, false) => "in kernel",
+    }
+}
+
+/// Lengths of each as means, so that they add up.
+fn accesses(rows: &PioRows, kind: &str, title: &str) -> Option<Section> {
+    let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.kind == kind).collect();
+    let columns = vec![
+        column("", true, 0),
+        column("served by", true, 1),
+        column("exits", false, 0),
+        column("mean", false, 0),
+        column("p50", false, 4),
+        column("p99", false, 2),
+        column("handed over p50", false, 5),
+        column("answered p50", false, 3),
+        column("answered p99", false, 6),
+        column(inside(rows), false, 0),
+        column("outside", false, 0),
+        column("not running", false, 1),
+    ];
+    let row = |row: &&PioRow| {
+        let mean = |sum: u64| length(sum.checked_div(row.lengths.count));
+        let outside = |nanos: Option<u64>| if row.outside { length(nanos) } else { String::new() };
+        vec![
+            row.label.clone(),
+            server(rows, row.outside).to_string(),
+            thousands(row.exits),
+            length(row.lengths.mean_ns),
+            length(row.lengths.p50_ns),
+            length(row.lengths.p99_ns),
+            outside(row.handed.p50_ns),
+            outside(row.answered.p50_ns),
+            outside(row.answered.p99_ns),
+            mean(row.kernel_ns),
+            if row.outside { mean(row.outside_ns) } else { String::new() },
+            mean(row.waiting_ns),
+        ]
+    };
+    let mut notes = more(of_kind.len());
+    notes.push(match rows.servers_told {
+        true => {
+            format!("mean, p50, p99: from exit to entry; {}, outside, not running: its parts, on average", inside(rows))
+        }
+        false => "mean, p50, p99: from exit to entry; cost, not running: its parts, on average".to_string(),
+    });
+    if !rows.servers_told {
+        let (what, record) = match rows.xen {
+            true => {
+                ("The log has no records of the scheduler, so accesses that waited for the device model", RECORD_XEN)
+            }
+            false => ("No kvm_userspace_exit in the trace, so accesses that user space served", RECORD),
+        };
+        notes.push(format!("{what} are not told from others. Record with `{record}`."));
+    } else if of_kind.iter().any(|row| row.outside) {
+        notes.push(match rows.xen {
+            true => "handed over: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
+                     stopped running; answered: until this one was runnable again, from blocked or from offline"
+                .to_string(),
+            false => "handed over: from the exit until kvm_userspace_exit; answered: until KVM_RUN was called again".to_string(),
+        });
+        if !rows.xen && of_kind.iter().all(|row| row.answered.count == 0) {
+            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with `{RECORD}`."));
+        }
+    }
+    (!of_kind.is_empty()).then(|| Section {
+        title: title.to_string(),
+        table: Some(Table { columns, rows: of_kind.iter().take(MOST).map(row).collect() }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    })
+}
+
+fn more(rows: usize) -> Vec<String> {
+    let more = rows.saturating_sub(MOST);
+    if more > 0 { vec![format!("and {} more (--format json)", thousands(more as u64))] } else { Vec::new() }
+}
+
+/// Who decodes the accesses.
+fn quick_path(rows: &PioRows) -> Section {
+    let PioSum { exits, plain: in_register, string, .. } = rows.ports;
+    let mut text = format!(
+        "{} of {} port accesses are plain and qualify, {} are string accesses (INS, OUTS) and do not",
+        thousands(in_register),
+        thousands(exits),
+        thousands(string)
+    );
+    let untold = exits - in_register - string;
+    if untold > 0 {
+        text += &format!("; of {} the trace does not say", thousands(untold));
+    }
+    let mut sentences = vec![plain(text + ".")];
+    sentences.push(plain(
+        match rows.xen {
+            true => {
+                "Xen 3.1, and Xen since 2010, decode plain ones from what the exit says; Xen 3.3 emulates a write once and a read \
+                 twice. The log does not say which of them it is from."
+            }
+            false => "KVM decodes plain ones from what the exit says already: there is nothing to win.",
+        }
+        .to_string(),
+    ));
+    if let Some(emulation) = rows.emulation_ns {
+        sentences.push(plain(format!(
+            "What an emulation takes here: string accesses are handed over {} later than plain ones (by the medians).",
+            Nanos(emulation)
+        )));
+    } else if rows.xen {
+        sentences.push(plain(
+            "No string access is there to tell what an emulation takes, so what the quick path saves is not known from this \
+             recording."
+                .to_string(),
+        ));
+    }
+    Section {
+        title: "Quick path: plain accesses, decoded without the instruction".into(),
+        sentences,
+        ..Section::default()
+    }
+}
+
+/// What those cost that need not leave the kernel.
+fn cheaper(rows: &PioRows) -> Option<Section> {
+    let outside: Vec<&PioRow> = rows.rows.iter().filter(|row| row.outside).collect();
+    if outside.is_empty() {
+        return None;
+    }
+    let columns = vec![
+        column("", true, 0),
+        column("exits", false, 0),
+        column("written", false, 2),
+        column("ioeventfd", true, 1),
+        column("coalescing", true, 3),
+        column("mean cost", false, 1),
+        column(inside(rows), false, 1),
+        column("saves at most", false, 0),
+    ];
+    let row = |row: &&PioRow| {
+        let sum = if row.kind == "port" { &rows.ports } else { &rows.mmio };
+        let then = if writes(row) { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
+        let now = (row.kernel_ns + row.outside_ns).checked_div(row.lengths.count);
+        vec![
+            row.label.clone(),
+            thousands(row.exits),
+            row.written.map_or(String::new(), |[low, high]| match low == high {
+                true => format!("{low:#x}"),
+                false => format!("{low:#x}-{high:#x}"),
+            }),
+            ioeventfd(row).to_string(),
+            if writes(row) { "may be" } else { "no" }.to_string(),
+            length(now),
+            length(then),
+            length(row.saves_ns),
+        ]
+    };
+    let mut notes = more(outside.len());
+    notes.push(
+        "ioeventfd: for a write to one register that only signals; one value is passed on by a datamatch, several fit only if the \
+         device does not look at them, which no trace says"
+            .to_string(),
+    );
+    notes.push(
+        "coalescing: a write for whose effect nobody waits is kept in a ring; which writes those are only the device knows. A \
+         read is waited for: only a device in the kernel makes it cheaper"
+            .to_string(),
+    );
+    let bases = [&rows.ports, &rows.mmio].into_iter().filter(|sum| sum.outside > 0);
+    notes.push(match bases.clone().any(|sum| sum.write_in_kernel_ns.is_some()) {
+        true => format!(
+            "{}: what accesses of this recording typically take (median) that are served there, of the same direction if there \
+             are any; saves at most: the cost of all, less that for each. Work that the device still has to do moves to another \
+             thread",
+            inside(rows)
+        ),
+        false => "No access is served in the kernel in this recording, so there is no cost to compare with.".to_string(),
+    });
+    Some(Section {
+        title: format!(
+            "Served by {}: what not leaving {} would save",
+            server(rows, true),
+            if rows.xen { "Xen" } else { "the kernel" }
+        ),
+        table: Some(Table { columns, rows: outside.iter().take(MOST).map(row).collect() }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    })
+}
+
+fn writes(row: &PioRow) -> bool {
+    matches!(row.direction, Some("out" | "write"))
+}
+
+fn ioeventfd(row: &PioRow) -> &'static str {
+    match (row.written, row.places) {
+        _ if !writes(row) => "no: a read",
+        (None, _) => "no: data in memory",
+        (_, Some([low, high])) if low != high => "several registers",
+        (Some([low, high]), _) if low == high => "with datamatch",
+        _ => "if data do not matter",
+    }
+}
