@@ -119,6 +119,12 @@ impl Facts {
         self.run_states.absorb(event, self.window);
     }
 
+    /// Whether an exit is of the vCPUs and moments that are looked at.
+    #[inline]
+    pub(crate) fn holds(&self, exit: &Exit) -> bool {
+        self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_who(&exit.who)
+    }
+
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {

@@ -222,7 +222,7 @@ impl HaltCell {
 }
 
 /// From KVM's beginning of the halt until the thread slept.
-fn before_sleep(halt: &Halt, told: &Told) -> Option<Nanos> {
+pub(crate) fn before_sleep(halt: &Halt, told: &Told) -> Option<Nanos> {
     let began = halt.end.as_nanos().saturating_sub(told.length.0);
     halt.asleep.map(|asleep| Nanos(asleep.as_nanos().saturating_sub(began)))
 }

@@ -11,6 +11,7 @@
 //! Does not know: formats, drawing.
 
 mod accesses;
+pub mod advice;
 mod cell;
 mod diff;
 mod division;

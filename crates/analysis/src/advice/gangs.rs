@@ -1,0 +1,101 @@
+//! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
+
+use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting};
+use super::material::{Material, total};
+use super::sources::WORTH;
+use super::trials::{Range, Trials, WIDTHS};
+use exitscope_units::Nanos;
+
+/// Of what the narrowest virtual cores win, wider ones must win so much to be preferred: they need fewer cores. And who
+/// has lost so much of all that was lost is whom it is about.
+const NEARLY: f64 = 0.9;
+
+/// Causes that are named.
+const CAUSES: usize = 3;
+
+pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgement) {
+    let gangs = &material.facts.gangs;
+    let wall = total(material.vms.values().map(|time| time.wall));
+    let lost = total(gangs.vms().values().map(|cell| cell.lost.sum));
+    let width = gangs.vcores(None).iter().map(|vcore| vcore.vcpus.len()).max().unwrap_or(0);
+    if wall == 0 || lost.saturating_mul(WORTH) < wall || width < 2 {
+        return;
+    }
+    let won: Vec<(u32, Range)> = WIDTHS
+        .iter()
+        .enumerate()
+        .filter(|(_, threads)| (**threads as usize) < width)
+        .map(|(at, threads)| (*threads, trials.gang.won(at)))
+        .collect();
+    let most = won.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
+    let worth = |range: &Range| range.0 * WORTH as f64 >= wall as f64 && range.1 >= most * NEARLY;
+    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else { return };
+    let facts = note(material, wall, judgement);
+    let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
+    let subcores = match threads {
+        1 => "",
+        _ => "; subcores_per_core makes cores of that width",
+    };
+    let vms = gangs.vms();
+    let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
+    let plan = Plan {
+        vm: mostly.map(|(vm, _)| *vm),
+        change: format!(
+            "make virtual cores narrower: {} of {width}{subcores}",
+            match threads {
+                1 => "one thread each, so that no exit takes another vCPU along, instead".to_string(),
+                _ => format!("{threads} threads each instead"),
+            }
+        ),
+        settings: vec![
+            Setting::Qemu(format!("-smp …,threads={threads}").into()),
+            Setting::Libvirt {
+                within: "cpu",
+                xml: format!("<topology sockets='1' cores='…' threads='{threads}'/>").into(),
+            },
+            Setting::ByHand(
+                "or keep them and move the work that leaves often (the causes among the facts) to vCPUs of another \
+                    virtual core"
+                    .into(),
+            ),
+        ],
+        gain: Gain { of: GainOf::ForcedOut, low: time(low), high: time(high), how: How::Replayed("vcore") },
+        risk: "threads of one core then belong to several virtual cores, which take turns unless dynamic_mt_modes or \
+            subcores let them run at a time"
+            .into(),
+        payer: "the host's cores: as many vCPUs need more virtual cores, and a core runs one (or, split, up to four) \
+            at a time"
+            .into(),
+        undo: "give the VM its old topology and restart it".into(),
+        acts: "when the VM is started anew".into(),
+    };
+    judgement.advise(facts[0], &facts[1..], plan);
+}
+
+fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId> {
+    let gangs = &material.facts.gangs;
+    let mut facts = Vec::new();
+    for (vm, cell) in gangs.vms() {
+        if cell.forced == 0 {
+            continue;
+        }
+        let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
+        facts.push(judgement.note(Some(vm), "part of its core runs that were ganged", share(cell.ganged, cell.runs)));
+        facts.push(judgement.note(
+            Some(vm),
+            "part of its threads' exits that another thread forced",
+            share(cell.forced, cell.exits),
+        ));
+        facts.push(judgement.note(
+            Some(vm),
+            "time lost from being forced out to the next entry, of all vCPUs' time",
+            share(cell.lost.sum, wall),
+        ));
+    }
+    for ((vm, vcpu, trap), cause) in gangs.causes().into_iter().take(CAUSES).filter(|(_, cause)| cause.lost > 0) {
+        let reason = exitscope_model::ExitCode::new(exitscope_model::CodeList::PpcTrap, u64::from(trap)).name();
+        let what = format!("time that others lost to exits of vCPU {} for {reason}", vcpu.0);
+        facts.push(judgement.note(Some(vm), what, Figure::Time(Nanos(cause.lost))));
+    }
+    facts
+}

@@ -1,0 +1,335 @@
+//! What a judgement is made of: facts with numbers, and advice that cites them.
+
+use exitscope_policy::Knob;
+use exitscope_units::{Nanos, VmId};
+use std::borrow::Cow;
+
+/// The number of a fact of a judgement; given by [`Judgement::note`] alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FactId(usize);
+
+impl FactId {
+    /// From 1 on.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// A figure of a fact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// How many.
+    Count(u64),
+    /// How many a second.
+    Rate(f64),
+    /// A length of time.
+    Time(Nanos),
+    /// A part of one.
+    Share(f64),
+    /// How many CPUs.
+    Cpus(f64),
+}
+
+/// Something that the recording says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// Of which VM; `None`: of the host, or of all VMs together.
+    pub vm: Option<VmId>,
+    /// What, in words.
+    pub what: String,
+    /// How much.
+    pub figure: Figure,
+}
+
+/// Facts that support an advice: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence(Vec<FactId>);
+
+impl Evidence {
+    /// These facts.
+    pub fn of(first: FactId, more: &[FactId]) -> Evidence {
+        let mut facts = vec![first];
+        facts.extend(more);
+        facts.sort();
+        facts.dedup();
+        Evidence(facts)
+    }
+}
+
+/// Whose system a setting is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The host's.
+    Host,
+    /// The guest's.
+    Guest,
+}
+
+/// A single thing to set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// A knob of the kernel.
+    Knob {
+        /// Whose kernel.
+        side: Side,
+        /// Which one.
+        knob: &'static Knob,
+        /// Its value.
+        value: u64,
+    },
+    /// A module that must be loaded, with these parameters.
+    Module {
+        /// Whose kernel.
+        side: Side,
+        /// Its name.
+        name: &'static str,
+        /// `name=value`, with blanks between.
+        parameters: &'static str,
+    },
+    /// An element of libvirt's domain XML.
+    Libvirt {
+        /// The elements below `<domain>` that it is in, with slashes between.
+        within: &'static str,
+        /// The element.
+        xml: Cow<'static, str>,
+    },
+    /// An option of QEMU's.
+    Qemu(Cow<'static, str>),
+    /// Words of the guest kernel's command line.
+    GuestBoot(&'static str),
+    /// What no file takes: for a person.
+    ByHand(Cow<'static, str>),
+}
+
+/// What a gain is a gain of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GainOf {
+    /// Time of vCPUs that went into exits.
+    Exits,
+    /// Time from a wake-up to the entry into the guest.
+    WakeUps,
+    /// CPU time of the host.
+    HostCpu,
+    /// Time that vCPUs wanted to run and could not.
+    Waiting,
+    /// Time that vCPUs lost to others' exits.
+    ForcedOut,
+}
+
+/// How a gain was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The policy's state machine ran over the recording, part by part; the range is the 95 % confidence interval.
+    Replayed(&'static str),
+    /// Added up from the recording; this says what the range is of.
+    Counted(&'static str),
+    /// A published ratio, applied to what was added up from the recording; this is the source.
+    Published(&'static str),
+}
+
+/// What a change is expected to win, in each second of the recording, all vCPUs concerned together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gain {
+    /// Of what.
+    pub of: GainOf,
+    /// At least.
+    pub low: Nanos,
+    /// At most.
+    pub high: Nanos,
+    /// How it was found out.
+    pub how: How,
+}
+
+/// An advice but for its evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// For which VM; `None`: for the host.
+    pub vm: Option<VmId>,
+    /// What to change.
+    pub change: String,
+    /// How exactly; alternatives and additions are told by their text.
+    pub settings: Vec<Setting>,
+    /// What it wins.
+    pub gain: Gain,
+    /// What can go wrong.
+    pub risk: Cow<'static, str>,
+    /// Who pays for it.
+    pub payer: Cow<'static, str>,
+    /// How to undo it.
+    pub undo: Cow<'static, str>,
+    /// From when on it acts.
+    pub acts: Cow<'static, str>,
+}
+
+/// An advice. There is none without evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    plan: Plan,
+    evidence: Evidence,
+}
+
+impl Advice {
+    /// An advice that these facts support.
+    pub fn new(evidence: Evidence, plan: Plan) -> Advice {
+        Advice { plan, evidence }
+    }
+
+    /// What to do.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The facts that say so.
+    pub fn evidence(&self) -> &[FactId] {
+        &self.evidence.0
+    }
+}
+
+/// Something that costs and is to be left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// The facts.
+    pub evidence: Evidence,
+    /// Why nothing is advised.
+    pub why: String,
+}
+
+impl LeftAlone {
+    /// The facts that it is about.
+    pub fn evidence(&self) -> &[FactId] {
+        &self.evidence.0
+    }
+}
+
+/// What could not be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotJudged {
+    /// What.
+    pub what: &'static str,
+    /// Why: what the recording does not have.
+    pub missing: &'static str,
+    /// The command that records it.
+    pub record: &'static str,
+}
+
+/// Facts that are looked through for one that was noted before: rules note what they share in one go.
+const RECENT: usize = 64;
+
+/// What rules make of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    facts: Vec<Fact>,
+    advice: Vec<Advice>,
+    /// Looked at and left alone.
+    pub left_alone: Vec<LeftAlone>,
+    /// Not judged.
+    pub not_judged: Vec<NotJudged>,
+}
+
+impl Judgement {
+    /// Of [`NotJudged::what`]: nothing is judged.
+    pub const ANYTHING: &'static str = "anything";
+
+    /// Of [`NotJudged::what`]: without that, next to nothing is judged.
+    pub const COST: &'static str = "what exits cost";
+
+    /// Numbers a fact; what was noted before keeps its number.
+    pub fn note(&mut self, vm: Option<VmId>, what: impl Into<String>, figure: Figure) -> FactId {
+        let fact = Fact { vm, what: what.into(), figure };
+        let recent = self.facts.len().saturating_sub(RECENT);
+        let known = self.facts[recent..].iter().position(|old| *old == fact).map(|at| recent + at);
+        let at = known.unwrap_or_else(|| {
+            self.facts.push(fact);
+            self.facts.len() - 1
+        });
+        FactId(at + 1)
+    }
+
+    /// Adds an advice.
+    pub fn advise(&mut self, first: FactId, more: &[FactId], plan: Plan) {
+        self.advice.push(Advice::new(Evidence::of(first, more), plan));
+    }
+
+    /// Notes what is to be left as it is.
+    pub fn leave(&mut self, first: FactId, more: &[FactId], why: impl Into<String>) {
+        self.left_alone.push(LeftAlone { evidence: Evidence::of(first, more), why: why.into() });
+    }
+
+    /// The facts; the first is number 1.
+    pub fn facts(&self) -> &[Fact] {
+        &self.facts
+    }
+
+    /// The advice, what wins most first.
+    pub fn advice(&self) -> &[Advice] {
+        &self.advice
+    }
+
+    /// Puts the advice into the order of what it wins, by the middle of the range, and the facts into that in which they
+    /// are cited.
+    pub(crate) fn rank(&mut self) {
+        self.advice.sort_by_key(|advice| {
+            let Gain { low, high, .. } = advice.plan.gain;
+            std::cmp::Reverse(low.0.saturating_add(high.0))
+        });
+        let mut numbers = vec![0; self.facts.len() + 1];
+        let mut facts = Vec::with_capacity(self.facts.len());
+        let evidence = self.advice.iter_mut().map(|advice| &mut advice.evidence);
+        for evidence in evidence.chain(self.left_alone.iter_mut().map(|row| &mut row.evidence)) {
+            for fact in &mut evidence.0 {
+                if numbers[fact.0] == 0 {
+                    facts.push(self.facts[fact.0 - 1].clone());
+                    numbers[fact.0] = facts.len();
+                }
+                *fact = FactId(numbers[fact.0]);
+            }
+            evidence.0.sort();
+        }
+        self.facts = facts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(high: u64) -> Plan {
+        let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: How::Counted("") };
+        let text = || Cow::Borrowed("");
+        Plan {
+            vm: None,
+            change: String::new(),
+            settings: Vec::new(),
+            gain,
+            risk: text(),
+            payer: text(),
+            undo: text(),
+            acts: text(),
+        }
+    }
+
+    #[test]
+    fn a_fact_keeps_its_number_and_advice_comes_best_first() {
+        let mut judgement = Judgement::default();
+        let first = judgement.note(None, "exits", Figure::Count(3));
+        let other = judgement.note(Some(VmId(1)), "exits", Figure::Count(3));
+        assert_eq!((first.number(), other.number()), (1, 2));
+        assert_eq!(judgement.note(None, "exits", Figure::Count(3)), first);
+        judgement.advise(first, &[], plan(1));
+        judgement.advise(other, &[first, other], plan(9));
+        judgement.rank();
+        assert_eq!(judgement.advice()[0].plan().gain.high, Nanos(9));
+        assert_eq!(judgement.advice()[0].evidence(), [first, other]);
+        // A fact that is cited first gets the first number.
+        let mut judgement = Judgement::default();
+        let facts = [1, 2, 3].map(|count| judgement.note(None, "exits", Figure::Count(count)));
+        judgement.advise(facts[0], &[], plan(1));
+        judgement.advise(facts[2], &[facts[0]], plan(9));
+        judgement.rank();
+        assert_eq!(
+            judgement.facts().iter().map(|fact| fact.figure).collect::<Vec<_>>(),
+            [Figure::Count(1), Figure::Count(3)]
+        );
+        assert_eq!(judgement.advice()[1].evidence(), [FactId(1)]);
+    }
+}

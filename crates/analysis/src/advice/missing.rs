@@ -1,0 +1,83 @@
+//! What could not be judged, because the recording does not have the events for it.
+
+use super::judgement::{Judgement, NotJudged};
+use super::material::{Machine, Material};
+use super::polling::is_exact;
+use exitscope_model::CodeList;
+use exitscope_units::Nanos;
+
+/// Recordings shorter than this say little about what usually happens.
+const SHORT: Nanos = Nanos(1_000_000_000);
+
+const KVM: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10";
+const POWER: &str = "perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10";
+const XEN: &str = "xentrace -D -e 0x000af000 -T 10 file";
+
+/// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
+const ABOUT: &[(CodeList, u64)] = &[
+    (CodeList::Vmx, 10),
+    (CodeList::Vmx, 30),
+    (CodeList::Vmx, 31),
+    (CodeList::Vmx, 32),
+    (CodeList::Svm, 0x72),
+    (CodeList::Svm, 0x7b),
+    (CodeList::Svm, 0x7c),
+];
+
+pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+    let record = match machine.arch.as_str() {
+        _ if machine.xen => XEN,
+        arch if arch.starts_with("ppc") => POWER,
+        _ => KVM,
+    };
+    let halts = material.facts.halts.all();
+    let mut missing = |when: bool, what: &'static str, missing: &'static str| {
+        if when {
+            judgement.not_judged.push(NotJudged { what, missing, record });
+        }
+    };
+    let exits = &material.facts.all;
+    missing(exits.count == 0, Judgement::ANYTHING, "there is no exit of a guest in it");
+    if exits.count == 0 {
+        return;
+    }
+    missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
+    let about: u64 = material.vms.keys().map(|vm| material.of_reasons(*vm, ABOUT).count).sum();
+    let said: u64 = material.vms.keys().flat_map(|vm| material.about(*vm)).map(|(_, cell)| cell.count).sum();
+    missing(
+        about > 2 * said,
+        "which ports, MSRs and CPUID leaves guests ask for",
+        "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
+    );
+    missing(
+        !material.kinds.doors && !machine.arch.starts_with("ppc"),
+        "which exits go on beyond the kernel",
+        if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
+    );
+    missing(
+        !material.kinds.switches,
+        "overcommit, and lock holders that were preempted",
+        if machine.xen { "there are no run states in it" } else { "there is no sched_switch in it" },
+    );
+    let halting = halts.halts() > 0 && !machine.xen;
+    missing(halting && !halts.is_told(), "host halt polling", "there is no kvm_vcpu_wakeup in it");
+    missing(
+        halting && halts.is_told() && !is_exact(&halts),
+        "whether polling pays",
+        "there is no sched_wakeup in it that says when vCPUs were woken",
+    );
+    missing(
+        halting && material.facts.halts.guest_polls,
+        "the guest's polling",
+        "the guest polled: gaps that it caught left no trace; set guest_halt_poll_ns=0 in it meanwhile",
+    );
+    let runs = material.facts.gangs.vms();
+    let forced: u64 = runs.values().map(|cell| cell.forced).sum();
+    let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
+    missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
+    missing(
+        material.facts.duration < SHORT,
+        "what usually happens",
+        "it is shorter than a second, so that the advice is about that moment",
+    );
+}

@@ -1,0 +1,262 @@
+//! The second reading: policies run over the recorded halts and core runs, with other settings.
+//!
+//! ```text
+//! halts ─► part 1 │ part 2 │ … │ part 10     of each: what was recorded, and what each setting would have made of it
+//! ```
+//!
+//! What differs from part to part says how sure a sum is.
+
+use super::material::{Machine, Material};
+use crate::Estimate;
+use crate::halts::{before_sleep, latency};
+use crate::replay::{GangReplay, HaltPolicy, HaltReplay};
+use exitscope_model::{Event, Halt};
+use exitscope_policy::vcore;
+use exitscope_units::{Moment, VmId};
+
+/// Parts of a recording.
+const PARTS: usize = 10;
+
+/// VMs whose guests' polling is tried, those with the most halts.
+pub(super) const MOST_GUESTS: usize = 16;
+
+/// Values of halt_poll_ns that are tried.
+const HOST_VALUES: [u64; 8] = [0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// Values of guest_halt_poll_ns that are tried. Below grow_start a limit cannot be.
+const GUEST_VALUES: [u64; 5] = [50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// Widths of virtual cores that are tried.
+pub(super) const WIDTHS: [u32; 3] = [1, 2, 4];
+
+/// What halts came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Came {
+    /// Halts that polling ended.
+    pub caught: u64,
+    /// CPU time of polls, in nanoseconds.
+    pub polling: u64,
+    /// That of polls that did not end the halt.
+    pub missed: u64,
+    /// Wake-up latencies together, in nanoseconds.
+    pub latency: u64,
+}
+
+/// One value, tried.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub value: u64,
+    replay: HaltReplay,
+    parts: [Came; PARTS],
+}
+
+/// Some values, tried on the same halts.
+#[derive(Clone, Debug)]
+pub(super) struct Bench {
+    total: u64,
+    done: u64,
+    recorded: [Came; PARTS],
+    pub trials: Vec<Trial>,
+}
+
+/// What a trial would have made differently, in nanoseconds, whole recording: lowest, mean, highest.
+pub(super) type Range = (f64, f64, f64);
+
+impl Bench {
+    fn new(material: &Material, arch: &str, policy: HaltPolicy, vm: Option<VmId>, values: &[u64]) -> Bench {
+        let all = vm.map_or_else(|| material.facts.halts.all(), |vm| material.halts(vm));
+        let knob = if policy == HaltPolicy::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
+        let settings = &material.facts.halts.settings;
+        let trial = |&value: &u64| {
+            let replay = HaltReplay::new(policy, settings, arch, &[(knob, value)], &all).ok()?;
+            Some(Trial { value, replay, parts: [Came::default(); PARTS] })
+        };
+        Bench {
+            total: all.halts(),
+            done: 0,
+            recorded: [Came::default(); PARTS],
+            trials: values.iter().filter_map(trial).collect(),
+        }
+    }
+
+    fn absorb(&mut self, halt: &Halt) {
+        let part = part(self.done, self.total);
+        self.done += 1;
+        self.recorded[part].absorb(halt);
+        for trial in &mut self.trials {
+            let before = Came::of(&trial.replay);
+            trial.replay.absorb(halt);
+            let after = Came::of(&trial.replay);
+            let of_part = &mut trial.parts[part];
+            of_part.caught += after.caught - before.caught;
+            of_part.polling += after.polling - before.polling;
+            of_part.missed += after.missed - before.missed;
+            of_part.latency += after.latency - before.latency;
+        }
+    }
+
+    /// All halts, as recorded.
+    pub fn recorded(&self) -> Came {
+        sum(&self.recorded)
+    }
+
+    /// By how much a trial's wake-ups would have been sooner.
+    pub fn won(&self, trial: &Trial) -> Range {
+        range(self.recorded.iter().zip(&trial.parts).map(|(old, new)| old.latency as f64 - new.latency as f64))
+    }
+
+    /// By how much less CPU time its polls would have taken.
+    pub fn saved(&self, trial: &Trial) -> Range {
+        range(self.recorded.iter().zip(&trial.parts).map(|(old, new)| old.polling as f64 - new.polling as f64))
+    }
+}
+
+impl Trial {
+    /// All halts.
+    pub fn came(&self) -> Came {
+        sum(&self.parts)
+    }
+}
+
+impl Came {
+    fn of(replay: &HaltReplay) -> Came {
+        let outcome = &replay.outcome;
+        Came {
+            caught: outcome.caught,
+            polling: outcome.polling,
+            missed: outcome.polling_missed,
+            latency: outcome.latencies.sum,
+        }
+    }
+
+    fn absorb(&mut self, halt: &Halt) {
+        self.latency = self.latency.saturating_add(latency(halt).unwrap_or_default().0);
+        let Some(told) = halt.told else { return };
+        if !told.waited {
+            self.caught += 1;
+            self.polling = self.polling.saturating_add(told.length.0);
+            return;
+        }
+        let before = before_sleep(halt, &told).map(|before| before.0);
+        let polled = halt.change.map(|change| u64::from(change.old).min(before.unwrap_or(told.length.0))).or(before);
+        self.polling = self.polling.saturating_add(polled.unwrap_or(0));
+        self.missed = self.missed.saturating_add(polled.unwrap_or(0));
+    }
+}
+
+fn sum(parts: &[Came; PARTS]) -> Came {
+    parts.iter().fold(Came::default(), |sum, part| Came {
+        caught: sum.caught + part.caught,
+        polling: sum.polling.saturating_add(part.polling),
+        missed: sum.missed.saturating_add(part.missed),
+        latency: sum.latency.saturating_add(part.latency),
+    })
+}
+
+fn part(done: u64, total: u64) -> usize {
+    ((done * PARTS as u64).checked_div(total).unwrap_or(0) as usize).min(PARTS - 1)
+}
+
+/// The sum over all parts, and its 95 % confidence interval.
+fn range(parts: impl Iterator<Item = f64>) -> Range {
+    let parts: Vec<f64> = parts.collect();
+    let count = parts.len() as f64;
+    let Some(Estimate { mean, interval }) = Estimate::of(&parts) else { return (0.0, 0.0, 0.0) };
+    let (low, high) = interval.unwrap_or((mean, mean));
+    (low * count, mean * count, high * count)
+}
+
+/// Virtual cores of other widths, tried.
+#[derive(Clone, Debug)]
+pub(super) struct GangBench {
+    replay: GangReplay,
+    total: u64,
+    /// Time lost in each part: as recorded, and with each width.
+    parts: [[u64; 1 + WIDTHS.len()]; PARTS],
+}
+
+impl GangBench {
+    fn lost(&self) -> [u64; 1 + WIDTHS.len()] {
+        let mut lost = [self.replay.recorded.lost; 1 + WIDTHS.len()];
+        for (lost, (_, outcome)) in lost[1..].iter_mut().zip(&self.replay.outcomes) {
+            *lost = outcome.lost;
+        }
+        lost
+    }
+
+    fn absorb(&mut self, event: &Event, within: impl Fn(VmId, Moment) -> bool) {
+        let before = self.lost();
+        self.replay.absorb(event, within);
+        let after = self.lost();
+        let part = &mut self.parts[part(self.replay.core_runs, self.total)];
+        for ((sum, before), after) in part.iter_mut().zip(before).zip(after) {
+            *sum += after - before;
+        }
+    }
+
+    /// Time lost less, with the width at this place of [`WIDTHS`].
+    pub fn won(&self, width: usize) -> Range {
+        range(self.parts.iter().map(|part| part[0] as f64 - part[1 + width] as f64))
+    }
+}
+
+/// All that is tried in the second reading.
+#[derive(Clone, Debug)]
+pub struct Trials {
+    pub(super) host: Bench,
+    pub(super) guests: Vec<(VmId, Bench)>,
+    pub(super) gang: GangBench,
+    selection: crate::Selection,
+    window: (Moment, Moment),
+}
+
+impl Trials {
+    /// What a recording is worth trying on.
+    pub fn new(material: &Material, machine: &Machine) -> Trials {
+        let bench = |policy, vm, values: &[u64]| Bench::new(material, &machine.arch, policy, vm, values);
+        let guests = material.halting_vms().into_iter().take(MOST_GUESTS);
+        let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
+        Trials {
+            host: bench(HaltPolicy::Host, None, &HOST_VALUES),
+            guests: guests.map(|(vm, _)| (vm, bench(HaltPolicy::Guest, Some(vm), &GUEST_VALUES))).collect(),
+            gang: GangBench {
+                replay: GangReplay::new(&widths),
+                total: material.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
+                parts: [[0; 1 + WIDTHS.len()]; PARTS],
+            },
+            selection: material.selection().clone(),
+            window: (Moment::default(), Moment::MAX),
+        }
+    }
+
+    /// Whether anything is left to try, so that the recording must be read again.
+    pub fn need_reading(&self) -> bool {
+        self.host.total > 0 || self.gang.total > 0
+    }
+
+    /// Says when the trace's first event was.
+    pub fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    /// Tries everything on one halt.
+    pub fn absorb_halt(&mut self, halt: &Halt) {
+        let within = self.window.0 <= halt.begin && halt.begin <= self.window.1;
+        if !within || !self.selection.holds_who(&halt.who) {
+            return;
+        }
+        self.host.absorb(halt);
+        if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == halt.who.vm) {
+            bench.absorb(halt);
+        }
+    }
+
+    /// Tries everything on an event of a virtual core's runner.
+    pub fn absorb_runner_event(&mut self, event: &Event) {
+        let Trials { gang, selection, window, .. } = self;
+        let within = |vm: VmId, at: Moment| {
+            window.0 <= at && at <= window.1 && (selection.vms.is_empty() || selection.vms.contains(&vm))
+        };
+        gang.absorb(event, within);
+    }
+}
