@@ -8,6 +8,9 @@
 //!
 //! Does not know: where rows came from.
 
+mod advice;
+mod advice_files;
+mod advice_page;
 mod compare;
 mod csv_rows;
 mod doctor_page;
@@ -33,6 +36,9 @@ mod sweep;
 mod sweep_page;
 mod text;
 
+pub use advice::{AdviceRow, AdviceSettingRow, Advised, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
+pub use advice_files::{Form, write_settings};
+pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, Checkup, doctor_page};

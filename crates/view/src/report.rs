@@ -708,7 +708,7 @@ impl WhoRow {
     }
 }
 
-fn vm_name(vm: VmId, info: &TraceInfo) -> Option<String> {
+pub(crate) fn vm_name(vm: VmId, info: &TraceInfo) -> Option<String> {
     info.comms.get(&vm.0).filter(|_| vm != VmId::UNKNOWN).cloned()
 }
 

@@ -1,0 +1,335 @@
+//! Advice as plain data.
+
+use crate::names;
+use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow, vm_name};
+use exitscope_analysis::advice::{Advice, Fact, FactId, Figure, Gain, GainOf, How, Judgement, Setting, Side};
+use exitscope_model::TraceInfo;
+use exitscope_units::{Nanos, VmId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a recording says would win time back, and why.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Advised {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What was read.
+    pub trace: TraceRow,
+    /// What was seen and not used.
+    pub coverage: Vec<CoverageLine>,
+    /// What was looked at.
+    pub selection: SelectionRow,
+    /// Exits that were looked at.
+    pub exits: u64,
+    /// What the recording says, as far as advice is made of it.
+    pub facts: Vec<FactRow>,
+    /// Advice, what wins most first.
+    pub advice: Vec<AdviceRow>,
+    /// What costs, and is to be left as it is.
+    pub left_alone: Vec<LeftAloneRow>,
+    /// What could not be judged.
+    pub not_judged: Vec<NotJudgedRow>,
+}
+
+/// A fact.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FactRow {
+    /// Its number, from 1 on.
+    pub number: usize,
+    /// `vm`, or `host`: of the host, or of all VMs together.
+    pub scope: &'static str,
+    /// The VM's process id, or Xen's domain; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    pub vm_name: Option<String>,
+    /// What it says.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: `count`, `per_s`, `ns`, `share` (0 to 1) or `cpus`.
+    pub unit: &'static str,
+}
+
+/// An advice.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AdviceRow {
+    /// Its number, from 1 on.
+    pub number: usize,
+    /// `vm` or `host`: for whom it is.
+    pub scope: &'static str,
+    /// The VM's process id, or Xen's domain; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    pub vm_name: Option<String>,
+    /// What to change.
+    pub change: String,
+    /// How exactly: alternatives and what belongs together, in the order in which to think of them.
+    pub settings: Vec<AdviceSettingRow>,
+    /// What it is expected to win.
+    pub gain: GainRow,
+    /// The numbers of the facts that say so.
+    pub evidence: Vec<usize>,
+    /// What can go wrong.
+    pub risk: String,
+    /// Who pays for it.
+    pub payer: String,
+    /// How to undo it.
+    pub undo: String,
+    /// From when on it acts.
+    pub acts: String,
+}
+
+/// What a change is expected to win.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GainRow {
+    /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
+    /// `waiting` (for a CPU) or `forced_out` (lost to other threads' exits).
+    pub of: &'static str,
+    /// At least so much, in each second of the recording, all vCPUs concerned together.
+    pub low_ns_per_s: u64,
+    /// At most so much.
+    pub high_ns_per_s: u64,
+    /// How it was found out: `replayed`, `counted` or `published`.
+    pub how: &'static str,
+    /// The policy that was replayed, what was counted, or the publication.
+    pub source: &'static str,
+}
+
+/// A single thing to set.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AdviceSettingRow {
+    /// `knob`, `module`, `libvirt`, `qemu`, `boot` or `by_hand`.
+    pub kind: &'static str,
+    /// Whose system it is of: `host` or `guest`; absent where the VM's configuration is changed.
+    pub side: Option<&'static str>,
+    /// Of a knob or a module, its name.
+    pub name: Option<String>,
+    /// Of a knob, its file.
+    pub file: Option<String>,
+    /// Of a knob, whether writing the file changes it on a running system; otherwise only loading the module does.
+    pub writable: bool,
+    /// What to set it to, in the kernel's, libvirt's or QEMU's spelling, or what to do.
+    pub value: String,
+    /// Of libvirt, the elements below `<domain>` that it is in, with slashes between.
+    pub within: Option<&'static str>,
+}
+
+/// Something that costs, and is to be left as it is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeftAloneRow {
+    /// `vm` or `host`: about whom it is.
+    pub scope: &'static str,
+    /// The VM's process id, or Xen's domain; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// What, and why.
+    pub why: String,
+    /// The numbers of the facts.
+    pub evidence: Vec<usize>,
+}
+
+/// What could not be judged.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NotJudgedRow {
+    /// What.
+    pub what: &'static str,
+    /// Why: what the recording does not have.
+    pub missing: &'static str,
+    /// The command that records it.
+    pub record: &'static str,
+}
+
+impl Advised {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.advise/1";
+
+    /// A judgement of a trace, whose threads `info` names.
+    pub fn of(
+        judgement: &Judgement,
+        trace: TraceRow,
+        coverage: Coverage,
+        selection: SelectionRow,
+        info: &TraceInfo,
+    ) -> Advised {
+        let numbers = |facts: &[FactId]| facts.iter().map(|fact| fact.number()).collect();
+        let row = |(at, fact): (usize, &Fact)| FactRow::of(at + 1, fact, info);
+        let facts: Vec<FactRow> = judgement.facts().iter().enumerate().map(row).collect();
+        let about = |evidence: &[FactId]| {
+            let fact = evidence.first().and_then(|fact| facts.get(fact.number() - 1));
+            fact.map_or(("host", None), |fact| (fact.scope, fact.vm))
+        };
+        Advised {
+            schema: Advised::SCHEMA,
+            trace,
+            exits: coverage.exits,
+            coverage: coverage.lines,
+            selection,
+            advice: judgement
+                .advice()
+                .iter()
+                .enumerate()
+                .map(|(at, advice)| AdviceRow::of(at + 1, advice, info))
+                .collect(),
+            left_alone: judgement
+                .left_alone
+                .iter()
+                .map(|row| {
+                    let (scope, vm) = about(row.evidence());
+                    LeftAloneRow { scope, vm, why: row.why.clone(), evidence: numbers(row.evidence()) }
+                })
+                .collect(),
+            not_judged: judgement
+                .not_judged
+                .iter()
+                .map(|row| NotJudgedRow { what: row.what, missing: row.missing, record: row.record })
+                .collect(),
+            facts,
+        }
+    }
+
+    /// The lines of the coverage that say that figures are affected.
+    pub fn damage(&self) -> impl Iterator<Item = &CoverageLine> {
+        self.coverage.iter().filter(|line| matches!(line.severity, "loss" | "error"))
+    }
+}
+
+fn name_of(vm: Option<VmId>, info: &TraceInfo) -> (Option<u32>, Option<String>) {
+    (vm.and_then(VmId::number), vm.and_then(|vm| vm_name(vm, info)))
+}
+
+impl FactRow {
+    fn of(number: usize, fact: &Fact, info: &TraceInfo) -> FactRow {
+        let (vm, vm_name) = name_of(fact.vm, info);
+        let (value, unit) = match fact.figure {
+            Figure::Count(count) => (count as f64, "count"),
+            Figure::Rate(rate) => (rate, "per_s"),
+            Figure::Time(time) => (time.0 as f64, "ns"),
+            Figure::Share(share) => (share, "share"),
+            Figure::Cpus(cpus) => (cpus, "cpus"),
+        };
+        FactRow { number, scope: scope(fact.vm), vm, vm_name, what: fact.what.clone(), value, unit }
+    }
+
+    /// Its figure, for a person.
+    pub(crate) fn figure(&self) -> String {
+        match self.unit {
+            "per_s" => format!("{}/s", names::rate(self.value)),
+            "ns" => Nanos(self.value as u64).to_string(),
+            "share" => names::share(self.value),
+            "cpus" => format!("{:.2}", self.value),
+            _ => names::thousands(self.value as u64),
+        }
+    }
+}
+
+impl AdviceRow {
+    fn of(number: usize, advice: &Advice, info: &TraceInfo) -> AdviceRow {
+        let plan = advice.plan();
+        let (vm, vm_name) = name_of(plan.vm, info);
+        AdviceRow {
+            number,
+            scope: scope(plan.vm),
+            vm,
+            vm_name,
+            change: plan.change.clone(),
+            settings: plan.settings.iter().map(AdviceSettingRow::of).collect(),
+            gain: GainRow::of(plan.gain),
+            evidence: advice.evidence().iter().map(|fact| fact.number()).collect(),
+            risk: plan.risk.to_string(),
+            payer: plan.payer.to_string(),
+            undo: plan.undo.to_string(),
+            acts: plan.acts.to_string(),
+        }
+    }
+
+    /// `VM qemu-system-x86 121`, or `the host`.
+    pub(crate) fn whose(&self) -> String {
+        whose(self.scope, self.vm, self.vm_name.as_deref())
+    }
+}
+
+pub(crate) fn whose(scope: &str, vm: Option<u32>, name: Option<&str>) -> String {
+    match (vm, name) {
+        _ if scope == "host" => "the host".to_string(),
+        (Some(vm), Some(name)) => format!("VM {name} {vm}"),
+        (Some(vm), None) => format!("VM {vm}"),
+        _ => "the VM (the trace does not name it)".to_string(),
+    }
+}
+
+fn scope(vm: Option<VmId>) -> &'static str {
+    if vm.is_some() { "vm" } else { "host" }
+}
+
+impl GainRow {
+    fn of(gain: Gain) -> GainRow {
+        let (how, source) = match gain.how {
+            How::Replayed(policy) => ("replayed", policy),
+            How::Counted(range) => ("counted", range),
+            How::Published(source) => ("published", source),
+        };
+        let of = match gain.of {
+            GainOf::Exits => "exits",
+            GainOf::WakeUps => "wake_ups",
+            GainOf::HostCpu => "host_cpu",
+            GainOf::Waiting => "waiting",
+            GainOf::ForcedOut => "forced_out",
+        };
+        GainRow { of, low_ns_per_s: gain.low.0, high_ns_per_s: gain.high.0, how, source }
+    }
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Host => "host",
+        Side::Guest => "guest",
+    }
+}
+
+impl AdviceSettingRow {
+    fn of(setting: &Setting) -> AdviceSettingRow {
+        let plain = |kind, value: String| AdviceSettingRow {
+            kind,
+            side: None,
+            name: None,
+            file: None,
+            writable: false,
+            value,
+            within: None,
+        };
+        match setting {
+            Setting::Knob { side, knob, value } => AdviceSettingRow {
+                side: Some(side_name(*side)),
+                name: Some(knob.name.to_string()),
+                file: knob.file().map(|file| file.to_string()),
+                writable: knob.is_writable(),
+                ..plain("knob", knob.text(*value).to_string())
+            },
+            Setting::Module { side, name, parameters } => AdviceSettingRow {
+                side: Some(side_name(*side)),
+                name: Some(name.to_string()),
+                ..plain("module", parameters.to_string())
+            },
+            Setting::Libvirt { within, xml } => {
+                AdviceSettingRow { within: Some(within), ..plain("libvirt", xml.to_string()) }
+            }
+            Setting::Qemu(option) => plain("qemu", option.to_string()),
+            Setting::GuestBoot(words) => AdviceSettingRow { side: Some("guest"), ..plain("boot", words.to_string()) },
+            Setting::ByHand(text) => plain("by_hand", text.to_string()),
+        }
+    }
+
+    /// For a person, in one line.
+    pub(crate) fn text(&self) -> String {
+        let (side, name, value) =
+            (self.side.unwrap_or_default(), self.name.as_deref().unwrap_or_default(), &self.value);
+        match self.kind {
+            "knob" if !self.writable => format!("{side}: {name}={value} when the module is loaded (modprobe.d)"),
+            "knob" => format!("{side}: {name}={value} in {}", self.file.as_deref().unwrap_or("the kernel")),
+            "module" => format!("{side}: load the module {name} with {value}"),
+            "libvirt" => format!("libvirt, in <{}>: {value}", self.within.unwrap_or_default().replace('/', "><")),
+            "qemu" => format!("QEMU: {value}"),
+            "boot" => format!("guest kernel's command line: {value}"),
+            _ => value.clone(),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Advice as a file for the system that takes it: a tuned profile, modprobe.d, tmpfiles.d, libvirt's XML, QEMU's options,
+//! a script.
+//!
+//! ```text
+//! settings ─► what the form can say ─► lines, by section     nothing is left out:
+//!          └► what it cannot ───────► comments               it is there, or it is a comment
+//! ```
+
+use crate::advice::{AdviceRow, AdviceSettingRow, Advised};
+use crate::advice_page::gain;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// A form that settings can be printed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A tuned profile.
+    Tuned,
+    /// A file of modprobe.d.
+    Modprobe,
+    /// A file of tmpfiles.d, which writes sysfs at boot.
+    Sysfs,
+    /// Elements of libvirt's domain XML.
+    Libvirt,
+    /// Options of QEMU's.
+    Qemu,
+    /// A shell script that sets it now.
+    Script,
+}
+
+/// Prints the settings of `side` (`host` or `guest`) in a form; those that it cannot express as comments.
+pub fn write_settings(advised: &Advised, form: Form, side: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut file = File { form, side, sections: BTreeMap::new(), comments: Vec::new() };
+    for row in &advised.advice {
+        file.take(row);
+    }
+    file.write(advised, out)
+}
+
+/// Which section of the file, and its line.
+type Place = (String, String);
+
+struct File<'a> {
+    form: Form,
+    side: &'a str,
+    sections: BTreeMap<String, Vec<String>>,
+    comments: Vec<String>,
+}
+
+impl File<'_> {
+    fn take(&mut self, row: &AdviceRow) {
+        for setting in &row.settings {
+            match self.place(row, setting) {
+                Some((section, line)) => {
+                    let lines = self.sections.entry(section).or_default();
+                    if !lines.contains(&line) {
+                        lines.push(line);
+                    }
+                }
+                None if row.scope == "host" => self.comments.push(format!("{}. {}", row.number, setting.text())),
+                None => self.comments.push(format!("{}. {}: {}", row.number, row.whose(), setting.text())),
+            }
+        }
+    }
+
+    /// Where a setting goes in this form, if it can express it.
+    fn place(&self, row: &AdviceRow, setting: &AdviceSettingRow) -> Option<Place> {
+        let of_vm = || row.whose();
+        let value = &setting.value;
+        match (self.form, setting.kind) {
+            // What has to be filled in by hand would break a file that is used as it is.
+            (Form::Libvirt | Form::Qemu, "libvirt" | "qemu") if value.contains('…') || value.starts_with('(') => None,
+            (Form::Libvirt, "libvirt") => Some((of_vm(), format!("{}\t{value}", setting.within?))),
+            (Form::Qemu, "qemu") => Some((of_vm(), value.clone())),
+            (Form::Libvirt | Form::Qemu, _) => None,
+            _ if setting.side != Some(self.side) => None,
+            (form, "knob") => knob(form, setting),
+            (Form::Tuned, "module") => Some(("modules".into(), format!("{}=+r {value}", setting.name.as_ref()?))),
+            (Form::Modprobe, "module") => Some(("".into(), format!("options {} {value}", setting.name.as_ref()?))),
+            (Form::Script, "module") => Some(("".into(), format!("modprobe {} {value}", setting.name.as_ref()?))),
+            (Form::Tuned, "boot") => Some(("bootloader".into(), format!("cmdline_exitscope=+{value}"))),
+            _ => None,
+        }
+    }
+
+    fn write(&self, advised: &Advised, out: &mut dyn Write) -> io::Result<()> {
+        let (open, close) = if self.form == Form::Libvirt { ("<!-- ", " -->") } else { ("# ", "") };
+        let mut say = |out: &mut dyn Write, text: &str| {
+            // Names come from traces: a comment must stay one.
+            let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let text = if open.starts_with('<') { text.replace("--", "- -") } else { text };
+            writeln!(out, "{open}{text}{close}")
+        };
+        if self.form == Form::Script {
+            writeln!(out, "#!/bin/sh")?;
+        }
+        say(out, &format!("From exitscope advise {}. {}", advised.trace.name, self.purpose()))?;
+        if advised.advice.is_empty() {
+            say(out, "Nothing to do.")?;
+        }
+        for row in &advised.advice {
+            say(out, &format!("{}. {}: {}", row.number, row.whose(), row.change))?;
+            say(out, &format!("   wins {}", gain(&row.gain)))?;
+            say(out, &format!("   acts {}; undo: {}", row.acts, row.undo))?;
+        }
+        match self.form {
+            Form::Libvirt => self.write_xml(out, &mut say)?,
+            Form::Qemu => {
+                for (vm, options) in &self.sections {
+                    say(out, vm)?;
+                    for option in one_cpu(options) {
+                        writeln!(out, "{option}")?;
+                    }
+                }
+            }
+            _ => self.write_sections(out)?,
+        }
+        if !self.comments.is_empty() {
+            say(out, "Not in this form:")?;
+        }
+        self.comments.iter().try_for_each(|comment| say(out, &format!("  {comment}")))
+    }
+
+    fn purpose(&self) -> String {
+        match self.form {
+            Form::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf, then `tuned-adm profile \
+                exitscope`".to_string(),
+            Form::Modprobe => {
+                "Put it into /etc/modprobe.d/exitscope.conf; it acts when the modules are loaded. Where one is built into \
+                 the kernel, the words after it go onto the kernel's command line"
+                    .to_string()
+            }
+            Form::Sysfs => "Put it into /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` does it \
+                now".to_string(),
+            Form::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
+            Form::Qemu => "To be added to QEMU's command line".to_string(),
+            Form::Script => format!("For the {}; prints how to undo each step", self.side),
+        }
+    }
+
+    fn write_sections(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.form == Form::Tuned && !self.sections.is_empty() {
+            writeln!(out, "[main]\nsummary=From a recording of VM exits")?;
+        }
+        if self.form == Form::Script && !self.sections.is_empty() {
+            writeln!(out, "set -eu")?;
+        }
+        for (section, lines) in &self.sections {
+            if !section.is_empty() {
+                writeln!(out, "\n[{section}]")?;
+            }
+            for line in lines {
+                writeln!(out, "{line}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_xml(
+        &self,
+        out: &mut dyn Write,
+        say: &mut impl FnMut(&mut dyn Write, &str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (vm, lines) in &self.sections {
+            say(out, vm)?;
+            writeln!(out, "<domain>")?;
+            let mut elements: Vec<(Vec<&str>, &str)> = lines
+                .iter()
+                .filter_map(|line| line.split_once('\t'))
+                .map(|(at, xml)| (at.split('/').collect(), xml))
+                .collect();
+            elements.sort();
+            let mut open: Vec<&str> = Vec::new();
+            for (path, xml) in elements {
+                let common = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
+                close_to(&mut open, common, out)?;
+                for name in &path[common..] {
+                    open.push(name);
+                    writeln!(out, "{}<{name}>", "  ".repeat(open.len()))?;
+                }
+                writeln!(out, "{}{xml}", "  ".repeat(open.len() + 1))?;
+            }
+            close_to(&mut open, 0, out)?;
+            writeln!(out, "</domain>")?;
+        }
+        Ok(())
+    }
+}
+
+fn close_to(open: &mut Vec<&str>, depth: usize, out: &mut dyn Write) -> io::Result<()> {
+    while open.len() > depth {
+        let indent = "  ".repeat(open.len());
+        let Some(name) = open.pop() else { break };
+        writeln!(out, "{indent}</{name}>")?;
+    }
+    Ok(())
+}
+
+/// Where a knob of the kernel's goes.
+fn knob(form: Form, setting: &AdviceSettingRow) -> Option<Place> {
+    let (file, name, value) = (setting.file.as_ref()?, setting.name.as_ref()?, &setting.value);
+    let module = file.strip_prefix("/sys/module/").and_then(|rest| rest.split('/').next());
+    match form {
+        Form::Sysfs => setting.writable.then(|| ("".into(), format!("w {file} - - - - {value}"))),
+        Form::Tuned if setting.writable => Some(("sysfs".into(), format!("{file}={value}"))),
+        Form::Tuned => Some(("modules".into(), format!("{}={name}={value}", module?))),
+        // The governor haltpoll is always a part of the kernel itself.
+        Form::Modprobe if module == Some("haltpoll") => None,
+        Form::Modprobe => {
+            let module = module?;
+            Some(("".into(), format!("options {module} {name}={value}\n# built in: {module}.{name}={value}")))
+        }
+        Form::Script => setting
+            .writable
+            .then(|| ("".into(), format!("echo \"undo: echo $(cat {file}) > {file}\"\necho {value} > {file}"))),
+        Form::Libvirt | Form::Qemu => None,
+    }
+}
+
+/// QEMU goes by the last `-cpu` alone: all of them become one.
+fn one_cpu(options: &[String]) -> Vec<String> {
+    const CPU: &str = "-cpu host";
+    let mut cpu: Vec<&str> = Vec::new();
+    let mut others = Vec::new();
+    for option in options {
+        match option.strip_prefix(CPU) {
+            Some(features) => {
+                for feature in features.split(',').filter(|feature| !feature.is_empty()) {
+                    if !cpu.contains(&feature) {
+                        cpu.push(feature);
+                    }
+                }
+            }
+            None => others.push(option.clone()),
+        }
+    }
+    if others.len() < options.len() {
+        others.push([&[CPU], &cpu[..]].concat().join(","));
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_processor_options_become_one() {
+        let options = ["-cpu host,hv-time,hv-synic", "-machine hpet=off", "-cpu host,hv-time,hv-stimer", "-cpu host"];
+        let options: Vec<String> = options.map(String::from).to_vec();
+        assert_eq!(one_cpu(&options), ["-machine hpet=off", "-cpu host,hv-time,hv-synic,hv-stimer"]);
+        assert_eq!(one_cpu(&options[1..2]), ["-machine hpet=off"]);
+    }
+}

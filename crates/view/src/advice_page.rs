@@ -1,0 +1,113 @@
+//! How advice becomes a page.
+
+use crate::advice::{AdviceRow, Advised, GainRow, whose};
+use crate::names::thousands;
+use crate::page::{Page, Section, Sentence, Table, column, plain};
+use exitscope_analysis::advice::Judgement;
+use exitscope_units::Nanos;
+
+/// The page of a judgement.
+pub fn advice_page(advised: &Advised) -> Page {
+    let mut sections = vec![head(advised)];
+    sections.extend(advised.advice.iter().map(advice));
+    if !advised.facts.is_empty() {
+        sections.push(facts(advised));
+    }
+    if !advised.left_alone.is_empty() {
+        let sentence = |row: &crate::advice::LeftAloneRow| {
+            plain(format!("{}, {} (facts {})", whose(row.scope, row.vm, None), row.why, list(&row.evidence)))
+        };
+        sections.push(Section {
+            title: "Looked at, and left alone".into(),
+            sentences: advised.left_alone.iter().map(sentence).collect(),
+            ..Section::default()
+        });
+    }
+    sections.extend(not_judged(advised));
+    Page { sections }
+}
+
+fn head(advised: &Advised) -> Section {
+    let trace = &advised.trace;
+    let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
+    let mut head = Section { title: "Advice".into(), ..Section::default() };
+    head.sentences.push(plain(format!("{}: {} exits, {length} long", trace.name, thousands(advised.exits))));
+    let selection = advised.selection.to_string();
+    if !selection.is_empty() {
+        head.sentences.push(plain(format!("Selected: {selection}")));
+    }
+    head.sentences.extend(advised.damage().map(|line| Sentence { text: line.to_string(), warning: true }));
+    head.sentences.push(plain(match (advised.advice.len(), advised.exits) {
+        (0, 1..) if lacks(advised, Judgement::ANYTHING) => "No exit is left by the selection.".to_string(),
+        (0, 1..) if lacks(advised, Judgement::COST) => "No advice: too little was recorded to judge what \
+            costs."
+            .to_string(),
+        (0, 0) => "No exit of a guest is in this recording, so there is nothing to judge.".to_string(),
+        (0, _) if advised.left_alone.is_empty() => {
+            "Nothing to do: nothing that a setting could change takes a noteworthy part of the time.".to_string()
+        }
+        (0, _) => "Nothing to do: what takes a noteworthy part of the time is not for a setting to change.".to_string(),
+        (1, _) => "One thing to do:".to_string(),
+        (things, _) => format!("{things} things to do, what wins most first:"),
+    }));
+    head
+}
+
+/// Whether this could not be judged.
+fn lacks(advised: &Advised, what: &str) -> bool {
+    advised.not_judged.iter().any(|row| row.what == what)
+}
+
+fn advice(row: &AdviceRow) -> Section {
+    let mut sentences = vec![plain(row.change.clone()), plain(format!("Wins: {}", gain(&row.gain)))];
+    sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text()))));
+    sentences.push(plain(format!("Because of: facts {}", list(&row.evidence))));
+    sentences.push(plain(format!("Acts: {}", row.acts)));
+    sentences.push(plain(format!("Risk: {}", row.risk)));
+    sentences.push(plain(format!("Paid by: {}", row.payer)));
+    sentences.push(plain(format!("Undo: {}", row.undo)));
+    Section { title: format!("{}. For {}", row.number, row.whose()), sentences, ..Section::default() }
+}
+
+/// `12.3ms to 20ms of … in each second; counted: …`.
+pub(crate) fn gain(row: &GainRow) -> String {
+    let length = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
+    let (low, high) = (length(row.low_ns_per_s), length(row.high_ns_per_s));
+    let range = if low == high { high } else { format!("{low} to {high}") };
+    let of = match row.of {
+        "exits" => "vCPU time in exits",
+        "wake_ups" => "time from wake-ups to entries into the guest",
+        "host_cpu" => "the host's CPU time",
+        "waiting" => "time that vCPUs wait for a CPU",
+        _ => "time that vCPUs lose to other threads' exits",
+    };
+    let how = match row.how {
+        "replayed" => format!("replayed: {} over this recording, 95 % confidence", row.source),
+        how => format!("{how}: {}", row.source),
+    };
+    format!("{range} of {of}, each second ({how})")
+}
+
+fn list(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn facts(advised: &Advised) -> Section {
+    let columns =
+        vec![column("", false, 0), column("VM", true, 1), column("fact", true, 0), column("figure", false, 0)];
+    let rows = advised.facts.iter().map(|fact| {
+        let vm = match fact.scope {
+            "host" => "all".to_string(),
+            _ => fact.vm.map_or("-".to_string(), |vm| vm.to_string()),
+        };
+        vec![fact.number.to_string(), vm, fact.what.clone(), fact.figure()]
+    });
+    Section { title: "Facts".into(), table: Some(Table { columns, rows: rows.collect() }), ..Section::default() }
+}
+
+fn not_judged(advised: &Advised) -> Option<Section> {
+    let mut sentences: Vec<Sentence> =
+        advised.not_judged.iter().map(|row| plain(format!("{}: {}", row.what, row.missing))).collect();
+    sentences.extend(advised.not_judged.first().map(|row| plain(format!("Record with: {}", row.record))));
+    (!sentences.is_empty()).then(|| Section { title: "Not judged".into(), sentences, ..Section::default() })
+}
