@@ -13,6 +13,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/diff.schema.json", &["docs", "diff-schema"]),
     ("docs/events.schema.json", &["docs", "events-schema"]),
     ("docs/replay.schema.json", &["docs", "replay-schema"]),
+    ("docs/advise.schema.json", &["docs", "advise-schema"]),
     ("docs/sim.schema.json", &["docs", "sim-schema"]),
     ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
     ("docs/validate.schema.json", &["docs", "validate-schema"]),
@@ -31,6 +32,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/examples/phases.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "phases"]),
     ("docs/examples/pio.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "pio"]),
     ("docs/examples/replay.txt", &["replay", "corpus/x86-svm/t4-none.dat.gz", "--policy", "guest_halt_poll"]),
+    ("docs/examples/advise.txt", &["advise", "corpus/x86-svm/t4-zstd.data.gz"]),
     ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),
     (
         "docs/examples/sweep.txt",

@@ -43,6 +43,12 @@ pub enum Command {
     /// The kernel's own state machine runs over the recorded halts once for each value. Where the kernel traced its
     /// decisions, the first lines say how many of them come out the same.
     Replay(ReplayArgs),
+    /// Say what to change so that exits, wake-ups and waiting take less time, and why
+    ///
+    /// Each advice says what it wins and how that is known, the facts of the recording that say so, the risk, who pays,
+    /// and how to undo it. Without evidence there is none. `--apply` sets what can be set on the running host, after
+    /// showing it and asking; `--undo` restores what was there.
+    Advise(AdviseArgs),
     /// Run a scenario in the simulator, and show what its VMs would do
     ///
     /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
@@ -95,6 +101,8 @@ pub enum Document {
     EventsSchema,
     /// JSON schema of `replay --format json`
     ReplaySchema,
+    /// JSON schema of `advise --format json`
+    AdviseSchema,
     /// JSON schema of `sim --format json`
     SimSchema,
     /// JSON schema of `sweep --format json`
@@ -340,6 +348,94 @@ impl PolicyName {
             PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
             PolicyName::Vcore => "smt_mode=1,2,4,8",
             PolicyName::PortPath => "kernel_serves=nothing,ioeventfd,coalesced,devices",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// Trace to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    #[arg(conflicts_with = "undo")]
+    pub file: Option<PathBuf>,
+    /// Trace to read, with the flag of perf and trace-cmd
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["file", "undo"])]
+    pub input: Option<PathBuf>,
+    /// Print the settings in the form of the system that takes them; what a form cannot express becomes a comment
+    #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with_all = ["apply", "undo"])]
+    pub form: Option<AdviceForm>,
+    /// With --as: whose settings, the host's or the guests'; of libvirt and qemu always the VMs'
+    #[arg(long, value_enum, value_name = "SIDE", default_value = "host", requires = "form")]
+    pub side: AdviceSide,
+    /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
+    #[arg(long, conflicts_with = "undo")]
+    pub apply: bool,
+    /// Restore every knob that --apply has changed
+    #[arg(long)]
+    pub undo: bool,
+    /// With --apply: do not ask
+    #[arg(long, requires = "apply")]
+    pub yes: bool,
+    /// With --apply: also if the recording is of another host
+    #[arg(long, requires = "apply")]
+    pub any_host: bool,
+    /// Where --apply keeps the old values [default: exitscope/applied.json below $XDG_STATE_HOME, or
+    /// /var/lib/exitscope/applied.json]
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Where the host's /sys and /proc are, if not at /: in a container, where the host's root is mounted
+    #[arg(long, value_name = "DIRECTORY", default_value = "/")]
+    pub root: PathBuf,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text", conflicts_with_all = ["form", "apply"])]
+    pub format: EventsFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdviceForm {
+    /// A tuned profile
+    Tuned,
+    /// A file for /etc/modprobe.d
+    Modprobe,
+    /// A file for /etc/tmpfiles.d, which writes sysfs at boot
+    Sysfs,
+    /// Elements of libvirt's domain XML
+    Libvirt,
+    /// QEMU's options
+    Qemu,
+    /// A shell script
+    Script,
+}
+
+impl From<AdviceForm> for exitscope_view::Form {
+    fn from(form: AdviceForm) -> exitscope_view::Form {
+        match form {
+            AdviceForm::Tuned => exitscope_view::Form::Tuned,
+            AdviceForm::Modprobe => exitscope_view::Form::Modprobe,
+            AdviceForm::Sysfs => exitscope_view::Form::Sysfs,
+            AdviceForm::Libvirt => exitscope_view::Form::Libvirt,
+            AdviceForm::Qemu => exitscope_view::Form::Qemu,
+            AdviceForm::Script => exitscope_view::Form::Script,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdviceSide {
+    /// The host's
+    Host,
+    /// The guests'
+    Guest,
+}
+
+impl AdviceSide {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            AdviceSide::Host => "host",
+            AdviceSide::Guest => "guest",
         }
     }
 }

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use exitscope_model::{Line, Severity};
 use exitscope_policy::{Knob, POLICIES, Unit};
 use exitscope_scenario::CostModel;
-use exitscope_view::{Checkup, Comparison, EventRow, LabReport, Report, Simulated, Sweep};
+use exitscope_view::{Advised, Checkup, Comparison, EventRow, LabReport, Report, Simulated, Sweep};
 use std::io::Write;
 use std::path::Path;
 
@@ -50,6 +50,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::DiffSchema => schemars::schema_for!(Comparison),
         Document::EventsSchema => schemars::schema_for!(EventRow),
         Document::ReplaySchema => schemars::schema_for!(exitscope_view::Replay),
+        Document::AdviseSchema => schemars::schema_for!(Advised),
         Document::SimSchema => schemars::schema_for!(Simulated),
         Document::SweepSchema => schemars::schema_for!(Sweep),
         Document::LabSchema => schemars::schema_for!(LabReport),

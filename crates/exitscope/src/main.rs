@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
 
+mod advise;
 mod cli;
 mod costs;
 mod diff;
@@ -55,6 +56,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,
         Command::Replay(args) => replay::run(&args, &mut out)?,
+        Command::Advise(args) => advise::run(&args, &mut out)?,
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

@@ -20,6 +20,8 @@ const SLACK: u64 = 10_000;
 pub trait Sink {
     /// The trace's first event.
     fn begin(&mut self, first: Moment);
+    /// All events, batch by batch, before the rows that they make.
+    fn events(&mut self, _events: &[Event]) {}
     /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
     fn schedule(&mut self, _event: &Event) {}
     /// A row.
@@ -131,6 +133,7 @@ fn read_once(
         if by_vcpu {
             events.iter().for_each(|event| sink.schedule(event));
         }
+        sink.events(&events);
         assembler.push(&events, &mut rows, &mut ledger);
         pass_halts(&assembler, &vcpu_of, &before, sink);
         if assembler.is_by_runner() {

@@ -1,0 +1,109 @@
+//! `exitscope advise`: what to change, and why; as a page, as files, or done.
+//!
+//! ```text
+//! first reading ─► Material ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as
+//!                                                        └─► --apply: plan, question, state file, write, read back
+//! ```
+
+mod apply;
+mod state;
+
+use crate::Outcome;
+use crate::cli::{AdviseArgs, EventsFormat};
+use crate::read::{self, Earlier, Sink};
+use crate::report::look;
+use anyhow::bail;
+use exitscope_analysis::advice::{Machine, Material, Trials, judge};
+use exitscope_model::{Event, Exit, Halt};
+use exitscope_trace::Input;
+use exitscope_units::Moment;
+use exitscope_view::{Advised, Coverage, SelectionRow, advice_page, write_page, write_settings};
+use std::io::Write;
+
+impl Sink for Material {
+    fn begin(&mut self, first: Moment) {
+        Material::begin(self, first);
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        self.absorb_events(events);
+    }
+
+    fn schedule(&mut self, event: &Event) {
+        self.facts.schedule(event);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Material::absorb(self, exit);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.facts.absorb_runner_event(event));
+    }
+}
+
+impl Sink for Trials {
+    fn begin(&mut self, first: Moment) {
+        Trials::begin(self, first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.absorb_runner_event(event));
+    }
+}
+
+pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if args.undo {
+        return apply::undo(args, out);
+    }
+    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
+        bail!("advice is about all that happened to a vCPU: --reason and --longer-than have no meaning here");
+    }
+    let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
+    let input = Input::open(&file)?;
+    let selection = args.select.selection();
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let fresh = || Material::new(&selection);
+    let (trace, mut material) =
+        read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (first, last) = trace.span.unwrap_or_default();
+    material.end(first, last, &trace.lanes, &trace.vcpu_of);
+    let machine = Machine {
+        arch: trace.row.arch.clone(),
+        release: trace.row.release.clone(),
+        cpus: trace.info.cpus,
+        xen: trace.info.by_vcpu,
+        comms: trace.info.comms.clone(),
+    };
+    let mut trials = Trials::new(&material, &machine);
+    if trials.need_reading() {
+        let untried = trials;
+        trials = read::read_input(input, &mut Earlier::default(), need_vcpus, options, || untried.clone())?.1;
+    }
+    let judgement = judge(&material, &trials, &machine);
+    let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
+    let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), &trace.info);
+    match (args.form, args.format) {
+        (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
+        (None, EventsFormat::Json) => {
+            serde_json::to_writer(&mut *out, &advised)?;
+            writeln!(out)?;
+        }
+        (None, EventsFormat::Text) => write_page(&advice_page(&advised), look(), out)?,
+    }
+    match args.apply {
+        true => apply::apply(args, &judgement, &trace.row.hostname, out),
+        false => Ok(Outcome::Fine),
+    }
+}

@@ -1,0 +1,491 @@
+//! `exitscope advise` on traces whose right answer is known: simulated ones, healthy and sick, and real ones; and what it
+//! changes, on a tree of its own.
+
+mod common;
+
+use common::{corpus, exitscope, misfits, run, stderr, stdout};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// The trace of a simulated run of this scenario.
+fn simulated(folder: &Path, scenario: &str) -> PathBuf {
+    let (text, trace) = (folder.join("scenario.toml"), folder.join("run.data"));
+    std::fs::write(&text, format!("name = 'test'\n{scenario}")).unwrap();
+    let output = run(&["sim", text.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    trace
+}
+
+fn advised(trace: &Path, arguments: &[&str]) -> Value {
+    let output = exitscope().arg("advise").arg(trace).args(["--format", "json"]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let advised: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(misfits(&advised, "advise-schema"), Vec::<String>::new());
+    assert_eq!(advised["schema"], "exitscope.advise/1");
+    let facts = advised["facts"].as_array().unwrap().len() as u64;
+    for advice in advised["advice"].as_array().unwrap() {
+        let evidence = advice["evidence"].as_array().unwrap();
+        assert!(!evidence.is_empty() && evidence.iter().all(|fact| (1..=facts).contains(&fact.as_u64().unwrap())));
+        let gain = |name: &str| advice["gain"][name].as_u64().unwrap();
+        assert!(gain("low_ns_per_s") <= gain("high_ns_per_s") && gain("high_ns_per_s") > 0, "{advice}");
+    }
+    advised
+}
+
+/// The advice for a simulated run.
+fn of(scenario: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    advised(&simulated(folder.path(), scenario), &[])
+}
+
+/// What the advice says to change, one line each.
+fn changes(advised: &Value) -> Vec<String> {
+    advised["advice"].as_array().unwrap().iter().map(|row| row["change"].as_str().unwrap().to_string()).collect()
+}
+
+fn settings(advised: &Value) -> Vec<String> {
+    let rows = advised["advice"].as_array().unwrap().iter().flat_map(|row| row["settings"].as_array().unwrap());
+    rows.map(|row| format!("{} {}", row["kind"].as_str().unwrap(), row["value"].as_str().unwrap())).collect()
+}
+
+#[track_caller]
+fn assert_one(advised: &Value, words: &str) {
+    let changes = changes(advised);
+    assert!(changes.len() == 1 && changes[0].contains(words), "{words}: {changes:#?}");
+}
+
+#[test]
+fn healthy_hosts_get_no_advice() {
+    for (what, scenario) in [
+        (
+            "idle guests",
+            "[[vm]]\nname = 'quiet'\ncopies = 4\nvcpus = 2\n[[vm.program]]\nvcpus = [0]\nlibrary = 'tick'\n",
+        ),
+        (
+            "busy guests",
+            "[host]\ncores = 4\n[[vm]]\nname = 'busy'\ncopies = 2\nvcpus = 2\n[[vm.program]]\nlibrary = 'spin'\n",
+        ),
+        (
+            "moderate I/O",
+            "[[vm]]\nname = 'io'\nregister = [{ kind = 'ioeventfd', address = 0xfeb00000 }]\n\
+             [[vm.disk]]\nname = 'disk'\nservice = { exponential = '100us' }\nthread = '5us'\n\
+             [[vm.program]]\nlibrary = 'random_io'\naccess = 'doorbell'\n",
+        ),
+        (
+            "a device asked now and then",
+            "[[vm]]\nname = 'slow'\n[[vm.program]]\nsteps = [{ forever = [{ sleep = '20ms' }, { port_in = 0x71 }, { \
+                compute = '1ms' }] }]\n",
+        ),
+    ] {
+        let advised = of(scenario);
+        assert_eq!(changes(&advised), Vec::<String>::new(), "{what}");
+        assert!(advised["exits"].as_u64() > Some(0), "{what}");
+    }
+}
+
+#[test]
+fn an_idle_guest_that_burns_a_cpu_gets_the_name_of_the_device_and_the_line_that_ends_it() {
+    let of_device = |steps: &str| {
+        of(&format!(
+            "[[vm]]\nname = 'quiet'\nvcpus = 2\n[[vm.program]]\nvcpus = [0]\n\
+             steps = [{{ forever = [{{ sleep = '900us' }}, {steps}] }}]\n[[costs]]\n",
+        )
+        .replace("[[costs]]\n", "[costs]\ndevice = '20us'\n"))
+    };
+    let hpet = of_device("{ mmio_read = 0xfed000f0 }, { mmio_write = 0xfed00108 }");
+    assert_one(
+        &hpet,
+        "this VM has nothing to do and keeps the host busy; HPET (address 0xfed00000): take the HPET away",
+    );
+    let settings = settings(&hpet);
+    assert!(settings.contains(&"libvirt <timer name='hpet' present='no'/>".to_string()), "{settings:?}");
+    assert!(settings.contains(&"qemu -machine hpet=off".to_string()), "{settings:?}");
+    let rtc = of_device("{ port_out = 0x70 }, { port_in = 0x71 }");
+    assert_one(&rtc, "RTC (port 0x7");
+}
+
+#[test]
+fn storms_are_named() {
+    let of_steps = |steps: &str| {
+        of(&format!(
+            "[[vm]]\nname = 'busy'\n[[vm.program]]\nsteps = [{{ forever = [{{ compute = '50us' }}, {steps}] }}]\n"
+        ))
+    };
+    assert_one(&of_steps("{ port_in = 0x608, size = 4 }"), "ACPI PM timer (port 0x608)");
+    assert_one(&of_steps("'cpuid'"), "CPUID: let the guest's program use CPUID less");
+    let doorbell = of_steps("{ mmio_write = 0xfeb00000, size = 2 }");
+    assert_one(&doorbell, "the guest only ever writes to 0xfeb00000, 2 bytes");
+    assert!(settings(&doorbell).iter().any(|row| row.contains("ioeventfd")));
+    assert_one(
+        &of_steps("{ mmio_write = 0xfeb00000 }, { mmio_read = 0xfeb00010 }"),
+        "replace the device by one that needs fewer exits",
+    );
+    assert_one(&of_steps("{ port_out = 0xc000, size = 2 }"), "ioeventfd");
+    // What the hypervisor answers already is not for a setting to change.
+    let kernel = of("[[vm]]\nname = 'busy'\nregister = [{ kind = 'kernel', port = 0x4d0 }]\n\
+                     [[vm.program]]\nsteps = [{ forever = [{ compute = '20us' }, { port_in = 0x4d0 }] }]\n");
+    assert_eq!(changes(&kernel), Vec::<String>::new());
+    assert_eq!(kernel["left_alone"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_an_ioeventfd_is_said_to_win_is_what_the_simulator_wins_with_one() {
+    let guest = |register: &str| {
+        format!(
+            "[[vm]]\nname = 'busy'\n{register}[[vm.program]]\n\
+                 steps = [{{ forever = [{{ compute = '50us' }}, {{ mmio_write = 0xfeb00000, size = 2 }}, 'count'] }}]\n"
+        )
+    };
+    // Time in exits for each write, in nanoseconds, and writes a second.
+    let exits = |register: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        simulated(folder.path(), &guest(register));
+        let output = run(&["sim", folder.path().join("scenario.toml").to_str().unwrap(), "--format", "json"]);
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let writes = run["metrics"][0]["value"].as_f64().unwrap();
+        let time = |part: &str| run["vms"][0][part].as_f64().unwrap();
+        ((time("kernel_ns") + time("user_ns")) / writes, writes)
+    };
+    let (user, writes) = exits("");
+    let (eventfd, _) = exits("register = [{ kind = 'ioeventfd', address = 0xfeb00000 }]\n");
+    let saved = (user - eventfd) * writes;
+    let advised = of(&guest(""));
+    let gain = |name: &str| advised["advice"][0]["gain"][name].as_f64().unwrap();
+    assert!(
+        gain("low_ns_per_s") <= saved && saved <= gain("high_ns_per_s"),
+        "{saved} is not in \
+        {}",
+        advised["advice"][0]["gain"]
+    );
+}
+
+/// Two vCPUs exchange messages and halt between; nobody polls.
+const PING_PONG: &str = "[host]\ncores = 2\n[policies]\nhalt_poll_ns = 0\n[costs]\nwake_latency = '20us'\n\
+    [[channel]]\nname = 'pipe'\nlatency = '10us'\ndoorbell = 'memory'\n[[vm]]\nname = 'pair'\nvcpus = 2\n\
+    [[vm.program]]\nvcpus = [0]\nlibrary = 'ping_pong'\nrole = 'client'\n\
+    [[vm.program]]\nvcpus = [1]\nlibrary = 'ping_pong'\nrole = 'server'\n";
+
+#[test]
+fn short_halts_want_polling_as_replayed() {
+    let advised = of(PING_PONG);
+    let rows = advised["advice"].as_array().unwrap();
+    let row = |side: &str| {
+        rows.iter()
+            .find(|row| {
+                row["settings"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|setting| setting["kind"] == "knob" && setting["side"] == side)
+            })
+            .unwrap()
+    };
+    for (side, policy) in [("host", "host_halt_poll"), ("guest", "guest_halt_poll")] {
+        let gain = &row(side)["gain"];
+        assert_eq!((gain["how"].as_str(), gain["source"].as_str()), (Some("replayed"), Some(policy)));
+        assert!(gain["low_ns_per_s"].as_u64() > Some(10_000_000), "{gain}");
+    }
+    let value: u64 = row("host")["settings"][0]["value"].as_str().unwrap().parse().unwrap();
+    assert!((20_000..=100_000).contains(&value), "{value}");
+    // With what was advised, the simulator wins what the replay promised, or more: who is answered sooner asks sooner.
+    let served = |poll: u64| {
+        let folder = tempfile::tempdir().unwrap();
+        let scenario = PING_PONG.replace("halt_poll_ns = 0", &format!("halt_poll_ns = {poll}"));
+        simulated(folder.path(), &scenario);
+        let text = folder.path().join("scenario.toml");
+        let output = run(&["sim", text.to_str().unwrap(), "--format", "json"]);
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+        run["metrics"][0]["value"].as_f64().unwrap()
+    };
+    assert!(served(value) > served(0) * 1.2, "{} {}", served(value), served(0));
+}
+
+#[test]
+fn contention_is_told_from_overcommit_and_from_busy_locks() {
+    let lock = "[[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { \
+        compute = '5us' }, { unlock = 'l' }, 'count'] }]\n";
+    let locks = |cores: u32, copies: u32| {
+        of(&format!(
+            "duration = '300ms'\n[host]\ncores = {cores}\n[[vm]]\nname = 'web'\ncopies = {copies}\nvcpus = 4\nlocks = \
+                ['l']\n{lock}"
+        ))
+    };
+    let over =
+        of("[host]\ncores = 2\n[[vm]]\nname = 'busy'\ncopies = 2\nvcpus = 2\n[[vm.program]]\nlibrary = 'spin'\n");
+    assert_one(&over, "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want 4.0 CPUs and there are 2");
+    let gain = &over["advice"][0]["gain"];
+    assert!(gain["low_ns_per_s"].as_u64() > Some(1_900_000_000), "two CPUs are missing: {gain}");
+    let holders = changes(&locks(2, 1));
+    assert!(holders.iter().any(|change| change.contains("keep lock holders running")), "{holders:#?}");
+    assert!(holders.iter().any(|change| change.contains("run fewer vCPUs")), "{holders:#?}");
+    let busy = locks(8, 1);
+    assert!(
+        !changes(&busy).iter().any(|change| change.contains("holders") || change.contains("fewer vCPUs")),
+        "{busy:#}"
+    );
+}
+
+#[test]
+fn ganged_exits_want_narrower_virtual_cores() {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/ping-flood.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.data");
+    let output =
+        run(&["sim", scenario.to_str().unwrap(), "--trace", trace.to_str().unwrap(), "--set", "duration=200ms"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let advised = advised(&trace, &[]);
+    assert!(changes(&advised)[0].contains("make virtual cores narrower"), "{:#?}", changes(&advised));
+    assert_eq!(advised["advice"][0]["gain"]["source"], "vcore");
+    for (trace, advice) in [("p8_smt4_two_vms", 1), ("p8_smt4_one_thread", 0), ("p9_smt2_two_vms", 0)] {
+        let advised = self::advised(&corpus(&format!("powerpc/{trace}.data.gz")), &[]);
+        assert_eq!(changes(&advised).len(), advice, "{trace}: {:#?}", changes(&advised));
+    }
+}
+
+#[test]
+fn real_recordings_get_what_their_guests_were_made_to_do() {
+    let xen = advised(&corpus("xen/hvm1_dm_sched_hvm.xentrace.gz"), &["--tsc-hz", "2596120000"]);
+    assert!(changes(&xen)[0].starts_with("serial port (port 0x3fd)"), "{:#?}", changes(&xen));
+    let port = advised(&corpus("x86-svm/t4-zstd.data.gz"), &[]);
+    assert!(changes(&port)[0].contains("the guest reads port 0x1234"), "{:#?}", changes(&port));
+    let ipi = advised(&corpus("x86-svm/t4-none.dat.gz"), &[]);
+    assert!(changes(&ipi)[0].starts_with("IPIs (x2APIC_ICR)"), "{:#?}", changes(&ipi));
+    let nobody = run(&["advise", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "-p", "5"]);
+    assert!(stdout(&nobody).contains("No exit is left by the selection."), "{}", stdout(&nobody));
+    // What is not in the recording is not judged, and said.
+    let blind = advised(&corpus("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz"), &[]);
+    let said: Vec<_> =
+        blind["not_judged"].as_array().unwrap().iter().map(|row| row["what"].as_str().unwrap()).collect();
+    assert!(said.contains(&"what exits cost") && said.contains(&"what ganged exits cost"), "{said:?}");
+    let page = run(&["advise", corpus("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz").to_str().unwrap()]);
+    assert!(stdout(&page).contains("No advice: too little was recorded"), "{}", stdout(&page));
+}
+
+#[test]
+fn a_xen_that_takes_the_long_way_for_ports_is_known_by_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    std::fs::write(&log, common::unpacked("xen/hvm1_dm_sched_hvm.xentrace.gz")).unwrap();
+    for (version, long) in [("3.4.1", true), ("4.17.5", false)] {
+        let text = format!("cpu_mhz : 2596.120\nxen_version : {version}\n");
+        std::fs::write(folder.path().join("log.xl-info"), text).unwrap();
+        let advised = advised(&log, &[]);
+        let rows = advised["advice"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["change"].as_str().unwrap().contains("use Xen 4.1 or later"));
+        assert_eq!(row.is_some(), long, "{version}");
+        assert!(row.is_none_or(|row| row["gain"]["how"] == "published"));
+    }
+}
+
+#[test]
+fn what_the_lab_records_of_a_real_guest_is_judged_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, trace) = (folder.path().join("scenario.toml"), folder.path().join("lab.data"));
+    let scenario = "name = 'pm'\nduration = '300ms'\n[[vm]]\nname = 'guest'\n\
+                    [[vm.program]]\nlibrary = 'port_loop'\nport = 0x608\nsize = 4\n";
+    std::fs::write(&text, scenario).unwrap();
+    let output = run(&["lab", "run", text.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
+    if !output.status.success() {
+        let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
+        assert!(allowed, "{}\nSet EXITSCOPE_WITHOUT_KVM=1 to pass without KVM.", stderr(&output));
+        return eprintln!("SKIPPED: NO GUEST WAS RUN");
+    }
+    let advised = advised(&trace, &[]);
+    assert!(advised["exits"].as_u64() > Some(100));
+    // How much of its time that takes is the machine's; whose port it is, is not.
+    assert!(changes(&advised).iter().all(|change| change.contains("ACPI PM timer (port 0x608)")), "{advised:#}");
+    assert!(
+        advised["not_judged"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["missing"].as_str().unwrap().contains("sched_switch"))
+    );
+}
+
+#[test]
+fn a_form_says_everything_in_lines_or_in_comments() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let advised = advised(&trace, &[]);
+    let all = settings(&advised);
+    let form = |form: &str, side: &str| {
+        let output = run(&["advise", trace.to_str().unwrap(), "--as", form, "--side", side]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    for name in ["tuned", "modprobe", "sysfs", "libvirt", "qemu", "script"] {
+        for side in ["host", "guest"] {
+            let text = form(name, side);
+            for setting in &all {
+                let value = setting.split_once(' ').unwrap().1.trim_start_matches("-cpu host,");
+                assert!(text.contains(value), "{name} {side} loses {setting}:\n{text}");
+            }
+        }
+    }
+    let value = all.iter().find_map(|row| row.strip_prefix("knob ")).unwrap().to_string();
+    assert!(form("tuned", "host").contains("\n[sysfs]\n/sys/module/kvm/parameters/halt_poll_ns="));
+    assert!(form("tuned", "guest").contains("\n[modules]\ncpuidle-haltpoll=+r force=1\n"));
+    assert!(form("modprobe", "host").contains("\noptions kvm halt_poll_ns="), "{value}");
+    assert!(form("sysfs", "host").contains("\nw /sys/module/kvm/parameters/halt_poll_ns - - - - "));
+    assert!(form("libvirt", "host").contains(
+        "<domain>\n  <features>\n    <kvm>\n      <poll-control state='on'/>\n    </kvm>\n  </features>\n</domain>"
+    ));
+    assert!(form("qemu", "host").contains("\n-cpu host,kvm-poll-control=on\n"));
+    let script = folder.path().join("set.sh");
+    std::fs::write(&script, form("script", "host")).unwrap();
+    let checked = std::process::Command::new("sh").arg("-n").arg(&script).output().unwrap();
+    assert!(checked.status.success(), "{}", stderr(&checked));
+}
+
+/// A tree that stands for the host's /sys and /proc.
+fn host(folder: &Path, halt_poll_ns: &str) -> PathBuf {
+    let root = folder.join("host");
+    for (path, text) in [
+        ("proc/sys/kernel/hostname", "simulated\n"),
+        ("proc/sys/kernel/osrelease", "5.15.0-1-generic\n"),
+        ("sys/module/kvm/parameters/halt_poll_ns", halt_poll_ns),
+    ] {
+        std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        std::fs::write(root.join(path), text).unwrap();
+    }
+    root
+}
+
+fn apply(root: &Path, arguments: &[&str]) -> Output {
+    let state = root.join("state/applied.json");
+    let mut command = exitscope();
+    command.arg("advise").args(arguments).arg("--root").arg(root).arg("--state").arg(state);
+    command.stdin(std::process::Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn what_is_applied_is_shown_first_verified_and_undone_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let now = || std::fs::read_to_string(&knob).unwrap();
+    // Nobody can be asked, and nothing is changed.
+    let asked = apply(&root, &[trace, "--apply"]);
+    assert_eq!((asked.status.code(), now().as_str()), (Some(2), "777\n"), "{}", stdout(&asked));
+    assert!(stdout(&asked).contains("halt_poll_ns: 777 becomes "), "{}", stdout(&asked));
+    assert!(stdout(&asked).contains("only in VMs started afterwards"), "of 5.15: {}", stdout(&asked));
+    let done = apply(&root, &[trace, "--apply", "--yes"]);
+    assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), stderr(&done));
+    let set = now();
+    assert_ne!(set.trim(), "777");
+    // Somebody sets it to something else, and advice is applied once more: what was there first is what comes back.
+    std::fs::write(&knob, "5\n").unwrap();
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    assert_eq!(now(), set);
+    let again = apply(&root, &[trace, "--apply", "--yes"]);
+    assert!(stdout(&again).contains("already"), "{}", stdout(&again));
+    let undone = apply(&root, &["--undo"]);
+    assert_eq!((undone.status.code(), now().trim()), (Some(0), "777"), "{}", stdout(&undone));
+    assert!(!root.join("state/applied.json").exists());
+    let nothing = apply(&root, &["--undo"]);
+    assert!(
+        nothing.status.code() == Some(2) && stderr(&nothing).contains("nothing was applied"),
+        "{}",
+        stderr(&nothing)
+    );
+}
+
+#[test]
+fn what_cannot_be_applied_says_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    std::fs::write(root.join("proc/sys/kernel/hostname"), "other\n").unwrap();
+    let other = apply(&root, &[trace, "--apply", "--yes"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(
+        stderr(&other).contains("the recording is of simulated and this host is other: --any-host"),
+        "{}",
+        stderr(&other)
+    );
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let mut permissions = std::fs::metadata(&knob).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&knob, permissions).unwrap();
+    let read_only = apply(&root, &[trace, "--apply", "--yes", "--any-host"]);
+    assert_eq!(read_only.status.code(), Some(2));
+    assert!(stdout(&read_only).contains("put `options kvm halt_poll_ns="), "{}", stdout(&read_only));
+    std::fs::remove_file(&knob).unwrap();
+    let missing = apply(&root, &[trace, "--apply", "--yes", "--any-host"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stdout(&missing).contains("`modprobe kvm` loads its module"), "{}", stdout(&missing));
+    // A state file of another host, or of something else, is no reason to write anything.
+    let state = root.join("state/applied.json");
+    std::fs::create_dir_all(state.parent().unwrap()).unwrap();
+    for (text, says) in [
+        ("[]", "not a file of what was applied"),
+        ("{\"schema\": \"exitscope.applied/1\", \"host\": \"third\", \"changes\": []}", "applied to third"),
+    ] {
+        std::fs::write(&state, text).unwrap();
+        let undone = apply(&root, &["--undo"]);
+        assert!(undone.status.code() == Some(2) && stderr(&undone).contains(says), "{}", stderr(&undone));
+    }
+    // A knob whose file only loading the module sets.
+    let ipi = corpus("x86-svm/t4-kvmstat.data.gz");
+    let avic = root.join("sys/module/kvm_amd/parameters/avic");
+    std::fs::create_dir_all(avic.parent().unwrap()).unwrap();
+    std::fs::write(&avic, "N\n").unwrap();
+    let at_load = apply(&root, &[ipi.to_str().unwrap(), "--apply", "--yes", "--any-host"]);
+    assert!(stdout(&at_load).contains("put `options kvm_amd avic=1` into"), "{}", stdout(&at_load));
+    assert_eq!(std::fs::read_to_string(&avic).unwrap(), "N\n");
+}
+
+#[test]
+fn damaged_recordings_are_judged_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let damaged = folder.path().join("damaged");
+    let simulated = std::fs::read(simulated(folder.path(), &format!("duration = '5ms'\n{PING_PONG}"))).unwrap();
+    let originals = [
+        simulated,
+        common::unpacked("powerpc/p8_smt4_two_vms.data.gz"),
+        common::unpacked("powerpc/p8_smt4_gang_exits_rfc.data.gz"),
+        common::unpacked("x86-svm/t4-kvmstat.data.gz"),
+    ];
+    let mut random: u64 = 1;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let mut judged = 0;
+    for run in 0..60 {
+        let mut bytes = originals[run % originals.len()].clone();
+        // Numbers as large as can be, which sums must bear.
+        for _ in 0..[3, 30, 300][next(3)] {
+            let at = next(bytes.len() - 8);
+            bytes[at..at + 8].copy_from_slice(&[u64::MAX, u64::MAX >> 1, 0][next(3)].to_le_bytes());
+        }
+        std::fs::write(&damaged, bytes).unwrap();
+        let output = exitscope().arg("advise").arg(&damaged).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 2)), "run {run}: {}", stderr(&output));
+        judged += u32::from(output.status.success());
+    }
+    assert!(judged > 10, "only {judged} could be read at all");
+}
+
+#[test]
+fn flags_that_mean_nothing_together_are_refused() {
+    let trace = corpus("x86-svm/t2.data.gz");
+    let trace = trace.to_str().unwrap();
+    for arguments in [
+        &[trace, "--reason", "io"][..],
+        &[trace, "--undo"],
+        &[trace, "--apply", "--as", "tuned"],
+        &[trace, "--side", "guest"],
+        &[trace, "--yes"],
+        &["no-such-file"],
+    ] {
+        let output = run(&[&["advise"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
