@@ -31,6 +31,10 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),
     ("docs/examples/phases.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "phases"]),
     ("docs/examples/pio.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "pio"]),
+    (
+        "docs/examples/yield.txt",
+        &["report", "corpus/xen/pvh2_contend_sched_hvm.xentrace.gz", "--view", "yield", "--tsc-hz", "2596120000"],
+    ),
     ("docs/examples/replay.txt", &["replay", "corpus/x86-svm/t4-none.dat.gz", "--policy", "guest_halt_poll"]),
     ("docs/examples/advise.txt", &["advise", "corpus/x86-svm/t4-zstd.data.gz"]),
     ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),

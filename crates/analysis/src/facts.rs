@@ -2,10 +2,10 @@
 
 use crate::{
     AccessKey, Accesses, Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
-    Timeline, WayKey, Ways,
+    Timeline, WayKey, Ways, Yields,
 };
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Event, Exit, Halt, LaneSpan, Who};
+use exitscope_model::{Detail, DetailKind, Event, Exit, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -82,6 +82,8 @@ pub struct Facts {
     pub halts: Halts,
     /// Ganged exits; narrowed to VMs and moments alone.
     pub gangs: Gangs,
+    /// Yields; like `halts`. The run queue is narrowed to moments alone.
+    pub yields: Yields,
 }
 
 impl Facts {
@@ -105,6 +107,7 @@ impl Facts {
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
             halts: Halts::default(),
             gangs: Gangs::default(),
+            yields: Yields::default(),
         }
     }
 
@@ -170,15 +173,48 @@ impl Facts {
 
     /// Adds one halt.
     pub fn absorb_halt(&mut self, halt: &Halt) {
-        let within = self.window.0 <= halt.begin && halt.begin <= self.window.1;
-        if within && self.selection.holds_who(&halt.who) {
+        if self.within(halt.begin) && self.selection.holds_who(&halt.who) {
             self.halts.absorb(halt);
         }
     }
 
+    /// Adds one yield.
+    pub fn absorb_yield(&mut self, of: &Yield) {
+        if self.within(of.at) && self.selection.holds_who(&of.who) {
+            self.yields.absorb(of);
+        }
+    }
+
+    /// Adds one preemption.
+    pub fn absorb_preemption(&mut self, of: &Preemption) {
+        if self.within(of.at) && self.selection.holds_who(&of.who) {
+            self.yields.absorb_preemption(of);
+        }
+    }
+
+    /// Adds one change of a window of PAUSE loops.
+    pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
+        if self.within(of.at) && self.selection.holds_who(&of.who) {
+            self.yields.absorb_window(of);
+        }
+    }
+
+    /// Adds a stay of the run queue.
+    #[inline]
+    pub fn absorb_queue_stay(&mut self, stay: &QueueStay) {
+        let (from, to) = (stay.from.max(self.window.0), stay.to.min(self.window.1));
+        if from < to {
+            self.yields.absorb_stay(&QueueStay { from, to, ..*stay });
+        }
+    }
+
+    fn within(&self, at: Moment) -> bool {
+        self.window.0 <= at && at <= self.window.1
+    }
+
     /// Looks at one event of a recording in which a virtual core's runner records for its threads.
     pub fn absorb_runner_event(&mut self, event: &Event) {
-        if self.window.0 <= event.at && event.at <= self.window.1 {
+        if self.within(event.at) {
             let vms = &self.selection.vms;
             self.gangs.absorb(event, |vm| vms.is_empty() || vms.contains(&vm));
         }
@@ -207,6 +243,7 @@ impl Facts {
         self.slowest.complete(|who| named(who, vcpu_of));
         self.gangs.end();
         self.halts.complete(|who| named(who, vcpu_of));
+        self.yields.complete(|who| named(who, vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = Group::by(&[Dim::Reason]);
@@ -241,6 +278,7 @@ impl Facts {
         self.timeline.merge(&other.timeline);
         self.halts.merge(&other.halts);
         self.gangs.merge(&other.gangs);
+        self.yields.merge(&other.yields);
     }
 
     /// What exits were about, most costly first.

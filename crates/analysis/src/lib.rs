@@ -31,6 +31,7 @@ mod slowest;
 mod threshold;
 mod timeline;
 mod ways;
+mod yields;
 
 pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
@@ -51,3 +52,4 @@ pub use slowest::Slowest;
 pub use threshold::{Breach, Threshold, ThresholdError};
 pub use timeline::{Bucket, Timeline};
 pub use ways::{WayCell, WayKey, Ways};
+pub use yields::{DEPTHS, PleCell, PreemptedCell, Queue, TargetCell, YieldCell, Yields};

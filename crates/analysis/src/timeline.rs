@@ -1,4 +1,4 @@
-//! Exits and their cost over time, at whatever width fits.
+//! Exits and their cost over time, or something that lasts, at whatever width fits.
 
 use exitscope_model::Exit;
 use exitscope_units::Moment;
@@ -20,7 +20,7 @@ pub struct Timeline {
 /// One bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// Exits that began in it.
+    /// Exits that began in it; nanoseconds of what was spread over it.
     pub count: u64,
     /// What they cost, in nanoseconds.
     pub cost: u64,
@@ -45,6 +45,29 @@ impl Timeline {
         if exit.timed {
             self.last.1.cost = self.last.1.cost.saturating_add(exit.cost().0);
         }
+    }
+
+    /// Adds a stretch of time: to each bucket, the nanoseconds of it that lie there as a count, and `weight` times as many
+    /// as a cost.
+    #[inline]
+    pub fn spread(&mut self, from: Moment, to: Moment, weight: u64) {
+        let (from, to) = (from.as_nanos(), to.as_nanos());
+        if to <= from {
+            return;
+        }
+        if from / self.width != self.last.0 || (to - 1) / self.width != self.last.0 {
+            self.settle();
+            self.widen_for(from / self.width);
+            self.widen_for((to - 1) / self.width);
+            for at in from / self.width..(to - 1) / self.width {
+                let (first, last) = (from.max(at * self.width), (at + 1) * self.width);
+                add(&mut self.buckets, at, Bucket { count: last - first, cost: (last - first).saturating_mul(weight) });
+            }
+            self.last.0 = (to - 1) / self.width;
+        }
+        let length = to - from.max(self.last.0 * self.width);
+        self.last.1.count += length;
+        self.last.1.cost = self.last.1.cost.saturating_add(length.saturating_mul(weight));
     }
 
     /// Adds what another timeline holds.

@@ -300,14 +300,14 @@ pub struct ReplayArgs {
     /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
     /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
-    /// kernel_serves, what the kernel serves of the port accesses that left it]
+    /// kernel_serves, what the kernel serves of the port accesses that left it; how long a vCPU spins before it yields]
     #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
     /// Sets a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
     /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of
-    /// port_path, time_won; of vcore, none]
+    /// port_path and yielding, time_won; of vcore, none]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     #[command(flatten)]
@@ -328,6 +328,8 @@ pub enum PolicyName {
     Vcore,
     /// The way of a port access: who decodes it, and who serves it
     PortPath,
+    /// The yields of vCPUs that wait for another: PAUSE loops on x86, diagnoses X'44' and X'9C' on s390
+    Yielding,
 }
 
 impl PolicyName {
@@ -338,16 +340,18 @@ impl PolicyName {
             PolicyName::GuestHaltPoll => "guest_halt_poll",
             PolicyName::Vcore => "vcore",
             PolicyName::PortPath => "port_path",
+            PolicyName::Yielding => "yielding",
         }
     }
 
-    /// What is varied unless something else is asked for.
+    /// What is varied unless something else is asked for; of yielding, that depends on what yields.
     pub fn default_vary(self) -> &'static str {
         match self {
             PolicyName::HostHaltPoll => "halt_poll_ns=0,10us,20us,50us,100us,200us,500us,1ms",
             PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
             PolicyName::Vcore => "smt_mode=1,2,4,8",
             PolicyName::PortPath => "kernel_serves=nothing,ioeventfd,coalesced,devices",
+            PolicyName::Yielding => "spin_retry=0,100,1000,10000",
         }
     }
 }
@@ -692,6 +696,8 @@ pub enum View {
     Pio,
     /// The steps of exits, from leaving the guest to entering it, and what would take steps away
     Phases,
+    /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
+    Yield,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
@@ -746,6 +752,7 @@ impl From<View> for exitscope_view::View {
             View::Gang => exitscope_view::View::Gang,
             View::Pio => exitscope_view::View::Pio,
             View::Phases => exitscope_view::View::Phases,
+            View::Yield => exitscope_view::View::Yield,
         }
     }
 }

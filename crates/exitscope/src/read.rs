@@ -1,7 +1,9 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
 use anyhow::Context;
-use exitscope_model::{Assembler, Event, Exit, Halt, LaneSpan, Ledger, Line, TraceInfo, Who};
+use exitscope_model::{
+    Assembler, Event, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who, Yield,
+};
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
@@ -28,6 +30,14 @@ pub trait Sink {
     fn absorb(&mut self, exit: &Exit);
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
+    /// A yield.
+    fn yielded(&mut self, _of: &Yield) {}
+    /// A vCPU that was preempted.
+    fn preempted(&mut self, _of: &Preemption) {}
+    /// A change of a window of PAUSE loops.
+    fn ple_update(&mut self, _of: &PleUpdate) {}
+    /// How many vCPUs waited for a CPU, and how long.
+    fn queue_stay(&mut self, _stay: &QueueStay) {}
     /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
     fn runner_events(&mut self, _events: &[Event]) {}
 }
@@ -135,14 +145,14 @@ fn read_once(
         }
         sink.events(&events);
         assembler.push(&events, &mut rows, &mut ledger);
-        pass_halts(&assembler, &vcpu_of, &before, sink);
+        pass_beside(&assembler, &vcpu_of, &before, sink);
         if assembler.is_by_runner() {
             sink.runner_events(&events);
         }
         let lanes =
             if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
         if !more {
-            pass_halts(&assembler, &vcpu_of, &before, sink);
+            pass_beside(&assembler, &vcpu_of, &before, sink);
         }
         for exit in &mut rows {
             if !name_vcpu(&mut exit.who, &vcpu_of) && !unnamed.contains(&exit.who.tid) {
@@ -198,12 +208,34 @@ fn read_once(
     }
 }
 
-fn pass_halts(assembler: &Assembler, vcpu_of: &FxHashMap<Tid, VcpuId>, before: &[&EarlierTrace], sink: &mut impl Sink) {
+/// Passes on what the assembler found beside rows.
+fn pass_beside(
+    assembler: &Assembler,
+    vcpu_of: &FxHashMap<Tid, VcpuId>,
+    before: &[&EarlierTrace],
+    sink: &mut impl Sink,
+) {
+    // Of whom it is, if no earlier trace holds it.
+    let new = |mut who: Who, at: Moment| {
+        name_vcpu(&mut who, vcpu_of);
+        (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
+    };
     for halt in assembler.halts() {
-        let mut halt = *halt;
-        name_vcpu(&mut halt.who, vcpu_of);
-        if !before.iter().any(|trace| trace.holds(&halt.who, halt.begin)) {
-            sink.halt(&halt);
+        new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
+    }
+    for of in assembler.yields() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.yielded(&Yield { who, ..*of }));
+    }
+    for of in assembler.preemptions() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.preempted(&Preemption { who, ..*of }));
+    }
+    for of in assembler.ple_updates() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.ple_update(&PleUpdate { who, ..*of }));
+    }
+    let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+    for stay in assembler.queue_stays() {
+        if let Some((from, to)) = beyond((stay.from, stay.to), &spans) {
+            sink.queue_stay(&QueueStay { from, to, ..*stay });
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
 use crate::read::{self, Earlier, Sink};
 use exitscope_analysis::{Dim, Facts, Wanted};
-use exitscope_model::{Event, Exit, ExitCode, Halt, Ledger, TraceInfo};
+use exitscope_model::{Event, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
@@ -30,6 +30,22 @@ impl Sink for Facts {
 
     fn halt(&mut self, halt: &Halt) {
         self.absorb_halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.absorb_ple_update(of);
+    }
+
+    fn queue_stay(&mut self, stay: &QueueStay) {
+        self.absorb_queue_stay(stay);
     }
 
     fn runner_events(&mut self, events: &[Event]) {

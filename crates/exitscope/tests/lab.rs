@@ -88,6 +88,15 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
         let report = report(&[&trace], &[]);
         assert_eq!(report["coverage"]["lost"], 0, "{experiment}");
         assert!(report["coverage"]["exits"].as_u64() > Some(10), "{experiment}");
+        if experiment == "yield" {
+            // Eight vCPUs on two threads: whoever yields has siblings that wait, and some of them get its thread.
+            let all = &report["yield"]["all"];
+            let count = |name: &str| all[name].as_u64().unwrap();
+            let calls = report["yield"]["vcpus"].as_array().unwrap().iter().map(|row| row["call"].as_str().unwrap());
+            assert_eq!(calls.collect::<std::collections::BTreeSet<_>>(), ["X'44'", "X'9C'"].into());
+            assert!(count("sibling_preempted") > 0 && count("gave_sibling") > 0, "{all}");
+            assert_eq!((count("gave_other"), count("gave_target")), (0, 0), "{all}");
+        }
         let page = stdout(&lab(&[experiment]));
         assert!(page.starts_with(&format!("Lab: {experiment}")), "{page}");
         assert!(stdout(&lab(&[experiment, "--format", "csv"])).lines().count() > tables * rows, "{experiment}");

@@ -94,6 +94,8 @@ struct State {
     summed_to: Instant,
     empty_ns: u128,
     queued_ns: u128,
+    /// When each vCPU that slept was queued, if that is not among its events yet.
+    woken: Vec<Option<u64>>,
     out: Dispatched,
     /// The figures of the run have been taken.
     closed: bool,
@@ -146,6 +148,7 @@ pub fn dispatch(
         summed_to: began,
         empty_ns: 0,
         queued_ns: 0,
+        woken: vec![None; count],
         out: Dispatched::default(),
         closed: false,
     };
@@ -194,6 +197,7 @@ impl Dispatcher<'_> {
     /// Ends slices, wakes sleepers, stops the programs when it is time.
     fn clock(&self, watch: &Watch) -> Result<(), LabError> {
         let stop_at = self.config.stop_after.map(|after| self.began + after);
+        let clock = Clock::new(self.machine);
         let mut state = self.lock();
         loop {
             if watch.is_over() {
@@ -218,6 +222,7 @@ impl Dispatcher<'_> {
                     Place::Asleep(until) if until <= now => {
                         state.sum(now);
                         state.queue_shortest(vcpu);
+                        state.woken[vcpu] = Some(clock.ns(ticks()));
                         self.work.notify_one();
                     }
                     Place::Asleep(until) => next = next.min(until),
@@ -244,6 +249,7 @@ impl Dispatcher<'_> {
         let clock = Clock::new(self.machine);
         let mut vcpu = None;
         loop {
+            let idle = vcpu.is_none();
             let running = match vcpu {
                 Some(vcpu) => vcpu,
                 None => match self.wait_for_work(thread, watch)? {
@@ -252,6 +258,11 @@ impl Dispatcher<'_> {
                 },
             };
             let mut slot = self.slots[running].lock().unwrap_or_else(PoisonError::into_inner);
+            if self.config.events {
+                let woken = self.lock().woken[running].take();
+                let Slot { vcpu, events, .. } = &mut *slot;
+                events.runs(vcpu, clock.ns(ticks()), thread as u32, woken, idle);
+            }
             vcpu = self.run_vcpu(thread, &mut slot, &clock, watch)?;
         }
     }
@@ -305,7 +316,13 @@ impl Dispatcher<'_> {
             slot.account.record(Reason::of(&exit), Door::Bell, clock.length(ticks() - begin));
             match self.go_on(&mut state, thread, me, next) {
                 Some(vcpu) if vcpu == me => {}
-                other => return Ok(other),
+                other => {
+                    if self.config.events {
+                        let sleeps = state.places[me] != Place::Queued;
+                        slot.events.leaves(slot.vcpu, clock.ns(ticks()), sleeps, other.map(|vcpu| vcpu as u32));
+                    }
+                    return Ok(other);
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! A run's exits as events, like those of a recording: what `--trace` keeps and `exitscope report` reads.
 //!
 //! The lab sees KVM from user space: KVM_RUN is entered, and comes back with a reason. What KVM answers itself it does
-//! not see; a recording by perf does.
+//! not see; a recording by perf does. What the lab's dispatcher does is as a host's scheduler would tell it: its threads are
+//! the CPUs, a doorbell that yields is the diagnose that it stands for.
 
 use crate::abi::{BELLS, MAX_VCPUS, bell};
 use crate::{Exit, Vcpu};
@@ -11,11 +12,22 @@ use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 /// Events that a vCPU keeps at most; more are counted as lost.
 pub const MAX_EVENTS: usize = 4_000_000;
 
-const TRACEPOINTS: [&str; 4] = ["syscalls:sys_enter_ioctl", "kvm:kvm_userspace_exit", "kvm:kvm_pio", "kvm:kvm_mmio"];
+const TRACEPOINTS: [&str; 7] = [
+    "syscalls:sys_enter_ioctl",
+    "kvm:kvm_userspace_exit",
+    "kvm:kvm_pio",
+    "kvm:kvm_mmio",
+    "kvm:kvm_s390_handle_diag",
+    "sched:sched_switch",
+    "sched:sched_wakeup",
+];
 const ENTER: NameId = NameId(0);
 const USER_EXIT: NameId = NameId(1);
 const PIO: NameId = NameId(2);
 const MMIO: NameId = NameId(3);
+const DIAG: NameId = NameId(4);
+const SWITCH: NameId = NameId(5);
+const WAKEUP: NameId = NameId(6);
 
 /// The names of the lab's events; an event's name is the position in this list.
 pub fn event_names() -> EventNames {
@@ -33,9 +45,30 @@ pub struct Events {
     lost: u64,
     /// A read whose answer is told after the next entry, as KVM does.
     read: Option<(Detail, NameId)>,
+    /// Which of the dispatcher's threads runs the vCPU: they are its CPUs. Without one, every vCPU has its own.
+    thread: Option<u32>,
 }
 
 impl Events {
+    /// The dispatcher's thread `thread` runs the vCPU from `at` on; it had been queued since `woken`, if it slept before.
+    /// `idle`: the thread ran no other before.
+    pub fn runs(&mut self, vcpu: &Vcpu, at: u64, thread: u32, woken: Option<u64>, idle: bool) {
+        self.thread = Some(thread);
+        let tid = thread_of(vcpu, vcpu.index());
+        if let Some(woken) = woken {
+            self.push(vcpu, woken, WAKEUP, Kind::Wakeup { tid });
+        }
+        if idle {
+            self.push(vcpu, at, SWITCH, Kind::Switch { prev: Tid(0), sleeps: true, next: tid });
+        }
+    }
+
+    /// Its thread runs `next` from `at` on, or nobody; `sleeps`: the vCPU has nothing to do.
+    pub fn leaves(&mut self, vcpu: &Vcpu, at: u64, sleeps: bool, next: Option<u32>) {
+        let next = next.map_or(Tid(0), |next| thread_of(vcpu, next));
+        self.push(vcpu, at, SWITCH, Kind::Switch { prev: thread_of(vcpu, vcpu.index()), sleeps, next });
+    }
+
     /// The vCPU enters KVM_RUN at `at` (nanoseconds of CLOCK_MONOTONIC).
     pub fn enter(&mut self, vcpu: &Vcpu, at: u64, answer: u64) {
         self.push(vcpu, at, ENTER, Kind::RunEnter);
@@ -75,13 +108,16 @@ impl Events {
             Exit::MmioWrite { address, size, value } => (MMIO_EXIT, 0, Some(mmio(address, size, value, true))),
             // A doorbell that halts is a halt, as is the end of a program: its time is no cost.
             Exit::Bell { bell: bell::HALT | bell::SLEEP | bell::DONE, .. } | Exit::Halt => (HLT, 0, None),
+            // As on s390, where the call is all that the event says.
+            Exit::Bell { bell: bell::YIELD, .. } => (IO, 0, Some(diagnose(0x44))),
+            Exit::Bell { bell: bell::YIELD_TO, .. } => (IO, 0, Some(diagnose(0x9c))),
             Exit::Bell { bell, value } => (IO, 0, Some(port(BELLS + bell, 4, value.into(), bell != bell::SENSE))),
             Exit::Kicked => (INTR, -libc::EINTR, None),
             Exit::Msr { written: None, .. } => (RDMSR, 0, None),
             Exit::Msr { written: Some(_), .. } => (WRMSR, 0, None),
         };
         if let Some((detail, name)) = detail {
-            match detail.write {
+            match detail.write || name == DIAG {
                 true => self.push(vcpu, at, name, Kind::Detail(detail)),
                 false => self.read = Some((detail, name)),
             }
@@ -97,10 +133,10 @@ impl Events {
         let event = Event {
             at: Moment::from_nanos(at),
             // A number of its own for each vCPU, whichever thread runs it: it is the vCPU's story that is told. So for each VM.
-            tid: Tid(std::process::id() + MAX_VCPUS as u32 + vcpu.number()),
+            tid: thread_of(vcpu, vcpu.index()),
             vm: VmId(std::process::id() + vcpu.number() - vcpu.index()),
             vcpu: VcpuId(vcpu.index()),
-            cpu: PcpuId(vcpu.number()),
+            cpu: PcpuId(self.thread.unwrap_or(vcpu.number())),
             name,
             kind,
         };
@@ -119,4 +155,13 @@ impl Events {
         }
         all
     }
+}
+
+fn diagnose(key: u64) -> (Detail, NameId) {
+    (Detail { kind: DetailKind::Diag, write: false, form: Form::Untold, size: 0, key, value: 0 }, DIAG)
+}
+
+/// What stands for the thread of vCPU `index` of the same VM.
+fn thread_of(vcpu: &Vcpu, index: u32) -> Tid {
+    Tid(std::process::id() + MAX_VCPUS as u32 + vcpu.number() - vcpu.index() + index)
 }

@@ -13,16 +13,21 @@
 //!
 //! Every event ends in a row's `events` or in a line of the ledger.
 
+mod scheduler;
+mod yielding;
+
 use crate::halt::Halting;
 use crate::lane::{Lane, Run, State};
-use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, RunState, Told, Who};
+use crate::run_queue::RunQueue;
+use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
+use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, Told, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
 /// Lanes at most; events of further threads are counted as outside any exit. Bounds memory (about 64 MB).
 const MAX_LANES: usize = 1 << 18;
 
-/// CPUs whose last lane is remembered.
+/// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
 
 /// In place of a lane's number: the thread is no lane.
@@ -56,6 +61,11 @@ pub struct Assembler {
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
     halts: Vec<Halt>,
+    queue: RunQueue,
+    yields: Vec<Yield>,
+    ple_updates: Vec<PleUpdate>,
+    /// Xen: which lane gave each CPU away by a yield just now.
+    given: Box<[u32; CPU_CACHE]>,
 }
 
 impl Default for Assembler {
@@ -69,6 +79,10 @@ impl Default for Assembler {
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
             halts: Vec::new(),
+            queue: RunQueue::default(),
+            yields: Vec::new(),
+            ple_updates: Vec::new(),
+            given: Box::new([NO_LANE; CPU_CACHE]),
         }
     }
 }
@@ -81,7 +95,7 @@ impl Assembler {
 
     /// Uses events. Rows that they complete are appended to `rows`.
     pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
-        self.halts.clear();
+        self.clear();
         for event in events {
             self.take(event, rows, ledger);
         }
@@ -100,7 +114,7 @@ impl Assembler {
                 if code.list == CodeList::PpcTrap {
                     self.go_by_vcpu(event, ledger);
                 }
-                let lane = self.lane(event);
+                let lane = self.lane(event).inspect(|&at| self.runs(event.at, at));
                 if let (true, Some(at)) = (self.lanes_by_vcpu, lane) {
                     self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE] = (event.cpu.0, at as u32);
                 }
@@ -108,10 +122,10 @@ impl Assembler {
             }
             Kind::Enter => {
                 self.has_hardware(ledger);
-                self.lane(event)
+                self.lane(event).inspect(|&at| self.enters(event.at, at))
             }
-            Kind::UserspaceExit { .. } | Kind::Detail(_) => self.lane(event),
-            Kind::Switch { prev, sleeps, next } => return self.switch(event.at, prev, sleeps, next, ledger),
+            Kind::UserspaceExit { .. } | Kind::Detail(_) | Kind::Yield => self.lane(event),
+            Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
@@ -120,6 +134,10 @@ impl Assembler {
                 self.vcore_halt(event, Told { length: Nanos(ns), waited, valid });
                 return ledger.count(Line::OutsideExit);
             }
+            // Where kvm_entry never fires, KVM_RUN is what enters.
+            Kind::RunEnter | Kind::Fpu { load: true } if !self.hardware => {
+                self.find(event).inspect(|&at| self.enters(event.at, at))
+            }
             Kind::VcpuHint | Kind::HaltPoll { .. } => {
                 self.alias(event);
                 self.find(event)
@@ -127,8 +145,11 @@ impl Assembler {
             // Only an event of a thread that is a lane can fall into an exit.
             _ => self.find(event),
         };
-        match lane.and_then(|at| self.lanes.get_mut(at)) {
-            Some(lane) => lane.take(event, rows, &mut self.halts, ledger),
+        match lane.and_then(|at| Some((at, self.lanes.get_mut(at)?))) {
+            Some((at, lane)) => {
+                lane.take(event, rows, &mut self.halts, ledger);
+                self.look_for_yield(event, at);
+            }
             None => ledger.count(match event.kind {
                 Kind::Enter => Line::EntryWithoutExit,
                 Kind::Other => Line::OtherTracepoint,
@@ -140,9 +161,11 @@ impl Assembler {
     /// Ends the recording: open exits become rows that are counted but not timed. Returns every lane's span.
     pub fn finish(&mut self, rows: &mut Vec<Exit>, ledger: &mut Ledger) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
-        self.halts.clear();
+        self.clear();
+        self.queue.finish(self.latest);
         for lane in &mut self.lanes {
             lane.halt.finish(&mut self.halts);
+            self.yields.extend(lane.yielding.take());
             lane.settle_closed(rows);
             if let Some(held) = lane.held.take() {
                 rows.push(held);
@@ -176,6 +199,34 @@ impl Assembler {
         &self.halts
     }
 
+    /// The yields that ended likewise.
+    pub fn yields(&self) -> &[Yield] {
+        &self.yields
+    }
+
+    /// The preemptions that ended likewise.
+    pub fn preemptions(&self) -> &[Preemption] {
+        &self.queue.preemptions
+    }
+
+    /// How many vCPUs waited for a CPU, up to the last change.
+    pub fn queue_stays(&self) -> &[QueueStay] {
+        &self.queue.stays
+    }
+
+    /// Changes of windows of PAUSE loops.
+    pub fn ple_updates(&self) -> &[PleUpdate] {
+        &self.ple_updates
+    }
+
+    fn clear(&mut self) {
+        self.halts.clear();
+        self.yields.clear();
+        self.ple_updates.clear();
+        self.queue.stays.clear();
+        self.queue.preemptions.clear();
+    }
+
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
     pub fn vcpus(&self) -> impl Iterator<Item = Who> + '_ {
         self.lanes.iter().map(|lane| lane.who).filter(|who| who.vcpu != VcpuId::UNKNOWN)
@@ -205,10 +256,20 @@ impl Assembler {
             Some(at) => at,
             None => self.add(event)?,
         };
-        if event.vcpu != VcpuId::UNKNOWN {
-            self.lanes[at].who.vcpu = event.vcpu;
+        if event.vcpu != VcpuId::UNKNOWN && self.lanes[at].who.vcpu != event.vcpu {
+            self.learn(at, event.vcpu);
         }
         Some(at)
+    }
+
+    /// A lane turns out to be this vCPU's.
+    #[cold]
+    fn learn(&mut self, at: usize, vcpu: VcpuId) {
+        let who = &mut self.lanes[at].who;
+        who.vcpu = vcpu;
+        if self.index.len() < 2 * MAX_LANES {
+            self.index.insert(vcpu_key(who.vm, vcpu), at as u32);
+        }
     }
 
     #[cold]
@@ -222,7 +283,14 @@ impl Assembler {
         if self.lanes.len() >= MAX_LANES {
             return None;
         }
+        if self.queue.is_told() {
+            self.queue.saw(event.at, event.cpu);
+        }
         self.index.insert(key, self.lanes.len() as u32);
+        if vcpu != VcpuId::UNKNOWN {
+            // Also of a thread's lane: others yield to the vCPU by its number.
+            self.index.insert(vcpu_key(vm, vcpu), self.lanes.len() as u32);
+        }
         self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         Some(self.lanes.len() - 1)
@@ -247,6 +315,7 @@ impl Assembler {
             return;
         }
         self.lanes_by_vcpu = true;
+        self.queue = RunQueue::default();
         self.index.clear();
         for lane in &mut self.lanes {
             lane.let_go(ledger);
@@ -270,69 +339,10 @@ impl Assembler {
         self.halts.push(Halt { who, begin, asleep, woken, told: Some(told), change, end: event.at, entered });
     }
 
-    fn of_thread(&mut self, tid: Tid) -> Option<&mut Lane> {
-        let &at = self.index.get(&thread_key(tid))?;
-        self.lanes.get_mut(at as usize)
-    }
-
-    fn wakeup(&mut self, at: Moment, tid: Tid, ledger: &mut Ledger) {
-        let used = self.of_thread(tid).is_some_and(|lane| {
-            lane.account(at);
-            if lane.run == Run::Sleeping {
-                lane.run = Run::Runnable;
-                lane.sleeps(false);
-                lane.halt.wake(at);
-            }
-            lane.take_scheduler()
-        });
-        if !used {
-            ledger.count(Line::Scheduler);
-        }
-    }
-
-    fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
-        if (from, to) == (RunState::Blocked, RunState::Runnable) {
-            let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
-            if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
-                lane.woke_another(event);
-            }
-        }
-        let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
-        let used = lane.is_some_and(|lane| {
-            lane.run_state(event.at, to);
-            lane.take_scheduler()
-        });
-        if !used {
-            ledger.count(Line::Scheduler);
-        }
-    }
-
-    fn switch(&mut self, at: Moment, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
-        let mut used = false;
-        if let Some(lane) = self.of_thread(prev) {
-            lane.account(at);
-            lane.run = if sleeps { Run::Sleeping } else { Run::Runnable };
-            if sleeps {
-                lane.sleeps(true);
-                lane.halt.sleep(at);
-            }
-            used = lane.take_scheduler();
-        }
-        if let Some(lane) = self.of_thread(next) {
-            lane.account(at);
-            lane.sleeps(false);
-            lane.run = Run::Running;
-            used = used || lane.take_scheduler();
-        }
-        if !used {
-            ledger.count(Line::Scheduler);
-        }
-    }
-
     /// After a loss, whatever was open on that CPU (on all, if it does not say which) has unknown times; on Xen, also
     /// whatever waits: it may have run there meanwhile.
     fn lose(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
-        for lane in &mut self.lanes {
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
             let here = event.cpu.0 == u32::MAX || lane.open.is_none_or(|exit| exit.cpu == event.cpu);
             let here = here || matches!(lane.run, Run::Blocked | Run::Offline | Run::Paused);
             if !here {
@@ -342,8 +352,12 @@ impl Assembler {
                 ledger.count(Line::SpansLoss);
                 rows.push(exit);
             }
+            if std::mem::replace(&mut lane.run, Run::Running).waits() {
+                self.queue.leave(event.at, lane.ran_on, lane.who.vm, number as u32, None);
+            }
+            self.yields.extend(lane.yielding.take());
+            lane.after_yield = false;
             lane.state = State::Unknown;
-            lane.run = Run::Running;
             lane.since = event.at;
             lane.halt = Halting::default();
         }

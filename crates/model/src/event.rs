@@ -111,6 +111,15 @@ pub enum Kind {
         /// Whether it was a WFE.
         wfe: bool,
     },
+    /// `kvm_ple_window_update`: how long this vCPU may loop on PAUSE changes.
+    PleWindow {
+        /// From now on; cycles on VMX, PAUSEs on SVM.
+        new: u32,
+        /// Until now.
+        old: u32,
+    },
+    /// Xen: the virtual CPU yields.
+    Yield,
     /// Only says which virtual CPU runs on this thread.
     VcpuHint,
     /// powerpc `kvmppc_run_core`: the threads of a vcore enter (or have left) together. The event's vCPU is the runner.

@@ -2,10 +2,10 @@
 
 use crate::halt::Halting;
 use crate::{
-    CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, Step, Told,
-    Way, Who,
+    CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, RunState,
+    Step, Told, Way, Who, Yield,
 };
-use exitscope_units::{Moment, Nanos, VcpuId};
+use exitscope_units::{Moment, Nanos, PcpuId, VcpuId};
 
 mod steps;
 
@@ -22,7 +22,10 @@ pub enum State {
 pub enum Run {
     Running,
     Sleeping,
+    /// Woken, and waits for a CPU.
     Runnable,
+    /// Lost its CPU, and waits for one.
+    Preempted,
     /// Xen: waits for an event.
     Blocked,
     /// Xen: waits for the device model.
@@ -31,11 +34,35 @@ pub enum Run {
     Paused,
 }
 
+impl Run {
+    /// Xen: what a change of run states makes of it.
+    pub fn of(from: RunState, to: RunState) -> Run {
+        match to {
+            RunState::Running => Run::Running,
+            RunState::Runnable if from == RunState::Running => Run::Preempted,
+            RunState::Runnable => Run::Runnable,
+            RunState::Blocked => Run::Blocked,
+            RunState::Offline => Run::Offline,
+            RunState::Paused => Run::Paused,
+        }
+    }
+
+    /// Whether it could run and does not.
+    pub fn waits(self) -> bool {
+        matches!(self, Run::Runnable | Run::Preempted)
+    }
+}
+
+/// The scheduler has not said yet.
+pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
+
 #[derive(Debug)]
 pub struct Lane {
     pub who: Who,
     pub state: State,
     pub run: Run,
+    /// The CPU that it ran on last, as the scheduler says.
+    pub ran_on: PcpuId,
     /// Up to when time is accounted.
     pub since: Moment,
     /// First and last entry or exit.
@@ -62,6 +89,14 @@ pub struct Lane {
     pub hardware: bool,
     pub rows_without_hardware: bool,
     pub halt: Halting,
+    /// A yield whose exit is open.
+    pub yielding: Option<Yield>,
+    /// Whether the last entry was from a yield.
+    pub after_yield: bool,
+    /// The last entry into the guest; where kvm_entry never fires, into `KVM_RUN`.
+    pub entered: Option<Moment>,
+    /// Whether its thread lost its CPU since the last yield.
+    pub was_out: bool,
 }
 
 impl Lane {
@@ -114,7 +149,7 @@ impl Lane {
                 self.halt.change = Some(PollChange { grow, new, old });
                 self.learn_vcpu(event.vcpu);
             }
-            Kind::VcpuHint => self.learn_vcpu(event.vcpu),
+            Kind::VcpuHint | Kind::PleWindow { .. } => self.learn_vcpu(event.vcpu),
             _ => {}
         }
         self.note(ledger);
@@ -131,6 +166,7 @@ impl Lane {
             who,
             state: State::Unknown,
             run: Run::Running,
+            ran_on: NO_CPU,
             since: Moment::default(),
             span: None,
             open: None,
@@ -147,6 +183,10 @@ impl Lane {
             hardware: false,
             rows_without_hardware: false,
             halt: Halting::default(),
+            yielding: None,
+            after_yield: false,
+            entered: None,
+            was_out: false,
         }
     }
 
@@ -156,7 +196,7 @@ impl Lane {
         let Some(spent) = now.since(self.since) else { return };
         self.since = now;
         match &mut self.open {
-            Some(exit) if matches!(self.run, Run::Runnable | Run::Paused) => exit.waiting = exit.waiting.plus(spent),
+            Some(exit) if self.run.waits() || self.run == Run::Paused => exit.waiting = exit.waiting.plus(spent),
             Some(exit) if self.run.waits_for_device_model(exit.code) => {
                 exit.user = exit.user.plus(spent);
                 exit.door = Door::DeviceModel;
@@ -233,7 +273,6 @@ impl Lane {
         self.state = State::Kernel;
         self.step = Step::Reaching;
         self.cost_before = Nanos::ZERO;
-        self.run = Run::Running;
     }
 
     fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
@@ -255,7 +294,6 @@ impl Lane {
         }
         self.since = event.at;
         self.state = State::Guest;
-        self.run = Run::Running;
     }
 
     /// Rows in hand were the tail of an exit before the recording. If others have left, the lane had begun before.

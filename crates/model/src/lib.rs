@@ -16,7 +16,9 @@ mod halt;
 mod lane;
 mod ledger;
 mod port;
+mod run_queue;
 mod way;
+mod yields;
 
 pub use assemble::{Assembler, LaneSpan};
 pub use codes::{CodeList, ExitCode};
@@ -26,3 +28,4 @@ pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
 pub use port::{Form, PortWords};
 pub use way::{Mark, Step, Way};
+pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Yield, YieldCall};

@@ -112,7 +112,7 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    fn first_strand_of(&self, strand: u32) -> u32 {
+    pub(crate) fn first_strand_of(&self, strand: u32) -> u32 {
         self.vms.get(self.strands[strand as usize].vm as usize).map_or(0, |vm| vm.first_strand)
     }
 
@@ -123,8 +123,9 @@ impl<O: Observer> World<'_, O> {
         }
         if self.window(strand).is_some() {
             self.strands[strand as usize].left = 0;
-            self.strands[strand as usize].pause.grow();
-            return self.exit(strand, Reason::Yield(YieldCall::Pause));
+            let change = self.strands[strand as usize].pause.grow();
+            self.exit(strand, Reason::Yield(YieldCall::Pause));
+            return self.observe_window(strand, change);
         }
         let owner = self.owner(self.strands[strand as usize].lock);
         let st = &mut self.strands[strand as usize];

@@ -5,6 +5,7 @@ use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
 use crate::world::World;
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_policy::vcore::{H_DOORBELL, Left};
+use exitscope_policy::yielding::PleChange;
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_units::{Nanos, PcpuId, Tid, VcpuId, VmId};
 
@@ -54,11 +55,12 @@ const TRACEPOINTS: [&str; 13] = [
 const WAKEUP: &str = "sched:sched_wakeup";
 const S390: [&str; 3] = ["kvm:kvm_s390_sie_exit", "kvm:kvm_s390_sie_enter", "kvm:kvm_s390_handle_diag"];
 const PPC_HCALL: &str = "kvm_hv:kvm_hcall_enter";
+const PLE_UPDATE: &str = "kvm:kvm_ple_window_update";
 
 /// The names of a simulated run's tracepoints.
 pub fn event_names() -> EventNames {
     let mut names = EventNames::default();
-    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390).chain([PPC_HCALL]) {
+    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390).chain([PPC_HCALL, PLE_UPDATE]) {
         names.intern(name);
     }
     names
@@ -82,6 +84,7 @@ const SIE_EXIT: NameId = NameId(14);
 const SIE_ENTER: NameId = NameId(15);
 const DIAG: NameId = NameId(16);
 const HCALL: NameId = NameId(17);
+const PLE_WINDOW: NameId = NameId(18);
 
 /// Where the doorbell of the first channel is, in guests on x86; the others follow, a page each.
 const FIRST_DOORBELL: u64 = 0xfe00_0000;
@@ -161,7 +164,8 @@ impl<O: Observer> World<'_, O> {
             Arch::S390 => SIE_EXIT,
         };
         let idle = self.s.host.arch == Arch::Powerpc && reason == Reason::Halt;
-        let (code, about) = (ExitCode::new(list, number), detail(self.s.host.arch, reason));
+        let first = self.first_strand_of(strand);
+        let (code, about) = (ExitCode::new(list, number), detail(self.s.host.arch, reason, first));
         let words = about.map_or(PortWords::NONE, |(_, detail)| PortWords::of(code, &detail));
         self.tell(strand, name, Kind::Exit { code, idle, words });
         if let Some((name, detail)) = about {
@@ -249,6 +253,14 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
+    /// A strand may loop on PAUSE for longer, or less long.
+    pub(crate) fn observe_window(&mut self, strand: u32, change: PleChange) {
+        let PleChange { old, new } = change;
+        if O::WANTED && old != new {
+            self.tell(strand, PLE_WINDOW, Kind::PleWindow { new, old });
+        }
+    }
+
     /// A CPU gives itself to a task.
     pub(crate) fn observe_switch(&mut self, cpu: u32, task: u32) {
         if O::WANTED {
@@ -323,8 +335,8 @@ const fn s390(reason: Reason) -> u64 {
     }
 }
 
-/// What the exit is about, and the tracepoint that says so.
-fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
+/// What the exit is about, and the tracepoint that says so; `first` is the strand of the VM's first vCPU.
+fn detail(arch: Arch, reason: Reason, first: u32) -> Option<(NameId, Detail)> {
     let plain = Detail { kind: DetailKind::Port, write: false, form: Form::Untold, size: 0, key: 0, value: 0 };
     Some(match reason {
         Reason::Port { port, size, write, string } => {
@@ -351,7 +363,9 @@ fn detail(arch: Arch, reason: Reason) -> Option<(NameId, Detail)> {
         Reason::Cpuid => (CPUID, Detail { kind: DetailKind::Cpuid, ..plain }),
         Reason::Yield(YieldCall::Diag44) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x44, ..plain }),
         Reason::Yield(YieldCall::Diag9c { .. }) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x9c, ..plain }),
-        Reason::Yield(YieldCall::Confer { .. }) => (HCALL, Detail { kind: DetailKind::PpcHcall, key: 0xe4, ..plain }),
+        Reason::Yield(YieldCall::Confer { to }) => {
+            (HCALL, Detail { kind: DetailKind::PpcHcall, key: 0xe4, value: to.saturating_sub(first).into(), ..plain })
+        }
         _ => return None,
     })
 }

@@ -172,8 +172,8 @@ impl<O: Observer> World<'_, O> {
         // A slice begins when the task switch is over, or a short one would leave no time for anything else.
         t.slice_start = now.saturating_add(self.s.costs.switch.time.0);
         self.set_load(cpu, FULL_LOAD);
-        self.shrink_pause_windows(task);
         self.observe_switch(cpu, task);
+        self.shrink_pause_windows(task);
         self.set_task_status(task, Status::Kernel);
         self.arm_tick(cpu);
         self.arm_slice(cpu);
@@ -183,7 +183,8 @@ impl<O: Observer> World<'_, O> {
     fn shrink_pause_windows(&mut self, task: u32) {
         if let Kind::Strands { first, count, native: false } = self.tasks[task as usize].kind {
             for strand in first..first + count {
-                self.strands[strand as usize].pause.shrink();
+                let change = self.strands[strand as usize].pause.shrink();
+                self.observe_window(strand, change);
             }
         }
     }

@@ -53,6 +53,7 @@ const X86: Shapes = &[
     ("kvm:kvm_page_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), true),
     ("kvm:kvm_inj_virq", |r| Kind::Inject { vector: r[0] as u32 }, false),
     ("kvm:kvm_halt_poll_ns", |r| Kind::HaltPoll { grow: r[0] & 1 == 1, new: r[1] as u32, old: r[2] as u32 }, true),
+    ("kvm:kvm_ple_window_update", |r| Kind::PleWindow { new: r[0] as u32, old: r[1] as u32 }, true),
     ("sched:sched_switch", switch, false),
     ("sched:sched_wakeup", |r| Kind::Wakeup { tid: Tid(r[0] as u32) }, false),
     ("syscalls:sys_enter_ioctl", |_| Kind::RunEnter, false),

@@ -90,6 +90,13 @@ fn every_event_of_every_log_is_read() {
 }
 
 #[test]
+fn a_yield_names_its_vcpu() {
+    let said = made(&window(1, &[record(0x28005, Some(9), &[6, 2]), record(0x28005, Some(10), &[6])]));
+    let of = said.events[0];
+    assert_eq!((of.kind, of.vm, of.vcpu), (Kind::Yield, VmId(6), VcpuId(2)));
+}
+
+#[test]
 fn vcpus_are_named_by_the_scheduler_or_else_by_their_cpu() {
     for (name, domain) in
         [("hvm1_dm_sched_hvm", 6), ("pvh2_contend_sched_hvm", 3), ("pvh64_all", 2), ("pvh1_smallbuf_credit1", 2)]

@@ -150,6 +150,9 @@ impl VmId {
     /// Xen's domain 0.
     pub const DOMAIN_0: VmId = VmId(u32::MAX);
 
+    /// Xen's domain whose vCPUs are the physical CPUs' idling.
+    pub const IDLE_DOMAIN: VmId = VmId(0x7fff);
+
     /// Xen's domain of this number.
     pub const fn domain(number: u32) -> VmId {
         if number == 0 { VmId::DOMAIN_0 } else { VmId(number) }

@@ -67,6 +67,12 @@ pub struct EventRow<'a> {
     /// How long it polled until now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_poll_ns: Option<u32>,
+    /// How long this vCPU may loop on PAUSE from now on: cycles on VMX, PAUSEs on SVM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// How long it might until now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_window: Option<u32>,
     /// The run state that the vCPU was in (Xen).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<&'static str>,
@@ -112,6 +118,8 @@ impl<'a> EventRow<'a> {
             valid: None,
             poll_ns: None,
             old_poll_ns: None,
+            window: None,
+            old_window: None,
             from: None,
             to: None,
             prev: None,
@@ -162,6 +170,12 @@ impl<'a> EventRow<'a> {
                 row.old_poll_ns = Some(old);
                 if grow { "poll_grow" } else { "poll_shrink" }
             }
+            Kind::PleWindow { new, old } => {
+                row.window = Some(new);
+                row.old_window = Some(old);
+                "ple_window"
+            }
+            Kind::Yield => "yield",
             Kind::VcpuHint => "vcpu",
             Kind::RunCore { exit: false, .. } => "core_enter",
             Kind::RunCore { exit: true, .. } => "core_exit",
@@ -226,6 +240,8 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("valid", row.valid.filter(|valid| !valid).map(|valid| valid.to_string()));
     put("poll_ns", row.poll_ns.map(|poll| poll.to_string()));
     put("old_poll_ns", row.old_poll_ns.map(|poll| poll.to_string()));
+    put("window", row.window.map(|window| window.to_string()));
+    put("old_window", row.old_window.map(|window| window.to_string()));
     put("from", row.from.map(str::to_string));
     put("to", row.to.map(str::to_string));
     put("prev", row.prev.map(|tid| tid.to_string()));

@@ -6,7 +6,7 @@ use crate::page::{Section, Table, column, length, plain};
 use exitscope_units::Nanos;
 
 /// What has to be recorded for all of it.
-const RECORD: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
+pub(crate) const RECORD: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
 
 /// The page `--view halt`.
 pub(crate) fn halt_sections(rows: Option<&HaltRows>) -> Vec<Section> {

@@ -35,6 +35,8 @@ mod simulated_page;
 mod sweep;
 mod sweep_page;
 mod text;
+mod yield_page;
+mod yields;
 
 pub use advice::{AdviceRow, AdviceSettingRow, Advised, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
 pub use advice_files::{Form, write_settings};
@@ -65,3 +67,4 @@ pub use simulated_page::simulated_page;
 pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
 pub use sweep_page::sweep_page;
 pub use text::{Look, write_page};
+pub use yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};

@@ -7,6 +7,7 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, TraceRow};
+use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 
@@ -112,6 +113,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     sections.extend(report.halt.as_ref().map(halt_summary));
     sections.extend(report.pio.as_ref().map(pio_summary));
     sections.extend(report.phases.as_ref().and_then(phases_summary));
+    sections.extend(report.yields.as_ref().and_then(yield_summary));
     sections.extend(breaches(report));
     Page { sections }
 }
@@ -127,6 +129,8 @@ pub enum View {
     Pio,
     /// The steps of exits.
     Phases,
+    /// Yields, preempted vCPUs, the run queue.
+    Yield,
 }
 
 /// The page of one view: coverage, and all that the report says of the mechanism.
@@ -137,6 +141,7 @@ pub fn view_page(report: &Report, view: View) -> Page {
         View::Gang => gang_sections(report.gang.as_ref()),
         View::Pio => pio_sections(report.pio.as_ref()),
         View::Phases => phases_sections(report.phases.as_ref()),
+        View::Yield => yield_sections(report),
     });
     sections.extend(breaches(report));
     Page { sections }
@@ -463,7 +468,7 @@ fn over_time(timeline: &TimelineRows) -> Section {
     }
 }
 
-fn spark(values: &[u64]) -> String {
+pub(crate) fn spark(values: &[u64]) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     // Rounded up: what is not nothing shows.

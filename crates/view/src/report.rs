@@ -5,7 +5,10 @@ use crate::halt::HaltRows;
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
-use exitscope_analysis::{Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Times, When};
+use crate::yields::YieldRows;
+use exitscope_analysis::{
+    Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
+};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who};
 use exitscope_units::{Moment, Nanos, VmId};
@@ -58,6 +61,9 @@ pub struct Report {
     pub pio: Option<PioRows>,
     /// The steps of exits. Absent if no exit is timed.
     pub phases: Option<PhaseRows>,
+    /// Yields, preemptions and the run queue; not narrowed to reasons or lengths. Absent if there are none.
+    #[serde(rename = "yield")]
+    pub yields: Option<YieldRows>,
     /// Thresholds of --fail-on that were passed.
     pub breaches: Vec<BreachRow>,
 }
@@ -453,13 +459,7 @@ impl Report {
             let labels = vec!["(more groups than are kept)".to_string(); group.dims().len()];
             rows.push(Row { place: Place { labels, ..Place::default() }, figures: figures(&group.other) });
         }
-        let (width, buckets) = facts.timeline.buckets();
-        let timeline = (traces.len() == 1 && !buckets.is_empty()).then(|| TimelineRows {
-            width_ns: width,
-            first_ns: buckets[0].0.as_nanos(),
-            counts: buckets.iter().map(|row| row.1.count).collect(),
-            cost_ns: buckets.iter().map(|row| row.1.cost).collect(),
-        });
+        let one = traces.len() == 1;
         let halt = HaltRows::of(facts, info, traces.first().map_or("", |trace| &trace.arch));
         let xen = traces.iter().any(TraceRow::is_xen);
         Report {
@@ -504,17 +504,28 @@ impl Report {
                 .collect(),
             injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
-            timeline,
+            timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen),
             phases: PhaseRows::of(facts, xen),
+            yields: YieldRows::of(facts, info, one),
             breaches: made
                 .breaches
                 .into_iter()
                 .map(|breach| BreachRow { threshold: breach.threshold, found: breach.found })
                 .collect(),
         }
+    }
+}
+
+impl TimelineRows {
+    /// The buckets of a timeline; `None` if it has none.
+    pub fn of(timeline: &Timeline) -> Option<TimelineRows> {
+        let (width_ns, buckets) = timeline.buckets();
+        let counts = buckets.iter().map(|row| row.1.count).collect();
+        let cost_ns = buckets.iter().map(|row| row.1.cost).collect();
+        Some(TimelineRows { width_ns, first_ns: buckets.first()?.0.as_nanos(), counts, cost_ns })
     }
 }
 

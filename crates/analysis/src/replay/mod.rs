@@ -12,8 +12,12 @@ mod decisions;
 mod gang;
 mod halt;
 mod port;
+mod spin;
+mod spin_survey;
 
 pub use decisions::Decisions;
 pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Typical};
 pub use port::{PortOutcome, PortReplay, Served};
+pub use spin::{SpinOutcome, SpinReplay};
+pub use spin_survey::{Asks, MACHINE, SpinSurvey, TypicalSpin};

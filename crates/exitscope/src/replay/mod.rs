@@ -8,6 +8,7 @@
 mod gang;
 mod halt;
 mod port;
+mod yielding;
 
 use crate::Outcome;
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
@@ -29,11 +30,12 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = Input::open(&file)?;
-    let grid = Grid::new(args)?;
+    let grid = Grid::new(args, args.policy.default_vary())?;
     let replay = match args.policy {
         PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
         PolicyName::Vcore => gang::replay(args, &input, &grid)?,
         PolicyName::PortPath => port::replay(args, &input, &grid)?,
+        PolicyName::Yielding => yielding::replay(args, &input, grid)?,
     };
     match args.format {
         SimFormat::Json => {
@@ -69,10 +71,11 @@ struct Configuration {
 }
 
 impl Grid {
-    fn new(args: &ReplayArgs) -> anyhow::Result<Grid> {
+    /// What was asked for, or `default`.
+    fn new(args: &ReplayArgs, default: &str) -> anyhow::Result<Grid> {
         let policy = args.policy.name();
         let axes = match args.vary.is_empty() {
-            true => vec![crate::vary::parse(args.policy.default_vary()).map_err(anyhow::Error::msg)?],
+            true => vec![crate::vary::parse(default).map_err(anyhow::Error::msg)?],
             false => args.vary.clone(),
         };
         crate::vary::each_once(&axes)?;

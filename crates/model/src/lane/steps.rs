@@ -1,7 +1,7 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
 use super::{Lane, Run, State};
-use crate::{DetailKind, Event, Exit, ExitCode, Mark, PortWords, RunState, Step};
+use crate::{DetailKind, Event, Exit, ExitCode, Mark, PortWords, Step};
 use exitscope_units::{Moment, Nanos};
 
 impl Lane {
@@ -91,21 +91,14 @@ impl Lane {
         Some(exit)
     }
 
-    /// Xen: the scheduler has the vCPU in another state from `at` on.
-    pub fn run_state(&mut self, at: Moment, to: RunState) {
+    /// Xen: the scheduler has the vCPU in another state from `at` on; the caller notes which.
+    pub fn run_state(&mut self, at: Moment, run: Run) {
         self.account(at);
-        match to {
-            RunState::Blocked => self.halt.sleep(at),
+        match run {
+            Run::Blocked => self.halt.sleep(at),
             _ if self.run == Run::Blocked => self.halt.wake(at),
             _ => {}
         }
-        let run = match to {
-            RunState::Running => Run::Running,
-            RunState::Runnable => Run::Runnable,
-            RunState::Blocked => Run::Blocked,
-            RunState::Offline => Run::Offline,
-            RunState::Paused => Run::Paused,
-        };
         if let Some(exit) = &mut self.open {
             let (waited, waits) = (self.run.waits_for_device_model(exit.code), run.waits_for_device_model(exit.code));
             if waits {
@@ -124,7 +117,6 @@ impl Lane {
                 _ => {}
             }
         }
-        self.run = run;
     }
 
     /// Xen: a vCPU of another domain was woken on the physical CPU where this one runs: if this one then stops running, the

@@ -77,6 +77,7 @@ pub(super) const TRACEPOINTS: &[(&str, &str, ReadFields)] = &[
     ("kvm", "kvm_vcpu_wakeup", wakeup_of_vcpu),
     ("kvm", "kvm_wfx_arm64", wfx),
     ("kvm", "kvm_halt_poll_ns", halt_poll),
+    ("kvm", "kvm_ple_window_update", ple_window),
     ("kvm_hv", "kvmppc_run_vcpu_enter", run_vcpu),
     ("kvm_hv", "kvmppc_run_vcpu_exit", run_vcpu),
     ("kvm_hv", "kvmppc_run_core", run_core),
@@ -688,6 +689,15 @@ fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         _ => return None,
     };
     Some((Kind::HaltPoll { grow, new, old: scan.decimal32()? }, vcpu))
+}
+
+/// `vcpu 1 old 4096 new 8192 (growed)`
+fn ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.until("old ")?;
+    let old = scan.decimal32()?;
+    scan.literal(" new ")?;
+    Some((Kind::PleWindow { new: scan.decimal32()?, old }, vcpu))
 }
 
 /// `VCPU 1: tgid=456`, `VCPU 0: exit=19, ret=2`

@@ -116,6 +116,7 @@ enum Meaning {
     Inject,
     HaltEnd,
     HaltPoll,
+    PleWindow,
     Wfx,
     VcpuHint,
     RunCore,
@@ -232,6 +233,7 @@ impl Decoder {
                 Kind::HaltEnd { ns: field(0), waited: field(1) != 0, valid: self.fields[2].size == 0 || field(2) != 0 }
             }
             Meaning::HaltPoll => Kind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 },
+            Meaning::PleWindow => Kind::PleWindow { new: field(0) as u32, old: field(1) as u32 },
             Meaning::Wfx => Kind::Wfx { wfe: field(0) != 0 },
             Meaning::VcpuHint => Kind::VcpuHint,
             Meaning::RunCore => Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 },
@@ -342,6 +344,7 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
         ("kvm", "kvm_vcpu_wakeup") => (M::HaltEnd, &["ns", "waited", "valid"]),
         ("kvm", "kvm_wfx_arm64") => (M::Wfx, &["is_wfe"]),
         ("kvm_hv", "kvmppc_vcore_wakeup") => (M::HaltEnd, &["ns", "waited"]),
+        ("kvm", "kvm_ple_window_update" | "kvm_ple_window") => (M::PleWindow, &["new", "old"]),
         ("kvm", "kvm_halt_poll_ns") => (M::HaltPoll, &["grow", "new", "old"]),
         // Recorded by the vCPU's own thread, and it names the vCPU.
         ("kvm_hv", "kvmppc_run_vcpu_enter" | "kvmppc_run_vcpu_exit") => (M::VcpuHint, &[]),

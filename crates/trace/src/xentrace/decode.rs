@@ -19,9 +19,6 @@ const WRITE: u32 = 0x200;
 const NESTED: u32 = 0x400;
 const CLASS_HVM: u32 = 0x0008_0000;
 
-/// The domain whose vCPUs are the physical CPUs' idling.
-pub(super) const IDLE_DOMAIN: u32 = 0x7fff;
-
 /// Domain and number of a virtual CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Vcpu {
@@ -162,6 +159,8 @@ pub(super) enum Means {
     PvHypercall,
     /// The vCPU is put to sleep: paused.
     Sleep,
+    /// The vCPU yields.
+    Yield,
     /// Nothing that is used.
     Other,
 }
@@ -190,6 +189,7 @@ impl Means {
                 _ => Means::Other,
             },
             0x0002_8003 => Means::Sleep,
+            0x0002_8005 => Means::Yield,
             0x0008_1001 | 0x0008_1401 => Means::Enter,
             _ if id & !(WIDE | NESTED) == 0x0008_1002 => Means::Exit,
             _ if id & !(WIDE | NESTED) == 0x0008_1003 => Means::SvmExit,
@@ -264,6 +264,7 @@ impl Means {
                 let at = if record.id & WIDE != 0 { 2 } else { 1 };
                 about(DetailKind::XenHypercall, false, number(at)?, 0)
             }
+            Means::Yield => Kind::Yield,
             Means::Sleep | Means::Other => Kind::Other,
         })
     }

@@ -20,7 +20,7 @@ mod windows;
 use crate::ahead::ahead;
 use crate::source::{BATCH, Options, XenMode};
 use crate::{Input, Source, TraceError};
-use decode::{Fates, IDLE_DOMAIN, Meaning, Means, Paused, Vcpu, said, slot};
+use decode::{Fates, Meaning, Means, Paused, Vcpu, said, slot};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{PcpuId, VcpuId, VmId};
 use names::Whose;
@@ -63,7 +63,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
         ..TraceInfo::default()
     };
     info.comms.insert(VmId::DOMAIN_0.0, "Domain-0".to_string());
-    info.comms.insert(IDLE_DOMAIN, "idle".to_string());
+    info.comms.insert(VmId::IDLE_DOMAIN.0, "idle".to_string());
     let mut log = XenTrace {
         info,
         decode: Decode {

@@ -138,6 +138,12 @@ pub const ROWS: &[Row] = &[
         r#""%s 0x%x%s", REC->soft ? "Soft/INTn" : "IRQ", REC->vector, REC->reinjected ? " [reinjected]" : """#,
     ),
     (
+        "x86",
+        "kvm:kvm_ple_window_update",
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned int new", NewWindow), ("unsigned int old", OldWindow)],
+        r#""vcpu %u old %u new %u (%s)", REC->vcpu_id, REC->old, REC->new, REC->old < REC->new ? "growed" : "shrinked""#,
+    ),
+    (
         "",
         "kvm:kvm_userspace_exit",
         &[("__u32 reason", Reason), ("int errno", Errno)],

@@ -206,6 +206,12 @@ fn the_rest() {
         kvm("kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 1 (grow 0)"),
         Some((Kind::HaltPoll { grow: true, new: 1, old: 0 }, VcpuId(1)))
     );
+    for (text, old, new) in
+        [("vcpu 3 old 4096 new 8192 (growed)", 4_096, 8_192), ("vcpu 3 old 8192 new 4096 (shrinked)", 8_192, 4_096)]
+    {
+        assert_eq!(kvm("kvm_ple_window_update", text), Some((Kind::PleWindow { new, old }, VcpuId(3))));
+    }
+    assert_eq!(kvm("kvm_ple_window_update", "vcpu 3 old 4096 (growed)"), None);
     assert_eq!(kvm("kvm_entry", " vcpu 3 rip 0x1".trim_start()), Some((Kind::Enter, VcpuId(3))));
     assert_eq!(kvm("kvm_entry", "vcpu 3, rip 0x1[immediate exit]"), Some((Kind::Enter, VcpuId(3))));
     let complaint = "CAN'T FIND FIELD \"vcpu_id\"<CANT FIND FIELD rip>PC: 0x0000000040000000";

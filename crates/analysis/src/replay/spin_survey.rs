@@ -1,0 +1,207 @@
+//! What has to be known of a recording before its yields can be replayed: who yields how, how long a vCPU spins before it
+//! does, what a yield costs, and how long a vCPU that lost its CPU waits for it.
+//!
+//! ```text
+//! Yield, Yield, … ─┐                ┌─► in_force: knobs, as far as windows were traced
+//! Preemption, …   ─┴─► SpinSurvey ──┴─► typical: time of a look, a PAUSE or a cycle; cost; waits for CPUs
+//! ```
+
+use crate::Lengths;
+use exitscope_model::{Preemption, Who, Yield, YieldCall};
+use exitscope_policy::yielding::{Generation, Machine, Params, PleWindow, SpinLoop, Step};
+use exitscope_units::{Nanos, VcpuId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// The least that a yield may cost, so that replayed waits end: 100 ns, in picoseconds.
+const LEAST_COST: u64 = 100_000;
+
+/// Who asks, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Nobody.
+    Never,
+    /// VMX, after a loop of PAUSEs of so many cycles.
+    Vmx(Params),
+    /// SVM, after so many PAUSEs.
+    Svm(Params),
+    /// The guest's lock code.
+    Code(Params, Machine),
+}
+
+/// What a first reading tells.
+#[derive(Clone, Debug, Default)]
+pub struct SpinSurvey {
+    /// Yields by call.
+    pub calls: BTreeMap<YieldCall, u64>,
+    /// Yields of which it is known who waited for a CPU.
+    pub known: u64,
+    /// Guest time between yields of lock code.
+    rounds: Lengths,
+    /// The same between PAUSE exits, in picoseconds for each unit of the window.
+    per_unit: Lengths,
+    /// The smallest window that was traced.
+    pub least_window: Option<u32>,
+    /// CPU time of a yield, in the kernel.
+    cost: Lengths,
+    /// From siblings' first yield until a vCPU that was preempted ran.
+    blocked: Lengths,
+    /// How long those were preempted for whom nobody yielded.
+    unhelped: Lengths,
+    windows: Windows,
+}
+
+/// The windows of vCPUs' PAUSE loops.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows(FxHashMap<Who, PleWindow>);
+
+impl Windows {
+    /// The window of a vCPU; `None` of lock code.
+    pub(super) fn of(&mut self, asks: &Asks, who: Who) -> Option<&mut PleWindow> {
+        let fresh = match asks {
+            Asks::Vmx(params) => PleWindow::vmx(params),
+            Asks::Svm(params) => PleWindow::svm(params),
+            Asks::Code(..) | Asks::Never => return None,
+        };
+        Some(self.0.entry(who).or_insert(fresh))
+    }
+
+    /// The window that ran out with this yield: as it was traced, or as KVM's rules have it. `None` of lock code.
+    pub(super) fn expired(&mut self, in_force: &Asks, of: &Yield) -> Option<u32> {
+        let window = self.of(in_force, of.who)?;
+        if of.was_out {
+            window.shrink();
+        }
+        let change = window.grow();
+        Some(of.window.unwrap_or(change.old))
+    }
+}
+
+/// Typical lengths, in picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypicalSpin {
+    /// A cycle or PAUSE of a window, or a look at a lock.
+    pub unit: u64,
+    /// A yield, without waiting for a CPU.
+    pub cost: u64,
+    /// From the first yield until the vCPU that was preempted ran.
+    pub blocked: u64,
+    /// How long one is preempted for whom nobody yields.
+    pub unhelped: u64,
+}
+
+impl SpinSurvey {
+    /// Whether the call is of lock code that counts its looks.
+    pub(super) fn is_code(call: YieldCall) -> bool {
+        matches!(call, YieldCall::Diag44 | YieldCall::Diag9c)
+    }
+
+    /// Takes one yield.
+    pub fn absorb(&mut self, of: &Yield) {
+        *self.calls.entry(of.call).or_default() += 1;
+        self.known += u64::from(of.found.is_some());
+        self.cost.record(cost(of));
+        self.least_window = of.window.into_iter().chain(self.least_window).min();
+        let window = self.windows.expired(&Self::in_force_of(of.call, None), of);
+        match of.guest.0.saturating_mul(1_000).checked_div(window.unwrap_or(0).into()) {
+            _ if !of.again => {}
+            Some(unit) => self.per_unit.record(Nanos(unit)),
+            None if Self::is_code(of.call) => self.rounds.record(of.guest),
+            None => {}
+        }
+    }
+
+    /// Takes one preemption.
+    pub fn absorb_preemption(&mut self, of: &Preemption) {
+        let since = |from| of.ran.and_then(|ran| ran.since(from));
+        match of.first {
+            Some(first) => since(first).into_iter().for_each(|length| self.blocked.record(length)),
+            None => since(of.at).into_iter().for_each(|length| self.unhelped.record(length)),
+        }
+    }
+
+    /// The call that most yields are by, of those that can be replayed.
+    pub fn main_call(&self) -> Option<YieldCall> {
+        let can = |call: YieldCall| Self::is_code(call) || matches!(call, YieldCall::Pause | YieldCall::PauseFilter);
+        self.calls.iter().filter(|(call, _)| can(**call)).max_by_key(|(_, count)| **count).map(|(call, _)| *call)
+    }
+
+    /// What was in force when `call` was recorded, as far as that can be told; the rest is the default.
+    pub fn in_force(&self, call: YieldCall) -> Asks {
+        Self::in_force_of(call, self.least_window)
+    }
+
+    fn in_force_of(call: YieldCall, least_window: Option<u32>) -> Asks {
+        let mut params = Params::default();
+        match call {
+            YieldCall::Pause => {
+                params.ple_window = least_window.unwrap_or(params.ple_window);
+                Asks::Vmx(params)
+            }
+            YieldCall::PauseFilter => {
+                params.pause_filter_count = least_window.unwrap_or(params.pause_filter_count);
+                Asks::Svm(params)
+            }
+            YieldCall::Diag44 => {
+                params.spin_generation = Generation::L1b;
+                Asks::Code(params, MACHINE)
+            }
+            _ => Asks::Code(params, MACHINE),
+        }
+    }
+
+    /// The typical lengths, if there is enough to tell them from.
+    pub fn typical(&self, in_force: &Asks) -> Option<TypicalSpin> {
+        // The shortest: what is longer holds something else as well.
+        let shortest = |lengths: &Lengths| lengths.quantile(1_000);
+        let unit = match in_force {
+            Asks::Code(params, machine) => shortest(&self.rounds)?.0.saturating_mul(1_000) / looks(params, *machine)?,
+            _ => shortest(&self.per_unit)?.0,
+        };
+        if unit == 0 {
+            return None;
+        }
+        let picos = |length: Option<Nanos>| length.unwrap_or_default().0.saturating_mul(1_000);
+        Some(TypicalSpin {
+            unit,
+            cost: picos(self.cost.quantile(5_000)).max(LEAST_COST),
+            blocked: picos(self.blocked.mean()),
+            unhelped: picos(self.unhelped.mean().or(self.blocked.mean())),
+        })
+    }
+}
+
+/// A guest under KVM or z/VM that senses nothing.
+pub const MACHINE: Machine = Machine { diag44: true, diag9c: true, sense_running: false, lpar: false };
+
+/// Whoever holds the lock.
+pub(super) const OWNER: Option<VcpuId> = Some(VcpuId(0));
+
+/// Looks from one call to the next.
+pub(super) fn looks(params: &Params, machine: Machine) -> Option<u64> {
+    let mut wait = SpinLoop::new(params, machine);
+    let (mut step, mut looks, mut called) = (wait.enter(OWNER), 0, None);
+    // A call is never more than two rounds away, of two steps each.
+    for _ in 0..16 {
+        match step {
+            Step::Yield(_) if called.is_some() => return Some(looks).zip(called).map(|(now, then)| now - then),
+            Step::Yield(_) => called = Some(looks),
+            Step::Sense(_) => {
+                step = wait.sensed(true);
+                continue;
+            }
+            Step::Spin => {}
+        }
+        let quiet = wait.quiet();
+        wait.pass(quiet);
+        looks += u64::from(quiet) + 1;
+        step = wait.failed(OWNER);
+    }
+    None
+}
+
+/// CPU time of a yield.
+pub(super) fn cost(of: &Yield) -> Nanos {
+    let lasted = of.entered.and_then(|entered| entered.since(of.at)).unwrap_or_default();
+    Nanos(lasted.0.saturating_sub(of.waited.0))
+}

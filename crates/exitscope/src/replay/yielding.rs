@@ -1,0 +1,304 @@
+//! Replays of yields: PAUSE loops with other windows, s390 lock code that spins longer, asks otherwise, or not at all.
+
+use super::{Configuration, Grid, best_by, figure, head, knobs};
+use crate::cli::ReplayArgs;
+use crate::read::{self, Earlier, Sink};
+use anyhow::bail;
+use exitscope_analysis::Selection;
+use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey};
+use exitscope_model::{Exit, Preemption, Yield, YieldCall};
+use exitscope_policy::Knob;
+use exitscope_policy::yielding::{Generation, Machine, Params};
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Nanos};
+use exitscope_view::{AxisRow, FigureRow, Replay, ReplayRow, SettingRow, thousands};
+
+const FIGURES: &[FigureRow] = &[
+    figure(0, "yields", "count", false, "yields"),
+    figure(3, "in_vain", "count", false, "yields at which no sibling had lost its CPU: nothing to win"),
+    figure(
+        4,
+        "not_made",
+        "count",
+        true,
+        "times at which sense-running said that the owner runs, so that none was made",
+    ),
+    figure(2, "cost", "ns", false, "CPU time of yields"),
+    figure(0, "won_at_least", "ns", true, "time won by those that wait, at least"),
+    figure(0, "won_at_most", "ns", true, "time won by those that wait, at most"),
+    figure(0, "time_won", "ns", true, "the middle between the least and the most that is won"),
+];
+
+/// The figures that need to know who waited for a CPU.
+const OF_WAITERS: [&str; 5] = ["in_vain", "not_made", "won_at_least", "won_at_most", "time_won"];
+
+/// What waiters say, and the lock code that says so. Today's code asks before every call only directly in a partition.
+const SAYS: [(&str, Option<(Generation, Machine)>); 4] = [
+    ("nothing", None),
+    ("X'44'", Some((Generation::L1b, MACHINE))),
+    ("X'9C'", Some((Generation::L2, MACHINE))),
+    ("X'9C' sensing", Some((Generation::Classic, Machine { sense_running: true, lpar: true, ..MACHINE }))),
+];
+
+/// The axis of [`SAYS`].
+const SAYS_AXIS: &str = "says";
+
+/// Takes what either reading is about.
+struct Reading<T> {
+    selection: Selection,
+    window: (Moment, Moment),
+    into: T,
+}
+
+/// What the first reading tells, or what is replayed in the second.
+trait Takes {
+    fn yielded(&mut self, of: &Yield);
+    fn preempted(&mut self, _: &Preemption) {}
+}
+
+impl Takes for SpinSurvey {
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+}
+
+impl Takes for SpinReplay {
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb(of);
+    }
+}
+
+impl<T: Takes> Sink for Reading<T> {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn yielded(&mut self, of: &Yield) {
+        if self.window.0 <= of.at && of.at <= self.window.1 && self.selection.holds_who(&of.who) {
+            self.into.yielded(of);
+        }
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        if self.window.0 <= of.at && of.at <= self.window.1 && self.selection.holds_who(&of.who) {
+            self.into.preempted(of);
+        }
+    }
+}
+
+pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
+    let selection = args.select.selection();
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
+        Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
+    }
+    let fresh = || reading(&selection, SpinSurvey::default());
+    let (trace, survey) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (name, survey) = (&trace.row.name, survey.into);
+    let Some(call) = survey.main_call() else {
+        bail!("{name}: {}", nothing_to_replay(&survey));
+    };
+    let in_force = survey.in_force(call);
+    let Some(typical) = survey.typical(&in_force) else {
+        bail!("{name}: no vCPU yields twice in a row, so that how long it spins before it yields is unknown");
+    };
+    let grid = if args.vary.is_empty() { Grid::new(args, default_vary(call))? } else { grid };
+    let (axes, configurations) = configurations(&grid, args, call, &in_force)?;
+    let asks: Vec<Asks> = configurations.iter().map(|row| row.1).collect();
+    let fresh = || reading(&selection, SpinReplay::new(call, in_force, typical, &asks));
+    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let mut done = done.into;
+    done.finish();
+
+    let mut replay = head(args, &trace);
+    let (first, last) = trace.span.unwrap_or_default();
+    replay.over = format!(
+        "{} waits with {} yields by {}, {} long",
+        thousands(done.waits),
+        thousands(done.recorded.yields),
+        call.name(),
+        Nanos(last.since(first).unwrap_or_default().0)
+    );
+    let told = survey.known > 0;
+    let senses = configurations.iter().any(|row| matches!(row.1, Asks::Code(_, machine) if machine.sense_running));
+    let shown =
+        |figure: &&FigureRow| (told || !OF_WAITERS.contains(&figure.name)) && (senses || figure.name != "not_made");
+    replay.figures = FIGURES.iter().filter(shown).cloned().collect();
+    replay.best_by = best_by(args.best.as_deref(), told.then_some("time_won"), &mut replay.figures)?;
+    replay.vary = axes;
+    replay.in_force = settings(&in_force);
+    let row = |labels: Vec<String>, outcome: &SpinOutcome| {
+        let values = replay.figures.iter().map(|figure| Some(value(figure.name, outcome))).collect();
+        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
+    };
+    let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
+    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded, &done.recorded) }];
+    for ((labels, _), outcome) in configurations.into_iter().zip(done.outcomes()) {
+        rows.push(row(labels, outcome));
+    }
+    replay.rows = rows;
+    replay.mark_best();
+    replay.notes = notes(&survey, call, told);
+    Ok(replay)
+}
+
+fn nothing_to_replay(survey: &SpinSurvey) -> String {
+    let record = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
+    let others: Vec<&str> = survey.calls.keys().map(|call| call.name()).collect();
+    match others.is_empty() {
+        true => format!("no yield to replay. Record with `{record}` while vCPUs contend"),
+        false => format!(
+            "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed, and there is only {}: of these, no knob says when \
+             they are made (report --view yield shows what became of them)",
+            others.join(", ")
+        ),
+    }
+}
+
+fn default_vary(call: YieldCall) -> &'static str {
+    match call {
+        YieldCall::Pause => "ple_window=1024,2048,4096,8192,16384,65536,1048576",
+        YieldCall::PauseFilter => "pause_filter_count=500,1000,3000,10000,30000,65535",
+        _ => "spin_retry=0,100,1000,10000,100000",
+    }
+}
+
+type Labelled = (Vec<String>, Asks);
+
+/// What is varied, and every row. Unless the lock code's generation is, waiters say each thing they can, and nothing.
+fn configurations(
+    grid: &Grid,
+    args: &ReplayArgs,
+    call: YieldCall,
+    in_force: &Asks,
+) -> anyhow::Result<(Vec<AxisRow>, Vec<Labelled>)> {
+    let plain = grid.configurations(args.policy.name())?;
+    let base = match in_force {
+        Asks::Vmx(params) | Asks::Svm(params) | Asks::Code(params, _) => *params,
+        Asks::Never => Params::default(),
+    };
+    let with = |configuration: &Configuration, mut params: Params| -> anyhow::Result<Params> {
+        for (name, value) in &configuration.set {
+            params.set(name, *value).map_err(anyhow::Error::msg)?;
+        }
+        Ok(params)
+    };
+    for name in grid.axes.iter().map(|axis| axis.key.as_str()).chain(grid.set.iter().map(|row| row.0)) {
+        if !own_knobs(in_force).any(|knob| knob.name == name) {
+            let own: Vec<&str> = own_knobs(in_force).map(|knob| knob.name).collect();
+            bail!("{name} changes nothing where vCPUs yield by {}; there are {}", call.name(), own.join(", "));
+        }
+    }
+    let mut rows = Vec::new();
+    let names_code = plain.iter().flat_map(|row| &row.set).any(|(name, _)| *name == "spin_generation");
+    if matches!(in_force, Asks::Code(..)) && !names_code {
+        for (says, code) in SAYS {
+            for configuration in &plain {
+                let labels = [vec![says.to_string()], configuration.labels.clone()].concat();
+                match code {
+                    Some((generation, machine)) => {
+                        let params = with(configuration, Params { spin_generation: generation, ..base })?;
+                        rows.push((labels, Asks::Code(params, machine)));
+                    }
+                    // However long it spins.
+                    None if rows.is_empty() => {
+                        let any = configuration.labels.iter().map(|_| "-".to_string());
+                        rows.push(([says.to_string()].into_iter().chain(any).collect(), Asks::Never));
+                    }
+                    None => {}
+                }
+            }
+        }
+        let says = AxisRow::new(SAYS_AXIS.to_string(), SAYS.map(|row| row.0.to_string()).to_vec());
+        return Ok((std::iter::once(says).chain(grid.axes()).collect(), rows));
+    }
+    if args.vary.is_empty() {
+        rows.push((plain[0].labels.iter().map(|_| "off".to_string()).collect(), Asks::Never));
+    }
+    for configuration in plain {
+        let params = with(&configuration, base)?;
+        let asks = match call {
+            YieldCall::Pause => Asks::Vmx(params),
+            YieldCall::PauseFilter => Asks::Svm(params),
+            _ => Asks::Code(params, Machine { sense_running: true, ..MACHINE }),
+        };
+        rows.push((configuration.labels, asks));
+    }
+    Ok((grid.axes(), rows))
+}
+
+/// The knobs that matter to who asks so.
+fn own_knobs(asks: &Asks) -> impl Iterator<Item = &'static Knob> + use<> {
+    let prefix = match asks {
+        Asks::Vmx(_) => "ple_",
+        Asks::Svm(_) => "pause_filter_",
+        Asks::Code(..) | Asks::Never => "spin_",
+    };
+    knobs("yielding").filter(move |knob| knob.name.starts_with(prefix))
+}
+
+/// The settings that were in force.
+fn settings(asks: &Asks) -> Vec<SettingRow> {
+    let (Asks::Vmx(params) | Asks::Svm(params) | Asks::Code(params, _)) = asks else { return Vec::new() };
+    let row = |knob: &'static Knob| SettingRow {
+        knob: knob.name,
+        value: knob.text(params.get(knob.name).unwrap_or(knob.default)).to_string(),
+    };
+    own_knobs(asks).map(row).collect()
+}
+
+fn value(name: &str, outcome: &SpinOutcome) -> f64 {
+    match name {
+        "yields" => outcome.yields as f64,
+        "in_vain" => outcome.in_vain as f64,
+        "not_made" => outcome.not_made as f64,
+        "cost" => outcome.cost as f64,
+        "won_at_least" => outcome.least as f64,
+        "won_at_most" => outcome.most as f64,
+        _ => (outcome.least as f64 + outcome.most as f64) / 2.0,
+    }
+}
+
+fn notes(survey: &SpinSurvey, call: YieldCall, told: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !told {
+        notes.push(
+            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. Record with \
+             -e sched:sched_switch -e sched:sched_wakeup as well."
+                .to_string(),
+        );
+    }
+    notes.push(match (call, survey.least_window) {
+        (YieldCall::Pause | YieldCall::PauseFilter, Some(_)) => {
+            "the smallest window that was traced is taken for its base; the other settings in force are taken to be the defaults"
+                .to_string()
+        }
+        _ => "the settings in force are not in the trace and are taken to be the defaults: the time between yields is set equal to \
+              what these make"
+            .to_string(),
+    });
+    notes.push(
+        "at least, at most: nobody knows which vCPU held the lock; a sibling that had lost its CPU may have, and a yield then \
+         may have ended the wait, or changed nothing. The CPU time of yields that are not made is in both"
+            .to_string(),
+    );
+    notes.push(
+        "the waits are taken as they were: those that ended before a yield are not in the trace, so that who yields sooner \
+         yields more often than is shown; and a guest whose locks are free sooner has fewer"
+            .to_string(),
+    );
+    if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) {
+        notes.push(
+            "sense-running is an exit of its own under KVM, which is not counted; X'9C' is taken to name a vCPU that had lost its \
+             CPU, if there was one"
+                .to_string(),
+        );
+    }
+    notes
+}

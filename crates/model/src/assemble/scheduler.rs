@@ -1,0 +1,142 @@
+//! What the assembler makes of schedulers' events: which lanes run, wait for a CPU, or sleep.
+//!
+//! ```text
+//! Switch, Wakeup (threads) ─┐
+//! RunState (Xen) ───────────┴─► Lane.run ─► time accounted to the open row, RunQueue, to whom a yield gave the CPU
+//! ```
+
+use super::{Assembler, CPU_CACHE, thread_key};
+use crate::lane::{NO_CPU, Run};
+use crate::{Event, Ledger, Line, RunState};
+use exitscope_units::{Moment, Tid, VmId};
+
+impl Assembler {
+    pub(super) fn of_thread(&self, tid: Tid) -> Option<usize> {
+        self.index.get(&thread_key(tid)).map(|&at| at as usize).filter(|&at| at < self.lanes.len())
+    }
+
+    /// Of threads. Where those run other vCPUs than their own (powerpc), that says nothing of vCPUs.
+    #[inline]
+    pub(super) fn scheduler_speaks(&mut self, at: Moment) {
+        if !self.lanes_by_vcpu {
+            self.queue.told(at);
+        }
+    }
+
+    /// The lane's vCPU runs, waits or sleeps from now on.
+    pub(super) fn set_run(&mut self, at: Moment, number: usize, run: Run) {
+        let lane = &mut self.lanes[number];
+        let (was, who, cpu) = (std::mem::replace(&mut lane.run, run), lane.who, lane.ran_on);
+        if was == run {
+            return;
+        }
+        if was.waits() {
+            self.queue.leave(at, cpu, who.vm, number as u32, Some(at).filter(|_| run == Run::Running));
+        }
+        if run.waits() {
+            self.queue.join(at, cpu, who, number as u32, run == Run::Preempted);
+        }
+    }
+
+    /// The vCPU leaves or enters its guest, so it runs.
+    #[inline(always)]
+    pub(super) fn runs(&mut self, at: Moment, number: usize) {
+        let lane = &self.lanes[number];
+        if lane.run != Run::Running || lane.yielding.is_some() {
+            self.runs_after_all(at, number);
+        }
+    }
+
+    /// It was not known to run, or yielded.
+    #[cold]
+    fn runs_after_all(&mut self, at: Moment, number: usize) {
+        let lane = &mut self.lanes[number];
+        lane.account(at);
+        self.yields.extend(lane.yielding.take());
+        self.set_run(at, number, Run::Running);
+    }
+
+    pub(super) fn wakeup(&mut self, at: Moment, tid: Tid, ledger: &mut Ledger) {
+        self.scheduler_speaks(at);
+        let used = self.of_thread(tid).is_some_and(|number| {
+            let lane = &mut self.lanes[number];
+            lane.account(at);
+            if lane.run == Run::Sleeping {
+                lane.sleeps(false);
+                lane.halt.wake(at);
+                self.set_run(at, number, Run::Runnable);
+            }
+            self.lanes[number].take_scheduler()
+        });
+        if !used {
+            ledger.count(Line::Scheduler);
+        }
+    }
+
+    pub(super) fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
+        self.queue.told(event.at);
+        if (from, to) == (RunState::Blocked, RunState::Runnable) {
+            let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
+            if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
+                lane.woke_another(event);
+            }
+        }
+        // A vCPU that makes no exits (of a PV domain) waits for CPUs like others.
+        let number = if event.vm == VmId::IDLE_DOMAIN { None } else { self.lane(event) };
+        let used = number.is_some_and(|number| {
+            let run = Run::of(from, to);
+            let lane = &mut self.lanes[number];
+            lane.run_state(event.at, run);
+            if from == RunState::Running || lane.ran_on == NO_CPU {
+                lane.ran_on = event.cpu;
+            }
+            self.set_run(event.at, number, run);
+            if run == Run::Running {
+                self.queue.saw(event.at, event.cpu);
+                self.given_to(event.cpu, Some(number));
+                self.end_bare_yield(event.at, number);
+            } else {
+                self.gives(event.cpu, number, run);
+            }
+            self.lanes[number].take_scheduler()
+        });
+        if event.vm == VmId::IDLE_DOMAIN && to == RunState::Running {
+            self.given_to(event.cpu, None);
+        }
+        if !used {
+            ledger.count(Line::Scheduler);
+        }
+    }
+
+    pub(super) fn switch(&mut self, event: &Event, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
+        let at = event.at;
+        self.scheduler_speaks(at);
+        let mut used = false;
+        let (before, after) = (self.of_thread(prev), self.of_thread(next));
+        if let Some(number) = before {
+            let lane = &mut self.lanes[number];
+            lane.account(at);
+            if sleeps {
+                lane.sleeps(true);
+                lane.halt.sleep(at);
+            }
+            (lane.ran_on, lane.was_out) = (event.cpu, true);
+            used = lane.take_scheduler();
+            self.set_run(at, number, if sleeps { Run::Sleeping } else { Run::Preempted });
+            if !sleeps {
+                self.gave(number, after);
+            }
+        }
+        if let Some(number) = after {
+            self.queue.saw(at, event.cpu);
+            let lane = &mut self.lanes[number];
+            lane.account(at);
+            lane.sleeps(false);
+            self.set_run(at, number, Run::Running);
+            used = used || self.lanes[number].take_scheduler();
+        }
+        if !used {
+            ledger.count(Line::Scheduler);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Yields: a vCPU waits for another, and says so to the hypervisor.
+//!
+//! ```text
+//!  vCPU 1   sched_switch: preempted ─────────── waits for a CPU ──────────────────► runs again      a Preemption
+//!  vCPU 0   spins ── exit (pause) ── on_spin ── sched_switch to vCPU 1 … ── entry ── spins ──►      a Yield
+//!                      at, found: vCPU 1 was preempted   gave: sibling      entered
+//! ```
+//!
+//! Where others were at that moment is known from scheduler events alone, and of vCPUs that left their guest before.
+
+use crate::{CodeList, Detail, DetailKind, ExitCode, Who};
+use exitscope_units::{Moment, Nanos, VcpuId};
+
+/// How it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum YieldCall {
+    /// VMX: the processor noticed a loop of PAUSEs.
+    Pause,
+    /// SVM: likewise.
+    PauseFilter,
+    /// arm64: WFE.
+    Wfe,
+    /// A guest that knows Hyper-V: it spins for long.
+    LongSpinWait,
+    /// A KVM guest on x86: this one is to run.
+    SchedYield,
+    /// A KVM guest on x86 that gives a lock back: wakes the next one, and has it run.
+    KickCpu,
+    /// s390 X'44': somebody else is to run.
+    Diag44,
+    /// s390 X'9C': this one is to run. No tracepoint says which.
+    Diag9c,
+    /// powerpc H_CONFER: this one is to run, or with -1 anybody.
+    Confer,
+    /// powerpc H_PROD: wakes this one, which ceded.
+    Prod,
+    /// Xen: somebody else is to run.
+    SchedOp,
+}
+
+/// `HVCALL_NOTIFY_LONG_SPIN_WAIT`, `include/asm-generic/hyperv-tlfs.h`.
+const LONG_SPIN_WAIT: u64 = 8;
+
+/// `__HYPERVISOR_sched_op` and `SCHEDOP_yield`, `xen/include/public/{xen,sched}.h`.
+const SCHED_OP: u64 = 29;
+const SCHED_OP_YIELD: u64 = 0;
+
+impl YieldCall {
+    /// What an exit says by its code alone.
+    #[inline]
+    pub const fn of_exit(code: ExitCode) -> Option<YieldCall> {
+        match (code.list, code.number) {
+            (CodeList::Vmx, 40) => Some(YieldCall::Pause),
+            (CodeList::Svm, 0x77) => Some(YieldCall::PauseFilter),
+            _ => None,
+        }
+    }
+
+    /// What a call of the guest says, and whom it names.
+    pub fn of_detail(detail: &Detail) -> Option<(YieldCall, Option<VcpuId>)> {
+        let named = u32::try_from(detail.value).ok().filter(|number| *number < u32::MAX).map(VcpuId);
+        match (detail.kind, detail.key) {
+            (DetailKind::HypervHypercall, LONG_SPIN_WAIT) => Some((YieldCall::LongSpinWait, None)),
+            // The number is of the local APIC, which is the vCPU's unless the topology leaves gaps.
+            (DetailKind::Hypercall, 11) => Some((YieldCall::SchedYield, named)),
+            // Its second argument has the number, which is not kept.
+            (DetailKind::Hypercall, 5) => Some((YieldCall::KickCpu, None)),
+            (DetailKind::Diag, 0x44) => Some((YieldCall::Diag44, None)),
+            (DetailKind::Diag, 0x9c) => Some((YieldCall::Diag9c, None)),
+            (DetailKind::PpcHcall, 0xe4) => Some((YieldCall::Confer, named)),
+            (DetailKind::PpcHcall, 0xe8) => Some((YieldCall::Prod, named)),
+            // A Xen guest on KVM. Xen's own records do not have the argument; another one says that it yields.
+            (DetailKind::XenHypercall, SCHED_OP) if detail.value == SCHED_OP_YIELD => Some((YieldCall::SchedOp, None)),
+            _ => None,
+        }
+    }
+
+    /// Its name, in its hypervisor's spelling.
+    pub const fn name(self) -> &'static str {
+        match self {
+            YieldCall::Pause | YieldCall::PauseFilter => "PAUSE",
+            YieldCall::Wfe => "WFE",
+            YieldCall::LongSpinWait => "HvCallNotifyLongSpinWait",
+            YieldCall::SchedYield => "KVM_HC_SCHED_YIELD",
+            YieldCall::KickCpu => "KVM_HC_KICK_CPU",
+            YieldCall::Diag44 => "X'44'",
+            YieldCall::Diag9c => "X'9C'",
+            YieldCall::Confer => "H_CONFER",
+            YieldCall::Prod => "H_PROD",
+            YieldCall::SchedOp => "SCHEDOP_yield",
+        }
+    }
+
+    /// Whether the caller waits for somebody; else it wakes one who waited for it.
+    pub const fn waits(self) -> bool {
+        !matches!(self, YieldCall::KickCpu | YieldCall::Prod)
+    }
+
+    /// Whether the call says who is to run.
+    pub const fn is_directed(self) -> bool {
+        matches!(
+            self,
+            YieldCall::SchedYield | YieldCall::KickCpu | YieldCall::Diag9c | YieldCall::Confer | YieldCall::Prod
+        )
+    }
+}
+
+/// Where a vCPU is when another yields to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// On a CPU.
+    Running,
+    /// It lost its CPU while it wanted to run, and waits for one.
+    Preempted,
+    /// It was woken, and waits for a CPU.
+    Woken,
+    /// It has nothing to do.
+    Asleep,
+    /// Nobody knows: no scheduler events, or none of it yet.
+    Unknown,
+}
+
+/// To whom a yield gave the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gave {
+    /// To the vCPU that it named.
+    Target,
+    /// To another vCPU of the same VM.
+    Sibling,
+    /// To another VM, or to no vCPU at all.
+    Other,
+    /// To nobody: the caller kept it.
+    Nobody,
+    /// Nobody knows: no scheduler events.
+    Unknown,
+}
+
+/// Who waited for a CPU at some moment, of one VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiters {
+    /// vCPUs that had lost theirs.
+    pub preempted: u32,
+    /// vCPUs that were woken.
+    pub woken: u32,
+}
+
+/// One yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Yield {
+    /// Whose.
+    pub who: Who,
+    /// When the vCPU left its guest.
+    pub at: Moment,
+    /// What it said.
+    pub call: YieldCall,
+    /// The vCPU that it named.
+    pub target: Option<VcpuId>,
+    /// Where that one was.
+    pub place: Place,
+    /// Which of the caller's siblings waited for a CPU; `None` without scheduler events.
+    pub found: Option<Waiters>,
+    /// Time in the guest that the yield ended.
+    pub guest: Nanos,
+    /// Whether the exit before was a yield as well: in `guest` the vCPU went on spinning, or got what it waited for and
+    /// spun anew.
+    pub again: bool,
+    /// Whether the vCPU's thread was switched out since the yield before.
+    pub was_out: bool,
+    /// How long it might loop on PAUSE, if that grew by this: cycles on VMX, PAUSEs on SVM.
+    pub window: Option<u32>,
+    /// To whom the CPU went.
+    pub gave: Gave,
+    /// Time until the entry in which the vCPU could run and did not.
+    pub waited: Nanos,
+    /// The entry into the guest; `None` if it was not seen.
+    pub entered: Option<Moment>,
+}
+
+/// A vCPU that lost its CPU while it wanted to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// Whose.
+    pub who: Who,
+    /// When.
+    pub at: Moment,
+    /// When it ran again; `None` if that was not seen.
+    pub ran: Option<Moment>,
+    /// Yields of its siblings meanwhile, of those that wait for somebody.
+    pub yields: u32,
+    /// The first of them.
+    pub first: Option<Moment>,
+}
+
+/// So many vCPUs waited for one CPU, for so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStay {
+    /// From when.
+    pub from: Moment,
+    /// Until when.
+    pub to: Moment,
+    /// vCPUs of all VMs that could run and did not.
+    pub waiting: u32,
+}
+
+/// What `kvm_ple_window_update` says: how long a vCPU may loop on PAUSE before it exits, before and after. Cycles on VMX,
+/// PAUSEs on SVM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PleUpdate {
+    /// Whose.
+    pub who: Who,
+    /// When.
+    pub at: Moment,
+    /// From now on.
+    pub new: u32,
+    /// Until now.
+    pub old: u32,
+}

@@ -1,0 +1,277 @@
+//! Yields, and where others were meanwhile, as the events of three hypervisors tell it.
+
+use exitscope_model::*;
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use proptest::prelude::*;
+
+const PAUSE: ExitCode = ExitCode::new(CodeList::Vmx, 40);
+const VMCALL: ExitCode = ExitCode::new(CodeList::Vmx, 18);
+const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
+
+/// Of vCPU `n` of VM 1, whose thread is 10 + n, on CPU `n`.
+fn of(at: u64, vcpu: u32, kind: Kind) -> Event {
+    Event {
+        at: Moment::from_nanos(at),
+        tid: Tid(10 + vcpu),
+        vm: VmId(1),
+        vcpu: VcpuId(vcpu),
+        cpu: PcpuId(vcpu),
+        name: NameId(0),
+        kind,
+    }
+}
+
+fn exit(at: u64, vcpu: u32, code: ExitCode) -> Event {
+    of(at, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE })
+}
+
+fn enter(at: u64, vcpu: u32) -> Event {
+    of(at, vcpu, Kind::Enter)
+}
+
+fn switch(at: u64, cpu: u32, prev: u32, sleeps: bool, next: u32) -> Event {
+    let kind = Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) };
+    Event { tid: Tid(prev), ..Event::nameless(Moment::from_nanos(at), PcpuId(cpu), kind) }
+}
+
+fn call(at: u64, vcpu: u32, kind: DetailKind, key: u64, value: u64) -> Event {
+    of(at, vcpu, Kind::Detail(Detail { kind, write: false, form: Form::Untold, size: 0, key, value }))
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    yields: Vec<Yield>,
+    preemptions: Vec<Preemption>,
+    stays: Vec<QueueStay>,
+}
+
+fn assemble_in(mut assembler: Assembler, events: &[Event], batch: usize) -> Found {
+    let (mut rows, mut ledger, mut found) = (Vec::new(), Ledger::default(), Found::default());
+    let mut take = |assembler: &Assembler| {
+        found.yields.extend(assembler.yields());
+        found.preemptions.extend(assembler.preemptions());
+        found.stays.extend(assembler.queue_stays());
+    };
+    for events in events.chunks(batch.max(1)) {
+        assembler.push(events, &mut rows, &mut ledger);
+        take(&assembler);
+    }
+    assembler.finish(&mut rows, &mut ledger);
+    take(&assembler);
+    found
+}
+
+fn assemble(events: &[Event]) -> Found {
+    assemble_in(Assembler::default(), events, usize::MAX)
+}
+
+#[test]
+fn a_pause_exit_while_a_sibling_is_preempted_is_one_that_could_help() {
+    let found = assemble(&[
+        // Both are known, and vCPU 1 loses its CPU.
+        exit(0, 0, IO),
+        enter(10, 0),
+        exit(0, 1, IO),
+        enter(20, 1),
+        switch(100, 1, 11, false, 99),
+        // vCPU 0 spins, yields, spins, yields; KVM gives its CPU to vCPU 1.
+        exit(1_000, 0, PAUSE),
+        enter(1_300, 0),
+        exit(2_300, 0, PAUSE),
+        of(2_350, 0, Kind::PleWindow { new: 8_192, old: 4_096 }),
+        switch(2_400, 0, 10, false, 11),
+        switch(2_900, 0, 11, true, 10),
+        enter(3_000, 0),
+    ]);
+    let [first, second] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((first.call, first.guest, first.again, first.gave), (YieldCall::Pause, Nanos(990), false, Gave::Nobody));
+    assert_eq!(first.found, Some(Waiters { preempted: 1, woken: 0 }));
+    assert_eq!(
+        (second.guest, second.again, second.gave, second.waited),
+        (Nanos(1_000), true, Gave::Sibling, Nanos(500))
+    );
+    assert_eq!((second.window, second.entered), (Some(4_096), Some(Moment::from_nanos(3_000))));
+    let [preempted, given] = found.preemptions[..] else { panic!("{found:?}") };
+    assert_eq!((preempted.who.vcpu, preempted.yields), (VcpuId(1), 2));
+    assert_eq!((preempted.first, preempted.ran), (Some(Moment::from_nanos(1_000)), Some(Moment::from_nanos(2_400))));
+    assert_eq!((given.who.vcpu, given.yields, given.first), (VcpuId(0), 0, None), "the one that gave its CPU away");
+    // From the scheduler's first word to the last event, both CPUs.
+    let time = |waiting| -> u64 {
+        let of = found.stays.iter().filter(|stay| stay.waiting == waiting);
+        of.map(|stay| stay.to.as_nanos() - stay.from.as_nanos()).sum()
+    };
+    assert_eq!((time(1), time(0)), (2_300 + 500, 2 * 2_900 - 2_800));
+}
+
+#[test]
+fn a_holder_that_runs_and_one_that_sleeps_are_no_preempted_ones() {
+    for (sleeps, place) in [(None, Place::Running), (Some(true), Place::Asleep), (Some(false), Place::Preempted)] {
+        let mut events = vec![exit(0, 0, IO), enter(1, 0), exit(2, 1, IO), enter(3, 1), switch(4, 5, 77, true, 78)];
+        events.extend(sleeps.map(|sleeps| switch(100, 1, 11, sleeps, 99)));
+        events.extend([exit(200, 0, VMCALL), call(210, 0, DetailKind::Hypercall, 11, 1), enter(300, 0)]);
+        let found = assemble(&events);
+        let [of] = found.yields[..] else { panic!("{found:?}") };
+        assert_eq!((of.call, of.target, of.place), (YieldCall::SchedYield, Some(VcpuId(1)), place));
+        let waiters = Waiters { preempted: u32::from(place == Place::Preempted), woken: 0 };
+        assert_eq!((of.found, of.gave), (Some(waiters), Gave::Nobody));
+    }
+}
+
+#[test]
+fn without_the_schedulers_events_nothing_is_said_of_others() {
+    let found = assemble(&[exit(0, 1, IO), enter(5, 1), exit(10, 0, PAUSE), enter(20, 0)]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.found, of.place, of.gave), (None, Place::Unknown, Gave::Unknown));
+    assert_eq!((found.preemptions.len(), found.stays.len()), (0, 0));
+}
+
+#[test]
+fn every_call_is_told_and_one_exit_is_one_yield() {
+    for (kind, key, value, expected) in [
+        (DetailKind::Hypercall, 11, 3, Some((YieldCall::SchedYield, Some(3)))),
+        (DetailKind::Hypercall, 5, 0, Some((YieldCall::KickCpu, None))),
+        (DetailKind::Hypercall, 9, 0, None),
+        (DetailKind::HypervHypercall, 8, 0, Some((YieldCall::LongSpinWait, None))),
+        (DetailKind::Diag, 0x44, 0, Some((YieldCall::Diag44, None))),
+        (DetailKind::Diag, 0x9c, 0, Some((YieldCall::Diag9c, None))),
+        (DetailKind::Diag, 0x500, 0, None),
+        (DetailKind::PpcHcall, 0xe4, 2, Some((YieldCall::Confer, Some(2)))),
+        (DetailKind::PpcHcall, 0xe4, u64::MAX, Some((YieldCall::Confer, None))),
+        (DetailKind::PpcHcall, 0xe8, 1, Some((YieldCall::Prod, Some(1)))),
+        (DetailKind::XenHypercall, 29, 0, Some((YieldCall::SchedOp, None))),
+        (DetailKind::XenHypercall, 29, 3, None),
+        (DetailKind::Port, 11, 0, None),
+    ] {
+        let twice = [call(1, 0, kind, key, value), call(2, 0, kind, key, value)];
+        let found = assemble(&[&[exit(0, 0, VMCALL)], &twice[..], &[enter(9, 0)]].concat());
+        let seen = found.yields.iter().map(|of| (of.call, of.target.map(|target| target.0)));
+        assert_eq!(seen.collect::<Vec<_>>(), Vec::from_iter(expected), "{kind:?} {key:#x}");
+    }
+    let wfx = ExitCode::new(CodeList::Arm64Ec, 1);
+    let of = |wfe| assemble(&[exit(0, 0, wfx), of(1, 0, Kind::Wfx { wfe }), enter(9, 0)]).yields.len();
+    assert_eq!((of(true), of(false)), (1, 0), "a WFI has nothing to do");
+}
+
+#[test]
+fn on_powerpc_threads_that_run_other_vcpus_say_nothing_of_them() {
+    let trap = |at, vcpu| {
+        of(at, vcpu, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: false, words: PortWords::NONE })
+    };
+    let found = assemble(&[
+        trap(0, 0),
+        enter(5, 0),
+        switch(6, 0, 10, false, 11),
+        trap(10, 0),
+        call(11, 0, DetailKind::PpcHcall, 0xe4, 1),
+        enter(20, 0),
+    ]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.place, of.found, of.gave), (Place::Unknown, None, Gave::Unknown));
+    assert!(found.preemptions.is_empty() && found.stays.is_empty());
+}
+
+#[test]
+fn on_xen_the_next_record_of_the_cpu_says_who_has_it() {
+    use RunState::{Blocked, Runnable, Running};
+    let state = |at, vm, vcpu, from, to| Event {
+        vm,
+        vcpu: VcpuId(vcpu),
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(0), Kind::RunState { from, to })
+    };
+    let xen = |at, vcpu, kind| Event { cpu: PcpuId(0), tid: Tid(0), ..of(at, vcpu, kind) };
+    let (guest, other) = (VmId(1), VmId::DOMAIN_0);
+    let yields = |next: VmId, vcpu| {
+        let events = [
+            state(0, guest, 0, Runnable, Running),
+            state(1, next, vcpu, Blocked, Runnable),
+            xen(10, 0, Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x81), idle: false, words: PortWords::NONE }),
+            // The hypercall's number alone does not say that it yields.
+            xen(
+                11,
+                0,
+                Kind::Detail(Detail {
+                    kind: DetailKind::XenHypercall,
+                    write: false,
+                    form: Form::Untold,
+                    size: 0,
+                    key: 29,
+                    value: 0,
+                }),
+            ),
+            xen(12, 0, Kind::Yield),
+            state(13, guest, 0, Running, Runnable),
+            state(13, next, vcpu, Runnable, Running),
+            state(50, next, vcpu, Running, Runnable),
+            state(50, guest, 0, Runnable, Running),
+            xen(60, 0, Kind::Enter),
+        ];
+        let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
+        let [of] = found.yields[..] else { panic!("{found:?}") };
+        assert_eq!((of.call, of.waited), (YieldCall::SchedOp, Nanos(37)));
+        (of.gave, of.found)
+    };
+    let woken = |woken| Some(Waiters { preempted: 0, woken });
+    assert_eq!(yields(guest, 1), (Gave::Sibling, woken(1)));
+    assert_eq!(yields(other, 0), (Gave::Other, woken(0)));
+    assert_eq!(yields(VmId::IDLE_DOMAIN, 0).0, Gave::Other);
+}
+
+#[test]
+fn what_a_loss_cut_is_counted_and_claims_no_length() {
+    let found = assemble(&[
+        exit(0, 1, IO),
+        enter(1, 1),
+        switch(2, 1, 11, false, 99),
+        exit(5, 0, PAUSE),
+        Event::lost(Moment::from_nanos(6), PcpuId(0), 3),
+        enter(900, 0),
+        switch(1_000, 1, 99, true, 11),
+    ]);
+    assert_eq!(found.yields.iter().map(|of| of.entered).collect::<Vec<_>>(), [None]);
+    assert_eq!(found.preemptions.iter().map(|of| of.ran).collect::<Vec<_>>(), [None]);
+}
+
+fn any_event() -> impl Strategy<Value = Kind> {
+    let code = prop_oneof![Just(PAUSE), Just(VMCALL), Just(IO)];
+    let tid = || (9u32..14).prop_map(Tid);
+    prop_oneof![
+        code.prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE }),
+        Just(Kind::Enter),
+        (0u64..12, 0u64..4).prop_map(|(key, value)| Kind::Detail(Detail {
+            kind: DetailKind::Hypercall,
+            write: false,
+            form: Form::Untold,
+            size: 0,
+            key,
+            value
+        })),
+        (tid(), any::<bool>(), tid()).prop_map(|(prev, sleeps, next)| Kind::Switch { prev, sleeps, next }),
+        tid().prop_map(|tid| Kind::Wakeup { tid }),
+        Just(Kind::Yield),
+        Just(Kind::Lost { count: 1 }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn batches_change_nothing_and_nothing_is_told_twice(
+        kinds in prop::collection::vec((any_event(), 0u32..4), 0..120), batch in 1usize..40, xen: bool
+    ) {
+        let events: Vec<Event> =
+            kinds.iter().enumerate().map(|(at, (kind, vcpu))| of(at as u64 * 10, *vcpu, *kind)).collect();
+        let fresh = || if xen { Assembler::by_vcpu() } else { Assembler::default() };
+        let whole = assemble_in(fresh(), &events, usize::MAX);
+        prop_assert_eq!(&assemble_in(fresh(), &events, batch), &whole);
+        let said = kinds.iter().filter(|(kind, _)| match kind {
+            Kind::Exit { code, .. } => *code == PAUSE,
+            Kind::Detail(detail) => matches!(detail.key, 5 | 11),
+            kind => *kind == Kind::Yield,
+        });
+        prop_assert!(whole.yields.len() <= said.count());
+        prop_assert!(whole.stays.iter().all(|stay| stay.from < stay.to && stay.waiting <= 4));
+        for of in &whole.preemptions {
+            prop_assert!(of.ran.is_none_or(|ran| ran >= of.at));
+            prop_assert_eq!(of.yields > 0, of.first.is_some());
+        }
+    }
+}

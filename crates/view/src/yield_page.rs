@@ -1,0 +1,386 @@
+//! The page of yields, and what the default report says of them.
+
+use crate::halt_page::RECORD;
+use crate::names::{self, exact_length, percent, thousands};
+use crate::page::{Section, Table, column, length, plain, spark};
+use crate::report::{Report, TimelineRows};
+use crate::yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};
+use exitscope_units::{Moment, Nanos};
+
+/// vCPUs and targets that are listed.
+const MOST_ROWS: usize = 24;
+
+/// The page `--view yield`.
+pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
+    let none = || {
+        plain(format!(
+            "No vCPU yields in this trace: there is no exit of PAUSE, no WFE, no diagnose X'44' or X'9C', no \
+             KVM_HC_SCHED_YIELD, H_CONFER or SCHEDOP_yield. Record with {}, while vCPUs contend.",
+            how_to_record(report)
+        ))
+    };
+    let Some(rows) = &report.yields else {
+        return vec![Section { title: "Yields".into(), sentences: vec![none()], ..Section::default() }];
+    };
+    let mut sections = match rows.vcpus.is_empty() {
+        true => vec![Section { title: "Yields".into(), sentences: vec![none()], ..Section::default() }],
+        false => vec![by_vcpu(rows, report)],
+    };
+    if !rows.targets.is_empty() {
+        sections.push(by_target(rows));
+    }
+    if rows.all_preempted.preemptions > 0 {
+        sections.push(preempted(rows));
+    }
+    if !rows.longest.is_empty() {
+        sections.push(longest(rows));
+    }
+    sections.extend(windows(rows));
+    sections.extend(rows.queue.as_ref().map(queue));
+    sections
+}
+
+/// What the default report says: a few lines.
+pub(crate) fn yield_summary(rows: &YieldRows) -> Option<Section> {
+    let mut calls: Vec<(&str, u64)> = Vec::new();
+    for row in rows.vcpus.iter().filter(|row| row.waits) {
+        let call = row.call.unwrap_or_default();
+        match calls.iter_mut().find(|known| known.0 == call) {
+            Some(known) => known.1 += row.count,
+            None => calls.push((call, row.count)),
+        }
+    }
+    if calls.is_empty() {
+        return None;
+    }
+    let calls: Vec<String> = calls.iter().map(|(call, count)| format!("{} by {call}", thousands(*count))).collect();
+    let sentences = [format!("yields: {}", calls.join(", "))].into_iter().chain(verdict(rows)).map(plain).collect();
+    let notes = vec!["by vCPU and target, with the run queue: --view yield".to_string()];
+    Some(Section { title: "Yields".into(), sentences, notes, ..Section::default() })
+}
+
+/// Whether those that yield wait for one that lost its CPU.
+fn verdict(rows: &YieldRows) -> Option<String> {
+    let (all, known) = (&rows.all, rows.all.known());
+    if known == 0 {
+        return None;
+    }
+    Some(match all.sibling_preempted {
+        0 => format!(
+            "at none of {} had a sibling lost its CPU: no sign that holders of locks are preempted",
+            thousands(known)
+        ),
+        count => format!(
+            "at {} of {} ({}) a sibling had lost its CPU, which may be the one that holds the lock; from the first yield \
+             until it ran: {} in all, p99 {}",
+            thousands(count),
+            thousands(known),
+            percent(count, known),
+            Nanos(rows.all_preempted.blocked.sum_ns),
+            length(rows.all_preempted.blocked.p99_ns),
+        ),
+    })
+}
+
+fn how_to_record(report: &Report) -> String {
+    let trace = report.traces.first();
+    match trace {
+        Some(trace) if trace.format.starts_with("xentrace") => "`xentrace -D -e 0x000af000`".to_string(),
+        Some(trace) if trace.arch.starts_with("ppc") => "`perf record -e 'kvm_hv:*' -a`".to_string(),
+        _ => format!("`{RECORD}`"),
+    }
+}
+
+/// As long as a terminal is high, and what that leaves out.
+fn listed<T>(rows: &[T], row: impl Fn(&T) -> Vec<String>, notes: &mut Vec<String>) -> Vec<Vec<String>> {
+    if rows.len() > MOST_ROWS {
+        notes.push(format!("and {} more (--format json)", thousands((rows.len() - MOST_ROWS) as u64)));
+    }
+    rows.iter().take(MOST_ROWS).map(row).collect()
+}
+
+fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
+    let several_vms = rows.vcpus.iter().any(|row| row.who.vm != rows.vcpus[0].who.vm);
+    let columns = vec![
+        column("VM", true, if several_vms { 0 } else { 9 }),
+        column("vCPU", true, 0),
+        column("call", true, 0),
+        column("yields", false, 0),
+        column("again", false, 4),
+        column("between p50", false, 3),
+        column("sibling preempted", false, 0),
+        column("only woken", false, 7),
+        column("nobody waited", false, 1),
+        column("to target", false, 6),
+        column("to sibling", false, 2),
+        column("to others", false, 5),
+        column("kept", false, 2),
+        column("exit p50", false, 3),
+        column("p99", false, 8),
+        column("not running", false, 4),
+    ];
+    let row = |row: &YieldRow| {
+        let known = row.known();
+        let gave = row.gave_target + row.gave_sibling + row.gave_other + row.kept;
+        vec![
+            if row.call.is_some() { row.who.vm_label() } else { String::new() },
+            if row.call.is_some() { row.who.vcpu_label() } else { "all".to_string() },
+            row.call.unwrap_or_default().to_string(),
+            thousands(row.count),
+            percent(row.again, row.count),
+            length(row.between.p50_ns),
+            percent(row.sibling_preempted, known),
+            percent(row.sibling_woken, known),
+            percent(row.nobody_waited, known),
+            percent(row.gave_target, gave),
+            percent(row.gave_sibling, gave),
+            percent(row.gave_other, gave),
+            percent(row.kept, gave),
+            length(row.lasted.p50_ns),
+            length(row.lasted.p99_ns),
+            length(Some(row.waited_ns)),
+        ]
+    };
+    let mut notes = notes(rows, report);
+    let mut table = listed(&rows.vcpus, row, &mut notes);
+    if rows.vcpus.len() > 1 && rows.all.count > 0 {
+        table.push(row(&rows.all));
+    }
+    Section {
+        title: "Yields, by vCPU and call".into(),
+        sentences: verdict(rows).into_iter().map(plain).collect(),
+        table: Some(Table { columns, rows: table }),
+        notes,
+        say_hidden: true,
+    }
+}
+
+/// What has to be known to read the table.
+fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
+    let mut notes = vec![
+        "again: the exit before was a yield as well, and between: in the guest since that; sibling preempted, only woken, \
+         nobody waited: vCPUs of the same VM that could run and did not, at that moment"
+            .to_string(),
+        "to …: who had the CPU next; kept: nobody else had, as the hypervisor ignored the yield or found nobody better"
+            .to_string(),
+    ];
+    let says = |call: &str| rows.vcpus.iter().any(|row| row.call == Some(call));
+    if rows.all.count > 0 && rows.all.known() == 0 {
+        let powerpc = report.traces.iter().any(|trace| trace.arch.starts_with("ppc"));
+        notes.push(match powerpc {
+            true => "Which vCPUs waited for a CPU is unknown: on powerpc the thread of one runs others, so that the \
+                     scheduler's events do not say."
+                .to_string(),
+            false => format!(
+                "Which vCPUs waited for a CPU is unknown without the scheduler's events. Record with {}.",
+                how_to_record(report)
+            ),
+        });
+    }
+    if says("KVM_HC_KICK_CPU") || says("H_PROD") {
+        notes.push("KVM_HC_KICK_CPU and H_PROD wake a vCPU; all: without them".to_string());
+    }
+    if says("X'9C'") {
+        notes.push(
+            "No tracepoint says whom X'9C' names, or whether KVM ignored it or passed it on; it counts that in \
+             diag_9c_ignored and diag_9c_forward of /sys/kernel/debug/kvm."
+                .to_string(),
+        );
+    }
+    if says("KVM_HC_SCHED_YIELD") {
+        notes.push(
+            "KVM_HC_SCHED_YIELD names a local APIC, which is taken for the vCPU of that number; guests say it after calls of \
+             functions on other CPUs, not for locks."
+                .to_string(),
+        );
+    }
+    if rows.vcpus.iter().any(|row| row.who.vm.is_none()) {
+        notes.push("The trace does not say whose VM a vCPU is, so all count as siblings.".to_string());
+    }
+    notes
+}
+
+fn by_target(rows: &YieldRows) -> Section {
+    let columns = vec![
+        column("VM", true, 1),
+        column("vCPU", true, 0),
+        column("call", true, 0),
+        column("yields", false, 0),
+        column("it ran", false, 0),
+        column("was preempted", false, 0),
+        column("was woken", false, 2),
+        column("was asleep", false, 2),
+        column("unknown", false, 3),
+    ];
+    let row = |row: &TargetRow| {
+        let part = |count| percent(count, row.count);
+        vec![
+            row.who.vm_label(),
+            row.who.vcpu_label(),
+            row.call.to_string(),
+            thousands(row.count),
+            part(row.running),
+            part(row.preempted),
+            part(row.woken),
+            part(row.asleep),
+            part(row.unknown),
+        ]
+    };
+    let mut notes = vec!["a yield to one that runs, or sleeps, is ignored".to_string()];
+    let table = listed(&rows.targets, row, &mut notes);
+    if rows.other_targets > 0 {
+        notes.push(format!("Yields to further vCPUs, which are not kept: {}", thousands(rows.other_targets)));
+    }
+    Section {
+        title: "Yields, by the vCPU that was named".into(),
+        table: Some(Table { columns, rows: table }),
+        notes,
+        ..Section::default()
+    }
+}
+
+fn preempted(rows: &YieldRows) -> Section {
+    let several_vms = rows.preempted.iter().any(|row| row.who.vm != rows.preempted[0].who.vm);
+    let columns = vec![
+        column("VM", true, if several_vms { 0 } else { 9 }),
+        column("vCPU", true, 0),
+        column("preempted", false, 0),
+        column("p50", false, 3),
+        column("p99", false, 3),
+        column("siblings yielded", false, 0),
+        column("yields", false, 2),
+        column("waited for", false, 0),
+        column("p50", false, 1),
+        column("p99", false, 1),
+    ];
+    let row = |row: &PreemptedRow, vm: String, vcpu: String| {
+        vec![
+            vm,
+            vcpu,
+            thousands(row.preemptions),
+            length(row.waits.p50_ns),
+            length(row.waits.p99_ns),
+            thousands(row.yielded_for),
+            thousands(row.yields),
+            length(Some(row.blocked.sum_ns)),
+            length(row.blocked.p50_ns),
+            length(row.blocked.p99_ns),
+        ]
+    };
+    let mut notes = vec![
+        "preempted: it wanted to run and lost its CPU, with the time until it ran again; siblings yielded: meanwhile, and \
+         waited for: from the first such yield until it ran; of several that were preempted at once, each has all"
+            .to_string(),
+    ];
+    let mut table = listed(&rows.preempted, |of| row(of, of.who.vm_label(), of.who.vcpu_label()), &mut notes);
+    if rows.preempted.len() > 1 {
+        table.push(row(&rows.all_preempted, String::new(), "all".to_string()));
+    }
+    Section {
+        title: "vCPUs that lost their CPU, and siblings that yielded meanwhile".into(),
+        table: Some(Table { columns, rows: table }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    }
+}
+
+fn longest(rows: &YieldRows) -> Section {
+    let columns = vec![
+        column("at (s)", false, 0),
+        column("VM", true, 1),
+        column("vCPU", true, 0),
+        column("preempted for", false, 0),
+        column("first yield after", false, 0),
+        column("yields", false, 0),
+    ];
+    let row = |row: &LongestRow| {
+        vec![
+            Moment::from_nanos(row.at_ns).to_string(),
+            row.who.vm_label(),
+            row.who.vcpu_label(),
+            length(Some(row.ran_ns.saturating_sub(row.at_ns))),
+            length(Some(row.first_yield_ns.saturating_sub(row.at_ns))),
+            thousands(row.yields.into()),
+        ]
+    };
+    Section {
+        title: "Preemptions that siblings waited for longest".into(),
+        table: Some(Table { columns, rows: rows.longest.iter().map(row).collect() }),
+        ..Section::default()
+    }
+}
+
+fn windows(rows: &YieldRows) -> Option<Section> {
+    let sentence = |row: &WindowRow| {
+        plain(format!(
+            "{}{} times grown, {} times shrunk, between {} and {}",
+            row.vm.map_or(String::new(), |vm| format!("VM {vm}: ")),
+            thousands(row.grown),
+            thousands(row.shrunk),
+            thousands(row.least.into()),
+            thousands(row.most.into()),
+        ))
+    };
+    (!rows.windows.is_empty()).then(|| Section {
+        title: "Windows of PAUSE loops (kvm_ple_window_update)".into(),
+        sentences: rows.windows.iter().map(sentence).collect(),
+        notes: vec![
+            "how long a vCPU may loop on PAUSE before it exits: cycles on VMX, PAUSEs on SVM; what others would have done: \
+             exitscope replay --policy yielding"
+                .to_string(),
+        ],
+        ..Section::default()
+    })
+}
+
+fn queue(queue: &QueueRow) -> Section {
+    let columns =
+        vec![column("vCPUs", false, 0), column("time", false, 0), column("share", false, 0), column("up to", false, 1)];
+    let deepest = queue.time_ns.iter().rposition(|time| *time > 0).unwrap_or(0);
+    let mut before = 0;
+    let table = queue.time_ns.iter().enumerate().take(deepest + 1).map(|(depth, &time)| {
+        before += time;
+        let or_more = if depth + 1 == queue.time_ns.len() { " or more" } else { "" };
+        vec![
+            format!("{depth}{or_more}"),
+            length(Some(time)),
+            percent(time, queue.span_ns),
+            percent(before, queue.span_ns),
+        ]
+    });
+    let mut sentences = vec![format!(
+        "{:.2} wait for each CPU on average, at most {}; none does {} of the time",
+        queue.mean,
+        thousands(queue.most.into()),
+        percent(queue.time_ns[0], queue.span_ns),
+    )];
+    sentences.extend(queue.timeline.as_ref().map(over_time));
+    Section {
+        title: "Run queues: vCPUs that wait for a CPU".into(),
+        sentences: sentences.into_iter().map(plain).collect(),
+        table: Some(Table { columns, rows: table.collect() }),
+        notes: vec![
+            "of all VMs, each from its first exit in the trace on, under the CPU that it ran on last; time: summed over the CPUs \
+             that run vCPUs; other threads of the host are left out"
+                .to_string(),
+        ],
+        ..Section::default()
+    }
+}
+
+/// Means of buckets, in thousandths, as bars.
+fn over_time(timeline: &TimelineRows) -> String {
+    let buckets = timeline.counts.iter().zip(&timeline.cost_ns);
+    let means: Vec<u64> =
+        buckets.map(|(&time, &waited)| (u128::from(waited) * 1_000 / u128::from(time.max(1))) as u64).collect();
+    let most = means.iter().copied().max().unwrap_or(0);
+    format!(
+        "over time {}  at most {}.{:02}, from {} s on, {} a bar",
+        spark(&means),
+        most / 1_000,
+        most % 1_000 / 10,
+        names::trimmed(Moment::from_nanos(timeline.first_ns)),
+        exact_length(timeline.width_ns)
+    )
+}

@@ -1,0 +1,272 @@
+//! Yields as plain data.
+
+use crate::halt::LengthsRow;
+use crate::report::{TimelineRows, WhoRow};
+use exitscope_analysis::{Facts, PleCell, PreemptedCell, Queue, TargetCell, YieldCell};
+use exitscope_model::{Preemption, TraceInfo, Who, YieldCall};
+use exitscope_units::{Tid, VcpuId, VmId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// vCPUs that wait for another and say so to the hypervisor; vCPUs that lost their CPU meanwhile; and how many wait for a
+/// CPU. Where others were is known from scheduler events alone.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct YieldRows {
+    /// All yields of vCPUs that wait for somebody (not KVM_HC_KICK_CPU and H_PROD, which wake).
+    pub all: YieldRow,
+    /// By vCPU and call.
+    pub vcpus: Vec<YieldRow>,
+    /// Yields that name a vCPU, by vCPU and call.
+    pub targets: Vec<TargetRow>,
+    /// Yields that name further vCPUs than are kept.
+    pub other_targets: u64,
+    /// vCPUs that lost their CPU though they wanted to run.
+    pub preempted: Vec<PreemptedRow>,
+    /// All of them together.
+    pub all_preempted: PreemptedRow,
+    /// Those preemptions during which siblings waited longest, longest first.
+    pub longest: Vec<LongestRow>,
+    /// How windows of PAUSE loops changed, by VM.
+    pub windows: Vec<WindowRow>,
+    /// How many vCPUs waited for a CPU; absent without scheduler events.
+    pub queue: Option<QueueRow>,
+}
+
+/// Yields of one vCPU by one call, or of all.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct YieldRow {
+    /// Whose; nobody's fields for all together.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// What it said: `PAUSE`, `WFE`, `X'44'`, `X'9C'`, `KVM_HC_SCHED_YIELD`, `H_CONFER`, `SCHEDOP_yield`, …; absent of all.
+    pub call: Option<&'static str>,
+    /// Whether who calls so waits for somebody; else it wakes one that waited for it.
+    pub waits: bool,
+    /// Yields.
+    pub count: u64,
+    /// Yields whose exit before was a yield as well.
+    pub again: u64,
+    /// Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
+    pub between: LengthsRow,
+    /// Yields at which a sibling had lost its CPU and waited for one.
+    pub sibling_preempted: u64,
+    /// Yields at which no sibling had, but one was woken and waited for a CPU.
+    pub sibling_woken: u64,
+    /// Yields at which no sibling waited for a CPU.
+    pub nobody_waited: u64,
+    /// Yields that gave the CPU to the vCPU that they named.
+    pub gave_target: u64,
+    /// Yields that gave it to another vCPU of the VM.
+    pub gave_sibling: u64,
+    /// Yields that gave it to another VM, or to no vCPU.
+    pub gave_other: u64,
+    /// Yields that gave it to nobody: the hypervisor ignored them, passed them on, or found nobody better.
+    pub kept: u64,
+    /// Time from exit to entry.
+    pub lasted: LengthsRow,
+    /// Of that, time in which the vCPU could run and did not.
+    pub waited_ns: u64,
+}
+
+/// Yields to one vCPU.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetRow {
+    /// Who was named.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// By which call.
+    pub call: &'static str,
+    /// Yields.
+    pub count: u64,
+    /// It ran already.
+    pub running: u64,
+    /// It had lost its CPU and waited for one.
+    pub preempted: u64,
+    /// It was woken and waited for a CPU.
+    pub woken: u64,
+    /// It had nothing to do.
+    pub asleep: u64,
+    /// Nobody knows.
+    pub unknown: u64,
+}
+
+/// How one vCPU lost its CPU though it wanted to run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PreemptedRow {
+    /// Whose; nobody's fields for all together.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// How often.
+    pub preemptions: u64,
+    /// From there until it ran again.
+    pub waits: LengthsRow,
+    /// Preemptions during which siblings yielded.
+    pub yielded_for: u64,
+    /// Yields of siblings meanwhile.
+    pub yields: u64,
+    /// From the first of these until the vCPU ran.
+    pub blocked: LengthsRow,
+}
+
+/// One preemption.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LongestRow {
+    /// Whose.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// When the vCPU lost its CPU.
+    pub at_ns: u64,
+    /// When a sibling first yielded.
+    pub first_yield_ns: u64,
+    /// When the vCPU ran again.
+    pub ran_ns: u64,
+    /// Yields of siblings meanwhile.
+    pub yields: u32,
+}
+
+/// How windows of PAUSE loops changed: cycles on VMX, PAUSEs on SVM.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct WindowRow {
+    /// The VM's process id; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// How often one grew.
+    pub grown: u64,
+    /// How often one shrank.
+    pub shrunk: u64,
+    /// The smallest.
+    pub least: u32,
+    /// The largest.
+    pub most: u32,
+}
+
+/// How many vCPUs of all VMs could run and did not, for each CPU that runs vCPUs. Like a dispatch vector (PLDV) of z/VM.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct QueueRow {
+    /// Time in which that is known, summed over CPUs.
+    pub span_ns: u64,
+    /// Time in which none waited, one, two, …; the last is of as many and more.
+    pub time_ns: Vec<u64>,
+    /// How many waited for a CPU, on average over time and CPUs.
+    pub mean: f64,
+    /// Most at a time, for one CPU.
+    pub most: u32,
+    /// Over time, for one trace: `counts` are nanoseconds of each bucket, `cost_ns` nanoseconds times vCPUs that waited.
+    pub timeline: Option<TimelineRows>,
+}
+
+impl YieldRows {
+    /// The yields of these facts, if there are any, or if the scheduler's events tell at least who lost its CPU; `one`:
+    /// the facts are of one trace.
+    pub fn of(facts: &Facts, info: &TraceInfo, one: bool) -> Option<YieldRows> {
+        let yields = &facts.yields;
+        if yields.vcpus.is_empty() && yields.windows.is_empty() && yields.queue.span() == 0 {
+            return None;
+        }
+        let mut all_preempted = PreemptedCell::default();
+        yields.preempted.values().for_each(|cell| all_preempted.merge(cell));
+        Some(YieldRows {
+            all: YieldRow::of(WhoRow::default(), None, &yields.all(YieldCall::waits)),
+            vcpus: yields
+                .vcpus
+                .iter()
+                .map(|((who, call), cell)| YieldRow::of(WhoRow::of(*who, info), Some(*call), cell))
+                .collect(),
+            targets: yields
+                .targets
+                .iter()
+                .map(|(&(vm, vcpu, call), cell)| TargetRow::of(vm, vcpu, call, cell, info))
+                .collect(),
+            other_targets: yields.other_targets,
+            preempted: yields
+                .preempted
+                .iter()
+                .map(|(who, cell)| PreemptedRow::of(WhoRow::of(*who, info), cell))
+                .collect(),
+            all_preempted: PreemptedRow::of(WhoRow::default(), &all_preempted),
+            longest: yields.longest().iter().filter_map(|of| LongestRow::of(of, info)).collect(),
+            windows: yields.windows.iter().map(|(vm, cell)| WindowRow::of(*vm, cell)).collect(),
+            queue: (yields.queue.span() > 0).then(|| QueueRow::of(&yields.queue, one)),
+        })
+    }
+}
+
+impl YieldRow {
+    fn of(who: WhoRow, call: Option<YieldCall>, cell: &YieldCell) -> YieldRow {
+        let [gave_target, gave_sibling, gave_other, kept, _] = cell.gave;
+        YieldRow {
+            who,
+            call: call.map(YieldCall::name),
+            waits: call.is_none_or(YieldCall::waits),
+            count: cell.count,
+            again: cell.again,
+            between: LengthsRow::of(&cell.between),
+            sibling_preempted: cell.preempted,
+            sibling_woken: cell.woken,
+            nobody_waited: cell.nobody,
+            gave_target,
+            gave_sibling,
+            gave_other,
+            kept,
+            lasted: LengthsRow::of(&cell.lasted),
+            waited_ns: cell.waited,
+        }
+    }
+
+    /// Yields of which it is known whether a sibling waited for a CPU.
+    pub fn known(&self) -> u64 {
+        self.sibling_preempted + self.sibling_woken + self.nobody_waited
+    }
+}
+
+impl TargetRow {
+    fn of(vm: VmId, vcpu: VcpuId, call: YieldCall, cell: &TargetCell, info: &TraceInfo) -> TargetRow {
+        let [running, preempted, woken, asleep, unknown] = *cell;
+        let who = WhoRow::of(Who { vm, vcpu, tid: Tid(0) }, info);
+        TargetRow { who, call: call.name(), count: cell.iter().sum(), running, preempted, woken, asleep, unknown }
+    }
+}
+
+impl PreemptedRow {
+    fn of(who: WhoRow, cell: &PreemptedCell) -> PreemptedRow {
+        PreemptedRow {
+            who,
+            preemptions: cell.count(),
+            waits: LengthsRow::of(&cell.waits),
+            yielded_for: cell.yielded_for,
+            yields: cell.yields,
+            blocked: LengthsRow::of(&cell.blocked),
+        }
+    }
+}
+
+impl LongestRow {
+    fn of(of: &Preemption, info: &TraceInfo) -> Option<LongestRow> {
+        Some(LongestRow {
+            who: WhoRow::of(of.who, info),
+            at_ns: of.at.as_nanos(),
+            first_yield_ns: of.first?.as_nanos(),
+            ran_ns: of.ran?.as_nanos(),
+            yields: of.yields,
+        })
+    }
+}
+
+impl WindowRow {
+    fn of(vm: VmId, cell: &PleCell) -> WindowRow {
+        let PleCell { grown, shrunk, least, most } = *cell;
+        WindowRow { vm: vm.number(), grown, shrunk, least, most }
+    }
+}
+
+impl QueueRow {
+    fn of(queue: &Queue, one: bool) -> QueueRow {
+        let span = queue.span();
+        QueueRow {
+            span_ns: span,
+            time_ns: queue.time.to_vec(),
+            mean: queue.waited as f64 / span.max(1) as f64,
+            most: queue.most,
+            timeline: TimelineRows::of(&queue.timeline).filter(|_| one),
+        }
+    }
+}
