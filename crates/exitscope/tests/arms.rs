@@ -117,6 +117,9 @@ fn prime_numbers_of_exits_are_the_same_on_both_arms() {
     }
 }
 
+/// How often each of them takes it: for so long that both run at a time, on a busy machine, too.
+const TURNS: u64 = 2_111;
+
 /// Two vCPUs that want one lock most of the time.
 fn contended(spin_retry: u32) -> String {
     format!(
@@ -140,7 +143,7 @@ locks = ["one"]
 spin = {{ diag44 = true, diag9c = true }}
 
 [[vm.program]]
-steps = [{{ repeat = 211, steps = [{{ lock = "one" }}, {{ compute = "30us" }}, {{ unlock = "one" }}, {{ compute = "1us" }}, "count"] }}]
+steps = [{{ repeat = {TURNS}, steps = [{{ lock = "one" }}, {{ compute = "30us" }}, {{ unlock = "one" }}, {{ compute = "1us" }}, "count"] }}]
 "#
     )
 }
@@ -151,7 +154,7 @@ fn a_guest_that_never_stops_spinning_never_yields_and_one_that_does_not_spin_doe
     for arm in arms {
         let yields = |spin_retry| {
             let (exits, done) = run(arm, &contended(spin_retry));
-            assert_eq!(done["guest"], 2 * 211, "{arm:?}");
+            assert_eq!(done["guest"], 2 * TURNS, "{arm:?}");
             let yields = exits.iter().filter(|((_, reason), _)| reason.starts_with("diagnose"));
             yields.map(|(_, count)| count).sum::<u64>()
         };
