@@ -27,7 +27,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Record the exits of the virtual machines that run on this host
     ///
-    /// By BPF programs where they may be used: they cost a guest a fraction of what perf's samples cost. Else by perf events.
+    /// By BPF programs where they may be used, else by perf events.
     /// Needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. Writes a perf.data file, which perf reads,
     /// too. What is lost is counted; a guest is never waited for.
     Record(RecordArgs),

@@ -42,9 +42,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
     if let Route::PerfEvents { because } = capture.route() {
-        anstream::eprintln!(
-            "exitscope: recording by perf events, which cost a guest more than BPF does: BPF: {because}"
-        );
+        anstream::eprintln!("exitscope: recording by perf events, as BPF may not be used: {because}");
     }
     let began = Instant::now();
     let mut child = start(&args.command)?;
