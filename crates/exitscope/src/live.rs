@@ -162,7 +162,7 @@ impl Recording {
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
-        let of_kvm = tracepoints.iter().map(|tracepoint| tracepoint.system != "sched").collect();
+        let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.is_scheduler()).collect();
         Ok(Recording { writer, named: BTreeSet::new(), lost: 0, of_kvm, events: 0 })
     }
 

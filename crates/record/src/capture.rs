@@ -144,7 +144,7 @@ impl Capture {
             Engine::PerfEvents(events) => events.gather(tracepoints, &mut self.batch),
         }
         for row in &self.batch.rows {
-            if tracepoints[usize::from(row.number)].system != "sched" && self.vcpus.insert(row.thread) {
+            if !tracepoints[usize::from(row.number)].is_scheduler() && self.vcpus.insert(row.thread) {
                 match &mut self.engine {
                     Engine::Bpf(bpf) => bpf.watch(row.thread).map_err(|e| RecordError::io("bpf", e))?,
                     Engine::PerfEvents(events) => events.watch(row.thread),
@@ -193,7 +193,7 @@ impl Batch {
             let payload = &self.bytes[row.from..row.from + row.size];
             each(Sample { time, cpu, process, thread, tracepoint: row.number.into(), payload });
         }
-        let mut kept = Batch { lost: std::mem::take(&mut self.lost), ..Batch::default() };
+        let mut kept = Batch::default();
         for row in &self.rows[due..] {
             let payload = &self.bytes[row.from..row.from + row.size];
             kept.push(row.time, row.cpu, row.process, row.thread, row.number, payload);
@@ -202,7 +202,6 @@ impl Batch {
         self.rows.clear();
         self.bytes.extend_from_slice(&kept.bytes);
         self.rows.extend_from_slice(&kept.rows);
-        self.lost = kept.lost;
         due as u64
     }
 }

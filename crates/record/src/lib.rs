@@ -17,6 +17,7 @@
 #![cfg(target_os = "linux")]
 
 mod bpf;
+mod bytes;
 mod capture;
 mod error;
 mod mapping;

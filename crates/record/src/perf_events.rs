@@ -6,10 +6,11 @@
 //!                                     · LOST: id, how many
 //! ```
 
-use crate::Tracepoint;
+use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::capture::Batch;
 use crate::mapping::Mapping;
 use crate::sys::{self, page_size};
+use crate::tracepoints::{COMMON, Tracepoint};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,9 @@ const SAMPLE: u32 = 9;
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
+/// Bytes of a record's type, misc and size.
+const HEADER: usize = 8;
+
 /// Places in a sample.
 const ID: usize = 8;
 const PROCESS: usize = 16;
@@ -34,9 +38,6 @@ const TIME: usize = 24;
 const CPU: usize = 32;
 const RAW_SIZE: usize = 40;
 const RAW: usize = 44;
-
-/// Common fields of a tracepoint's record.
-const COMMON: usize = 8;
 
 #[derive(Debug)]
 pub struct PerfEvents {
@@ -103,8 +104,8 @@ impl PerfEvents {
             let head = ring.mapping.u64(DATA_HEAD).load(Ordering::Acquire);
             let mut at = ring.mapping.u64(DATA_TAIL).load(Ordering::Relaxed);
             while at < head {
-                ring.copy(at, COMMON, &mut record);
-                let size = usize::from(u16_at(&record, 6)).max(COMMON);
+                ring.copy(at, HEADER, &mut record);
+                let size = usize::from(u16_at(&record, 6)).max(HEADER);
                 ring.copy(at, size, &mut record);
                 at += size as u64;
                 self.take(ring.cpu, &record, tracepoints, batch);
@@ -122,7 +123,7 @@ impl PerfEvents {
                 let tracepoint = &tracepoints[usize::from(number)];
                 let end = (RAW + u32_at(record, RAW_SIZE) as usize).min(RAW + tracepoint.size).min(record.len());
                 let raw = record.get(RAW..end).unwrap_or(&[]);
-                let wanted = if tracepoint.system == "sched" {
+                let wanted = if tracepoint.is_scheduler() {
                     tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at)))
                 } else {
                     self.processes.is_empty() || self.processes.contains(&process)
@@ -145,17 +146,4 @@ impl Ring {
         self.mapping.copy(page_size() + from, first, to);
         self.mapping.copy(page_size(), size - first, to);
     }
-}
-
-/// Numbers in a record; zero where it is too short.
-fn u16_at(record: &[u8], at: usize) -> u16 {
-    record.get(at..at + 2).map_or(0, |raw| u16::from_ne_bytes([raw[0], raw[1]]))
-}
-
-fn u32_at(record: &[u8], at: usize) -> u32 {
-    record.get(at..at + 4).and_then(|raw| raw.try_into().ok()).map_or(0, u32::from_ne_bytes)
-}
-
-fn u64_at(record: &[u8], at: usize) -> u64 {
-    record.get(at..at + 8).and_then(|raw| raw.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }

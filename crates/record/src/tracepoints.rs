@@ -67,6 +67,9 @@ const HARDWARE: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 /// The scheduler's, which tell when a virtual CPU could run and did not.
 pub const SCHEDULER: &[&str] = &["sched:sched_switch", "sched:sched_wakeup"];
 
+/// Bytes of a record's common fields, `common_type` to `common_pid`, at which BPF programs may not look.
+pub(crate) const COMMON: usize = 8;
+
 /// A tracepoint of this host.
 #[derive(Clone, Debug)]
 pub struct Tracepoint {
@@ -121,6 +124,11 @@ pub fn find(tracefs: &Path, wanted: &[&str]) -> Result<Vec<Tracepoint>, RecordEr
 }
 
 impl Tracepoint {
+    /// Whether it is the scheduler's, and wanted for threads that were seen in others.
+    pub fn is_scheduler(&self) -> bool {
+        self.system == "sched"
+    }
+
     /// The tracepoint of this format text.
     pub(crate) fn parse(system: &str, text: &str) -> Option<Tracepoint> {
         let format = Format::parse(text)?;

@@ -8,9 +8,11 @@ mod assembler;
 mod program;
 mod ring;
 
+use crate::bytes::{u32_at, u64_at};
 use crate::capture::Batch;
+use crate::tracepoints::COMMON;
 use crate::{RecordError, Tracepoint, sys};
-use program::{COMMON, CPU, Maps, NUMBER, PAYLOAD, THREAD, TIME, program};
+use program::{CPU, Maps, NUMBER, PAYLOAD, THREAD, TIME, program};
 use ring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -99,16 +101,14 @@ impl Bpf {
         let mut record = Vec::new();
         for ring in &mut self.rings {
             while ring.next(&mut record) {
-                let word = |at: usize| record.get(at..at + 4).map(|raw| u32::from_ne_bytes(raw.try_into().unwrap()));
-                let time = record.get(TIME..TIME + 8).map(|raw| u64::from_ne_bytes(raw.try_into().unwrap()));
-                let (Some(time), Some(number)) = (time, word(NUMBER)) else { continue };
-                let Some(tracepoint) = tracepoints.get((number & 0xffff) as usize) else { continue };
+                let number = u32_at(&record, NUMBER) as u16;
+                let Some(tracepoint) = tracepoints.get(usize::from(number)) else { continue };
                 // `bpf_get_current_pid_tgid`: the process is the upper half.
-                let thread = record.get(THREAD..THREAD + 8).map(|raw| u64::from_ne_bytes(raw.try_into().unwrap()));
-                let (thread, cpu) = (thread.unwrap_or(0), word(CPU).unwrap_or(0));
+                let thread = u64_at(&record, THREAD);
                 let end = PAYLOAD + tracepoint.size.saturating_sub(COMMON);
                 let payload = record.get(PAYLOAD..end).unwrap_or(&[]);
-                batch.push(time, cpu, (thread >> 32) as u32, thread as u32, (number & 0xffff) as u16, payload);
+                let (time, cpu) = (u64_at(&record, TIME), u32_at(&record, CPU));
+                batch.push(time, cpu, (thread >> 32) as u32, thread as u32, number, payload);
             }
         }
         let mut lost = vec![0; self.reported.len()];

@@ -6,11 +6,8 @@
 //! ```
 
 use super::assembler::{Assembler, Helper, Label, Reg, Width};
-use crate::Tracepoint;
+use crate::tracepoints::{COMMON, Tracepoint};
 use std::os::fd::OwnedFd;
-
-/// Bytes of a tracepoint's record that programs may not look at: `common_type` to `common_pid`.
-pub const COMMON: usize = 8;
 
 /// Where a ring's record has what, and where the copy begins.
 pub const TIME: usize = 0;
@@ -52,7 +49,7 @@ pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Ma
     a.copy(CTX, R1);
     a.call(Helper::GetCurrentPidTgid);
     a.copy(RUNS, R0);
-    if tracepoint.system == "sched" {
+    if tracepoint.is_scheduler() {
         wanted_thread(&mut a, tracepoint, maps, out);
     } else if !processes.is_empty() {
         let wanted = a.label();
