@@ -8,7 +8,7 @@ use exitscope_model::Line;
 use std::ops::Range;
 
 /// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
-pub const BLOCK: usize = 128 << 10;
+pub const BLOCK: usize = 512 << 10;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
