@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// Virtual CPUs at most (about 40 MB); further ones are left alone.
 const MAX_VCPUS: usize = 1 << 18;
 
+/// Of so many the place is near at hand.
+const NEAR: usize = 256;
+
 /// How often, and how long in all, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -91,7 +94,10 @@ struct Place {
 pub struct RunStates {
     times: BTreeMap<Who, StateTimes>,
     /// Where each is in the recording in hand, and its times so far.
-    places: FxHashMap<Who, (Place, StateTimes)>,
+    places: Vec<(Who, Place, StateTimes)>,
+    /// Where in `places`, and those that were looked up last.
+    index: FxHashMap<Who, u32>,
+    near: Vec<(Who, u32)>,
 }
 
 impl RunStates {
@@ -108,7 +114,7 @@ impl RunStates {
         let who = Who { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) };
         let preempted = from == RunState::Running;
         let place = Place { state: Some(to), preempted, since: event.at, cpu: event.cpu };
-        if let Some((old, times)) = self.places.get_mut(&who) {
+        if let Some((_, old, times)) = self.of(who) {
             // A record that contradicts the one before: some were lost, or clocks differ.
             let state = old.state.filter(|&state| state == from);
             // It runs on: that is no stay of its own.
@@ -116,13 +122,31 @@ impl RunStates {
             times.add(&Place { state, ..*old }, u64::from(!goes_on), event.at, window);
             *old = place;
         } else if self.places.len() < MAX_VCPUS {
-            self.places.insert(who, (place, StateTimes::default()));
+            self.index.insert(who, self.places.len() as u32);
+            self.places.push((who, place, StateTimes::default()));
         }
+    }
+
+    #[inline]
+    fn of(&mut self, who: Who) -> Option<&mut (Who, Place, StateTimes)> {
+        let slot = (who.vcpu.0 ^ who.vm.0 << 4) as usize % NEAR;
+        match self.near.get(slot) {
+            Some(&(known, at)) if known == who => self.places.get_mut(at as usize),
+            _ => self.look_up(who, slot),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, who: Who, slot: usize) -> Option<&mut (Who, Place, StateTimes)> {
+        let at = *self.index.get(&who)?;
+        self.near.resize(NEAR, (who, at));
+        self.near[slot] = (who, at);
+        self.places.get_mut(at as usize)
     }
 
     /// Whoever ran on the CPU, or did not run and could have been put there, is nobody knows where.
     fn lose(&mut self, event: &Event, window: (Moment, Moment)) {
-        for (place, times) in self.places.values_mut() {
+        for (_, place, times) in &mut self.places {
             let elsewhere = place.state == Some(RunState::Running) && place.cpu != event.cpu && event.cpu.0 != u32::MAX;
             if elsewhere || place.state.is_none() {
                 continue;
@@ -134,9 +158,11 @@ impl RunStates {
 
     /// Ends a recording: stays that are not over are left out.
     pub fn end(&mut self) {
-        for (who, (_, times)) in self.places.drain() {
+        for (who, _, times) in self.places.drain(..) {
             self.times.entry(who).or_default().merge(&times);
         }
+        self.index.clear();
+        self.near.clear();
     }
 
     /// Keeps only these.

@@ -30,6 +30,9 @@ const MAX_LANES: usize = 1 << 18;
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
 
+/// Of so many vCPUs, where lanes are by vCPU, the lane is near at hand.
+const NEAR: usize = 256;
+
 /// In place of a lane's number: the thread is no lane.
 const NO_LANE: u32 = u32::MAX;
 
@@ -51,12 +54,15 @@ pub struct LaneSpan {
 pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
+    /// The vCPUs that were looked up last, and their lanes.
+    near: Box<[(u64, u32); NEAR]>,
     /// The last thread on each CPU, and its lane; on Xen, the last lane that left its guest there, by CPU.
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
     /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
     hardware: bool,
-    /// powerpc: lanes are (VM, vCPU) pairs.
+    /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
     lanes_by_vcpu: bool,
+    by_runner: bool,
     /// powerpc: which lane's vCPU each thread runs, where an event said so.
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
@@ -73,9 +79,11 @@ impl Default for Assembler {
         Assembler {
             lanes: Vec::new(),
             index: FxHashMap::default(),
+            near: Box::new([(0, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
             hardware: false,
             lanes_by_vcpu: false,
+            by_runner: false,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
             halts: Vec::new(),
@@ -184,6 +192,7 @@ impl Assembler {
         }
         self.lanes.clear();
         self.index.clear();
+        self.near.fill((0, NO_LANE));
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         spans
@@ -191,7 +200,7 @@ impl Assembler {
 
     /// Whether a virtual core's runner records for all its vCPUs (powerpc).
     pub fn is_by_runner(&self) -> bool {
-        self.lanes_by_vcpu
+        self.by_runner
     }
 
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).
@@ -236,17 +245,26 @@ impl Assembler {
     #[inline(always)]
     fn find(&mut self, event: &Event) -> Option<usize> {
         if self.lanes_by_vcpu {
-            let at = match event.vcpu {
-                VcpuId::UNKNOWN => self.lane_of_thread.get(&event.tid),
-                vcpu => self.index.get(&vcpu_key(event.vm, vcpu)),
+            return match event.vcpu {
+                VcpuId::UNKNOWN => self.lane_of_thread.get(&event.tid).map(|&at| at as usize),
+                vcpu => self.of_vcpu(vcpu_key(event.vm, vcpu)),
             };
-            return at.map(|&at| at as usize);
         }
         let last = &mut self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
         if last.0 != event.tid.0 {
             *last = (event.tid.0, self.index.get(&thread_key(event.tid)).copied().unwrap_or(NO_LANE));
         }
         (last.1 != NO_LANE).then_some(last.1 as usize)
+    }
+
+    /// The lane of a vCPU, where lanes are by vCPU: once there is one, it stays.
+    #[inline(always)]
+    fn of_vcpu(&mut self, key: u64) -> Option<usize> {
+        let place = (key ^ key >> 32) as usize % NEAR;
+        if self.near[place].0 != key {
+            self.near[place] = (key, *self.index.get(&key)?);
+        }
+        Some(self.near[place].1 as usize)
     }
 
     /// The lane of an event that only a vCPU's lane can have, made if it is new.
@@ -314,7 +332,7 @@ impl Assembler {
         if self.lanes_by_vcpu || event.vcpu == VcpuId::UNKNOWN {
             return;
         }
-        self.lanes_by_vcpu = true;
+        (self.lanes_by_vcpu, self.by_runner) = (true, true);
         self.queue = RunQueue::default();
         self.index.clear();
         for lane in &mut self.lanes {

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 /// vCPUs of one VM that are known to wait, at most: KVM has no more. Further ones are only counted in the queue.
 const MAX_WAITING: usize = 4096;
 
-/// CPUs at most; vCPUs that wait for further ones are left out of the queue.
+/// CPUs at most; vCPUs that wait for those of higher numbers are left out of the queue.
 const MAX_CPUS: usize = 8192;
 
 /// A vCPU that waits.
@@ -40,7 +40,8 @@ struct Cpu {
 #[derive(Debug, Default)]
 pub struct RunQueue {
     vms: FxHashMap<VmId, Vec<Waiter>>,
-    cpus: FxHashMap<PcpuId, Cpu>,
+    /// By number; `None` of those that ran no vCPU so far.
+    cpus: Vec<Option<Cpu>>,
     /// When the scheduler first spoke.
     since: Option<Moment>,
     pub stays: Vec<QueueStay>,
@@ -102,9 +103,9 @@ impl RunQueue {
 
     /// The recording ends.
     pub fn finish(&mut self, at: Moment) {
-        let mut cpus: Vec<PcpuId> = self.cpus.keys().copied().collect();
-        cpus.sort_unstable();
-        cpus.into_iter().for_each(|cpu| self.stay(at, cpu));
+        for cpu in self.cpus.iter_mut().flatten() {
+            cpu.stay(at, &mut self.stays);
+        }
         let waiters = self.vms.drain().flat_map(|(_, waiters)| waiters);
         self.preemptions.extend(waiters.filter(|waiter| waiter.is_preempted).map(|waiter| waiter.so_far));
         self.preemptions.sort_unstable_by_key(|of| (of.at, of.who));
@@ -115,23 +116,35 @@ impl RunQueue {
     /// A CPU runs a vCPU: it has a queue, be it empty.
     #[inline]
     pub fn saw(&mut self, at: Moment, cpu: PcpuId) {
-        if !self.cpus.contains_key(&cpu) && self.cpus.len() < MAX_CPUS {
-            self.cpus.insert(cpu, Cpu { waiting: 0, since: self.since.unwrap_or(at) });
+        if self.cpus.get(cpu.0 as usize).is_none_or(Option::is_none) {
+            self.add(at, cpu.0 as usize);
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, at: Moment, cpu: usize) {
+        if cpu < MAX_CPUS {
+            self.cpus.resize_with(self.cpus.len().max(cpu + 1), || None);
+            self.cpus[cpu] = Some(Cpu { waiting: 0, since: self.since.unwrap_or(at) });
         }
     }
 
     /// The queue of a CPU, which is about to change.
+    #[inline]
     fn cpu(&mut self, at: Moment, cpu: PcpuId) -> Option<&mut Cpu> {
         self.saw(at, cpu);
-        self.stay(at, cpu);
-        self.cpus.get_mut(&cpu)
+        let cpu = self.cpus.get_mut(cpu.0 as usize)?.as_mut()?;
+        cpu.stay(at, &mut self.stays);
+        Some(cpu)
     }
+}
 
-    fn stay(&mut self, to: Moment, cpu: PcpuId) {
-        if let Some(Cpu { waiting, since }) = self.cpus.get_mut(&cpu)
-            && to > *since
-        {
-            self.stays.push(QueueStay { from: std::mem::replace(since, to), to, waiting: *waiting });
+impl Cpu {
+    /// What the queue was up to now.
+    #[inline]
+    fn stay(&mut self, to: Moment, stays: &mut Vec<QueueStay>) {
+        if to > self.since {
+            stays.push(QueueStay { from: std::mem::replace(&mut self.since, to), to, waiting: self.waiting });
         }
     }
 }

@@ -1,12 +1,12 @@
-//! A source that is read on a thread of its own, a few batches ahead of whoever uses the events.
+//! What is read on a thread of its own, a few batches ahead of whoever uses it.
 //!
 //! ```text
-//! worker:   source.read ─► Batch{events, ledger, …} ──┐  at most AHEAD wait
-//! consumer: read ◄────────────────────────────────────┘  empty buffers go back
+//! worker:   feed.read ─► Batch{items, ledger, …} ──┐  at most AHEAD wait
+//! consumer: read ◄─────────────────────────────────┘  empty buffers go back
 //! ```
 
-use crate::{Source, TraceError};
-use exitscope_model::{Event, Ledger, TraceInfo};
+use crate::TraceError;
+use exitscope_model::Ledger;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -14,83 +14,101 @@ use std::thread::JoinHandle;
 /// Batches that wait, at most. Bounds memory.
 const AHEAD: usize = 8;
 
-/// What one call to [`Source::read`] gave.
-struct Batch {
-    events: Vec<Event>,
+/// What can be read ahead.
+pub(crate) trait Feed: Send + 'static {
+    /// What it gives.
+    type Item: Send + 'static;
+
+    /// Appends some items and returns whether more may come.
+    fn read(&mut self, items: &mut Vec<Self::Item>, ledger: &mut Ledger) -> Result<bool, TraceError>;
+
+    /// Bytes of the file handled so far, and in all.
+    fn progress(&self) -> (u64, u64);
+}
+
+/// What one call to [`Feed::read`] gave.
+struct Batch<T> {
+    items: Vec<T>,
     ledger: Ledger,
     more: Result<bool, TraceError>,
     progress: (u64, u64),
-    /// What the trace says of itself, if that has changed.
-    info: Option<TraceInfo>,
 }
 
-struct Ahead {
-    info: TraceInfo,
+/// A feed, read ahead if the machine can do two things at a time.
+pub(crate) enum Ahead<F: Feed> {
+    Here { feed: F, items: Vec<F::Item> },
+    There(Worker<F::Item>),
+}
+
+/// The thread that reads ahead, and the last batch that it gave.
+pub(crate) struct Worker<T> {
+    batches: Receiver<Batch<T>>,
+    empties: Sender<Vec<T>>,
+    thread: Option<JoinHandle<()>>,
+    items: Vec<T>,
     progress: (u64, u64),
-    batches: Receiver<Batch>,
-    empties: Sender<Vec<Event>>,
-    worker: Option<JoinHandle<()>>,
 }
 
-/// `source`, read ahead if the machine can do two things at a time.
-pub(crate) fn ahead(source: Box<dyn Source>) -> Box<dyn Source> {
-    if std::thread::available_parallelism().map_or(1, usize::from) == 1 {
-        return source;
+impl<F: Feed> Ahead<F> {
+    /// Begins.
+    pub fn start(feed: F) -> Ahead<F> {
+        if std::thread::available_parallelism().map_or(1, usize::from) == 1 {
+            return Ahead::Here { feed, items: Vec::new() };
+        }
+        let progress = feed.progress();
+        let (send, batches) = sync_channel(AHEAD);
+        let (empties, recycled) = channel();
+        let thread = Some(std::thread::spawn(move || work(feed, &send, &recycled)));
+        Ahead::There(Worker { batches, empties, thread, items: Vec::new(), progress })
     }
-    let (info, progress) = (source.info().clone(), source.progress());
-    let (send, batches) = sync_channel(AHEAD);
-    let (empties, recycled) = channel();
-    let worker = Some(std::thread::spawn(move || work(source, &send, &recycled)));
-    Box::new(Ahead { info, progress, batches, empties, worker })
+
+    /// The next items, and whether more may come.
+    pub fn read(&mut self, ledger: &mut Ledger) -> Result<(&[F::Item], bool), TraceError> {
+        match self {
+            Ahead::Here { feed, items } => {
+                items.clear();
+                let more = feed.read(items, ledger)?;
+                Ok((items, more))
+            }
+            Ahead::There(worker) => worker.read(ledger),
+        }
+    }
+
+    /// Bytes of the file handled so far, and in all.
+    pub fn progress(&self) -> (u64, u64) {
+        match self {
+            Ahead::Here { feed, .. } => feed.progress(),
+            Ahead::There(worker) => worker.progress,
+        }
+    }
 }
 
-fn work(mut source: Box<dyn Source>, send: &SyncSender<Batch>, recycled: &Receiver<Vec<Event>>) {
-    let said = |info: &TraceInfo| (info.names.len(), info.comms.len(), info.format.clone());
-    let mut known = said(source.info());
+impl<T> Worker<T> {
+    fn read(&mut self, ledger: &mut Ledger) -> Result<(&[T], bool), TraceError> {
+        self.items.clear();
+        // Nobody needs it any more if the thread has ended.
+        let _ = self.empties.send(std::mem::take(&mut self.items));
+        let Ok(batch) = self.batches.recv() else {
+            // It has ended, or panicked: then so does this.
+            return match self.thread.take().map(JoinHandle::join) {
+                Some(Err(panic)) => resume_unwind(panic),
+                _ => Ok((&[], false)),
+            };
+        };
+        ledger.merge(&batch.ledger);
+        (self.items, self.progress) = (batch.items, batch.progress);
+        Ok((&self.items, batch.more?))
+    }
+}
+
+fn work<F: Feed>(mut feed: F, send: &SyncSender<Batch<F::Item>>, recycled: &Receiver<Vec<F::Item>>) {
     loop {
-        let (mut events, mut ledger) = (recycled.try_recv().unwrap_or_default(), Ledger::default());
-        let more = source.read(&mut events, &mut ledger);
+        let (mut items, mut ledger) = (recycled.try_recv().unwrap_or_default(), Ledger::default());
+        let more = feed.read(&mut items, &mut ledger);
         let last = !matches!(more, Ok(true));
-        let now = said(source.info());
-        let info = (now != known).then(|| source.info().clone());
-        known = now;
-        let batch = Batch { events, ledger, more, progress: source.progress(), info };
+        let batch = Batch { items, ledger, more, progress: feed.progress() };
         if send.send(batch).is_err() || last {
             return;
         }
-    }
-}
-
-impl Source for Ahead {
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
-        let Ok(mut batch) = self.batches.recv() else {
-            // It has ended, or panicked: then so does this.
-            return match self.worker.take().map(JoinHandle::join) {
-                Some(Err(panic)) => resume_unwind(panic),
-                _ => Ok(false),
-            };
-        };
-        if events.is_empty() {
-            std::mem::swap(events, &mut batch.events);
-        } else {
-            events.append(&mut batch.events);
-        }
-        batch.events.clear();
-        // Nobody needs it any more if the worker has ended.
-        let _ = self.empties.send(batch.events);
-        ledger.merge(&batch.ledger);
-        self.progress = batch.progress;
-        if let Some(info) = batch.info {
-            self.info = info;
-        }
-        batch.more
-    }
-
-    fn progress(&self) -> (u64, u64) {
-        self.progress
     }
 }

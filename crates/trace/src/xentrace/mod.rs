@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! windows of cpu 0 ─► records, stamped or not ─┐
-//! windows of cpu 1 ─► records, stamped or not ─┴─► earliest first ─► what it says, of which vCPU ─► Event
+//! windows of cpu 1 ─► records, stamped or not ─┴─► earliest first ─┼─► what it says, of which vCPU ─► Event
+//!                                          (`Records`, read ahead) │ (`XenTrace`)
 //! ```
 //!
 //! The file has no header, and does not say: how many cycles make a second (`--tsc-hz`, or `xl info` in a file beside
@@ -17,20 +18,20 @@ mod stream;
 mod survey;
 mod windows;
 
-use crate::ahead::ahead;
+use crate::ahead::{Ahead, Feed};
 use crate::source::{BATCH, Options, XenMode};
 use crate::{Input, Source, TraceError};
 use decode::{Fates, Meaning, Means, Paused, Vcpu, said, slot};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
-use exitscope_units::{PcpuId, VcpuId, VmId};
+use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use names::Whose;
 pub use names::event_name;
 use rate::Rate;
-use record::{LOST_RECORDS, Record};
+use record::{LOST_RECORDS, MAX_PAYLOAD, Record};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use stream::{Stream, Supply};
+use stream::{Placed, Stream, Supply};
 use survey::{Codes, Sidecar, survey};
 use windows::Windows;
 
@@ -64,6 +65,13 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     };
     info.comms.insert(VmId::DOMAIN_0.0, "Domain-0".to_string());
     info.comms.insert(VmId::IDLE_DOMAIN.0, "idle".to_string());
+    let (fates, rate) = (Fates::new(options.only_used), Rate::of(hz));
+    let records = Records {
+        supply: Supply { windows: Windows::default(), fates, rate, input },
+        streams: Vec::new(),
+        first: beginning.first,
+        heads: BinaryHeap::new(),
+    };
     let mut log = XenTrace {
         info,
         decode: Decode {
@@ -75,19 +83,68 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             paused: Paused::default(),
             events: FxHashMap::default(),
             near: vec![(u32::MAX, NameId::NONE, Meaning::of(u32::MAX)); NEAR],
+            rate,
         },
-        supply: Supply { windows: Windows::default(), fates: Fates::new(options.only_used), rate: Rate::of(hz), input },
-        streams: Vec::new(),
-        first: beginning.first,
-        heads: BinaryHeap::new(),
+        records: Ahead::start(records),
     };
     log.decode.choose_mode(&mut log.info);
-    Ok(ahead(Box::new(log)))
+    Ok(Box::new(log))
 }
 
+/// The log as events.
 struct XenTrace {
     info: TraceInfo,
     decode: Decode,
+    records: Ahead<Records>,
+}
+
+impl Source for XenTrace {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let (found, more) = self.records.read(ledger)?;
+        events.reserve(found.len());
+        for found in found {
+            self.decode.push(found, &mut self.info, events, ledger);
+        }
+        Ok(more)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        self.records.progress()
+    }
+}
+
+/// What the CPUs' streams give, earliest first.
+enum Found {
+    /// A record that may be an event.
+    Record(Copied),
+    /// Here records are missing, of this CPU if it is known; how many, nobody knows.
+    Hole { cycles: u64, cpu: PcpuId },
+    /// Xen had no room for so many records.
+    Lost { cycles: u64, cpu: PcpuId, count: u32 },
+}
+
+/// A record out of its place.
+struct Copied {
+    /// The event.
+    id: u32,
+    /// When, in cycles.
+    cycles: u64,
+    /// Where in the file it begins.
+    offset: u64,
+    /// Its CPU, and who runs there.
+    cpu: PcpuId,
+    current: Option<Vcpu>,
+    /// Bytes of extra words, and these.
+    len: u8,
+    payload: [u8; MAX_PAYLOAD],
+}
+
+/// The CPUs' records in the order of time.
+struct Records {
     supply: Supply,
     /// Of each CPU, its records.
     streams: Vec<Stream>,
@@ -97,29 +154,27 @@ struct XenTrace {
     heads: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
-impl Source for XenTrace {
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
+impl Feed for Records {
+    type Item = Found;
 
-    fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
-        let full = events.len() + BATCH;
+    fn read(&mut self, found: &mut Vec<Found>, ledger: &mut Ledger) -> Result<bool, TraceError> {
+        let full = found.len() + BATCH;
         self.look_ahead(ledger)?;
         while let Some(Reverse((_, cpu))) = self.heads.pop() {
             let rival = self.heads.peek().map_or((u64::MAX, u32::MAX), |head| head.0);
             let at = cpu as usize;
             loop {
-                self.emit(at, events, ledger);
+                self.emit(at, found);
                 if !self.streams[at].next(&mut self.supply, ledger)? {
                     break;
                 }
                 let due = self.streams[at].placed().map_or(u64::MAX, |placed| placed.due);
-                if events.len() >= full || rival < (due, cpu) {
+                if found.len() >= full || rival < (due, cpu) {
                     self.heads.push(Reverse((due, cpu)));
                     break;
                 }
             }
-            if events.len() >= full {
+            if found.len() >= full {
                 return Ok(true);
             }
             if self.heads.is_empty() {
@@ -138,7 +193,7 @@ impl Source for XenTrace {
     }
 }
 
-impl XenTrace {
+impl Records {
     /// Finds windows further on if few are known, and lets CPUs go on that have new ones.
     fn look_ahead(&mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
         let Supply { windows, input, .. } = &mut self.supply;
@@ -159,9 +214,9 @@ impl XenTrace {
         Ok(())
     }
 
-    /// Appends the event of a record that a CPU's stream stands on, and what was lost before it.
+    /// Appends the record that a CPU's stream stands on, and what was lost before it.
     #[inline]
-    fn emit(&mut self, at: usize, events: &mut Vec<Event>, ledger: &mut Ledger) {
+    fn emit(&mut self, at: usize, found: &mut Vec<Found>) {
         let stream = &mut self.streams[at];
         let cpu = PcpuId(stream.cpu);
         let hole = stream.take_hole();
@@ -171,26 +226,14 @@ impl XenTrace {
             others.for_each(|other| other.current = None);
         }
         let stream = &self.streams[at];
-        let (Some(placed), Some(record)) = (stream.placed(), stream.record()) else { return };
-        let moment = self.supply.rate.moment(placed.cycles);
-        events.extend(hole.map(|hole| Event::lost(moment, hole, 0)));
+        let (Some(&Placed { cycles, due, offset, .. }), Some(record)) = (stream.placed(), stream.record()) else { return };
+        found.extend(hole.map(|cpu| Found::Hole { cycles, cpu }));
         if record.id == LOST_RECORDS {
-            let count = record.word(0).map_or(0, u64::from);
-            events.push(Event::lost(self.supply.rate.moment(placed.due), cpu, count));
-            ledger.add(Line::LostRecords, count.max(1));
-            return;
+            return found.push(Found::Lost { cycles: due, cpu, count: record.word(0).unwrap_or(0) });
         }
-        let blank = Event::nameless(moment, cpu, Kind::Other);
-        let found = Found { record, offset: placed.offset, current: stream.current };
-        self.decode.push(found, blank, &mut self.info, events, ledger);
+        let (payload, len) = record.copy();
+        found.push(Found::Record(Copied { id: record.id, cycles, offset, cpu, current: stream.current, len, payload }));
     }
-}
-
-/// A record, where in the file it begins, and who runs on its CPU.
-struct Found<'a> {
-    record: Record<'a>,
-    offset: u64,
-    current: Option<Vcpu>,
 }
 
 /// How to make events of records.
@@ -205,6 +248,8 @@ struct Decode {
     events: FxHashMap<u32, (NameId, Meaning)>,
     /// Those of `events` that are near at hand.
     near: Vec<(u32, NameId, Meaning)>,
+    /// How long a cycle is.
+    rate: Rate,
 }
 
 impl Decode {
@@ -249,10 +294,20 @@ impl Decode {
         known
     }
 
-    /// Appends the event of a record, if it is to leave; `blank` has its place.
+    /// Appends the event of what was found, if it is to leave.
     #[inline]
-    fn push(&mut self, found: Found, blank: Event, info: &mut TraceInfo, events: &mut Vec<Event>, ledger: &mut Ledger) {
-        let Found { mut record, offset, current } = found;
+    fn push(&mut self, found: &Found, info: &mut TraceInfo, events: &mut Vec<Event>, ledger: &mut Ledger) {
+        let copied = match *found {
+            Found::Record(ref copied) => copied,
+            Found::Hole { cycles, cpu } => return events.push(Event::lost(self.rate.moment(cycles), cpu, 0)),
+            Found::Lost { cycles, cpu, count } => {
+                ledger.add(Line::LostRecords, u64::from(count.max(1)));
+                return events.push(Event::lost(self.rate.moment(cycles), cpu, u64::from(count)));
+            }
+        };
+        let &Copied { offset, current, cpu, .. } = copied;
+        let at = self.rate.moment(copied.cycles);
+        let mut record = Record::of(copied.id, &copied.payload[..usize::from(copied.len)]);
         let (name, meaning) = self.event(record.id, info);
         let mut of_record = None;
         if self.names_first && meaning.whose == Whose::Current {
@@ -268,7 +323,7 @@ impl Decode {
             self.paused.add(vcpu);
         }
         if self.only_used && meaning.is_unused() {
-            ledger.skip(blank.at);
+            ledger.skip(at);
             return;
         }
         ledger.events += 1;
@@ -289,10 +344,10 @@ impl Decode {
             (Some(vcpu), _) => vcpu.ids(),
             (None, Whose::Current) => {
                 ledger.add(Line::UnnamedVcpu, u64::from(matches!(kind, Kind::Exit { .. })));
-                (VmId::UNKNOWN, VcpuId::on(blank.cpu))
+                (VmId::UNKNOWN, VcpuId::on(cpu))
             }
             (None, _) => (VmId::UNKNOWN, VcpuId::UNKNOWN),
         };
-        events.push(Event { vm, vcpu, name, kind, ..blank });
+        events.push(Event { at, tid: Tid(0), vm, vcpu, cpu, name, kind });
     }
 }

@@ -6,8 +6,9 @@
 
 use crate::bytes::Order::Little;
 
-/// The most bytes that a record has.
-pub(super) const LONGEST: usize = 4 + 8 + 7 * 4;
+/// The most bytes that a record's extra words have, and the whole of it.
+pub(super) const MAX_PAYLOAD: usize = 7 * 4;
+pub(super) const LONGEST: usize = 4 + 8 + MAX_PAYLOAD;
 
 /// Records of the recorder itself.
 pub(super) const LOST_RECORDS: u32 = 0x0001_f001;
@@ -36,6 +37,21 @@ impl<'a> Record<'a> {
         let payload = bytes.get(from..size)?;
         let stamp = if stamped { Little.u64(bytes, 4) } else { None };
         Some((Record { id: header & 0x0fff_ffff, stamp, payload }, size))
+    }
+
+    /// The record of these extra words.
+    pub fn of(id: u32, payload: &'a [u8]) -> Record<'a> {
+        Record { id, stamp: None, payload }
+    }
+
+    /// Its extra words, and how many bytes they are.
+    #[inline]
+    pub fn copy(&self) -> ([u8; MAX_PAYLOAD], u8) {
+        let mut copy = [0; MAX_PAYLOAD];
+        for (to, from) in copy.chunks_exact_mut(4).zip(self.payload.chunks_exact(4)) {
+            to.copy_from_slice(from);
+        }
+        (copy, self.payload.len() as u8)
     }
 
     /// Whether Xen could have written such an event: one class, and a sub-class. Padding may look like anything.

@@ -172,12 +172,16 @@ impl Stream {
         let (mut at, mut count, mut first) = (self.at, 0, None);
         while let Some(raw) = bytes.get(at..at + LONGEST) {
             let header = Little.u32(raw, 0).unwrap_or(0);
-            if header >> 31 == 0 || supply.fates.known(header & 0x0fff_ffff) != Some(Fate::Skip) {
+            let fate = supply.fates.known(header & 0x0fff_ffff).unwrap_or(Fate::Leaves);
+            if header >> 31 == 0 || fate == Fate::Leaves {
                 break;
             }
             let next = Little.u64(raw, 4).unwrap_or(0);
             if next.wrapping_sub(stamp) > LEAP {
                 break;
+            }
+            if let (Fate::Runs, Some((record, _))) = (fate, Record::parse(raw)) {
+                running_after(&record, &mut self.current);
             }
             stamp = next;
             first.get_or_insert(stamp);
