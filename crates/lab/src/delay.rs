@@ -22,6 +22,9 @@ use std::time::Instant;
 /// The delays, in nanoseconds: close together where a small one begins to show.
 const DELAYS: [u64; 16] = [0, 25, 50, 75, 100, 125, 150, 175, 200, 300, 500, 1_000, 3_000, 10_000, 20_000, 30_000];
 
+/// Here a delay begins to show where exits are fast, says the talk.
+const EARLY: u64 = 100;
+
 /// Exits between a request and its response.
 const EXITS: f64 = 2.0;
 
@@ -87,13 +90,13 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         Row { labels: vec![delay.to_string()], figures, cannot: None }
     });
     let rows: Vec<Row> = rows.collect();
-    findings.summary = summary(&rows);
+    findings.summary = summary(&rows, plan.rounds);
     findings.tables =
         vec![Table { title: "Round trips by the delay after each exit, in ns", labels: vec!["delay"], rows }];
     Ok((findings, Events::merge(events)))
 }
 
-fn summary(rows: &[Row]) -> Vec<String> {
+fn summary(rows: &[Row], rounds: u32) -> Vec<String> {
     let figure = |row: &Row, name: &str| row.figures.iter().find(|figure| figure.name == name).cloned();
     let mut said = Vec::new();
     let ends = rows.first().zip(rows.last()).and_then(|(first, last)| {
@@ -109,14 +112,30 @@ fn summary(rows: &[Row]) -> Vec<String> {
             added / most
         ));
     }
-    let sure = DELAYS.iter().zip(rows).find(|(_, row)| {
-        figure(row, "added").and_then(|added| added.interval).is_some_and(|interval| interval.0 > 0.0)
-    });
+    let added = |row: &Row| figure(row, "added").and_then(|added| added.interval);
+    // Each interval is wrong once in twenty times; a lone one among others that hold zero says little.
+    let unsure = rows.iter().rposition(|row| added(row).is_none_or(|interval| interval.0 <= 0.0));
+    let sure = DELAYS.get(unsure.map_or(0, |unsure| unsure + 1)).copied();
     said.push(match sure {
-        Some((delay, _)) => {
-            format!("The smallest delay that is seen for certain (its interval excludes zero) is {delay} ns.")
-        }
+        Some(delay) => format!(
+            "The smallest delay that is seen for certain (its interval and those of all longer ones exclude zero) is \
+             {delay} ns."
+        ),
         None => "No delay is seen for certain: more rounds or a quieter machine are needed.".to_string(),
     });
+    if sure.is_none_or(|delay| delay > EARLY) {
+        // Long delays have scatter of their own.
+        let early = DELAYS.iter().zip(rows).filter(|(delay, _)| **delay <= 1_000);
+        let mut halves: Vec<f64> = early.filter_map(|(_, row)| added(row)).map(|(low, high)| (high - low) / 2.0).collect();
+        halves.sort_by(f64::total_cmp);
+        if let Some(half) = halves.get(halves.len() / 2) {
+            let more = (half / (EXITS * EARLY as f64)).powi(2).ceil().max(2.0);
+            said.push(format!(
+                "To see {EARLY} ns for certain takes about {more:.0} times as many rounds here: --repeat {:.0} and a \
+                 --duration {more:.0} times as long.",
+                more * f64::from(rounds)
+            ));
+        }
+    }
     said
 }
