@@ -119,7 +119,10 @@ impl Stream {
     pub fn next(&mut self, supply: &mut Supply, ledger: &mut Ledger) -> Result<bool, TraceError> {
         self.found = false;
         loop {
-            self.skip(supply, ledger);
+            if self.hurry(supply, ledger) {
+                self.found = true;
+                return Ok(true);
+            }
             if self.bytes.len() - self.at < LONGEST && !self.refill(supply, ledger)? {
                 return Ok(false);
             }
@@ -164,35 +167,39 @@ impl Stream {
         }
     }
 
-    /// Skips what nobody uses, in hand and beyond doubt: three of four records.
+    /// Goes on to the next record that is to leave, over what nobody uses (three of four records), as far as all of it is
+    /// in hand and beyond doubt. Whether it found one.
     #[inline]
-    fn skip(&mut self, supply: &Supply, ledger: &mut Ledger) {
-        let Some(mut stamp) = self.stamp else { return };
+    fn hurry(&mut self, supply: &Supply, ledger: &mut Ledger) -> bool {
+        let Some(mut stamp) = self.stamp else { return false };
         let bytes = &self.bytes[..];
-        let (mut at, mut count, mut first) = (self.at, 0, None);
-        while let Some(raw) = bytes.get(at..at + LONGEST) {
-            let header = Little.u32(raw, 0).unwrap_or(0);
-            let fate = supply.fates.known(header & 0x0fff_ffff).unwrap_or(Fate::Leaves);
-            if header >> 31 == 0 || fate == Fate::Leaves {
-                break;
-            }
-            let next = Little.u64(raw, 4).unwrap_or(0);
-            if next.wrapping_sub(stamp) > LEAP {
-                break;
-            }
-            if let (Fate::Runs, Some((record, _))) = (fate, Record::parse(raw)) {
-                running_after(&record, &mut self.current);
+        let (mut at, mut count, mut skipped) = (self.at, 0, None);
+        let found = loop {
+            let Some((record, size)) = bytes.get(at..at + LONGEST).and_then(Record::parse) else { break false };
+            // Of an event whose fate is known there was a plausible record.
+            let (Some(next), Some(fate)) = (record.stamp, supply.fates.known(record.id)) else { break false };
+            if next.wrapping_sub(stamp) > LEAP || record.id == LOST_RECORDS {
+                break false;
             }
             stamp = next;
-            first.get_or_insert(stamp);
+            if fate != Fate::Skip {
+                running_after(&record, &mut self.current);
+            }
+            if fate == Fate::Leaves {
+                let offset = self.end - (bytes.len() - at) as u64;
+                self.placed = Placed { from: at, cycles: stamp, due: stamp, offset };
+                at += size;
+                break true;
+            }
+            skipped = Some((skipped.map_or(stamp, |(first, _)| first), stamp));
             count += 1;
-            at += 12 + 4 * (header >> 28 & 7) as usize;
+            at += size;
+        };
+        if let Some((first, last)) = skipped {
+            ledger.skip_all(count, supply.rate.moment(first), supply.rate.moment(last));
         }
-        if let Some(first) = first {
-            self.at = at;
-            self.stamp = Some(stamp);
-            ledger.skip_all(count, supply.rate.moment(first), supply.rate.moment(stamp));
-        }
+        (self.at, self.stamp) = (at, Some(stamp));
+        found
     }
 
     /// Whether what follows the record in hand, of this size, bears out its time stamp.
