@@ -1,7 +1,8 @@
 //! How the wall time of one vCPU divides.
 
-use exitscope_model::{Exit, LaneSpan};
+use exitscope_model::{Exit, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos};
+use rustc_hash::FxHashMap;
 
 /// Where a vCPU's time went, in nanoseconds. The parts are disjoint; what they leave of the span is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,5 +77,38 @@ impl Division {
     /// What exits cost.
     pub fn cost(&self) -> Nanos {
         Nanos(self.kernel.saturating_add(self.user))
+    }
+}
+
+/// The divisions of a recording that is being read, found fast: exits of several vCPUs come in turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Divisions {
+    index: FxHashMap<Who, usize>,
+    cells: Vec<(Who, Division)>,
+    /// The last one's place.
+    last: usize,
+}
+
+impl Divisions {
+    /// That of this vCPU.
+    #[inline]
+    pub fn of(&mut self, who: Who) -> &mut Division {
+        if self.cells.get(self.last).is_none_or(|cell| cell.0 != who) {
+            self.find(who);
+        }
+        &mut self.cells[self.last].1
+    }
+
+    fn find(&mut self, who: Who) {
+        let next = self.cells.len();
+        self.last = *self.index.entry(who).or_insert(next);
+        if self.last == next {
+            self.cells.push((who, Division::default()));
+        }
+    }
+
+    /// All of them; none is left.
+    pub fn take(&mut self) -> Vec<(Who, Division)> {
+        std::mem::take(self).cells
     }
 }

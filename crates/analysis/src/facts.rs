@@ -1,5 +1,6 @@
 //! All facts of a report, filled together.
 
+use crate::division::Divisions;
 use crate::{
     AccessKey, Accesses, Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
     Timeline, WayKey, Ways, Yields,
@@ -71,7 +72,8 @@ pub struct Facts {
     pub injected: BTreeMap<u32, u64>,
     /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
     pub divisions: BTreeMap<Who, Division>,
-    last_division: Option<(Who, Division)>,
+    /// Of the recording in hand.
+    running: Divisions,
     /// Xen's run states of each vCPU; like `divisions`.
     pub run_states: RunStates,
     /// The slowest exits.
@@ -101,7 +103,7 @@ impl Facts {
             by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
             divisions: BTreeMap::new(),
-            last_division: None,
+            running: Divisions::default(),
             run_states: RunStates::default(),
             slowest: Slowest::keeping(wanted.slowest),
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
@@ -135,15 +137,7 @@ impl Facts {
             return;
         }
         let window = self.window;
-        match &mut self.last_division {
-            Some((who, division)) if *who == exit.who => division.absorb(exit, window),
-            _ => {
-                self.settle();
-                let mut division = Division::default();
-                division.absorb(exit, window);
-                self.last_division = Some((exit.who, division));
-            }
-        }
+        self.running.of(exit.who).absorb(exit, window);
         if exit.at < window.0 || exit.at > window.1 {
             return;
         }
@@ -178,18 +172,22 @@ impl Facts {
         }
     }
 
-    /// Adds one yield.
-    pub fn absorb_yield(&mut self, of: &Yield) {
-        if self.within(of.at) && self.selection.holds_who(&of.who) {
+    /// Adds one yield; whether it is of the vCPUs and moments that are looked at.
+    pub fn absorb_yield(&mut self, of: &Yield) -> bool {
+        let holds = self.within(of.at) && self.selection.holds_who(&of.who);
+        if holds {
             self.yields.absorb(of);
         }
+        holds
     }
 
-    /// Adds one preemption.
-    pub fn absorb_preemption(&mut self, of: &Preemption) {
-        if self.within(of.at) && self.selection.holds_who(&of.who) {
+    /// Adds one preemption; whether it is of the vCPUs and moments that are looked at.
+    pub fn absorb_preemption(&mut self, of: &Preemption) -> bool {
+        let holds = self.within(of.at) && self.selection.holds_who(&of.who);
+        if holds {
             self.yields.absorb_preemption(of);
         }
+        holds
     }
 
     /// Adds one change of a window of PAUSE loops.
@@ -222,7 +220,9 @@ impl Facts {
 
     /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        self.settle();
+        for (who, division) in self.running.take() {
+            self.divisions.entry(who).or_default().merge(&division);
+        }
         let within = last.min(self.window.1).since(first.max(self.window.0)).unwrap_or_default();
         self.duration = self.duration.plus(within);
         for lane in lanes {
@@ -293,13 +293,6 @@ impl Facts {
         }
         rows.sort_by_key(|(key, cell)| (std::cmp::Reverse((cell.cost(), cell.count)), *key));
         rows
-    }
-
-    /// Moves the division in hand to the others.
-    fn settle(&mut self) {
-        if let Some((who, division)) = self.last_division.take() {
-            self.divisions.entry(who).or_default().merge(&division);
-        }
     }
 }
 

@@ -24,6 +24,7 @@ mod histogram;
 mod keyed;
 mod lengths;
 mod poll_settings;
+pub mod recording;
 pub mod replay;
 mod run_states;
 mod select;

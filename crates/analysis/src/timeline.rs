@@ -15,6 +15,8 @@ pub struct Timeline {
     width: u64,
     buckets: BTreeMap<u64, Bucket>,
     last: (u64, Bucket),
+    /// Where the last one begins: to compare with is less than to divide.
+    begin: u64,
 }
 
 /// One bucket.
@@ -29,17 +31,18 @@ pub struct Bucket {
 impl Timeline {
     /// A timeline of at most `most` buckets.
     pub fn of_at_most(most: u64) -> Timeline {
-        Timeline { most: most.max(2), width: NARROWEST, buckets: BTreeMap::new(), last: (u64::MAX, Bucket::default()) }
+        let (buckets, last) = (BTreeMap::new(), (u64::MAX, Bucket::default()));
+        Timeline { most: most.max(2), width: NARROWEST, buckets, last, begin: 0 }
     }
 
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        let at = exit.at.as_nanos() / self.width;
-        if at != self.last.0 {
+        let at = exit.at.as_nanos();
+        if at.wrapping_sub(self.begin) >= self.width || self.last.0 == u64::MAX {
             self.settle();
-            self.widen_for(at);
-            self.last.0 = exit.at.as_nanos() / self.width;
+            self.widen_for(at / self.width);
+            self.go_to(at / self.width);
         }
         self.last.1.count += 1;
         if exit.timed {
@@ -63,7 +66,7 @@ impl Timeline {
                 let (first, last) = (from.max(at * self.width), (at + 1) * self.width);
                 add(&mut self.buckets, at, Bucket { count: last - first, cost: (last - first).saturating_mul(weight) });
             }
-            self.last.0 = (to - 1) / self.width;
+            self.go_to((to - 1) / self.width);
         }
         let length = to - from.max(self.last.0 * self.width);
         self.last.1.count += length;
@@ -101,10 +104,17 @@ impl Timeline {
         (whole.width, (first..=last).map(of).collect())
     }
 
+    /// Has another bucket in hand.
+    fn go_to(&mut self, at: u64) {
+        self.last.0 = at;
+        self.begin = at * self.width;
+    }
+
     /// Moves the bucket in hand to the others.
     fn settle(&mut self) {
         if self.last.0 != u64::MAX {
             let (at, bucket) = std::mem::replace(&mut self.last, (u64::MAX, Bucket::default()));
+            self.begin = 0;
             add(&mut self.buckets, at, bucket);
         }
     }

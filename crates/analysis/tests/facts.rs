@@ -381,7 +381,7 @@ fn a_ring_that_is_full_and_data_in_memory_go_outside() {
     let kernels = access(true, false, false, 20, 0);
     let facts = facts(&[kernels]);
     let run = |served, params: Params, rows: &[Exit]| {
-        let mut replay = PortReplay::new(params, served, false, &facts.accesses.typical());
+        let mut replay = PortReplay::new(params, served, false, &facts.accesses.typical(), None);
         rows.iter().for_each(|row| replay.absorb(row));
         replay.outcome
     };

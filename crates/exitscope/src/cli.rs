@@ -175,8 +175,8 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct ClockArgs {
-    /// Ticks per second of the trace's clock, needed only where the clock counts ticks and the trace does not say how
-    /// many make a second
+    /// Ticks per second of the trace's clock, needed where the clock counts ticks and the trace does not say how many make
+    /// a second; with report also to have cycles beside times
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
     /// Whose exit codes a xentrace log has, which it does not say [default: found out by the codes]
@@ -307,9 +307,13 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
     /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of
-    /// port_path and yielding, time_won; of vcore, none]
+    /// port_path, yielding and vcore, time_won]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
+    /// With port_path: the machine whose costs are taken where the recording has none of a way, by its name in
+    /// docs/models.md, or a file like those, as lab exits makes one of a machine
+    #[arg(long, value_name = "MODEL")]
+    pub costs: Option<String>,
     #[command(flatten)]
     pub select: SelectArgs,
     /// Output format

@@ -103,7 +103,16 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
     let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
     let sort = args.sort.map_or(default_sort, SortKey::from);
-    let made = Made { exits, timed_exits, selection, sort, top, breaches, threads_per_core: args.threads_per_core };
+    let made = Made {
+        exits,
+        timed_exits,
+        selection,
+        sort,
+        top,
+        breaches,
+        threads_per_core: args.threads_per_core,
+        cycles_per_s: args.select.clock.tsc_hz,
+    };
     let report = Report::of(&facts, &ledger, traces, &info, made);
     match args.format {
         Format::Json => {

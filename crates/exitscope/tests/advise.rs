@@ -114,19 +114,76 @@ fn storms_are_named() {
     };
     assert_one(&of_steps("{ port_in = 0x608, size = 4 }"), "ACPI PM timer (port 0x608)");
     assert_one(&of_steps("'cpuid'"), "CPUID: let the guest's program use CPUID less");
-    let doorbell = of_steps("{ mmio_write = 0xfeb00000, size = 2 }");
+    let doorbell = of_steps("{ mmio_write = 0xfeb00000, size = 2, value = 3 }");
     assert_one(&doorbell, "the guest only ever writes to 0xfeb00000, 2 bytes");
-    assert!(settings(&doorbell).iter().any(|row| row.contains("ioeventfd")));
+    assert!(settings(&doorbell).iter().any(|row| row.contains("with a datamatch of 0x3")));
+    // Nothing that the kernel serves is in this recording: the simulator says what that would take.
+    assert_eq!(doorbell["advice"][0]["gain"]["how"], "simulated");
     assert_one(
         &of_steps("{ mmio_write = 0xfeb00000 }, { mmio_read = 0xfeb00010 }"),
         "replace the device by one that needs fewer exits",
     );
     assert_one(&of_steps("{ port_out = 0xc000, size = 2 }"), "ioeventfd");
+    let queues = of_steps("{ mmio_write = 0xfeb00000, value = 1 }, { mmio_write = 0xfeb00000, value = 3 }");
+    assert_one(&queues, "let an ioeventfd take it");
+    assert!(settings(&queues).iter().any(|row| row.contains("one for each value (datamatch)")));
+    let timer = of("[[vm]]\nname = 'ticker'\n[[vm.program]]\nsteps = [{ forever = [{ sleep = '60us' }, { compute = \
+                    '20us' }] }]\n[costs]\ntimer_set = '3us'\n");
+    assert_one(&timer, "timer (MSR_IA32_TSC_DEADLINE): let the guest arm its timer less often");
+    let ipis = of("[host]\ncores = 4\n[[vm]]\nname = 'smp'\nvcpus = 2\n[[vm.program]]\nvcpus = [0]\n\
+                   steps = [{ forever = [{ compute = '30us' }, { ipi = 1 }] }]\n[[vm.program]]\nvcpus = [1]\n\
+                   steps = [{ forever = ['await_ipi', { compute = '5us' }] }]\n");
+    assert_one(&ipis, "IPIs (x2APIC_ICR)");
     // What the hypervisor answers already is not for a setting to change.
     let kernel = of("[[vm]]\nname = 'busy'\nregister = [{ kind = 'kernel', port = 0x4d0 }]\n\
                      [[vm.program]]\nsteps = [{ forever = [{ compute = '20us' }, { port_in = 0x4d0 }] }]\n");
     assert_eq!(changes(&kernel), Vec::<String>::new());
     assert_eq!(kernel["left_alone"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_no_ioeventfd_can_take_is_not_given_one() {
+    let of_steps = |steps: &str| {
+        of(&format!(
+            "[[vm]]\nname = 'busy'\n[[vm.program]]\nsteps = [{{ forever = [{{ compute = '50us' }}, {steps}] }}]\n"
+        ))
+    };
+    let ioeventfd = |advised: &Value| settings(advised).iter().any(|row| row.contains("KVM_IOEVENTFD"));
+    // The data of OUTS are in memory: the instruction has to be emulated.
+    let string = of_steps("{ port_out = 0xc000, size = 2, string = true }");
+    assert_one(&string, "the guest writes port 0xc000 by string instructions (INS, OUTS)");
+    assert!(!ioeventfd(&string) && settings(&string).iter().any(|row| row.contains("not an ioeventfd, coalescing")));
+    // Values that are no queue's number are data.
+    let data = of_steps("{ mmio_write = 0xfeb00000, value = 1 }, { mmio_write = 0xfeb00000, value = 0x12345678 }");
+    assert_one(&data, "collect them (coalescing)");
+    assert!(!ioeventfd(&data), "{:?}", settings(&data));
+    // A read is waited for.
+    let read = of_steps("{ port_in = 0xc000 }");
+    assert_one(&read, "the guest reads port 0xc000");
+    assert!(!settings(&read).iter().any(|row| row.contains("KVM_IOEVENTFD") || row.contains("COALESCED")));
+}
+
+#[test]
+fn what_the_kernel_could_serve_is_compared_with_what_it_serves_already() {
+    let guest = |accesses: &str| {
+        of(&format!(
+            "[[vm]]\nname = 'old'\nregister = [{{ kind = 'kernel', port = 0x4d0 }}]\n[[vm.program]]\n\
+             steps = [{{ forever = [{{ compute = '50us' }}, {accesses}] }}]\n"
+        ))
+    };
+    let gain = |advised: &Value| {
+        let gain = &advised["advice"][0]["gain"];
+        (gain["how"].as_str().unwrap().to_string(), gain["high_ns_per_s"].as_u64().unwrap())
+    };
+    let (alone, beside) = (guest("{ port_in = 0x40 }"), guest("{ port_in = 0x40 }, { port_in = 0x4d0 }"));
+    for advised in [&alone, &beside] {
+        assert_one(advised, "PIT (port 0x40): let KVM answer for the PIT instead of user space");
+    }
+    let ((simulated, most), (counted, more)) = (gain(&alone), gain(&beside));
+    assert_eq!((simulated.as_str(), counted.as_str()), ("simulated", "counted"));
+    // The scenario's costs are those of one of the simulator's hosts, whose answer is within what all of them say.
+    let low = alone["advice"][0]["gain"]["low_ns_per_s"].as_u64().unwrap();
+    assert!(low < most && more < most, "{low} {most} {more}");
 }
 
 #[test]
@@ -202,6 +259,25 @@ fn short_halts_want_polling_as_replayed() {
 }
 
 #[test]
+fn polls_for_nothing_want_to_be_shorter_or_off() {
+    // A third of the gaps is short enough for KVM to poll on; the others are polled for in vain.
+    let guest = |poll: &str, short: &str, long: &str, often: u32| {
+        of(&format!(
+            "duration = '1100ms'\n[host]\ncores = 2\n[policies]\nhalt_poll_ns = '{poll}'\nhalt_poll_ns_shrink = 1\n\
+             [[vm]]\nname = 'sleeper'\n[[vm.program]]\nsteps = [{{ forever = [{{ pick = [{{ steps = [{{ sleep = {short} }}] }}, \
+             {{ weight = {often}, steps = [{{ sleep = {long} }}] }}] }}, {{ compute = '20us' }}] }}]\n[costs]\n\
+             timer_set = '100ns'\n"
+        ))
+    };
+    let shorter = guest("1ms", "'600us'", "{ uniform = ['1100us', '1900us'] }", 2);
+    assert!(changes(&shorter)[0].starts_with("let KVM poll less for halted vCPUs: halt_poll_ns=500000"), "{shorter:#}");
+    let off = guest("10us", "'8us'", "'40us'", 9);
+    assert!(changes(&off)[0].starts_with("switch KVM's polling for halted vCPUs off"), "{off:#}");
+    assert_eq!(off["advice"][0]["gain"]["how"], "replayed");
+    assert!(settings(&off).contains(&"knob 0".to_string()));
+}
+
+#[test]
 fn contention_is_told_from_overcommit_and_from_busy_locks() {
     let lock = "[[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { \
         compute = '5us' }, { unlock = 'l' }, 'count'] }]\n";
@@ -216,9 +292,22 @@ fn contention_is_told_from_overcommit_and_from_busy_locks() {
     assert_one(&over, "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want 4.0 CPUs and there are 2");
     let gain = &over["advice"][0]["gain"];
     assert!(gain["low_ns_per_s"].as_u64() > Some(1_900_000_000), "two CPUs are missing: {gain}");
-    let holders = changes(&locks(2, 1));
+    let contended = locks(2, 1);
+    let holders = changes(&contended);
+    let facts = contended["facts"].as_array().unwrap();
+    let preempted = facts.iter().find(|fact| fact["what"].as_str().unwrap().contains("had lost its CPU")).unwrap();
+    assert!(preempted["value"].as_f64() > Some(0.5), "{preempted}");
     assert!(holders.iter().any(|change| change.contains("keep lock holders running")), "{holders:#?}");
     assert!(holders.iter().any(|change| change.contains("run fewer vCPUs")), "{holders:#?}");
+    // A thread of the host that runs now and then has the scheduler say where vCPUs are; windows that do not grow keep asking.
+    let in_vain = of(
+        "duration = '300ms'\n[host]\ncores = 8\n[policies]\nple_window_grow = 1\n[[thread]]\nname = 'cron'\n\
+        steps = [{ forever = [{ sleep = '2ms' }, { compute = '20us' }] }]\n[[vm]]\nname = 'web'\nvcpus = 6\nlocks = ['l']\n\
+        [[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { compute = '60us' }, { \
+        unlock = 'l' }] }]\n",
+    );
+    assert_one(&in_vain, "let spinning vCPUs spin");
+    assert_eq!(in_vain["advice"][0]["gain"]["source"], "yielding");
     let busy = locks(8, 1);
     assert!(
         !changes(&busy).iter().any(|change| change.contains("holders") || change.contains("fewer vCPUs")),

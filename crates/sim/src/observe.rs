@@ -4,6 +4,7 @@ use crate::exits::Reason;
 use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
 use crate::world::World;
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
+use exitscope_policy::host_halt_poll::Change as PollChange;
 use exitscope_policy::vcore::{H_DOORBELL, Left};
 use exitscope_policy::yielding::PleChange;
 use exitscope_scenario::{Arch, Scenario};
@@ -55,12 +56,12 @@ const TRACEPOINTS: [&str; 13] = [
 const WAKEUP: &str = "sched:sched_wakeup";
 const S390: [&str; 3] = ["kvm:kvm_s390_sie_exit", "kvm:kvm_s390_sie_enter", "kvm:kvm_s390_handle_diag"];
 const PPC_HCALL: &str = "kvm_hv:kvm_hcall_enter";
-const PLE_UPDATE: &str = "kvm:kvm_ple_window_update";
+const LATER: [&str; 3] = ["kvm:kvm_ple_window_update", "kvm:kvm_msr", "kvm:kvm_halt_poll_ns"];
 
 /// The names of a simulated run's tracepoints.
 pub fn event_names() -> EventNames {
     let mut names = EventNames::default();
-    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390).chain([PPC_HCALL, PLE_UPDATE]) {
+    for name in TRACEPOINTS.into_iter().chain([WAKEUP]).chain(S390).chain([PPC_HCALL]).chain(LATER) {
         names.intern(name);
     }
     names
@@ -85,6 +86,12 @@ const SIE_ENTER: NameId = NameId(15);
 const DIAG: NameId = NameId(16);
 const HCALL: NameId = NameId(17);
 const PLE_WINDOW: NameId = NameId(18);
+const MSR: NameId = NameId(19);
+const HALT_POLL: NameId = NameId(20);
+
+/// The registers of the local APIC that arm its timer and send an interrupt: MSR_IA32_TSC_DEADLINE and x2APIC's ICR.
+const TSC_DEADLINE: u64 = 0x6e0;
+const X2APIC_ICR: u64 = 0x830;
 
 /// Where the doorbell of the first channel is, in guests on x86; the others follow, a page each.
 const FIRST_DOORBELL: u64 = 0xfe00_0000;
@@ -247,8 +254,12 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    pub(crate) fn observe_halt_end(&mut self, strand: u32, halt: Nanos, waited: bool) {
+    pub(crate) fn observe_halt_end(&mut self, strand: u32, halt: Nanos, waited: bool, change: Option<PollChange>) {
         if O::WANTED {
+            if let Some(PollChange { grow, old, new }) = change.filter(|_| self.s.host.arch != Arch::Powerpc) {
+                let nanos = |poll: Nanos| u32::try_from(poll.0).unwrap_or(u32::MAX);
+                self.tell(strand, HALT_POLL, Kind::HaltPoll { grow, new: nanos(new), old: nanos(old) });
+            }
             self.tell(strand, VCPU_WAKEUP, Kind::HaltEnd { ns: halt.0, waited, valid: true });
         }
     }
@@ -360,6 +371,13 @@ fn detail(arch: Arch, reason: Reason, first: u32) -> Option<(NameId, Detail)> {
             // The number of the call is in a register, which no tracepoint shows.
             Arch::S390 => (DIAG, Detail { kind: DetailKind::Diag, key: 0x500, ..plain }),
         },
+        Reason::Timer if matches!(arch, Arch::Vmx | Arch::Svm) => {
+            (MSR, Detail { kind: DetailKind::Msr, write: true, key: TSC_DEADLINE, ..plain })
+        }
+        Reason::Ipi { to } if matches!(arch, Arch::Vmx | Arch::Svm) => {
+            let value = u64::from(to.saturating_sub(first)) << 32;
+            (MSR, Detail { kind: DetailKind::Msr, write: true, key: X2APIC_ICR, value, ..plain })
+        }
         Reason::Cpuid => (CPUID, Detail { kind: DetailKind::Cpuid, ..plain }),
         Reason::Yield(YieldCall::Diag44) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x44, ..plain }),
         Reason::Yield(YieldCall::Diag9c { .. }) => (DIAG, Detail { kind: DetailKind::Diag, key: 0x9c, ..plain }),

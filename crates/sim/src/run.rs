@@ -428,9 +428,9 @@ impl<O: Observer> World<'_, O> {
         let params = self.policies_of(first).host_halt_poll;
         let leave = self.leave(first);
         let halt = Nanos((self.now - since) / 1_000);
-        self.tasks[task as usize].poll.finish(&params, &leave, halt, true);
+        let change = self.tasks[task as usize].poll.finish(&params, &leave, halt, true);
         let waited = std::mem::take(&mut self.tasks[task as usize].slept);
-        self.observe_halt_end(first, halt, waited);
+        self.observe_halt_end(first, halt, waited, change);
     }
 
     /// The current task has nothing to do until something wakes it.

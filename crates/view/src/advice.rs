@@ -46,7 +46,7 @@ pub struct FactRow {
     pub what: String,
     /// How much.
     pub value: f64,
-    /// Of what: `count`, `per_s`, `ns`, `share` (0 to 1) or `cpus`.
+    /// Of what: `count`, `per_s`, `ns`, `share` (0 to 1), `cpus`, or `value`: a number that the guest wrote.
     pub unit: &'static str,
 }
 
@@ -89,9 +89,9 @@ pub struct GainRow {
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
-    /// How it was found out: `replayed`, `counted` or `published`.
+    /// How it was found out: `replayed`, `counted`, `simulated` or `published`.
     pub how: &'static str,
-    /// The policy that was replayed, what was counted, or the publication.
+    /// The policy that was replayed, what was counted, what the simulator said of what, or the publication.
     pub source: &'static str,
 }
 
@@ -134,7 +134,7 @@ pub struct NotJudgedRow {
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,
-    /// The command that records it.
+    /// How to record it: commands between backquotes.
     pub record: &'static str,
 }
 
@@ -205,6 +205,7 @@ impl FactRow {
             Figure::Time(time) => (time.0 as f64, "ns"),
             Figure::Share(share) => (share, "share"),
             Figure::Cpus(cpus) => (cpus, "cpus"),
+            Figure::Value(value) => (value as f64, "value"),
         };
         FactRow { number, scope: scope(fact.vm), vm, vm_name, what: fact.what.clone(), value, unit }
     }
@@ -216,6 +217,7 @@ impl FactRow {
             "ns" => Nanos(self.value as u64).to_string(),
             "share" => names::share(self.value),
             "cpus" => format!("{:.2}", self.value),
+            "value" => format!("{:#x}", self.value as u64),
             _ => names::thousands(self.value as u64),
         }
     }
@@ -265,6 +267,7 @@ impl GainRow {
         let (how, source) = match gain.how {
             How::Replayed(policy) => ("replayed", policy),
             How::Counted(range) => ("counted", range),
+            How::Simulated(source) => ("simulated", source),
             How::Published(source) => ("published", source),
         };
         let of = match gain.of {

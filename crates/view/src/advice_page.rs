@@ -108,6 +108,6 @@ fn facts(advised: &Advised) -> Section {
 fn not_judged(advised: &Advised) -> Option<Section> {
     let mut sentences: Vec<Sentence> =
         advised.not_judged.iter().map(|row| plain(format!("{}: {}", row.what, row.missing))).collect();
-    sentences.extend(advised.not_judged.first().map(|row| plain(format!("Record with: {}", row.record))));
+    sentences.extend(advised.not_judged.first().map(|row| plain(format!("Record with {}", row.record))));
     (!sentences.is_empty()).then(|| Section { title: "Not judged".into(), sentences, ..Section::default() })
 }

@@ -3,9 +3,8 @@
 use crate::gang::{CauseRow, GangRow, GangRows};
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, column, length, plain};
-
-/// What has to be recorded for all of it.
-const RECORD: &str = "perf record -e 'kvm_hv:*' -a";
+use exitscope_analysis::recording::CORE_RUNS;
+use std::collections::BTreeMap;
 
 /// Causes that are listed.
 const MOST_CAUSES: usize = 12;
@@ -18,7 +17,7 @@ pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<Section> {
     match rows {
         None => said(format!(
             "No exit of a powerpc guest is in this trace: exits are ganged on POWER7 and POWER8, where the threads of a \
-             virtual core leave the guest together. Record there with `{RECORD}`."
+             virtual core leave the guest together. Record there with {CORE_RUNS}."
         )),
         Some(rows) if rows.vms.is_empty() => said(alone(rows)),
         Some(rows) => {
@@ -57,7 +56,7 @@ pub(crate) fn gang_summary(rows: &GangRows) -> Section {
 fn alone(rows: &GangRows) -> String {
     format!(
         "0 ganged exits: {} exits, and no kvmppc_run_core. On POWER9 and later every vCPU is a virtual core of its own and \
-         leaves alone; on POWER7 and POWER8 record with `{RECORD}`.",
+         leaves alone; on POWER7 and POWER8 record with {CORE_RUNS}.",
         thousands(rows.guest_exits)
     )
 }
@@ -148,11 +147,12 @@ fn by_vcore(rows: &GangRows) -> Section {
          lost: from there to their next entry, other VMs' turns on the core included"
             .to_string(),
     ];
+    notes.extend(shared_cores(rows));
     let forced: u64 = rows.vms.iter().map(|row| row.forced).sum();
     let ganged: u64 = rows.vms.iter().map(|row| row.ganged).sum();
     if rows.vms.iter().all(|row| row.lost.count == 0) && forced > 0 {
         notes.push(format!(
-            "No entry follows a forced exit in this trace, so time lost is unknown. Record with `{RECORD}`."
+            "No entry follows a forced exit in this trace, so time lost is unknown. Record with {CORE_RUNS}."
         ));
     }
     if forced == 0 && ganged > 0 {
@@ -169,6 +169,19 @@ fn by_vcore(rows: &GangRows) -> Section {
         say_hidden: true,
         ..Section::default()
     }
+}
+
+/// Cores on which virtual cores take turns, as the CPUs say that recorded their runs.
+fn shared_cores(rows: &GangRows) -> Option<String> {
+    let mut vcores: BTreeMap<u32, usize> = BTreeMap::new();
+    rows.vcores.iter().flat_map(|row| &row.cpus).for_each(|cpu| *vcores.entry(*cpu).or_default() += 1);
+    let shared: Vec<u32> = vcores.into_iter().filter(|(_, vcores)| *vcores > 1).map(|(cpu, _)| cpu).collect();
+    (!shared.is_empty()).then(|| {
+        format!(
+            "On CPU {} several virtual cores ran in turn: time lost there is in part the others' turns",
+            ranges(&shared)
+        )
+    })
 }
 
 /// `0-3, 8`.

@@ -3,21 +3,20 @@
 use crate::halt::{HaltRow, HaltRows, PollSettingsRow};
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, column, length, plain};
+use crate::report::Report;
 use exitscope_units::Nanos;
 
-/// What has to be recorded for all of it.
-pub(crate) const RECORD: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
-
 /// The page `--view halt`.
-pub(crate) fn halt_sections(rows: Option<&HaltRows>) -> Vec<Section> {
-    let Some(rows) = rows else {
+pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
+    let Some(rows) = &report.halt else {
         let text = format!(
             "No vCPU says in this trace that it has nothing to do: there is no exit of hlt, WFx, an s390 wait or H_CEDE, \
-             and no kvm_vcpu_wakeup. Record with `{RECORD}`."
+             and no kvm_vcpu_wakeup. Record with {} while guests have nothing to do.",
+            report.how_to_record()
         );
         return vec![Section { title: "Halts".into(), sentences: vec![plain(text)], ..Section::default() }];
     };
-    let mut sections = vec![by_vcpu(rows), by_length(rows)];
+    let mut sections = vec![by_vcpu(rows, report), by_length(rows)];
     sections.extend(settings(rows));
     sections
 }
@@ -54,7 +53,7 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     }
 }
 
-fn by_vcpu(rows: &HaltRows) -> Section {
+fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
     let several_vms = rows.vcpus.iter().any(|row| row.who.vm != rows.vcpus[0].who.vm);
     let columns = vec![
         column("VM", true, if several_vms { 0 } else { 9 }),
@@ -100,15 +99,15 @@ fn by_vcpu(rows: &HaltRows) -> Section {
     Section {
         title: "Halts, by vCPU".into(),
         table: Some(Table { columns, rows: table }),
-        notes: notes(rows),
+        notes: notes(rows, report),
         say_hidden: true,
         ..Section::default()
     }
 }
 
 /// What has to be known to read the table.
-fn notes(rows: &HaltRows) -> Vec<String> {
-    let all = &rows.all;
+fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
+    let (all, record) = (&rows.all, report.how_to_record());
     let mut notes = vec![
         "gap: from the exit until something woke the vCPU; wake-up: from there to its entry; caught: before its thread \
          gave its CPU away"
@@ -121,9 +120,11 @@ fn notes(rows: &HaltRows) -> Vec<String> {
                 .to_string(),
         ];
     }
-    if !all.told {
+    if report.is_xen() {
+        notes.push("Xen does not poll for a halted vCPU: all of them slept.".to_string());
+    } else if !all.told {
         notes.push(format!(
-            "No kvm_vcpu_wakeup in the trace: which halts a poll caught is unknown. Record with `{RECORD}`."
+            "No kvm_vcpu_wakeup in the trace: which halts a poll caught is unknown. Record with {record}."
         ));
     } else if all.poll_miss_ns.is_none() {
         let most = all.before_sleep_ns.map_or(String::new(), |most| {
@@ -135,7 +136,7 @@ fn notes(rows: &HaltRows) -> Vec<String> {
         ));
     }
     if all.inexact_gaps > 0 {
-        let how = if all.told { format!(" Record with `{RECORD}`.") } else { String::new() };
+        let how = if all.told && !report.is_xen() { format!(" Record with {record}.") } else { String::new() };
         notes.push(format!(
             "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because no sched_wakeup of the \
              vCPU's thread was recorded.{how}",

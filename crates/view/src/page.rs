@@ -6,7 +6,7 @@ use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, TraceRow};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -137,10 +137,10 @@ pub enum View {
 pub fn view_page(report: &Report, view: View) -> Page {
     let mut sections = vec![head(report)];
     sections.extend(match view {
-        View::Halt => halt_sections(report.halt.as_ref()),
+        View::Halt => halt_sections(report),
         View::Gang => gang_sections(report.gang.as_ref()),
-        View::Pio => pio_sections(report.pio.as_ref()),
-        View::Phases => phases_sections(report.phases.as_ref()),
+        View::Pio => pio_sections(report),
+        View::Phases => phases_sections(report),
         View::Yield => yield_sections(report),
     });
     sections.extend(breaches(report));
@@ -185,13 +185,10 @@ fn head(report: &Report) -> Section {
         let text = match coverage.events {
             0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
             events if not_understood >= events => "None of the events could be read.".to_string(),
-            _ if is_xen(report) => {
-                "No event in the trace is a VM exit. Record with `xentrace -D -e 0x000af000` while a guest runs."
-                    .to_string()
-            }
-            _ => "No event in the trace is a VM exit. Record with `perf record -e 'kvm:*' -a` or \
-                  `trace-cmd record -e kvm` while a guest runs."
-                .to_string(),
+            _ => format!(
+                "No event in the trace is a VM exit. Record with {} while a guest runs.",
+                report.how_to_record()
+            ),
         };
         sentences.push(Sentence { text, warning: true });
     } else if report.total.count == 0 {
@@ -209,10 +206,6 @@ fn head(report: &Report) -> Section {
         notes.push("`xentrace -D -e 0x000af000` records the scheduler as well, which names vCPUs".to_string());
     }
     Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
-}
-
-fn is_xen(report: &Report) -> bool {
-    report.traces.iter().any(TraceRow::is_xen)
 }
 
 fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
@@ -264,7 +257,7 @@ fn vcpus(report: &Report) -> Section {
         notes: narrowed
             .then(|| "of all exits, whatever --reason and --longer-than select".into())
             .into_iter()
-            .chain(is_xen(report).then(|| "kernel: in Xen; user: waiting for the device model".into()))
+            .chain(report.is_xen().then(|| "kernel: in Xen; user: waiting for the device model".into()))
             .collect(),
         ..Section::default()
     }

@@ -18,6 +18,8 @@ pub struct PhaseRows {
     pub removable: Vec<RemovableRow>,
     /// Whether the host is Xen.
     pub xen: bool,
+    /// Cycles of the processor in a second, if somebody said.
+    pub cycles_per_s: Option<u64>,
 }
 
 /// The steps of exits of one reason that went the same way; lengths are sums over the timed ones.
@@ -77,13 +79,17 @@ pub struct RemovableRow {
     pub exits: u64,
     /// What it would take away, at most; absent if the trace does not say.
     pub removes_ns: Option<u64>,
+    /// The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
+    pub removes_cycles_an_exit: Option<u64>,
+    /// How that was found out: `counted` in this recording, or `published`.
+    pub how: &'static str,
     /// By which rule.
     pub rule: &'static str,
 }
 
 impl PhaseRows {
     /// The steps of these facts, if any exit is timed.
-    pub fn of(facts: &Facts, xen: bool) -> Option<PhaseRows> {
+    pub fn of(facts: &Facts, xen: bool, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
         let (inside, outside) = (facts.ways.all(false), facts.ways.all(true));
         if inside.cell.timed + outside.cell.timed == 0 {
             return None;
@@ -93,9 +99,10 @@ impl PhaseRows {
         let mut rows: Vec<PhaseRow> =
             cells.map(|(key, way)| PhaseRow::of(Some(key.code.name()), key.outside, way, xen)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
-        let removable = if xen { Vec::new() } else { removable(facts, &inside, &outside) };
+        let mut removable = if xen { Vec::new() } else { removable(facts, &inside, &outside) };
+        removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
         let (inside, outside) = (PhaseRow::of(None, false, &inside, xen), PhaseRow::of(None, true, &outside, xen));
-        Some(PhaseRows { rows, outside, inside, removable, xen })
+        Some(PhaseRows { rows, outside, inside, removable, xen, cycles_per_s })
     }
 }
 
@@ -136,6 +143,21 @@ impl PhaseRow {
     }
 }
 
+const COUNTED: &str = "counted";
+
+/// What a short cut past the handling of interrupts, requests and signals saved of each exit: CYCLES-016 of
+/// `crates/validation/published.csv`.
+const EARLY_EXIT_NS: u64 = 40;
+
+impl RemovableRow {
+    fn count_cycles(&mut self, cycles_per_s: Option<u64>) {
+        let cycles = |nanos: u64, hz: u64| u128::from(nanos) * u128::from(hz) / 1_000_000_000;
+        let all = self.removes_ns.zip(cycles_per_s).map(|(nanos, hz)| cycles(nanos, hz));
+        let an_exit = all.and_then(|cycles| cycles.checked_div(u128::from(self.exits)));
+        self.removes_cycles_an_exit = an_exit.and_then(|cycles| u64::try_from(cycles).ok());
+    }
+}
+
 fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<RemovableRow> {
     let mut rows = Vec::new();
     let typical = facts.accesses.typical();
@@ -154,6 +176,8 @@ fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<Removabl
             change: "ioeventfd",
             exits: writes,
             removes_ns: saves,
+            removes_cycles_an_exit: None,
+            how: COUNTED,
             rule: "writes to user space of always the same value to one register, which a datamatch passes on, would take what writes \
                    typically take that the kernel serves in this recording; for writes of several values see --view pio",
         });
@@ -164,6 +188,8 @@ fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<Removabl
             change: "synced_registers",
             exits: outside.cell.timed,
             removes_ns: calls_seen.then_some(outside.in_register_calls),
+            removes_cycles_an_exit: None,
+            how: COUNTED,
             rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
         });
         let asleep = outside.time(Step::Asleep).0;
@@ -171,15 +197,21 @@ fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<Removabl
             change: "split_lock",
             exits: outside.cell.timed,
             removes_ns: (asleep > 0 || outside.cell.waiting > 0).then_some(asleep),
+            removes_cycles_an_exit: None,
+            how: COUNTED,
             rule: "time in which vCPU threads slept in user space, all of it if they waited for a lock of all devices",
         });
     }
     rows.push(RemovableRow {
         change: "early_exit",
-        exits: inside.cell.timed + outside.cell.timed,
-        removes_ns: None,
-        rule: "one look at all requests before each entry, instead of a test for each; no event marks the tests, and Linux has had \
-               the one look for long. What it is worth: `exitscope sim` with --set early_exit=0",
+        exits: inside.cell.timed,
+        removes_ns: Some(inside.cell.timed.saturating_mul(EARLY_EXIT_NS).min(inside.cell.cost().0)),
+        removes_cycles_an_exit: None,
+        how: "published",
+        rule: "one look whether anything is pending before an entry, instead of tests for interrupts, signals and each request: 40 ns \
+               of each exit that the kernel handles (KVM Forum 2016, s390). No event marks the tests; Linux has had the one look \
+               since about then, so that only older and other hypervisors win this. Of other machines: `exitscope sim` with --set \
+               early_exit=0",
     });
     rows
 }

@@ -3,18 +3,17 @@
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, column, length, plain};
 use crate::phases::{PhaseRow, PhaseRows, RemovableRow};
-
-/// What has to be recorded for all of it.
-const RECORD: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -e raw_syscalls:sys_enter -e \
-                      raw_syscalls:sys_exit -a";
+use crate::report::Report;
+use exitscope_analysis::recording::with_calls;
 
 /// Rows of a table.
 const MOST: usize = 16;
 
 /// The page `--view phases`.
-pub(crate) fn phases_sections(rows: Option<&PhaseRows>) -> Vec<Section> {
-    let Some(rows) = rows else {
-        let text = format!("No exit in this trace has both ends, so none has steps. Record with `{RECORD}`.");
+pub(crate) fn phases_sections(report: &Report) -> Vec<Section> {
+    let Some(rows) = &report.phases else {
+        let text =
+            format!("No exit in this trace has both ends, so none has steps. Record with {}.", report.how_to_record());
         return vec![Section { title: "Steps of exits".into(), sentences: vec![plain(text)], ..Section::default() }];
     };
     let mut sections = vec![steps(rows)];
@@ -136,13 +135,15 @@ fn steps(rows: &PhaseRows) -> Section {
     );
     notes.push(match rows.outside.returned > 0 {
         _ if rows.outside.exits == 0 => format!(
-            "No kvm_userspace_exit in the trace, so what user space did is part of handling. Record with `{RECORD}`."
+            "No kvm_userspace_exit in the trace, so what user space did is part of handling. Record with {}.",
+            with_calls(rows.xen)
         ),
         true => "leaving: from kvm_fpu, or kvm_userspace_exit, until the system call returns; entering: from KVM_RUN to kvm_entry"
             .to_string(),
         false => format!(
             "leaving: from kvm_fpu to kvm_userspace_exit; the return from there is part of user space, because no system calls \
-             were recorded; entering: from KVM_RUN to kvm_entry. Record with `{RECORD}`."
+             were recorded; entering: from KVM_RUN to kvm_entry. Record with {}.",
+            with_calls(rows.xen)
         ),
     });
     Section {
@@ -203,6 +204,9 @@ fn removable(rows: &PhaseRows) -> Section {
         column("exits", false, 0),
         column("removes at most", false, 0),
         column("of all cost", false, 1),
+        column("an exit", false, 0),
+        column(if rows.cycles_per_s.is_some() { "cycles an exit" } else { "" }, false, 0),
+        column("how known", true, 2),
     ];
     let all = rows.inside.cost_ns().saturating_add(rows.outside.cost_ns());
     let row = |row: &RemovableRow| {
@@ -211,12 +215,21 @@ fn removable(rows: &PhaseRows) -> Section {
             thousands(row.exits),
             length(row.removes_ns),
             row.removes_ns.map_or("-".to_string(), |removes| percent(removes, all)),
+            length(row.removes_ns.and_then(|removes| removes.checked_div(row.exits))),
+            match rows.cycles_per_s {
+                Some(_) => row.removes_cycles_an_exit.map_or("-".to_string(), thousands),
+                None => String::new(),
+            },
+            if row.removes_ns.is_some() { row.how.to_string() } else { "-".to_string() },
         ]
     };
     let mut notes: Vec<String> =
         rows.removable.iter().map(|row| format!("{}: {}", row.change.replace('_', " "), row.rule)).collect();
-    if rows.removable.iter().any(|row| row.removes_ns.is_none() && row.change != "early_exit") {
-        notes.push(format!("- where the trace does not say. Record with `{RECORD}`."));
+    if rows.removable.iter().any(|row| row.removes_ns.is_none()) {
+        notes.push(format!("- where the trace does not say. Record with {}.", with_calls(rows.xen)));
+    }
+    if rows.cycles_per_s.is_none() {
+        notes.push("in cycles as well with --tsc-hz, the processor's cycles in a second".to_string());
     }
     Section {
         title: "What would take steps away".into(),

@@ -3,28 +3,25 @@
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, column, length, plain};
 use crate::pio::{PioRow, PioRows, PioSum};
+use crate::report::Report;
+use exitscope_analysis::recording::with_calls;
 use exitscope_units::Nanos;
-
-/// What has to be recorded for all of it.
-const RECORD: &str =
-    "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -e syscalls:sys_enter_ioctl -a";
-const RECORD_XEN: &str = "xentrace -D -e 0x000af000";
 
 /// Rows of a table.
 const MOST: usize = 12;
 
 /// The page `--view pio`.
-pub(crate) fn pio_sections(rows: Option<&PioRows>) -> Vec<Section> {
-    let Some(rows) = rows else {
+pub(crate) fn pio_sections(report: &Report) -> Vec<Section> {
+    let Some(rows) = &report.pio else {
         let text = format!(
-            "No exit in this trace is an access to a port or to emulated memory. Record with `{RECORD}` (on Xen \
-             `{RECORD_XEN}`) while the guest does I/O."
+            "No exit in this trace is an access to a port or to emulated memory. Record with {} while the guest does I/O.",
+            report.how_to_record()
         );
         return vec![Section { title: "Accesses".into(), sentences: vec![plain(text)], ..Section::default() }];
     };
     let tables = [("port", "Port accesses"), ("mmio", "Accesses to emulated memory, by page")];
     let mut sections: Vec<Section> =
-        tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title)).collect();
+        tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title, report.how_to_record())).collect();
     if rows.ports.exits > 0 {
         sections.push(quick_path(rows));
     }
@@ -82,7 +79,7 @@ fn inside(rows: &PioRows) -> &'static str {
 }
 
 /// Lengths of each as means, so that they add up.
-fn accesses(rows: &PioRows, kind: &str, title: &str) -> Option<Section> {
+fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Section> {
     let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.kind == kind).collect();
     let columns = vec![
         column("", true, 0),
@@ -124,13 +121,11 @@ fn accesses(rows: &PioRows, kind: &str, title: &str) -> Option<Section> {
         false => "mean, p50, p99: from exit to entry; cost, not running: its parts, on average".to_string(),
     });
     if !rows.servers_told {
-        let (what, record) = match rows.xen {
-            true => {
-                ("The log has no records of the scheduler, so accesses that waited for the device model", RECORD_XEN)
-            }
-            false => ("No kvm_userspace_exit in the trace, so accesses that user space served", RECORD),
+        let what = match rows.xen {
+            true => "The log has no records of the scheduler, so accesses that waited for the device model",
+            false => "No kvm_userspace_exit in the trace, so accesses that user space served",
         };
-        notes.push(format!("{what} are not told from others. Record with `{record}`."));
+        notes.push(format!("{what} are not told from others. Record with {record}."));
     } else if of_kind.iter().any(|row| row.outside) {
         notes.push(match rows.xen {
             true => "handed over: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
@@ -139,7 +134,8 @@ fn accesses(rows: &PioRows, kind: &str, title: &str) -> Option<Section> {
             false => "handed over: from the exit until kvm_userspace_exit; answered: until KVM_RUN was called again".to_string(),
         });
         if !rows.xen && of_kind.iter().all(|row| row.answered.count == 0) {
-            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with `{RECORD}`."));
+            let record = with_calls(rows.xen);
+            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with {record}."));
         }
     }
     (!of_kind.is_empty()).then(|| Section {

@@ -6,6 +6,7 @@ use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
 use crate::yields::YieldRows;
+use exitscope_analysis::recording;
 use exitscope_analysis::{
     Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
 };
@@ -508,7 +509,7 @@ impl Report {
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen),
-            phases: PhaseRows::of(facts, xen),
+            phases: PhaseRows::of(facts, xen, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
             breaches: made
                 .breaches
@@ -516,6 +517,19 @@ impl Report {
                 .map(|breach| BreachRow { threshold: breach.threshold, found: breach.found })
                 .collect(),
         }
+    }
+}
+
+impl Report {
+    /// How to record what this trace lacks.
+    pub(crate) fn how_to_record(&self) -> &'static str {
+        let arch = self.traces.first().map_or("", |trace| &trace.arch);
+        recording::all(arch, self.is_xen())
+    }
+
+    /// Whether a host was Xen.
+    pub(crate) fn is_xen(&self) -> bool {
+        self.traces.iter().any(TraceRow::is_xen)
     }
 }
 
@@ -546,6 +560,8 @@ pub struct Made {
     pub breaches: Vec<Breach>,
     /// vCPUs of a virtual core; unless told, those that were seen to run together.
     pub threads_per_core: Option<u32>,
+    /// Cycles of the processor in a second, if somebody said.
+    pub cycles_per_s: Option<u64>,
 }
 
 fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {

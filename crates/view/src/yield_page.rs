@@ -1,6 +1,5 @@
 //! The page of yields, and what the default report says of them.
 
-use crate::halt_page::RECORD;
 use crate::names::{self, exact_length, percent, thousands};
 use crate::page::{Section, Table, column, length, plain, spark};
 use crate::report::{Report, TimelineRows};
@@ -16,7 +15,7 @@ pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
         plain(format!(
             "No vCPU yields in this trace: there is no exit of PAUSE, no WFE, no diagnose X'44' or X'9C', no \
              KVM_HC_SCHED_YIELD, H_CONFER or SCHEDOP_yield. Record with {}, while vCPUs contend.",
-            how_to_record(report)
+            report.how_to_record()
         ))
     };
     let Some(rows) = &report.yields else {
@@ -80,15 +79,6 @@ fn verdict(rows: &YieldRows) -> Option<String> {
             length(rows.all_preempted.blocked.p99_ns),
         ),
     })
-}
-
-fn how_to_record(report: &Report) -> String {
-    let trace = report.traces.first();
-    match trace {
-        Some(trace) if trace.format.starts_with("xentrace") => "`xentrace -D -e 0x000af000`".to_string(),
-        Some(trace) if trace.arch.starts_with("ppc") => "`perf record -e 'kvm_hv:*' -a`".to_string(),
-        _ => format!("`{RECORD}`"),
-    }
 }
 
 /// As long as a terminal is high, and what that leaves out.
@@ -173,7 +163,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
                 .to_string(),
             false => format!(
                 "Which vCPUs waited for a CPU is unknown without the scheduler's events. Record with {}.",
-                how_to_record(report)
+                report.how_to_record()
             ),
         });
     }

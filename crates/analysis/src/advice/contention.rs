@@ -1,13 +1,10 @@
-//! Rules about CPUs that vCPUs wait for: overcommit and steal, lock holders that were preempted, pauses for nothing; and
-//! Xen's long way of a port access.
+//! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting};
 use super::kernels::version;
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::WORTH;
-use crate::Cell;
-use exitscope_model::{CodeList, DetailKind};
-use exitscope_policy::knob;
+use exitscope_model::DetailKind;
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
 
@@ -15,26 +12,13 @@ use std::collections::BTreeMap;
 /// thumb of monitoring is the same: steal of 10 %.
 const FELT: u64 = 10;
 
-/// A lock holder may have been preempted if its VM waits for one part in so many of the time that it wants.
-const MAY_BE_PREEMPTED: u64 = 20;
-
-/// Pauses or yields a second at least: a guest whose locks are short makes fewer.
-const OFTEN: f64 = 500.0;
-
 /// VMs that are named as waiting, those that wait most.
 const NAMED: usize = 8;
 
 /// Of those who took vCPUs' CPUs, so many are named.
 const INTRUDERS: usize = 3;
 
-const WAITED: &str = "part of the time that its vCPUs want a CPU in which they wait for one";
-
-/// Exits with which a vCPU says that it spins.
-const PAUSES: &[(CodeList, u64)] = &[(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
-
-/// Diagnoses of s390 that say the same, and powerpc's H_CONFER.
-const YIELDS: &[(DetailKind, u64)] =
-    &[(DetailKind::Diag, 0x44), (DetailKind::Diag, 0x9c), (DetailKind::PpcHcall, 0xe4), (DetailKind::Hypercall, 11)];
+pub(super) const WAITED: &str = "part of the time that its vCPUs want a CPU in which they wait for one";
 
 /// Xen 3.3 to 4.0 emulate every port access as if it were string I/O; changeset 147808b8b8 of 2010 ended that.
 const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
@@ -47,14 +31,14 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
         waiting(material, machine, judgement);
     }
     for (&vm, time) in &material.vms {
-        pauses(material, vm, time, judgement);
         if machine.xen {
             long_way(material, machine, vm, time, judgement);
         }
     }
 }
 
-fn share(part: u64, whole: u64) -> Figure {
+/// A part of a whole.
+pub(super) fn share(part: u64, whole: u64) -> Figure {
     Figure::Share(part as f64 / whole.max(1) as f64)
 }
 
@@ -159,112 +143,6 @@ fn intruders(material: &Material, machine: &Machine, felt: &[(VmId, VmTime)]) ->
     names
 }
 
-/// vCPUs that spin for locks.
-fn pauses(material: &Material, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
-    let mut spins = material.of_reasons(vm, PAUSES);
-    spins.merge(&material.of_details(vm, |key| YIELDS.contains(&(key.kind, key.key))));
-    if time.vcpus < 2 || material.rate(spins.count) < OFTEN {
-        return;
-    }
-    let waits = time.waiting.saturating_mul(MAY_BE_PREEMPTED) >= time.wanted().max(1);
-    if !waits && spins.cost().0.saturating_mul(WORTH) < time.wall || !material.kinds.switches {
-        return;
-    }
-    let facts = [
-        judgement.note(Some(vm), "exits a second of vCPUs that spin", Figure::Rate(material.rate(spins.count))),
-        judgement.note(Some(vm), "time of those exits, of the vCPUs' time", share(spins.cost().0, time.wall)),
-        judgement.note(Some(vm), WAITED, share(time.waiting, time.wanted())),
-        judgement.note(Some(vm), "vCPUs", Figure::Count(time.vcpus)),
-    ];
-    match waits {
-        true => preempted_holders(material, vm, time, &spins, &facts, judgement),
-        false => idle_yields(material, vm, &spins, &facts, judgement),
-    }
-}
-
-/// They spin while others of their VM wait for a CPU: one of those may hold the lock.
-fn preempted_holders(
-    material: &Material,
-    vm: VmId,
-    time: &VmTime,
-    spins: &Cell,
-    facts: &[FactId],
-    judgement: &mut Judgement,
-) {
-    let undirected = material.of_details(vm, |key| (key.kind, key.key) == (DetailKind::Diag, 0x44));
-    let hand = |text: &'static str| Setting::ByHand(text.into());
-    let mut settings = vec![
-        hand("fewer vCPUs for this VM, or a CPU for each (libvirt: <cputune><vcpupin …/>): a lock's holder then runs"),
-        hand(
-            "paravirtual spinlocks in the guest: a kernel without nopvspin; they halt instead of spinning, and wake \
-                whom the lock goes to",
-        ),
-    ];
-    if undirected.count > 0 {
-        settings.push(hand("a guest kernel that names the holder: Linux from 2.6.19 on gives X'9C' instead of X'44'"));
-    }
-    let gain = Gain {
-        of: GainOf::Exits,
-        low: material.per_second(spins.cost().0),
-        high: material.per_second(spins.cost().0.saturating_add(time.waiting)),
-        how: How::Counted("from the time of these exits, to that and all of the VM's waiting for CPUs"),
-    };
-    let plan = Plan {
-        vm: Some(vm),
-        change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
-            wait for a CPU"
-            .to_string(),
-        settings,
-        gain,
-        risk: "fewer vCPUs are a lower peak".into(),
-        payer: "neighbours, where vCPUs get CPUs of their own".into(),
-        undo: "give the VM its vCPUs and its affinity back".into(),
-        acts: "pinning at once, the number of vCPUs when the VM is started anew".into(),
-    };
-    judgement.advise(facts[0], &facts[1..], plan);
-}
-
-/// They spin, leave, and find nobody to yield to.
-fn idle_yields(material: &Material, vm: VmId, spins: &Cell, facts: &[FactId], judgement: &mut Judgement) {
-    let name = if material.is_vmx { "ple_gap" } else { "pause_filter_count" };
-    let pauses = material.of_reasons(vm, PAUSES);
-    let Some(knob) = knob(name).filter(|_| pauses.count * 2 > spins.count) else {
-        return judgement.leave(
-            facts[0],
-            &facts[1..],
-            "the guest's locks are contended while all its vCPUs run: only the guest can change that",
-        );
-    };
-    let gain = Gain {
-        of: GainOf::Exits,
-        low: material.per_second(spins.quantile(5_000).unwrap_or_default().0.saturating_mul(spins.timed)),
-        high: material.per_second(spins.cost().0),
-        how: How::Counted("from their median length times their number, to all their time"),
-    };
-    let low = gain.low.min(gain.high);
-    let plan = Plan {
-        vm: Some(vm),
-        change: format!(
-            "let spinning vCPUs spin: {name}=0 switches exits for PAUSE off; all vCPUs run, so that there is nobody \
-                to yield to"
-        ),
-        settings: vec![
-            Setting::Knob { side: Side::Host, knob, value: 0 },
-            Setting::Qemu("-overcommit cpu-pm=on".into()),
-            Setting::ByHand(
-                "cpu-pm=on does it for one VM, and lets it halt the CPU itself as well: only with a CPU for each vCPU"
-                    .into(),
-            ),
-        ],
-        gain: Gain { low, ..gain },
-        risk: "once vCPUs have to share CPUs, spinning ones no longer make way; it acts on all VMs".into(),
-        payer: "VMs that share their CPUs".into(),
-        undo: "take the parameter out again and load the module anew".into(),
-        acts: "when the module is loaded anew, with no VM running".into(),
-    };
-    judgement.advise(facts[0], &facts[1..], plan);
-}
-
 /// A Xen that takes the long way for every port access.
 fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
     let reads = material.of_details(vm, |key| key.kind == DetailKind::Port && !key.write);
@@ -305,59 +183,29 @@ mod tests {
     use super::super::made::{end, exit, recorded, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Detail, Exit, ExitCode, Form, Kind};
+    use exitscope_model::{CodeList, Exit, ExitCode, Kind};
     use exitscope_units::{Moment, Nanos, Tid};
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// Two vCPUs leave 2,000 times a second each, spinning, for so long, and wait so long for a CPU each time.
-    fn judged(code: ExitCode, detail: Option<Detail>, takes: u64, waits: u64) -> Judgement {
+    #[test]
+    fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
         recorded(&mut material, Kind::Switch { prev: Tid(10), sleeps: false, next: Tid(99) });
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
-            let spin = exit(vcpu(of), number * 500 * US, code);
-            let guest = Nanos(500 * US - takes - waits);
-            material.absorb(&Exit { detail, guest, kernel: Nanos(takes), waiting: Nanos(waits), ..spin });
+            let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
+            let waiting = Nanos(100 * US);
+            material.absorb(&Exit { guest: Nanos(398 * US), kernel: Nanos(2 * US), waiting, ..left });
         }
         end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
         let machine = Machine { arch: "x86_64".to_string(), cpus: 4, comms, ..Machine::default() };
         let mut judgement = Judgement::default();
         judge(&material, &machine, &mut judgement);
-        judgement
-    }
-
-    fn changes(judgement: &Judgement) -> Vec<&str> {
-        judgement.advice().iter().map(|advice| advice.plan().change.as_str()).collect()
-    }
-
-    const VMX: ExitCode = ExitCode::new(CodeList::Vmx, 40);
-    const SVM: ExitCode = ExitCode::new(CodeList::Svm, 0x77);
-
-    #[test]
-    fn pauses_with_nobody_to_yield_to_are_for_nothing() {
-        for (code, name) in [(VMX, "ple_gap=0"), (SVM, "pause_filter_count=0")] {
-            let judgement = judged(code, None, 10 * US, 0);
-            let [change] = changes(&judgement)[..] else { panic!("{judgement:#?}") };
-            assert!(change.contains(name), "{change}");
-            let gain = judgement.advice()[0].plan().gain;
-            assert_eq!((gain.low, gain.high), (Nanos(40_000 * US), Nanos(40_000 * US)));
-        }
-        assert_eq!(judged(VMX, None, 2 * US, 0).facts(), [], "too cheap to speak of");
-        let kind = DetailKind::Diag;
-        let diagnose = Some(Detail { kind, write: false, form: Form::Untold, size: 0, key: 0x9c, value: 0 });
-        let s390 = judged(ExitCode::new(CodeList::S390, 4), diagnose, 10 * US, 0);
-        assert_eq!((s390.advice().len(), s390.left_alone.len()), (0, 1), "no setting of the host's makes locks free");
-    }
-
-    #[test]
-    fn pauses_while_siblings_wait_point_to_lock_holders_and_who_took_their_cpus_is_named() {
-        let judgement = judged(VMX, None, 2 * US, 100 * US);
-        let changes = changes(&judgement);
-        assert!(changes.iter().any(|change| change.starts_with("keep lock holders running")), "{changes:#?}");
-        assert!(changes.iter().any(|change| change.starts_with("look who takes the vCPUs' CPUs")), "{changes:#?}");
+        let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
+        assert!(advice.plan().change.starts_with("look who takes the vCPUs' CPUs"), "{}", advice.plan().change);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
     }
 }

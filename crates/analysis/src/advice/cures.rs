@@ -28,6 +28,19 @@ pub(super) enum Answer {
     Leave(&'static str),
 }
 
+/// When a change helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Helps {
+    /// Whoever answers.
+    Always,
+    /// Whoever answers, if the processor can do it.
+    WithHardware,
+    /// Where user space answers: the exits go away.
+    Outside,
+    /// Where user space answers: the kernel then does.
+    ByMovingIn,
+}
+
 /// A change that makes a guest ask less often, or less dearly.
 #[derive(Debug)]
 pub(super) struct Cure {
@@ -35,8 +48,8 @@ pub(super) struct Cure {
     pub settings: &'static [Setting],
     /// The same for a guest of Xen's.
     pub xen: &'static str,
-    /// Whether it helps only where user space answers.
-    pub of_user_space: bool,
+    /// When it helps.
+    pub helps: Helps,
     pub risk: &'static str,
     pub payer: &'static str,
 }
@@ -121,7 +134,7 @@ static HPET: Cure = Cure {
         to user space",
     settings: &[libvirt("clock", "<timer name='hpet' present='no'/>"), qemu("-machine hpet=off")],
     xen: "hpet=0 in the domain's xl.cfg",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "a guest without any other good clock (old, without kvm-clock and Hyper-V's timers) falls back to the PIT \
         or the PM timer; for Windows offer hypervclock at the same time",
     payer: NOBODY,
@@ -140,7 +153,7 @@ static PM_TIMER: Cure = Cure {
         ),
     ],
     xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "a guest left the TSC because it found it unstable: see to that first (constant TSC, no migration between \
         hosts of other frequencies)",
     payer: NOBODY,
@@ -158,7 +171,7 @@ static RTC: Cure = Cure {
         by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
     ],
     xen: "viridian=1 in the domain's xl.cfg, for Windows guests",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "Windows may have to be started once more before it uses them",
     payer: NOBODY,
 };
@@ -167,7 +180,7 @@ static PIT: Cure = Cure {
     change: "let KVM answer for the PIT instead of user space",
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
     xen: "keep the guest from the PIT: a Linux guest with clocksource=xen or tsc",
-    of_user_space: true,
+    helps: Helps::ByMovingIn,
     risk: "VFIO with posted interrupts and interrupt remapping for more than 255 vCPUs need the split irqchip",
     payer: NOBODY,
 };
@@ -176,7 +189,7 @@ static IRQCHIP: Cure = Cure {
     change: "let KVM be the interrupt controllers instead of user space",
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
     xen: "use event channels instead of emulated interrupts: PVH, or PV drivers in an HVM guest",
-    of_user_space: true,
+    helps: Helps::ByMovingIn,
     risk: "interrupt remapping for more than 255 vCPUs needs the split irqchip",
     payer: NOBODY,
 };
@@ -193,7 +206,7 @@ static LOCAL_APIC: Cure = Cure {
         ),
     ],
     xen: "x2apic is offered by default: a Linux guest without nox2apic uses it",
-    of_user_space: false,
+    helps: Helps::WithHardware,
     risk: "none known for guests that boot with it",
     payer: NOBODY,
 };
@@ -208,7 +221,7 @@ static SERIAL: Cure = Cure {
         by_hand("or say less: quiet, loglevel=4, no debug output of services on the console"),
     ],
     xen: "use the PV console: console=hvc0 in the guest",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "firmware and boot loaders go on using the serial port; messages from before the driver is up are missing \
         on hvc0",
     payer: NOBODY,
@@ -222,8 +235,9 @@ static KEYBOARD: Cure = Cure {
         Setting::GuestBoot("i8042.noaux i8042.nokbd"),
     ],
     xen: "i8042.noaux i8042.nokbd on the guest kernel's command line",
-    of_user_space: true,
-    risk: "no PS/2 keyboard and mouse: use USB or virtio input where there is a display; some guests reboot through it",
+    helps: Helps::Outside,
+    risk: "no PS/2 keyboard and mouse: use USB or virtio input where there is a display; some guests reboot through it; needs \
+        QEMU 7.0 and libvirt 10.7 or later",
     payer: NOBODY,
 };
 
@@ -231,7 +245,7 @@ static DELAY: Cure = Cure {
     change: "tell the guest's kernel not to wait by writing port 0x80",
     settings: &[Setting::GuestBoot("io_delay=none")],
     xen: "io_delay=none on the guest kernel's command line",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "none for emulated devices, which need no pauses",
     payer: NOBODY,
 };
@@ -243,7 +257,7 @@ static IDE: Cure = Cure {
         qemu("-drive file=…,if=none,id=disk0 -object iothread,id=io0 -device virtio-blk-pci,drive=disk0,iothread=io0"),
     ],
     xen: "use the PV disk driver (xvda)",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "the guest needs the virtio driver before its disk moves (Windows: virtio-win), and names of disks change",
     payer: "a thread of the host for the I/O",
 };
@@ -254,8 +268,8 @@ static FLOPPY: Cure = Cure {
         qemu("-nodefaults"),
         by_hand("libvirt: remove <controller type='fdc'/> and the disk with device='floppy'"),
     ],
-    xen: "fda='' in the domain's xl.cfg; blacklist the module floppy in the guest",
-    of_user_space: true,
+    xen: "blacklist the module floppy in the guest",
+    helps: Helps::Outside,
     risk: "no floppy drive",
     payer: NOBODY,
 };
@@ -268,7 +282,7 @@ static VGA: Cure = Cure {
         Setting::GuestBoot("console=hvc0"),
     ],
     xen: "a PV framebuffer, or no display: vga=\"none\" in the domain's xl.cfg",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "the guest needs the driver; firmware without it shows nothing",
     payer: NOBODY,
 };
@@ -277,7 +291,7 @@ static DEBUG_CONSOLE: Cure = Cure {
     change: "use a firmware without debug output, or take the debug console away",
     settings: &[qemu("(without) -device isa-debugcon,iobase=0x402")],
     xen: "use a release build of the firmware",
-    of_user_space: true,
+    helps: Helps::Outside,
     risk: "no debug output of the firmware",
     payer: NOBODY,
 };
@@ -285,8 +299,8 @@ static DEBUG_CONSOLE: Cure = Cure {
 static VMPORT: Cure = Cure {
     change: "take VMware's backdoor away: the guest believes that it runs on VMware and polls the mouse through it",
     settings: &[libvirt("features", "<vmport state='off'/>"), qemu("-machine vmport=off")],
-    xen: "vmware_port=0 in the domain's xl.cfg",
-    of_user_space: true,
+    xen: "take open-vm-tools and the driver vmmouse out of the guest",
+    helps: Helps::Outside,
     risk: "open-vm-tools in the guest stop working; they have no use on KVM",
     payer: NOBODY,
 };
@@ -311,6 +325,15 @@ mod tests {
         }
         assert!(source("x86_64", DetailKind::Port, 0x1234).is_none());
         assert!(source("aarch64", DetailKind::Mmio, 0xfed0_0000).is_none(), "no HPET on Arm");
+    }
+
+    #[test]
+    fn every_setting_is_spelled_as_qemu_and_libvirt_do() {
+        for row in DEVICES.iter().chain(MSRS).chain(VIRT) {
+            let Answer::Cure(cure) = &row.answer else { continue };
+            let wrong: Vec<String> = cure.settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            assert_eq!(wrong, Vec::<String>::new(), "{}", row.name);
+        }
     }
 
     #[test]

@@ -92,7 +92,10 @@ fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId
             share(cell.lost.sum, wall),
         ));
     }
-    for ((vm, vcpu, trap), cause) in gangs.causes().into_iter().take(CAUSES).filter(|(_, cause)| cause.lost > 0) {
+    let mut causes = gangs.causes();
+    causes.retain(|(_, cause)| cause.lost > 0);
+    causes.sort_by_key(|(_, cause)| std::cmp::Reverse(cause.lost));
+    for ((vm, vcpu, trap), cause) in causes.into_iter().take(CAUSES) {
         let reason = exitscope_model::ExitCode::new(exitscope_model::CodeList::PpcTrap, u64::from(trap)).name();
         let what = format!("time that others lost to exits of vCPU {} for {reason}", vcpu.0);
         facts.push(judgement.note(Some(vm), what, Figure::Time(Nanos(cause.lost))));

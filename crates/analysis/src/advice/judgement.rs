@@ -28,6 +28,8 @@ pub enum Figure {
     Share(f64),
     /// How many CPUs.
     Cpus(f64),
+    /// A number that a guest wrote.
+    Value(u64),
 }
 
 /// Something that the recording says.
@@ -123,6 +125,8 @@ pub enum How {
     Replayed(&'static str),
     /// Added up from the recording; this says what the range is of.
     Counted(&'static str),
+    /// The simulator ran what was recorded on other ways; this says what its shares were applied to.
+    Simulated(&'static str),
     /// A published ratio, applied to what was added up from the recording; this is the source.
     Published(&'static str),
 }
@@ -208,7 +212,7 @@ pub struct NotJudged {
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,
-    /// The command that records it.
+    /// How to record it.
     pub record: &'static str,
 }
 

@@ -1,9 +1,14 @@
-//! What the rules look at: the facts of a report, and what only advice needs: exits and what they were about by VM, and
-//! which kinds of events the recording has.
+//! What the rules look at: the facts of a report, and what only advice needs: exits and what they were about by VM, how
+//! vCPUs spin, and which kinds of events the recording has.
 
+use super::about::About;
 use crate::keyed::MAX_KEYS;
-use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Selection, Wanted};
-use exitscope_model::{CodeList, Detail, DetailKind, Door, Event, Exit, ExitCode, Halt, Kind, LaneSpan};
+use crate::replay::SpinSurvey;
+use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, Selection, Wanted, YieldCell};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Event, Exit, ExitCode, Halt, Kind, LaneSpan, PleUpdate, Preemption, Yield, YieldCall,
+};
+use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -34,17 +39,6 @@ pub struct EventKinds {
     pub doors: bool,
     /// `kvm_halt_poll_ns`.
     pub polls: bool,
-}
-
-/// Whether accesses all went to one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
-    /// The first one's address.
-    pub address: u64,
-    /// Its size, in bytes.
-    pub size: u16,
-    /// Whether all others were the same.
-    pub only: bool,
 }
 
 /// How the time of a VM's vCPUs divides; nanoseconds, all of them together.
@@ -83,15 +77,19 @@ pub struct Material {
     /// Whether the processor is one of Intel's.
     pub is_vmx: bool,
     reasons_of: BTreeMap<VmId, Vec<(ExitCode, Cell)>>,
-    about_of: BTreeMap<VmId, Vec<(DetailKey, Cell)>>,
+    about_of: BTreeMap<VmId, Vec<(DetailKey, About)>>,
     halts_of: BTreeMap<VmId, HaltCell>,
     /// How often a thread had to give its CPU to another while it wanted to run on: by both.
     preempted: FxHashMap<(Tid, Tid), u64>,
     preempted_of: BTreeMap<VmId, BTreeMap<Tid, u64>>,
     vm_of: FxHashMap<Tid, VmId>,
     reasons: Keyed<(VmId, ExitCode)>,
-    about: Keyed<(VmId, DetailKey)>,
-    spots: FxHashMap<(VmId, DetailKey), Spot>,
+    about: Keyed<(VmId, DetailKey), About>,
+    /// How vCPUs spin before they yield.
+    pub(super) spins: SpinSurvey,
+    /// VMs whose guests were seen to switch KVM's polling off because they poll themselves, and the guest time before each
+    /// of their halts since.
+    polling_guests: BTreeMap<VmId, Lengths>,
     selection: Selection,
 }
 
@@ -116,7 +114,8 @@ impl Material {
             vm_of: FxHashMap::default(),
             reasons: Keyed::default(),
             about: Keyed::default(),
-            spots: FxHashMap::default(),
+            spins: SpinSurvey::default(),
+            polling_guests: BTreeMap::new(),
             selection: selection.clone(),
         }
     }
@@ -156,12 +155,43 @@ impl Material {
             return;
         }
         self.reasons.absorb((exit.who.vm, exit.code), exit);
-        let Some(detail) = exit.detail else { return };
-        let key = (exit.who.vm, DetailKey::of(detail));
-        self.about.absorb(key, exit);
-        if matches!(detail.kind, DetailKind::Mmio) && exit.door != Door::Kernel {
-            self.note_spot(key, &detail);
+        if exit.is_idle && exit.timed && !self.polling_guests.is_empty() {
+            self.polling_guests.get_mut(&exit.who.vm).into_iter().for_each(|lengths| lengths.record(exit.guest));
         }
+        let Some(detail) = exit.detail else { return };
+        self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
+        self.note_poll_control(exit.who.vm, &detail);
+    }
+
+    /// A guest that polls before it halts tells KVM not to.
+    fn note_poll_control(&mut self, vm: VmId, detail: &Detail) {
+        if detail.kind != DetailKind::Msr || detail.key != u64::from(PollControl::MSR) || !detail.write {
+            return;
+        }
+        match detail.value & 1 == 0 {
+            true if self.polling_guests.len() < MAX_KEYS => _ = self.polling_guests.entry(vm).or_default(),
+            true => {}
+            false => _ = self.polling_guests.remove(&vm),
+        }
+    }
+
+    /// Adds one yield.
+    pub fn absorb_yield(&mut self, of: &Yield) {
+        if self.facts.absorb_yield(of) {
+            self.spins.absorb(of);
+        }
+    }
+
+    /// Adds one preemption.
+    pub fn absorb_preemption(&mut self, of: &Preemption) {
+        if self.facts.absorb_preemption(of) {
+            self.spins.absorb_preemption(of);
+        }
+    }
+
+    /// Adds one change of a window of PAUSE loops.
+    pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
+        self.facts.absorb_ple_update(of);
     }
 
     fn note_preemption(&mut self, prev: Tid, next: Tid) {
@@ -170,14 +200,6 @@ impl Material {
             Some(times) => *times += 1,
             None if known < MAX_KEYS => _ = self.preempted.insert((prev, next), 1),
             None => {}
-        }
-    }
-
-    fn note_spot(&mut self, key: (VmId, DetailKey), detail: &Detail) {
-        if let Some(spot) = self.spots.get_mut(&key) {
-            spot.only &= spot.address == detail.key && spot.size == detail.size;
-        } else if self.spots.len() < MAX_KEYS {
-            self.spots.insert(key, Spot { address: detail.key, size: detail.size, only: true });
         }
     }
 
@@ -223,7 +245,7 @@ impl Material {
     }
 
     /// What the exits of a VM were about.
-    pub fn about(&self, vm: VmId) -> &[(DetailKey, Cell)] {
+    pub(super) fn about(&self, vm: VmId) -> &[(DetailKey, About)] {
         self.about_of.get(&vm).map_or(&[], Vec::as_slice)
     }
 
@@ -237,9 +259,17 @@ impl Material {
         &self.selection
     }
 
-    /// Where the accesses of a VM about something went, if they went beyond the kernel.
-    pub fn spot(&self, vm: VmId, key: DetailKey) -> Option<Spot> {
-        self.spots.get(&(vm, key)).copied()
+    /// The yields of a VM by any of these calls.
+    pub fn yields(&self, vm: VmId, of: impl Fn(YieldCall) -> bool) -> YieldCell {
+        let mut sum = YieldCell::default();
+        let cells = self.facts.yields.vcpus.iter().filter(|((who, call), _)| who.vm == vm && of(*call));
+        cells.for_each(|(_, cell)| sum.merge(cell));
+        sum
+    }
+
+    /// Guests that poll before they halt, as far as the recording shows them, with the guest time before their halts.
+    pub fn polling_guests(&self) -> &BTreeMap<VmId, Lengths> {
+        &self.polling_guests
     }
 
     /// `time` in each second of the recording.
@@ -264,7 +294,7 @@ impl Material {
     /// The exits of a VM about anything that `is` so.
     pub fn of_details(&self, vm: VmId, is: impl Fn(&DetailKey) -> bool) -> Cell {
         let mut sum = Cell::default();
-        self.about(vm).iter().filter(|(key, _)| is(key)).for_each(|(_, cell)| sum.merge(cell));
+        self.about(vm).iter().filter(|(key, _)| is(key)).for_each(|(_, about)| sum.merge(&about.cell));
         sum
     }
 

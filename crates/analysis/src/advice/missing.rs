@@ -3,15 +3,12 @@
 use super::judgement::{Judgement, NotJudged};
 use super::material::{Machine, Material};
 use super::polling::is_exact;
+use crate::recording;
 use exitscope_model::CodeList;
 use exitscope_units::Nanos;
 
 /// Recordings shorter than this say little about what usually happens.
 const SHORT: Nanos = Nanos(1_000_000_000);
-
-const KVM: &str = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10";
-const POWER: &str = "perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10";
-const XEN: &str = "xentrace -D -e 0x000af000 -T 10 file";
 
 /// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
 const ABOUT: &[(CodeList, u64)] = &[
@@ -25,11 +22,7 @@ const ABOUT: &[(CodeList, u64)] = &[
 ];
 
 pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
-    let record = match machine.arch.as_str() {
-        _ if machine.xen => XEN,
-        arch if arch.starts_with("ppc") => POWER,
-        _ => KVM,
-    };
+    let record = recording::all(&machine.arch, machine.xen);
     let halts = material.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
         if when {
@@ -43,7 +36,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
     }
     missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
     let about: u64 = material.vms.keys().map(|vm| material.of_reasons(*vm, ABOUT).count).sum();
-    let said: u64 = material.vms.keys().flat_map(|vm| material.about(*vm)).map(|(_, cell)| cell.count).sum();
+    let said: u64 = material.vms.keys().flat_map(|vm| material.about(*vm)).map(|(_, about)| about.cell.count).sum();
     missing(
         about > 2 * said,
         "which ports, MSRs and CPUID leaves guests ask for",

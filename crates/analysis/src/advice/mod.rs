@@ -1,8 +1,9 @@
 //! Advice: what a recording says would win time back, and why.
 //!
 //! ```text
-//! first reading:  exits, halts, events ─► Material ─┐
-//! second reading: halts, core runs ─────► Trials ───┴─► rules ─► Judgement
+//! first reading:  exits, halts, yields, events ─► Material ──┐
+//! second reading: halts, yields, core runs ─────► Trials ────┼─► rules ─► Judgement
+//! the simulator:  accesses on other ways ───────► Simulated ─┘
 //!                                                        facts, numbered ◄── evidence ── advice, best first
 //!                                                        looked at and left alone · not judged, and what to record
 //! ```
@@ -10,9 +11,11 @@
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
 
+mod about;
 mod contention;
 mod cures;
 mod gangs;
+mod guest_polls;
 mod judgement;
 mod kernels;
 #[cfg(test)]
@@ -21,7 +24,11 @@ mod material;
 mod missing;
 mod msr_cures;
 mod polling;
+mod simulated;
 mod sources;
+#[cfg(test)]
+mod spelling;
+mod spinning;
 mod trials;
 mod unlisted;
 
@@ -30,15 +37,18 @@ pub use judgement::{
 };
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material};
+pub use simulated::{Simulated, Way};
 pub use trials::Trials;
 
-/// Judges a recording: `material` of its first reading, `trials` of its second.
-pub fn judge(material: &Material, trials: &Trials, machine: &Machine) -> Judgement {
+/// Judges a recording: `material` of its first reading, `trials` of its second, and what the simulator said.
+pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulated: &Simulated) -> Judgement {
     let mut judgement = Judgement::default();
-    sources::judge(material, machine, &mut judgement);
+    sources::judge(material, machine, simulated, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
+    guest_polls::judge(material, &mut judgement);
     gangs::judge(material, trials, &mut judgement);
     contention::judge(material, machine, &mut judgement);
+    spinning::judge(material, trials, machine, &mut judgement);
     missing::judge(material, machine, &mut judgement);
     judgement.rank();
     judgement

@@ -2,7 +2,7 @@
 //!
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
-use super::cures::{Answer, Cure, NOBODY, Source, by_hand, libvirt, qemu};
+use super::cures::{Answer, Cure, Helps, NOBODY, Source, by_hand, libvirt, qemu};
 use super::judgement::{Setting, Side};
 use exitscope_model::DetailKind;
 use exitscope_policy::{Knob, Place, Unit};
@@ -81,7 +81,7 @@ static TIMER: Cure = Cure {
         by_hand("in a Windows guest: `powercfg /energy` names programs that ask for a timer of 1 ms"),
     ],
     xen: "",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "programs that sleep for very short times wake up later",
     payer: NOBODY,
 };
@@ -95,7 +95,7 @@ static STIMER: Cure = Cure {
         by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms"),
     ],
     xen: "viridian=[\"base\",\"freq\",\"time_ref_count\",\"reference_tsc\",\"stimer\"] in the domain's xl.cfg",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that knows it",
     payer: NOBODY,
 };
@@ -109,7 +109,7 @@ static REFERENCE_TIME: Cure = Cure {
         qemu("-cpu host,hv-time,invtsc=on,migratable=off"),
     ],
     xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "with invtsc the VM can be migrated only to hosts of the same TSC frequency",
     payer: "whoever migrates VMs",
 };
@@ -120,6 +120,7 @@ static IPI: Cure = Cure {
     settings: &[
         on(&ENABLE_IPIV),
         on(&AVIC),
+        libvirt("features/kvm", "<pv-ipi state='on'/>"),
         qemu("-cpu host,kvm-pv-ipi=on,kvm-pv-tlb-flush=on"),
         by_hand(
             "what sends them: in the guest `perf record -e 'irq_vectors:*' -g`; TLB flushes and wake-ups are the \
@@ -127,17 +128,19 @@ static IPI: Cure = Cure {
         ),
     ],
     xen: "use event channels: PVH, or PV drivers in an HVM guest",
-    of_user_space: false,
-    risk: "AVIC is left out by KVM for guests with nested virtualisation, and was faulty on some early processors",
+    helps: Helps::WithHardware,
+    risk: "AVIC is left out by KVM for guests with nested virtualisation, and was faulty on some early processors; to a guest in \
+        x2APIC mode, as this one, it helps only with x2AVIC (AMD from Zen 4 on)",
     payer: NOBODY,
 };
 
 static EOI: Cure = Cure {
     change: "switch APIC virtualisation on: without it each end of an interrupt is an exit",
-    settings: &[on(&ENABLE_APICV), on(&AVIC), qemu("-cpu host,kvm-pv-eoi=on")],
+    settings: &[on(&ENABLE_APICV), on(&AVIC), libvirt("features", "<apic eoi='on'/>"), qemu("-cpu host,kvm-pv-eoi=on")],
     xen: "apicv is on by default where the processor has it; x2apic in the guest",
-    of_user_space: false,
-    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; PIT with reinjection)",
+    helps: Helps::WithHardware,
+    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; PIT with reinjection); to a guest in \
+        x2APIC mode AVIC helps only with x2AVIC (AMD from Zen 4 on)",
     payer: NOBODY,
 };
 
@@ -150,7 +153,7 @@ static SPECULATION: Cure = Cure {
         by_hand("in a Linux guest /sys/devices/system/cpu/vulnerabilities/spectre_v2 says what it uses"),
     ],
     xen: "",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "the processor must have it; do not switch mitigations off instead without deciding so",
     payer: NOBODY,
 };
@@ -159,7 +162,7 @@ static TSC: Cure = Cure {
     change: "let the guest read its clock with RDTSC instead of the MSR",
     settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
     xen: "",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "none",
     payer: NOBODY,
 };
@@ -168,7 +171,7 @@ static APERF: Cure = Cure {
     change: "let the guest read APERF and MPERF less often",
     settings: &[by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them")],
     xen: "",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "none",
     payer: NOBODY,
 };
@@ -183,7 +186,7 @@ static PMU: Cure = Cure {
         by_hand("in the guest: end `perf` and profilers that run all the time"),
     ],
     xen: "vpmu=off on Xen's command line",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "no profiles and no hard-lockup watchdog in the guest",
     payer: "whoever profiles in the guest",
 };
@@ -195,7 +198,7 @@ static CPUID: Cure = Cure {
             RDTSCP, features can be looked up once",
     )],
     xen: "",
-    of_user_space: false,
+    helps: Helps::Always,
     risk: "none",
     payer: NOBODY,
 };

@@ -30,7 +30,7 @@ const NEARLY: f64 = 0.9;
 const EXACT: u64 = 20;
 
 /// Halts at least: chance decides about fewer.
-const FEWEST: u64 = 200;
+pub(super) const FEWEST: u64 = 200;
 
 /// Nobody must poll on a CPU that others wait for: at most one part in so many of the time that vCPUs want is waited.
 const SPARE: u64 = 20;
@@ -95,7 +95,8 @@ fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgem
     }
 }
 
-fn is_short(waiting: u64, wanted: u64) -> bool {
+/// Whether CPUs are short.
+pub(super) fn is_short(waiting: u64, wanted: u64) -> bool {
     waiting.saturating_mul(SPARE) > wanted
 }
 
@@ -310,6 +311,8 @@ mod tests {
             let gain = advice.plan().gain;
             assert!(gain.low > Nanos::ZERO && gain.low <= gain.high, "{gain:?}");
             assert!(!advice.evidence().is_empty());
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
         }
         // Ten milliseconds of the recording hold 50 halts, each of which is back 30 us sooner.
         let host = judgement.advice().iter().find(|advice| advice.plan().vm.is_none()).unwrap().plan();

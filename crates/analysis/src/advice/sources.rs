@@ -3,14 +3,15 @@
 //! A source is judged if it is asked often and its exits cost much: of a busy VM, measured against the time of its vCPUs;
 //! of an idle one, against one CPU, since it should need none.
 
-use super::cures::{ACTS, Answer, Cure, UNDO, by_hand, source};
+use super::about::About;
+use super::cures::{ACTS, Answer, Cure, Helps, UNDO, by_hand, source};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan};
 use super::material::{Machine, Material, VmTime};
+use super::simulated::{Simulated, Way};
 use super::{FactId, Setting};
-use crate::{Cell, DetailKey};
+use crate::{Cell, DetailKey, Tally};
 use exitscope_model::DetailKind;
 use exitscope_units::{Nanos, VmId};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// One part in so many of the time judged against: less is within what runs of one and the same workload differ by.
@@ -24,6 +25,9 @@ const OFTEN_DEVICE: f64 = 100.0;
 
 /// MSR accesses and CPUIDs a second at least: each takes some microseconds, so that fewer cannot make up 1 % of a CPU.
 const OFTEN_REGISTER: f64 = 500.0;
+
+/// Sleeping outside is told if it is one part in so many of the way there and back.
+const NOTED: u64 = 10;
 
 /// An idle VM is halted for at least so many hundredths of its time.
 const IDLE_PERCENT: u64 = 80;
@@ -41,32 +45,32 @@ enum Asked {
 /// A VM's exits about one thing.
 #[derive(Default)]
 pub(super) struct Account {
-    pub all: Cell,
-    pub writes: Cell,
+    pub all: About,
+    pub writes: About,
     /// The most costly.
     top: Option<(DetailKey, u64)>,
     answer: Option<&'static Answer>,
 }
 
-pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &Material, machine: &Machine, simulated: &Simulated, judgement: &mut Judgement) {
     for (&vm, time) in &material.vms {
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
-        for (key, cell) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
+        for (key, about) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
             let key = *key;
             let row = source(&machine.arch, key.kind, key.key);
             let asked = row.map_or(Asked::Other(key.kind, key.key), |row| Asked::Named(row.name));
             let account = accounts.entry(asked).or_default();
-            account.all.merge(cell);
+            account.all.merge(about);
             if key.write {
-                account.writes.merge(cell);
+                account.writes.merge(about);
             }
-            if account.top.is_none_or(|top| top.1 < cell.cost().0) {
-                account.top = Some((key, cell.cost().0));
+            if account.top.is_none_or(|top| top.1 < about.cell.cost().0) {
+                account.top = Some((key, about.cell.cost().0));
             }
             account.answer = row.map(|row| &row.answer);
         }
         for (asked, account) in &accounts {
-            let vm = Vm { id: vm, time: *time, material, machine };
+            let vm = Vm { id: vm, time: *time, material, machine, simulated };
             vm.judge(*asked, account, judgement);
         }
     }
@@ -82,6 +86,7 @@ pub(super) struct Vm<'a> {
     pub time: VmTime,
     pub material: &'a Material,
     pub machine: &'a Machine,
+    pub simulated: &'a Simulated,
 }
 
 impl Vm<'_> {
@@ -91,7 +96,7 @@ impl Vm<'_> {
     }
 
     fn is_worth_it(&self, account: &Account) -> bool {
-        let cost = account.all.cost().0;
+        let cost = account.all.cell.cost().0;
         let used = self.time.guest.saturating_add(self.time.cost);
         let hundred_times = cost.saturating_mul(WORTH);
         let idly = || cost.saturating_mul(OF_IDLE_USE) >= used && hundred_times >= self.material.facts.duration.0;
@@ -100,7 +105,7 @@ impl Vm<'_> {
 
     fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) {
         let Some((key, _)) = account.top else { return };
-        let cell = &account.all;
+        let cell = &account.all.cell;
         let often = match key.kind {
             DetailKind::Msr | DetailKind::Cpuid => OFTEN_REGISTER,
             _ => OFTEN_DEVICE,
@@ -116,17 +121,20 @@ impl Vm<'_> {
         let facts = self.note(&name, account, judgement);
         match account.answer {
             Some(Answer::Leave(why)) => judgement.leave(facts[0], &facts[1..], format!("{name}: {why}")),
-            Some(Answer::Cure(cure)) if cure.of_user_space && !self.is_beyond_kernel(cell) => {
+            Some(Answer::Cure(cure))
+                if matches!(cure.helps, Helps::Outside | Helps::ByMovingIn) && !self.is_beyond_kernel(cell) =>
+            {
                 judgement.leave(facts[0], &facts[1..], format!("{name}: {}", self.in_kernel()));
             }
-            Some(Answer::Cure(cure)) => self.cure(cure, &name, cell, &facts, judgement),
+            Some(Answer::Cure(cure)) => self.cure(cure, key, &name, account, &facts, judgement),
             None => self.unknown(key, &name, account, &facts, judgement),
         }
     }
 
     /// Notes the facts about a source.
     fn note(&self, name: &str, account: &Account, judgement: &mut Judgement) -> Vec<FactId> {
-        let (vm, cell) = (Some(self.id), &account.all);
+        let (vm, about) = (Some(self.id), &account.all);
+        let cell = &about.cell;
         let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
         let mut facts = vec![
             judgement.note(vm, format!("exits a second for {name}"), Figure::Rate(self.material.rate(cell.count))),
@@ -146,6 +154,24 @@ impl Vm<'_> {
                 format!("part of the exits for {name} that {whose} answers"),
                 share(cell.user_count, cell.count),
             ));
+            if about.trip > 0 {
+                let what = match self.machine.xen {
+                    true => format!("part of the time of those exits spent waiting for the device model: {name}"),
+                    false => {
+                        format!("part of the time of those exits from leaving the kernel until entering again: {name}")
+                    }
+                };
+                facts.push(judgement.note(vm, what, share(about.trip, cell.cost().0)));
+            }
+            if about.asleep.saturating_mul(NOTED) > about.trip {
+                let what =
+                    format!("part of that in which the vCPU's thread sleeps, as for a lock of all devices: {name}");
+                facts.push(judgement.note(vm, what, share(about.asleep, about.trip)));
+            }
+        }
+        if about.strings > 0 {
+            let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
+            facts.push(judgement.note(vm, what, share(about.strings, cell.count)));
         }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);
@@ -172,30 +198,59 @@ impl Vm<'_> {
         if self.is_idle() { "this VM has nothing to do and keeps the host busy; " } else { "" }
     }
 
-    fn cure(&self, cure: &Cure, name: &str, cell: &Cell, facts: &[FactId], judgement: &mut Judgement) {
+    fn cure(
+        &self,
+        cure: &Cure,
+        key: DetailKey,
+        name: &str,
+        account: &Account,
+        facts: &[FactId],
+        judgement: &mut Judgement,
+    ) {
         let of_guest = |setting: &&Setting| matches!(setting, Setting::ByHand(_) | Setting::GuestBoot(_));
         let settings = match (self.machine.xen, cure.xen) {
             (true, "") => cure.settings.iter().filter(of_guest).cloned().collect(),
             (true, xen) => vec![by_hand(xen)],
             (false, _) => cure.settings.iter().filter(|setting| self.has(setting)).cloned().collect(),
         };
-        let high = if self.is_idle() { self.time.cost } else { cell.cost().0 };
-        let what = if self.is_idle() {
-            "from their median length times their number, to the time of all exits of this idle VM"
-        } else {
-            "from their median length times their number, to all their time"
-        };
-        self.advise(
-            Words {
-                change: format!("{}{name}: {}", self.idle_words(), cure.change),
-                risk: cure.risk,
-                payer: cure.payer,
+        let cell = &account.all.cell;
+        let range = match (cure.helps, self.is_idle()) {
+            (Helps::ByMovingIn, _) => self.moved_in(&account.all, key, Way::Device),
+            (Helps::WithHardware, false) => Range { low: 0, high: cell.cost().0, how: How::Counted(FROM_NOTHING) },
+            (_, true) => Range {
+                low: medians(cell),
+                high: self.time.cost,
+                how: How::Counted(
+                    "from their median length times their number, to the time of all exits of this idle VM",
+                ),
             },
-            settings,
-            (medians(cell), high, what),
-            facts,
-            judgement,
-        );
+            (_, false) => Range { low: medians(cell), high: cell.cost().0, how: How::Counted(MEDIANS) },
+        };
+        let change = format!("{}{name}: {}", self.idle_words(), cure.change);
+        let in_guest = cure.settings.iter().all(|setting| matches!(setting, Setting::ByHand(_)));
+        self.advise(Words { change, risk: cure.risk, payer: cure.payer, in_guest }, settings, range, facts, judgement);
+    }
+
+    /// What accesses to `key` cost more than if the kernel served them in this way: by what such accesses take in this
+    /// recording, or else by what the simulator says.
+    pub(super) fn moved_in(&self, about: &About, key: DetailKey, way: Way) -> Range {
+        let cell = &about.cell;
+        let then = self.material.facts.accesses.typical().in_kernel(key.kind, key.write);
+        if let Some(then) = then.filter(|_| self.material.kinds.doors && !self.machine.xen) {
+            let then = then.0.saturating_mul(cell.timed);
+            let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
+            // A typical access that is served inside may be another than these.
+            let (low, high) = if high > 0 { (low, high) } else { (0, about.trip) };
+            return Range { low, high, how: How::Counted(IN_KERNEL) };
+        }
+        match self.simulated.spared(key.kind, way) {
+            Some((least, most)) => {
+                let of = |nanos: u64, share: f64| (nanos as f64 * share) as u64;
+                let (low, high) = (of(medians(cell), least), of(cell.cost().0, most));
+                Range { low, high, how: How::Simulated(Simulated::SOURCE) }
+            }
+            None => Range { low: about.trip.min(medians(cell)), high: cell.cost().0, how: How::Counted(BEYOND) },
+        }
     }
 
     /// Whether the machine has the module that a setting is of.
@@ -209,16 +264,24 @@ impl Vm<'_> {
         &self,
         words: Words,
         settings: Vec<Setting>,
-        (low, high, range): (u64, u64, &'static str),
+        Range { low, high, how }: Range,
         facts: &[FactId],
         judgement: &mut Judgement,
     ) {
         let by_host = settings.iter().any(|setting| matches!(setting, Setting::Knob { .. }));
+        let (acts, undo) = match (by_host, words.in_guest) {
+            (true, _) => (
+                "when the module is loaded anew, with no VM running",
+                "take the options out again and load the module anew",
+            ),
+            (false, true) => ("at once, in the guest", "change it back in the guest"),
+            (false, false) => (ACTS, UNDO),
+        };
         let gain = Gain {
             of: GainOf::Exits,
             low: self.material.per_second(low.min(high)),
             high: self.material.per_second(high),
-            how: How::Counted(range),
+            how,
         };
         let plan = Plan {
             vm: Some(self.id),
@@ -227,22 +290,36 @@ impl Vm<'_> {
             gain,
             risk: words.risk.into(),
             payer: words.payer.into(),
-            undo: if by_host { "take the options out again and load the module anew" } else { UNDO }.into(),
-            acts: if by_host {
-                Cow::Borrowed("when the module is loaded anew, with no VM running")
-            } else {
-                ACTS.into()
-            },
+            undo: undo.into(),
+            acts: acts.into(),
         };
         judgement.advise(facts[0], &facts[1..], plan);
     }
 }
+
+/// What is won in the whole recording, in nanoseconds.
+pub(super) struct Range {
+    pub low: u64,
+    pub high: u64,
+    pub how: How,
+}
+
+/// What ranges go by.
+pub(super) const MEDIANS: &str = "from their median length times their number, to all their time";
+pub(super) const BEYOND: &str =
+    "from their way out of the kernel and back, at most their medians together, to all their time";
+const FROM_NOTHING: &str =
+    "from nothing, where the processor cannot do it and each access is an exit still, to all their time";
+const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their median \
+    length to all their time";
 
 /// The words of an advice that are not figures.
 pub(super) struct Words {
     pub change: String,
     pub risk: &'static str,
     pub payer: &'static str,
+    /// Whether it is done in the guest, while it runs.
+    pub in_guest: bool,
 }
 
 /// The time of the exits without the few that took very long, which may have had other reasons.
@@ -299,7 +376,7 @@ mod tests {
         end(&mut material, &[vcpu(0)], SECOND);
         let machine = Machine { arch: "x86_64".to_string(), xen, ..Machine::default() };
         let mut judgement = Judgement::default();
-        judge(&material, &machine, &mut judgement);
+        judge(&material, &machine, &Simulated::default(), &mut judgement);
         judgement
     }
 
@@ -325,8 +402,12 @@ mod tests {
             assert!(advice.plan().change.contains(says), "{key:#x}: {}", advice.plan().change);
             assert!(format!("{:?}", advice.plan().settings).contains(setting), "{:?}", advice.plan().settings);
             assert!(!format!("{:?}", advice.plan().settings).contains("kvm_amd"), "on Intel");
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
             let gain = advice.plan().gain;
-            assert_eq!((gain.low, gain.high), (Nanos(40_000 * US), Nanos(40_000 * US)), "{key:#x}");
+            // What only some processors can do may win nothing.
+            let low = if setting.starts_with("enable_") { Nanos::ZERO } else { Nanos(40_000 * US) };
+            assert_eq!((gain.low, gain.high), (low, Nanos(40_000 * US)), "{key:#x}");
         }
     }
 

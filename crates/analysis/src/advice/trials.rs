@@ -1,4 +1,4 @@
-//! The second reading: policies run over the recorded halts and core runs, with other settings.
+//! The second reading: policies run over the recorded halts, core runs and yields, with other settings.
 //!
 //! ```text
 //! halts ─► part 1 │ part 2 │ … │ part 10     of each: what was recorded, and what each setting would have made of it
@@ -6,12 +6,14 @@
 //!
 //! What differs from part to part says how sure a sum is.
 
+use super::judgement::Side;
 use super::material::{Machine, Material};
 use crate::Estimate;
 use crate::halts::{before_sleep, latency};
-use crate::replay::{GangReplay, HaltPolicy, HaltReplay};
-use exitscope_model::{Event, Halt};
-use exitscope_policy::vcore;
+use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, SpinReplay};
+use exitscope_model::{Event, Halt, Yield, YieldCall};
+use exitscope_policy::yielding::Params;
+use exitscope_policy::{Knob, knob, vcore};
 use exitscope_units::{Moment, VmId};
 
 /// Parts of a recording.
@@ -200,12 +202,114 @@ impl GangBench {
     }
 }
 
+/// A longer window of PAUSE loops, none at all, or lock code that spins longer, tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpinTrial {
+    pub side: Side,
+    pub knob: &'static Knob,
+    pub value: u64,
+    /// The lower, the smaller the change.
+    pub rank: u64,
+    /// What those that wait win at least, and at most.
+    pub least: Range,
+    pub most: Range,
+}
+
+/// Values of `ple_window`, `pause_filter_count` and `spin_retry` that are tried; and no exits for PAUSE.
+const PLE_WINDOWS: [u64; 4] = [8_192, 16_384, 65_536, 1_048_576];
+const PAUSE_COUNTS: [u64; 3] = [10_000, 30_000, 65_535];
+const SPIN_RETRIES: [u64; 3] = [10_000, 100_000, 1_000_000];
+
+/// How vCPUs spin, tried.
+#[derive(Clone, Debug)]
+struct SpinBench {
+    replay: SpinReplay,
+    knobs: Vec<(Side, &'static Knob, u64)>,
+    total: u64,
+    done: u64,
+    /// Of each part and each of the knobs' values, what is won at least and at most.
+    parts: Vec<[(i64, i64); PARTS]>,
+}
+
+impl SpinBench {
+    /// None if the recording does not tell how long vCPUs spin, or who waited for a CPU.
+    fn new(material: &Material) -> Option<SpinBench> {
+        let survey = &material.spins;
+        let call = survey.main_call().filter(|_| survey.known > 0)?;
+        let in_force = survey.in_force(call);
+        let typical = survey.typical(&in_force)?;
+        let (side, name, off, values): (_, _, _, &[u64]) = match call {
+            YieldCall::Pause => (Side::Host, "ple_window", Some("ple_gap"), &PLE_WINDOWS),
+            YieldCall::PauseFilter => (Side::Host, "pause_filter_count", Some("pause_filter_count"), &PAUSE_COUNTS),
+            _ => (Side::Guest, "spin_retry", None, &SPIN_RETRIES),
+        };
+        let row = |name, value| Some((side, knob(name)?, value));
+        let mut knobs: Vec<_> = values.iter().filter_map(|value| row(name, *value)).collect();
+        knobs.extend(off.and_then(|name| row(name, 0)));
+        let asks: Vec<Asks> = knobs.iter().map(|(_, knob, value)| with(in_force, knob.name, *value)).collect();
+        Some(SpinBench {
+            replay: SpinReplay::new(call, in_force, typical, &asks),
+            parts: vec![[(0, 0); PARTS]; knobs.len()],
+            knobs,
+            total: survey.calls.values().sum(),
+            done: 0,
+        })
+    }
+
+    fn won(&self) -> Vec<(i64, i64)> {
+        self.replay.outcomes().map(|outcome| (outcome.least, outcome.most)).collect()
+    }
+
+    /// Has the replay go on, and notes what that won in the part in hand.
+    fn go_on(&mut self, with: impl FnOnce(&mut SpinReplay)) {
+        let before = self.won();
+        with(&mut self.replay);
+        let (after, part) = (self.won(), part(self.done, self.total));
+        for ((parts, before), after) in self.parts.iter_mut().zip(before).zip(after) {
+            let (least, most) = &mut parts[part];
+            *least += after.0 - before.0;
+            *most += after.1 - before.1;
+        }
+    }
+
+    fn trials(&self) -> Vec<SpinTrial> {
+        let rows = self.knobs.iter().zip(&self.parts).zip(0..);
+        rows.map(|((&(side, knob, value), parts), rank)| SpinTrial {
+            side,
+            knob,
+            value,
+            rank,
+            least: range(parts.iter().map(|part| part.0 as f64)),
+            most: range(parts.iter().map(|part| part.1 as f64)),
+        })
+        .collect()
+    }
+}
+
+/// Who asks as `in_force`, with one knob set otherwise.
+fn with(in_force: Asks, name: &str, value: u64) -> Asks {
+    let set = |mut params: Params| {
+        // The values are within the knobs' bounds.
+        let _ = params.set(name, value);
+        params
+    };
+    match in_force {
+        Asks::Vmx(params) => Asks::Vmx(set(params)),
+        Asks::Svm(params) => Asks::Svm(set(params)),
+        Asks::Code(params, machine) => Asks::Code(set(params), machine),
+        Asks::Never => Asks::Never,
+    }
+}
+
 /// All that is tried in the second reading.
 #[derive(Clone, Debug)]
 pub struct Trials {
     pub(super) host: Bench,
     pub(super) guests: Vec<(VmId, Bench)>,
     pub(super) gang: GangBench,
+    /// Filled at the end.
+    pub(super) spins: Vec<SpinTrial>,
+    spinning: Option<SpinBench>,
     selection: crate::Selection,
     window: (Moment, Moment),
 }
@@ -224,6 +328,8 @@ impl Trials {
                 total: material.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
                 parts: [[0; 1 + WIDTHS.len()]; PARTS],
             },
+            spins: Vec::new(),
+            spinning: SpinBench::new(material),
             selection: material.selection().clone(),
             window: (Moment::default(), Moment::MAX),
         }
@@ -231,7 +337,7 @@ impl Trials {
 
     /// Whether anything is left to try, so that the recording must be read again.
     pub fn need_reading(&self) -> bool {
-        self.host.total > 0 || self.gang.total > 0
+        self.host.total > 0 || self.gang.total > 0 || self.spinning.is_some()
     }
 
     /// Says when the trace's first event was.
@@ -248,6 +354,24 @@ impl Trials {
         self.host.absorb(halt);
         if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == halt.who.vm) {
             bench.absorb(halt);
+        }
+    }
+
+    /// Tries everything on one yield.
+    pub fn absorb_yield(&mut self, of: &Yield) {
+        let within = self.window.0 <= of.at && of.at <= self.window.1;
+        let Some(bench) = self.spinning.as_mut().filter(|_| within && self.selection.holds_who(&of.who)) else {
+            return;
+        };
+        bench.go_on(|replay| replay.absorb(of));
+        bench.done += 1;
+    }
+
+    /// Says that the second reading is over.
+    pub fn end(&mut self) {
+        if let Some(bench) = &mut self.spinning {
+            bench.go_on(SpinReplay::finish);
+            self.spins = bench.trials();
         }
     }
 

@@ -1,21 +1,28 @@
-//! Rules about what guests ask for and no table lists: doorbells, and devices that only user space knows.
+//! Rules about what guests ask for and no table lists: doorbells, registers that are only written, and devices that only
+//! user space knows.
 //!
 //! ```text
-//! only writes, all to one place ─► a doorbell: an ioeventfd can take it
-//! anything else ────────────────► a device: another one needs fewer exits
+//! data in memory (INS, OUTS) ─────────────────► a device: its instruction is emulated, nothing in the kernel takes it
+//! only writes, one place, few values ─────────► a doorbell: an ioeventfd can take it
+//! only writes, values of any size ────────────► data: coalescing, if nobody waits for their effect
+//! anything else ──────────────────────────────► a device: another one needs fewer exits
 //! ```
 
 use super::FactId;
+use super::about::About;
 use super::cures::{NOBODY, by_hand, libvirt, qemu};
-use super::judgement::Judgement;
-use super::sources::{Account, Vm, Words, medians};
-use crate::{Cell, DetailKey};
+use super::judgement::{Figure, How, Judgement, Setting};
+use super::simulated::Way;
+use super::sources::{Account, BEYOND, MEDIANS, Range, Vm, Words, medians};
+use crate::DetailKey;
 use exitscope_model::DetailKind;
 
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 
-const RANGE: &str = "from their time beyond the kernel, to all their time";
+/// A doorbell says which queue it is for, or how far it is filled, and no queue has more entries: VIRTIO's and NVMe's have
+/// 16 bits for it. What is larger is data.
+const MOST_QUEUES: u64 = 0xffff;
 
 impl Vm<'_> {
     /// Something that is not in the table.
@@ -27,68 +34,136 @@ impl Vm<'_> {
         facts: &[FactId],
         judgement: &mut Judgement,
     ) {
-        let cell = &account.all;
-        match key.kind {
-            DetailKind::Msr => {
-                let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
-                let how =
-                    by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
-                let words = Words { change, risk: "none", payer: NOBODY };
-                let range = "from their median length times their number, to all their time";
-                self.advise(words, vec![how], (medians(cell), cell.cost().0, range), facts, judgement);
+        let cell = &account.all.cell;
+        if key.kind == DetailKind::Msr {
+            let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
+            let how =
+                by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
+            let words = Words { change, risk: "none", payer: NOBODY, in_guest: true };
+            let range = Range { low: medians(cell), high: cell.cost().0, how: How::Counted(MEDIANS) };
+            return self.advise(words, vec![how], range, facts, judgement);
+        }
+        if !self.is_beyond_kernel(cell) {
+            return judgement.leave(facts[0], &facts[1..], format!("{name}: {}", self.in_kernel()));
+        }
+        let written = self.written(key, account);
+        let fact = written.map(|(low, high)| {
+            let what = match low == high {
+                true => format!("the value that is written to {name}, each time"),
+                false => format!("the largest value that is written to {name}; the smallest is {low:#x}"),
+            };
+            judgement.note(Some(self.id), what, Figure::Value(high))
+        });
+        let facts: Vec<FactId> = facts.iter().copied().chain(fact).collect();
+        match written {
+            Some(values) if values.1 <= MOST_QUEUES || values.0 == values.1 => {
+                self.doorbell(key, name, &account.all, values, &facts, judgement);
             }
-            _ if !self.is_beyond_kernel(cell) => {
-                judgement.leave(facts[0], &facts[1..], format!("{name}: {}", self.in_kernel()));
-            }
-            _ if self.is_doorbell(key, account) => self.doorbell(key, name, cell, facts, judgement),
-            _ => self.device(name, account, facts, judgement),
+            Some(_) => self.register(key, name, &account.all, &facts, judgement),
+            None => self.device(name, account, &facts, judgement),
         }
     }
 
-    /// Whether the guest only ever writes there, always in the same way: then the write itself is the message.
-    fn is_doorbell(&self, key: DetailKey, account: &Account) -> bool {
-        let one_place = key.kind == DetailKind::Port
-            || self.material.spot(self.id, DetailKey { write: true, ..key }).is_some_and(|spot| spot.only);
-        let reads = account.all.count - account.writes.count;
-        key.write && one_place && reads * ELSE <= account.writes.count
+    /// The smallest and the largest value, where the guest only ever writes, always in the same way, and not out of memory:
+    /// then the write itself may be the message.
+    fn written(&self, key: DetailKey, account: &Account) -> Option<(u64, u64)> {
+        let (all, writes) = (&account.all, &account.writes);
+        let reads = all.cell.count - writes.cell.count;
+        let one_place = writes.spot.is_some_and(|spot| spot.only);
+        let is_message = key.write && one_place && all.strings == 0 && reads.saturating_mul(ELSE) <= writes.cell.count;
+        writes.written.filter(|_| is_message)
     }
 
-    fn doorbell(&self, key: DetailKey, name: &str, cell: &Cell, facts: &[FactId], judgement: &mut Judgement) {
-        let spot = self.material.spot(self.id, key);
-        let at = spot.map_or(name.to_string(), |spot| format!("{:#x}, {} bytes", spot.address, spot.size));
+    fn place(&self, name: &str, about: &About) -> String {
+        about.spot.map_or(name.to_string(), |spot| format!("{:#x}, {} bytes", spot.address, spot.size))
+    }
+
+    fn doorbell(
+        &self,
+        key: DetailKey,
+        name: &str,
+        about: &About,
+        (low, high): (u64, u64),
+        facts: &[FactId],
+        judgement: &mut Judgement,
+    ) {
+        let kvm = match low == high {
+            true => format!("in a VMM of your own: KVM_IOEVENTFD on the address, with a datamatch of {low:#x}"),
+            false => "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
+                queue, one for all if the device looks into memory anyway; or KVM_REGISTER_COALESCED_MMIO if the writes may \
+                wait"
+                .to_string(),
+        };
         let settings = match self.machine.xen {
             true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
             false => vec![
                 libvirt("devices", "<driver … ioeventfd='on'/>"),
                 qemu("-device virtio-…-pci,…,ioeventfd=on"),
-                by_hand(
-                    "in a VMM of your own: KVM_IOEVENTFD on the address, or KVM_REGISTER_COALESCED_MMIO if the writes \
-                        may wait",
-                ),
+                Setting::ByHand(kvm.into()),
             ],
         };
         let words = Words {
             change: format!(
-                "{}the guest only ever writes to {at}, and each write goes on to {}: let an ioeventfd take it, as for a \
+                "{}the guest only ever writes to {}, and each write goes on to {}: let an ioeventfd take it, as for a \
                  virtio queue, or vhost",
                 self.idle_words(),
+                self.place(name, about),
                 self.beyond()
             ),
-            risk: "an ioeventfd throws the value away: right for a doorbell, wrong for a register whose value counts",
+            risk: match low == high {
+                true => "an ioeventfd passes one value on and leaves others to the device",
+                false => {
+                    "an ioeventfd throws the value away: right for a doorbell, wrong for a register whose value counts"
+                }
+            },
             payer: "the thread that the eventfd wakes: the device's work moves there",
+            in_guest: false,
         };
-        let range = (cell.user, cell.cost().0, RANGE);
-        self.advise(words, settings, range, facts, judgement);
+        self.advise(words, settings, self.moved_in(about, key, Way::Ioeventfd), facts, judgement);
+    }
+
+    /// Values that are data: nobody may throw them away, but they may be kept for a while.
+    fn register(&self, key: DetailKey, name: &str, about: &About, facts: &[FactId], judgement: &mut Judgement) {
+        let kvm = match key.kind {
+            DetailKind::Port => "KVM_REGISTER_COALESCED_MMIO with pio = 1 (KVM_CAP_COALESCED_PIO)",
+            _ => "KVM_REGISTER_COALESCED_MMIO",
+        };
+        let settings = match self.machine.xen {
+            true => vec![by_hand("use PV drivers instead of the emulated device")],
+            false => vec![
+                Setting::ByHand(
+                    format!(
+                        "in a VMM of your own: {kvm} on the address; user space takes the writes when it looks next"
+                    )
+                    .into(),
+                ),
+                by_hand("or a device that needs fewer exits: virtio, vhost"),
+            ],
+        };
+        let words = Words {
+            change: format!(
+                "{}the guest only ever writes to {}, values that an ioeventfd would throw away, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
+                self.idle_words(),
+                self.place(name, about),
+                self.beyond()
+            ),
+            risk: "coalesced writes act when somebody next looks: wrong where the guest waits for their effect, or where \
+                they must not be overtaken by other accesses",
+            payer: "whoever waits for the device: its work is put off",
+            in_guest: false,
+        };
+        self.advise(words, settings, self.moved_in(about, key, Way::Coalesced), facts, judgement);
     }
 
     fn device(&self, name: &str, account: &Account, facts: &[FactId], judgement: &mut Judgement) {
-        let cell = &account.all;
-        let does = match (account.writes.count, cell.count) {
+        let (all, cell) = (&account.all, &account.all.cell);
+        let does = match (account.writes.cell.count, cell.count) {
             (0, _) => "reads",
             (writes, all) if writes == all => "writes",
             _ => "reads and writes",
         };
-        let settings = match self.machine.xen {
+        let by = if all.strings * 2 > cell.count { " by string instructions (INS, OUTS)" } else { "" };
+        let mut settings = match self.machine.xen {
             true => vec![by_hand("use PV drivers instead of the emulated device")],
             false => vec![
                 by_hand(
@@ -101,17 +176,23 @@ impl Vm<'_> {
                 ),
             ],
         };
+        if !by.is_empty() {
+            settings.push(by_hand(
+                "not an ioeventfd, coalescing or the quick path: the data are in memory, so that the instruction is emulated",
+            ));
+        }
         let words = Words {
             change: format!(
-                "{}the guest {does} {name}, and {} answers each access: replace the device by one that needs \
+                "{}the guest {does} {name}{by}, and {} answers each access: replace the device by one that needs \
                  fewer exits",
                 self.idle_words(),
                 self.beyond()
             ),
             risk: "the guest needs a driver for the other device",
             payer: "a thread of the host, for the device's work",
+            in_guest: false,
         };
-        let range = (cell.user, cell.cost().0, RANGE);
+        let range = Range { low: all.trip.min(medians(cell)), high: cell.cost().0, how: How::Counted(BEYOND) };
         self.advise(words, settings, range, facts, judgement);
     }
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Costs are those of the recording: an access that goes the way it went costs what it did, one that the kernel now serves
-//! costs what others that the kernel served typically did. What the recording has no cost of is left unknown.
+//! costs what others that the kernel served typically did. What the recording has no cost of is left unknown, or is what it
+//! was, changed by what a cost model says of the steps that differ.
 
 use crate::TypicalAccesses;
 use exitscope_model::{Detail, DetailKind, Door, Exit, Form};
@@ -47,6 +48,9 @@ impl Served {
     }
 }
 
+/// What steps take by a cost model, in nanoseconds; of steps that it does not name, nothing.
+pub type PhaseCosts = Vec<(Phase, u64)>;
+
 /// What the accesses would have come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortOutcome {
@@ -62,6 +66,8 @@ pub struct PortOutcome {
     pub time: u64,
     /// Accesses of which it is not.
     pub unknown: u64,
+    /// Accesses of which a cost model says it.
+    pub modelled: u64,
 }
 
 /// One setting, replayed.
@@ -73,20 +79,30 @@ pub struct PortReplay {
     recorded: Params,
     /// What an access takes that the kernel serves: a read, a write.
     in_kernel: [Option<u64>; 2],
+    /// For what the recording has no cost of.
+    costs: Option<PhaseCosts>,
     rings: BTreeMap<VmId, CoalescedRing>,
     /// What came of it.
     pub outcome: PortOutcome,
 }
 
 impl PortReplay {
-    /// Replays these settings; `typical` are the recording's costs. `scheduled`: the device model had to be scheduled (Xen).
-    pub fn new(params: Params, served: Served, scheduled: bool, typical: &TypicalAccesses) -> PortReplay {
+    /// Replays these settings; `typical` are the recording's costs, and `costs` are for what it has none of. `scheduled`: the
+    /// device model had to be scheduled (Xen).
+    pub fn new(
+        params: Params,
+        served: Served,
+        scheduled: bool,
+        typical: &TypicalAccesses,
+        costs: Option<PhaseCosts>,
+    ) -> PortReplay {
         let cost = |write| typical.in_kernel(DetailKind::Port, write).map(|mean| mean.0);
         PortReplay {
             params,
             served,
             recorded: PortReplay::recorded(scheduled),
             in_kernel: [cost(false), cost(true)],
+            costs,
             rings: BTreeMap::new(),
             outcome: PortOutcome::default(),
         }
@@ -126,10 +142,23 @@ impl PortReplay {
         outcome.outside += u64::from(way.server == Server::DeviceModel);
         outcome.emulations += times(Phase::Emulate);
         outcome.blocks += times(Phase::Block);
-        match self.cost(exit, outside, &way, &access) {
+        let recorded = self.cost(exit, outside, &way, &access);
+        self.outcome.modelled += u64::from(recorded.is_none() && self.costs.is_some());
+        match recorded.or_else(|| self.by_model(exit, outside, &way, &access)) {
             Some(cost) => self.outcome.time = self.outcome.time.saturating_add(cost),
             None => self.outcome.unknown += 1,
         }
+    }
+
+    /// What it cost, changed by what the cost model says of the steps that differ.
+    fn by_model(&self, exit: &Exit, outside: bool, way: &Route, access: &Access) -> Option<u64> {
+        let costs = self.costs.as_ref()?;
+        let cost = |phase: &Phase| costs.iter().find(|row| row.0 == *phase).map_or(0, |row| row.1);
+        let sum = |params: &Params, way: &Route| phases(params, way, access.direction).iter().map(cost).sum::<u64>();
+        let kernels = Registration::Device { port: access.port, len: u16::from(access.size) };
+        let served: &[Registration] = if outside { &[] } else { &[kernels] };
+        let then = sum(&self.recorded, &route(&self.recorded, served, access, true));
+        Some(exit.cost().0.saturating_add(sum(&self.params, way)).saturating_sub(then))
     }
 
     fn cost(&self, exit: &Exit, outside: bool, way: &Route, access: &Access) -> Option<u64> {

@@ -38,7 +38,8 @@ pub struct SpinSurvey {
     pub known: u64,
     /// Guest time between yields of lock code.
     rounds: Lengths,
-    /// The same between PAUSE exits, in picoseconds for each unit of the window.
+    /// The same between PAUSE exits; and in picoseconds for each unit of the window.
+    between: Lengths,
     per_unit: Lengths,
     /// The smallest window that was traced.
     pub least_window: Option<u32>,
@@ -105,7 +106,10 @@ impl SpinSurvey {
         let window = self.windows.expired(&Self::in_force_of(of.call, None), of);
         match of.guest.0.saturating_mul(1_000).checked_div(window.unwrap_or(0).into()) {
             _ if !of.again => {}
-            Some(unit) => self.per_unit.record(Nanos(unit)),
+            Some(unit) => {
+                self.between.record(of.guest);
+                self.per_unit.record(Nanos(unit));
+            }
             None if Self::is_code(of.call) => self.rounds.record(of.guest),
             None => {}
         }
@@ -128,7 +132,18 @@ impl SpinSurvey {
 
     /// What was in force when `call` was recorded, as far as that can be told; the rest is the default.
     pub fn in_force(&self, call: YieldCall) -> Asks {
-        Self::in_force_of(call, self.least_window)
+        match Self::in_force_of(call, self.least_window) {
+            Asks::Vmx(params) if self.is_static() => Asks::Vmx(Params { ple_window_grow: 1, ..params }),
+            Asks::Svm(params) if self.is_static() => Asks::Svm(Params { pause_filter_count_grow: 1, ..params }),
+            asks => asks,
+        }
+    }
+
+    /// Whether windows stay as they are: no change was traced, and the time between yields is always the same, where
+    /// windows that grow would double it each time.
+    pub fn is_static(&self) -> bool {
+        let length = |per_10_000| self.between.quantile(per_10_000).unwrap_or_default().0;
+        self.least_window.is_none() && self.between.count > 0 && length(9_000) <= length(1_000).saturating_mul(2)
     }
 
     fn in_force_of(call: YieldCall, least_window: Option<u32>) -> Asks {
@@ -156,6 +171,11 @@ impl SpinSurvey {
         let shortest = |lengths: &Lengths| lengths.quantile(1_000);
         let unit = match in_force {
             Asks::Code(params, machine) => shortest(&self.rounds)?.0.saturating_mul(1_000) / looks(params, *machine)?,
+            Asks::Vmx(Params { ple_window: window, .. }) | Asks::Svm(Params { pause_filter_count: window, .. })
+                if self.is_static() =>
+            {
+                shortest(&self.between)?.0.saturating_mul(1_000).checked_div(u64::from(*window))?
+            }
             _ => shortest(&self.per_unit)?.0,
         };
         if unit == 0 {

@@ -1,11 +1,12 @@
 //! `exitscope advise`: what to change, and why; as a page, as files, or done.
 //!
 //! ```text
-//! first reading ─► Material ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as
+//! first reading ─► Material ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as       judge asks the simulator, too
 //!                                                        └─► --apply: plan, question, state file, write, read back
 //! ```
 
 mod apply;
+mod simulated;
 mod state;
 
 use crate::Outcome;
@@ -14,7 +15,7 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::bail;
 use exitscope_analysis::advice::{Machine, Material, Trials, judge};
-use exitscope_model::{Event, Exit, Halt};
+use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, Yield};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, advice_page, write_page, write_settings};
@@ -42,6 +43,18 @@ impl Sink for Material {
         self.absorb_halt(halt);
     }
 
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.absorb_ple_update(of);
+    }
+
     fn runner_events(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.facts.absorb_runner_event(event));
     }
@@ -56,6 +69,10 @@ impl Sink for Trials {
 
     fn halt(&mut self, halt: &Halt) {
         self.absorb_halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
     }
 
     fn runner_events(&mut self, events: &[Event]) {
@@ -90,8 +107,9 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if trials.need_reading() {
         let untried = trials;
         trials = read::read_input(input, &mut Earlier::default(), need_vcpus, options, || untried.clone())?.1;
+        trials.end();
     }
-    let judgement = judge(&material, &trials, &machine);
+    let judgement = judge(&material, &trials, &machine, &simulated::ways(&machine)?);
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), &trace.info);
     match (args.form, args.format) {

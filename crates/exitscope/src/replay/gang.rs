@@ -4,8 +4,8 @@ use super::{Grid, best_by, figure, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use anyhow::bail;
-use exitscope_analysis::Selection;
 use exitscope_analysis::replay::{GangOutcome, GangReplay};
+use exitscope_analysis::{Selection, recording};
 use exitscope_model::{Event, Exit};
 use exitscope_policy::vcore::Params;
 use exitscope_trace::Input;
@@ -71,8 +71,9 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let done = done.replay;
     if done.core_runs == 0 {
         bail!(
-            "{}: no core run to replay. They are of POWER7 and POWER8; record there with `perf record -e 'kvm_hv:*' -a`",
-            trace.row.name
+            "{}: no core run to replay. They are of POWER7 and POWER8; record there with {}",
+            trace.row.name,
+            recording::CORE_RUNS
         );
     }
     let mut replay = head(args, &trace);
@@ -82,7 +83,8 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let timed = done.recorded.lost > 0;
     let shown = |figure: &&FigureRow| timed || !figure.name.starts_with("time_");
     replay.figures = FIGURES.iter().filter(shown).cloned().collect();
-    replay.best_by = best_by(args.best.as_deref(), None, &mut replay.figures)?;
+    let default = if timed { "time_won" } else { "exits_avoided" };
+    replay.best_by = best_by(args.best.as_deref(), Some(default), &mut replay.figures)?;
     replay.vary = grid.axes();
     let row = |labels: Vec<String>, outcome: &GangOutcome| {
         let values = replay.figures.iter().map(|figure| Some(value(figure.name, outcome, &done.recorded))).collect();
@@ -102,10 +104,10 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         "vCPUs that were in different virtual cores when this was recorded stay so: wider ones cannot be replayed".to_string(),
     ];
     if !timed {
-        replay.notes.push(
-            "No entry follows a forced exit in the trace, so time lost is unknown: record with -e 'kvm_hv:*'"
-                .to_string(),
-        );
+        replay.notes.push(format!(
+            "No entry follows a forced exit in the trace, so time lost is unknown. Record with {}.",
+            recording::CORE_RUNS
+        ));
     }
     Ok(replay)
 }

@@ -67,8 +67,12 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     facts.end(first, last, &trace.lanes, &trace.vcpu_of);
     let all = facts.halts.all();
     if all.halts() == 0 {
+        bail!("{}: no halt to replay. Record with {}", trace.row.name, super::how_to_record(&trace));
+    }
+    if trace.row.is_xen() {
         bail!(
-            "{}: no halt to replay. Record with `perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`",
+            "{}: Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll: there is no policy to \
+             replay",
             trace.row.name
         );
     }
@@ -138,7 +142,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     }
     replay.rows = rows;
     replay.mark_best();
-    replay.notes = notes(policy, exact, &all, facts.halts.guest_polls);
+    replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
     Ok(replay)
 }
 
@@ -165,13 +169,20 @@ fn value(name: &str, outcome: &HaltOutcome, base: &HaltOutcome) -> Option<f64> {
     }
 }
 
-fn notes(policy: HaltPolicy, exact: bool, all: &exitscope_analysis::HaltCell, guest_polls: bool) -> Vec<String> {
+fn notes(
+    policy: HaltPolicy,
+    exact: bool,
+    all: &exitscope_analysis::HaltCell,
+    guest_polls: bool,
+    record: &str,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
         notes.push(
-            "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and polls catch somewhat more \
-             than is shown. Record with -e sched:sched_switch -e sched:sched_wakeup as well."
-                .to_string(),
+            format!(
+                "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and polls catch somewhat more \
+                 than is shown. Record with {record}."
+            ),
         );
     }
     match policy {

@@ -16,6 +16,7 @@ use crate::read;
 use crate::report::look;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
+use exitscope_analysis::recording;
 use exitscope_policy::{Knob, POLICIES};
 use exitscope_trace::Input;
 use exitscope_view::{AxisRow, FigureRow, Replay, replay_page, write_page, write_replay_csv};
@@ -27,6 +28,12 @@ const MAX_CONFIGURATIONS: usize = 10_000;
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
         bail!("a policy is replayed over all that happened to a vCPU: --reason and --longer-than have no meaning here");
+    }
+    if args.costs.is_some() && args.policy != PolicyName::PortPath {
+        bail!(
+            "--costs is for port_path: of {}, all that is needed is in the recording, or unknown",
+            args.policy.name()
+        );
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = Input::open(&file)?;
@@ -148,6 +155,11 @@ fn best_by(asked: Option<&str>, default: Option<&str>, figures: &mut [FigureRow]
         figure.higher_is_better = !wanted.starts_with('-');
     }
     Ok(Some(figure.clone()))
+}
+
+/// How to record what a trace lacks.
+fn how_to_record(trace: &read::Trace) -> &'static str {
+    recording::all(&trace.row.arch, trace.row.is_xen())
 }
 
 /// What all replays have in common.

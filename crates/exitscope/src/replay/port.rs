@@ -4,10 +4,12 @@ use super::{Grid, best_by, figure, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use anyhow::bail;
-use exitscope_analysis::replay::{PortOutcome, PortReplay, Served};
+use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
 use exitscope_analysis::{Facts, Selection, TypicalAccesses, Wanted};
 use exitscope_model::{DetailKind, Exit};
+use exitscope_policy::port_path::Phase;
 use exitscope_policy::{Knob, Place, Unit};
+use exitscope_scenario::{Cost, CostModel, Document};
 use exitscope_trace::Input;
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{FigureRow, Replay, ReplayRow, SettingRow, thousands};
@@ -68,13 +70,19 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let not_string = ports.iter().filter(|(key, _)| !key.string);
     let untold: u64 = not_string.map(|(_, access)| access.cell.count - access.plain).sum();
     let typical = accesses.typical();
+    let arch = &trace.row.arch;
+    if inside + outside == 0 && !arch.is_empty() && !arch.starts_with("x86") && !arch.starts_with('i') {
+        bail!("{}: no port access to replay: processors of {arch} have no ports", trace.row.name);
+    }
     if inside + outside == 0 {
-        bail!("{}: no port access to replay. Record with `perf record -e 'kvm:*' -a`", trace.row.name);
+        bail!("{}: no port access to replay. Record with {}", trace.row.name, super::how_to_record(&trace));
     }
     let xen = trace.row.is_xen();
     let recorded = PortReplay::recorded(xen);
     let configurations = grid.configurations(args.policy.name())?;
-    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical)];
+    let model = args.costs.as_deref().map(cost_model).transpose()?;
+    let costs = model.as_ref().map(phase_costs);
+    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical, costs.clone())];
     for configuration in &configurations {
         let (mut params, mut served) = (recorded, Served::Nothing);
         for &(name, value) in &configuration.set {
@@ -83,7 +91,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
                 false => params.set(name, value).map_err(anyhow::Error::msg)?,
             }
         }
-        replays.push(PortReplay::new(params, served, xen, &typical));
+        replays.push(PortReplay::new(params, served, xen, &typical, costs.clone()));
     }
     let fresh =
         || Replays { selection: selection.clone(), window: (Moment::default(), Moment::MAX), replays: replays.clone() };
@@ -120,8 +128,36 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     }
     replay.rows = rows;
     replay.mark_best();
-    replay.notes = notes(&typical, untold, done.replays.iter().any(|replay| replay.outcome.unknown > 0));
+    replay.notes = notes(&typical, untold, &done.replays, model.as_ref());
     Ok(replay)
+}
+
+/// The cost model of this name, or in this file.
+fn cost_model(name: &str) -> anyhow::Result<CostModel> {
+    let name = serde_json::to_string(name)?;
+    let text = format!("name = \"costs\"\n[costs]\nmodel = {name}\n[[vm]]\nname = \"vm\"\n");
+    Ok(Document::parse("--costs", &text)?.scenario()?.costs)
+}
+
+/// What each step of a port access takes.
+fn phase_costs(model: &CostModel) -> PhaseCosts {
+    let rows: [(Phase, &[&Cost]); 14] = [
+        (Phase::Exit, &[&model.exit]),
+        (Phase::Decode, &[&model.port_decode]),
+        (Phase::Emulate, &[&model.emulate]),
+        (Phase::Device, &[&model.kernel_device]),
+        (Phase::Signal, &[&model.eventfd]),
+        (Phase::Store, &[&model.coalesce]),
+        (Phase::LeaveToUser, &[&model.kernel_leave, &model.user_loop]),
+        (Phase::WakeDeviceModel, &[&model.wake]),
+        (Phase::Block, &[&model.switch]),
+        (Phase::DeviceModel, &[&model.device]),
+        (Phase::ReturnFromUser, &[&model.kernel_enter]),
+        (Phase::Resume, &[&model.wake_latency, &model.switch]),
+        (Phase::Complete, &[&model.complete_io]),
+        (Phase::Entry, &[&model.entry]),
+    ];
+    rows.into_iter().map(|(phase, costs)| (phase, costs.iter().map(|cost| cost.time.as_nanos()).sum())).collect()
 }
 
 fn value(name: &str, outcome: &PortOutcome, base: &PortOutcome) -> Option<f64> {
@@ -138,7 +174,9 @@ fn value(name: &str, outcome: &PortOutcome, base: &PortOutcome) -> Option<f64> {
     }
 }
 
-fn notes(typical: &TypicalAccesses, untold: u64, unknown: bool) -> Vec<String> {
+fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Option<&CostModel>) -> Vec<String> {
+    let unknown = done.iter().any(|replay| replay.outcome.unknown > 0);
+    let modelled = done.iter().any(|replay| replay.outcome.modelled > 0);
     let in_kernel = |write| typical.in_kernel(DetailKind::Port, write);
     let mut notes = vec![match (in_kernel(false), in_kernel(true)) {
         (Some(read), Some(write)) => format!(
@@ -151,9 +189,15 @@ fn notes(typical: &TypicalAccesses, untold: u64, unknown: bool) -> Vec<String> {
     if unknown {
         notes.push(
             "- where the recording has no cost of that way: of another device model, or of an instruction that is emulated \
-             instead of decoded from the exit"
+             instead of decoded from the exit; --costs takes it from a cost model"
                 .to_string(),
         );
+    }
+    if let Some(model) = model.filter(|_| modelled) {
+        notes.push(format!(
+            "what the recording has no cost of is what it was, changed by what the cost model {} says of the steps that differ: {}",
+            model.name, model.about
+        ));
     }
     if untold > 0 {
         notes.push(format!(

@@ -102,11 +102,15 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     let (trace, survey) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     let (name, survey) = (&trace.row.name, survey.into);
     let Some(call) = survey.main_call() else {
-        bail!("{name}: {}", nothing_to_replay(&survey));
+        bail!("{name}: {}", nothing_to_replay(&survey, super::how_to_record(&trace)));
     };
     let in_force = survey.in_force(call);
     let Some(typical) = survey.typical(&in_force) else {
-        bail!("{name}: no vCPU yields twice in a row, so that how long it spins before it yields is unknown");
+        bail!(
+            "{name}: how long vCPUs spin before they yield cannot be told, as none yields several times in a row. Record with {} \
+             while vCPUs contend",
+            super::how_to_record(&trace)
+        );
     };
     let grid = if args.vary.is_empty() { Grid::new(args, default_vary(call))? } else { grid };
     let (axes, configurations) = configurations(&grid, args, call, &in_force)?;
@@ -144,15 +148,14 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     }
     replay.rows = rows;
     replay.mark_best();
-    replay.notes = notes(&survey, call, told);
+    replay.notes = notes(&survey, call, told, super::how_to_record(&trace));
     Ok(replay)
 }
 
-fn nothing_to_replay(survey: &SpinSurvey) -> String {
-    let record = "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a";
+fn nothing_to_replay(survey: &SpinSurvey, record: &str) -> String {
     let others: Vec<&str> = survey.calls.keys().map(|call| call.name()).collect();
     match others.is_empty() {
-        true => format!("no yield to replay. Record with `{record}` while vCPUs contend"),
+        true => format!("no yield to replay. Record with {record} while vCPUs contend"),
         false => format!(
             "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed, and there is only {}: of these, no knob says when \
              they are made (report --view yield shows what became of them)",
@@ -265,18 +268,21 @@ fn value(name: &str, outcome: &SpinOutcome) -> f64 {
     }
 }
 
-fn notes(survey: &SpinSurvey, call: YieldCall, told: bool) -> Vec<String> {
+fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !told {
-        notes.push(
-            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. Record with \
-             -e sched:sched_switch -e sched:sched_wakeup as well."
-                .to_string(),
-        );
+        notes.push(format!(
+            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. Record with {record}."
+        ));
     }
     notes.push(match (call, survey.least_window) {
         (YieldCall::Pause | YieldCall::PauseFilter, Some(_)) => {
             "the smallest window that was traced is taken for its base; the other settings in force are taken to be the defaults"
+                .to_string()
+        }
+        (YieldCall::Pause | YieldCall::PauseFilter, None) if survey.is_static() => {
+            "no change of a window was traced, and the time between yields is always the same: windows are taken not to grow, and \
+             that time for the default window"
                 .to_string()
         }
         _ => "the settings in force are not in the trace and are taken to be the defaults: the time between yields is set equal to \

@@ -226,7 +226,9 @@ impl Records {
             others.for_each(|other| other.current = None);
         }
         let stream = &self.streams[at];
-        let (Some(&Placed { cycles, due, offset, .. }), Some(record)) = (stream.placed(), stream.record()) else { return };
+        let (Some(&Placed { cycles, due, offset, .. }), Some(record)) = (stream.placed(), stream.record()) else {
+            return;
+        };
         found.extend(hole.map(|cpu| Found::Hole { cycles, cpu }));
         if record.id == LOST_RECORDS {
             return found.push(Found::Lost { cycles: due, cpu, count: record.word(0).unwrap_or(0) });

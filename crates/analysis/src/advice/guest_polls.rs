@@ -1,0 +1,136 @@
+//! The rule about guests that poll before they halt, on a host whose CPUs are short.
+//!
+//! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
+
+use super::contention::{WAITED, share};
+use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::material::{Material, VmTime, total};
+use super::polling::{FEWEST, is_short};
+use super::sources::WORTH;
+use crate::Lengths;
+use exitscope_policy::guest_halt_poll::Params;
+use exitscope_policy::knob;
+use exitscope_units::VmId;
+
+pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
+    let waiting = total(material.vms.values().map(|time| time.waiting));
+    let wanted = total(material.vms.values().map(VmTime::wanted));
+    if !material.kinds.switches || !is_short(waiting, wanted) {
+        return;
+    }
+    for (&vm, before) in material.polling_guests() {
+        let polled = polled_at_most(before);
+        let wall = material.vms.get(&vm).map_or(0, |time| time.wall);
+        if before.count >= FEWEST && polled.saturating_mul(WORTH) >= wall {
+            advise(material, vm, before, (polled, wall), (waiting, wanted), judgement);
+        }
+    }
+}
+
+/// The guest time before its halts, of each no more than a poll lasts.
+fn polled_at_most(before: &Lengths) -> u64 {
+    let longest = Params::default().guest_halt_poll_ns.0;
+    let polled = |(low, _, count): (u64, u64, u64)| low.min(longest).saturating_mul(count);
+    total(before.histogram.buckets().map(polled))
+}
+
+fn advise(
+    material: &Material,
+    vm: VmId,
+    before: &Lengths,
+    (polled, wall): (u64, u64),
+    (waiting, wanted): (u64, u64),
+    judgement: &mut Judgement,
+) {
+    let Some(knob) = knob("guest_halt_poll_ns") else { return };
+    let mut facts = vec![
+        judgement.note(
+            Some(vm),
+            "halts a second, since its guest switched KVM's polling off because it polls itself",
+            Figure::Rate(material.rate(before.count)),
+        ),
+        judgement.note(
+            Some(vm),
+            "guest time before its halts, a poll's length of each, of the vCPUs' time",
+            share(polled, wall),
+        ),
+        judgement.note(None, WAITED, share(waiting, wanted)),
+    ];
+    if let Some(median) = before.quantile(5_000) {
+        facts.push(judgement.note(Some(vm), "median guest time before a halt, polls included", Figure::Time(median)));
+    }
+    let plan = Plan {
+        vm: Some(vm),
+        change: "let the guest halt without polling first: vCPUs wait for CPUs, and unlike KVM's own polling a guest's does \
+            not end when another task wants the CPU"
+            .to_string(),
+        settings: vec![
+            Setting::Knob { side: Side::Guest, knob, value: 0 },
+            Setting::ByHand("or, in the guest: modprobe -r cpuidle-haltpoll, which has KVM poll for it again".into()),
+        ],
+        gain: Gain {
+            of: GainOf::HostCpu,
+            low: material.per_second(0),
+            high: material.per_second(polled),
+            how: How::Counted(
+                "from nothing, to the guest time before halts, as much of each as a poll lasts by default; polls that caught \
+                 something leave no trace",
+            ),
+        },
+        risk: "wake-ups that its polls caught become exits again, and later".into(),
+        payer: "this guest: its wake-ups".into(),
+        undo: "in the guest: write the old value back, or load cpuidle-haltpoll again".into(),
+        acts: "at once, in the guest in which it is set".into(),
+    };
+    judgement.advise(facts[0], &facts[1..], plan);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{end, exit, recorded, vcpu};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{CodeList, Detail, DetailKind, Exit, ExitCode, Form, Kind};
+    use exitscope_policy::guest_halt_poll::PollControl;
+    use exitscope_units::{Moment, Nanos, Tid};
+
+    const US: u64 = 1_000;
+
+    /// A guest that says that it polls, or that it does not, halts every millisecond after 250 us in the guest, and waits
+    /// for a CPU for a part of the rest.
+    fn judged(polls: bool, waiting: u64) -> Judgement {
+        let mut material = Material::new(&Selection::default());
+        material.begin(Moment::from_nanos(0));
+        recorded(&mut material, Kind::Switch { prev: Tid(1), sleeps: false, next: Tid(2) });
+        let value = u64::from(!polls);
+        let key = u64::from(PollControl::MSR);
+        let control = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value };
+        material.absorb(&Exit { detail: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+        for number in 1..=1_000 {
+            let hlt = exit(vcpu(0), number * 1_000 * US, ExitCode::new(CodeList::Vmx, 12));
+            let times = Exit { guest: Nanos(250 * US), waiting: Nanos(waiting), ..hlt };
+            material.absorb(&Exit { idle: Nanos(750 * US - waiting), ..times });
+        }
+        end(&mut material, &[vcpu(0)], 1_001_000 * US);
+        let mut judgement = Judgement::default();
+        judge(&material, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn a_guest_that_polls_while_others_wait_is_told_to_stop() {
+        let judgement = judged(true, 100 * US);
+        let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
+        assert!(matches!(advice.plan().settings[0], Setting::Knob { side: Side::Guest, value: 0, .. }));
+        // No more than the longest poll, 200 us of each of the thousand halts, to the accuracy of a histogram.
+        let high = advice.plan().gain.high.0;
+        assert!((190_000 * US..=200_000 * US).contains(&high), "{high}");
+    }
+
+    #[test]
+    fn a_guest_that_polls_on_cpus_of_its_own_and_one_that_does_not_poll_are_left_alone() {
+        for (polls, waiting) in [(true, 0), (false, 100 * US)] {
+            assert_eq!(judged(polls, waiting).advice().len(), 0, "{polls} {waiting}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Rules about vCPUs that spin and yield: lock holders that were preempted, windows of PAUSE loops and lock code that ask
+//! too early.
+//!
+//! ```text
+//! yields find siblings that lost their CPU ─► one of those may hold the lock: keep holders running
+//! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
+//! ```
+
+use super::contention::{WAITED, share};
+use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::material::{Machine, Material, VmTime, total};
+use super::sources::WORTH;
+use super::trials::{SpinTrial, Trials};
+use crate::YieldCell;
+use exitscope_model::{Place, YieldCall};
+use exitscope_units::{Nanos, VmId};
+
+/// Yields a second at least: a guest whose locks are short makes fewer.
+const OFTEN: f64 = 500.0;
+
+/// Lock holders are preempted if one yield in so many finds a sibling that lost its CPU.
+const FINDS: u64 = 10;
+
+/// A longer window is preferred to none if it wins so much of what none wins: it still helps where CPUs get short.
+const NEARLY: f64 = 0.9;
+
+pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
+    let mut in_vain = Vec::new();
+    for (&vm, time) in &material.vms {
+        let yields = material.yields(vm, YieldCall::waits);
+        if time.vcpus < 2 || material.rate(yields.count) < OFTEN || yields.known() == 0 {
+            continue;
+        }
+        let cost = yields.lasted.sum.saturating_sub(yields.waited);
+        let waited_for = waited_for(material, vm);
+        let finds = yields.preempted.saturating_mul(FINDS) >= yields.known();
+        let worth = |nanos: u64| nanos.saturating_mul(WORTH) >= time.wall;
+        match finds {
+            true if worth(waited_for.0) => {
+                let facts = note(material, vm, time, &yields, judgement);
+                preempted_holders(material, machine, vm, cost, waited_for, &facts, judgement);
+            }
+            false if worth(cost) => in_vain.extend(note(material, vm, time, &yields, judgement)),
+            _ => {}
+        }
+    }
+    if let Some((first, more)) = in_vain.split_first() {
+        idle_yields(material, trials, (*first, more), judgement);
+    }
+}
+
+/// From siblings' first yields until vCPUs ran that had lost their CPU.
+fn waited_for(material: &Material, vm: VmId) -> Nanos {
+    let cells = material.facts.yields.preempted.iter().filter(|(who, _)| who.vm == vm);
+    Nanos(total(cells.map(|(_, cell)| cell.blocked.sum)))
+}
+
+fn note(material: &Material, vm: VmId, time: &VmTime, yields: &YieldCell, judgement: &mut Judgement) -> Vec<FactId> {
+    let cost = yields.lasted.sum.saturating_sub(yields.waited);
+    let what = format!("yields a second of vCPUs that spin ({})", calls(material, vm));
+    let mut facts = vec![
+        judgement.note(Some(vm), what, Figure::Rate(material.rate(yields.count))),
+        judgement.note(Some(vm), "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
+        judgement.note(
+            Some(vm),
+            "part of the yields at which a sibling wanted to run and had lost its CPU",
+            share(yields.preempted, yields.known()),
+        ),
+    ];
+    let cells = material.facts.yields.targets.iter().filter(|((of, _, call), _)| *of == vm && call.waits());
+    let (mut named, mut preempted) = (0, 0);
+    for (_, cell) in cells {
+        named += cell.iter().sum::<u64>() - cell[Place::Unknown as usize];
+        preempted += cell[Place::Preempted as usize];
+    }
+    if named > 0 {
+        let what = "part of the yields to a vCPU by its number, at which that one wanted to run and did not";
+        facts.push(judgement.note(Some(vm), what, share(preempted, named)));
+    }
+    let waited_for = waited_for(material, vm);
+    if waited_for > Nanos::ZERO {
+        let what = "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second";
+        facts.push(judgement.note(Some(vm), what, Figure::Time(material.per_second(waited_for.0))));
+    }
+    facts.push(judgement.note(Some(vm), WAITED, share(time.waiting, time.wanted())));
+    facts.push(judgement.note(Some(vm), "vCPUs", Figure::Count(time.vcpus)));
+    facts
+}
+
+/// How vCPUs of this VM yield.
+fn calls(material: &Material, vm: VmId) -> String {
+    let cells = material.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
+    let mut names: Vec<&str> = cells.map(|(_, call)| call.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+/// They spin while others of their VM wait for a CPU: one of those may hold the lock.
+fn preempted_holders(
+    material: &Material,
+    machine: &Machine,
+    vm: VmId,
+    cost: u64,
+    waited_for: Nanos,
+    facts: &[FactId],
+    judgement: &mut Judgement,
+) {
+    let hand = |text: &'static str| Setting::ByHand(text.into());
+    let undirected = material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let x86 = machine.arch.starts_with("x86") && !machine.xen;
+    let mut settings = vec![hand(
+        "fewer vCPUs for this VM, or a CPU for each (libvirt: <cputune><vcpupin …/>): a lock's holder then runs",
+    )];
+    if x86 {
+        settings.extend([
+            Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
+            Setting::Qemu("-cpu host,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
+            hand(
+                "with these a guest kernel without nopvspin has paravirtual spinlocks: who waits halts instead of spinning, \
+                    and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
+            ),
+        ]);
+    }
+    if machine.xen {
+        settings
+            .push(hand("a guest kernel without xen_nopvspin: who waits for a lock then blocks instead of spinning"));
+    }
+    if undirected {
+        settings.push(hand("a guest kernel that names the holder: Linux from 2.6.19 on gives X'9C' instead of X'44'"));
+    }
+    let gain = Gain {
+        of: GainOf::Waiting,
+        low: material.per_second(cost.min(waited_for.0)),
+        high: material.per_second(cost.saturating_add(waited_for.0)),
+        how: How::Counted(
+            "from the less of both to the sum: CPU time of yields, and time that siblings yielded for a vCPU without a CPU",
+        ),
+    };
+    let plan = Plan {
+        vm: Some(vm),
+        change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
+            wait for a CPU"
+            .to_string(),
+        settings,
+        gain,
+        risk: "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short".into(),
+        payer: "neighbours, where vCPUs get CPUs of their own".into(),
+        undo: "give the VM its vCPUs and its affinity back".into(),
+        acts: "pinning at once, the rest when the VM is started anew".into(),
+    };
+    judgement.advise(facts[0], &facts[1..], plan);
+}
+
+/// They spin, leave, and find nobody to yield to.
+fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]), judgement: &mut Judgement) {
+    let wall = total(material.vms.values().map(|time| time.wall));
+    let pays = |trial: &&SpinTrial| trial.least.0 * WORTH as f64 >= wall as f64;
+    let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
+    let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * NEARLY;
+    let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
+        let why = "the guest's locks are contended while all its vCPUs run, and other windows of its PAUSE loops would not \
+                   have won anything beyond doubt: only the guest can change that";
+        return judgement.leave(facts.0, facts.1, why);
+    };
+    let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
+    let (knob, value) = (trial.knob, trial.value);
+    let is_guests = trial.side == Side::Guest;
+    let off = value == 0 && !is_guests;
+    let mut settings = vec![Setting::Knob { side: trial.side, knob, value }];
+    if off {
+        settings.extend([
+            Setting::Qemu("-overcommit cpu-pm=on".into()),
+            Setting::ByHand(
+                "cpu-pm=on does it for one VM, and lets it halt the CPU itself as well: only with a CPU for each vCPU"
+                    .into(),
+            ),
+        ]);
+    }
+    let plan = Plan {
+        vm: None,
+        change: match off {
+            true => format!(
+                "let spinning vCPUs spin: {}=0 switches exits for PAUSE off; nearly always there is nobody to yield to",
+                knob.name
+            ),
+            false => format!(
+                "let spinning vCPUs spin longer before they yield: {}={}; nearly always there is nobody to yield to",
+                knob.name,
+                knob.text(value)
+            ),
+        },
+        settings,
+        gain: Gain {
+            of: GainOf::Exits,
+            low: time(trial.least.0),
+            high: time(trial.most.2.max(trial.least.0)),
+            how: How::Replayed("yielding"),
+        },
+        risk: match off {
+            true => "once vCPUs have to share CPUs, spinning ones no longer make way; it acts on all VMs",
+            false => "once vCPUs have to share CPUs, spinning ones make way later; it acts on all VMs",
+        }
+        .into(),
+        payer: "VMs that share their CPUs".into(),
+        undo: if is_guests {
+            "write the old value back"
+        } else {
+            "take the parameter out again and load the module anew"
+        }
+        .into(),
+        acts: if is_guests {
+            "at once, in the guest in which it is set"
+        } else {
+            "when the module is loaded anew, with no VM running"
+        }
+        .into(),
+    };
+    judgement.advise(facts.0, facts.1, plan);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{end, exit, recorded, vcpu};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{CodeList, Exit, ExitCode, Gave, Kind, Preemption, Waiters, Yield};
+    use exitscope_units::{Moment, Tid};
+
+    const US: u64 = 1_000;
+
+    /// Two vCPUs yield every half millisecond each, one after the other in a wait of four, for so long. Of ten yields so
+    /// many find the sibling preempted, which runs 100 us later.
+    fn judged(call: YieldCall, takes: u64, finds: u64) -> Judgement {
+        let at = |nanos| Moment::from_nanos(nanos);
+        let mut material = Material::new(&Selection::default());
+        material.begin(at(0));
+        recorded(&mut material, Kind::Switch { prev: Tid(10), sleeps: false, next: Tid(99) });
+        let mut yields = Vec::new();
+        for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
+            let left = number * 500 * US;
+            let code = ExitCode::new(CodeList::Vmx, 40);
+            material.absorb(&Exit {
+                guest: Nanos(500 * US - takes),
+                kernel: Nanos(takes),
+                ..exit(vcpu(of), left, code)
+            });
+            let preempted = u32::from(number % 10 < finds);
+            yields.push(Yield {
+                who: vcpu(of),
+                at: at(left),
+                call,
+                target: None,
+                place: Place::Unknown,
+                found: Some(Waiters { preempted, woken: 0 }),
+                guest: Nanos(2 * US),
+                again: number % 4 != 0,
+                was_out: false,
+                window: (call != YieldCall::Diag9c).then_some(3_000),
+                gave: Gave::Nobody,
+                waited: Nanos::ZERO,
+                entered: Some(at(left + takes)),
+            });
+            if preempted > 0 {
+                let (first, ran) = (Some(at(left)), Some(at(left + 100 * US)));
+                let sibling = vcpu(1 - of);
+                material.absorb_preemption(&Preemption { who: sibling, at: at(left - US), ran, yields: 1, first });
+            }
+        }
+        yields.iter().for_each(|of| material.absorb_yield(of));
+        end(&mut material, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
+        let machine = Machine { arch: "x86_64".to_string(), cpus: 4, ..Machine::default() };
+        let mut trials = Trials::new(&material, &machine);
+        assert!(trials.need_reading());
+        yields.iter().for_each(|of| trials.absorb_yield(of));
+        trials.end();
+        let mut judgement = Judgement::default();
+        judge(&material, &trials, &machine, &mut judgement);
+        for advice in judgement.advice() {
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
+        }
+        judgement
+    }
+
+    #[test]
+    fn yields_with_nobody_to_yield_to_want_longer_windows_as_replayed() {
+        for (call, knobs) in [
+            (YieldCall::Pause, &["ple_window", "ple_gap"][..]),
+            (YieldCall::PauseFilter, &["pause_filter_count"]),
+            (YieldCall::Diag9c, &["spin_retry"]),
+        ] {
+            let judgement = judged(call, 20 * US, 0);
+            let [advice] = judgement.advice() else { panic!("{call:?}: {judgement:#?}") };
+            let plan = advice.plan();
+            let Setting::Knob { knob, .. } = plan.settings[0] else { panic!("{:?}", plan.settings) };
+            assert!(knobs.contains(&knob.name), "{}", knob.name);
+            assert_eq!(plan.gain.how, How::Replayed("yielding"));
+            // Two vCPUs, 2,000 yields a second each, 20 us each: no more than that can be won, but for the interval.
+            assert!(Nanos::ZERO < plan.gain.low && plan.gain.high <= Nanos(81_000 * US), "{:?}", plan.gain);
+        }
+        assert_eq!(judged(YieldCall::Pause, 2 * US, 0).facts(), [], "too cheap to speak of");
+    }
+
+    #[test]
+    fn yields_that_find_siblings_without_a_cpu_point_to_lock_holders() {
+        let judgement = judged(YieldCall::Pause, 20 * US, 5);
+        let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
+        assert!(advice.plan().change.starts_with("keep lock holders running"), "{}", advice.plan().change);
+        let half =
+            |fact: &super::super::Fact| fact.figure == Figure::Share(0.5) && fact.what.contains("had lost its CPU");
+        assert!(judgement.facts().iter().any(half), "{:#?}", judgement.facts());
+        // 2,000 times 100 us, and what the yields took.
+        assert_eq!(advice.plan().gain.high, material_rate(2_000 * 100 * US + 4_000 * 20 * US));
+    }
+
+    /// A time of the recording, in each second of it.
+    fn material_rate(nanos: u64) -> Nanos {
+        Nanos((u128::from(nanos) * 1_000_000_000 / u128::from(2_001 * 500 * US)) as u64)
+    }
+}
