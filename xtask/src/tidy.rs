@@ -78,7 +78,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lab", &["units", "policy", "scenario", "model", "analysis"]),
     ("model", &["units", "policy"]),
     ("trace", &["units", "model"]),
-    ("record", &["trace"]),
+    ("record", &["units", "model", "trace"]),
     ("analysis", &["units", "policy", "model"]),
     ("view", &["units", "scenario", "sim", "lab", "model", "analysis"]),
     (

@@ -2,8 +2,8 @@
 
 use crate::halt::Halting;
 use crate::{
-    CodeList, Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, RunState,
-    Step, Told, Way, Who, Yield,
+    Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, RunState, Step, Told,
+    Way, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, VcpuId};
 
@@ -307,8 +307,8 @@ impl Lane {
     }
 
     fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
-        // A signal ends KVM_RUN with -EINTR; `reason` is then left over from an earlier exit.
-        let reason = if errno < 0 { KVM_EXIT_INTR } else { reason };
+        let code = ExitCode::of_userspace(reason, errno);
+        let reason = code.number as u32;
         self.account(event.at);
         if let Some(exit) = &mut self.open {
             exit.door = Door::Userspace(reason);
@@ -334,7 +334,7 @@ impl Lane {
         self.since = event.at;
         self.heard(event.at);
         self.guest = Nanos::ZERO;
-        let mut exit = self.open_row(event, ExitCode::new(CodeList::KvmExit, u64::from(reason)), false);
+        let mut exit = self.open_row(event, code, false);
         exit.door = Door::Userspace(reason);
         exit.way.mark(Mark::Handed);
         exit.detail = self.early.take();
@@ -423,6 +423,3 @@ impl Lane {
         self.early_events += 1;
     }
 }
-
-/// `KVM_EXIT_INTR`, `include/uapi/linux/kvm.h`.
-const KVM_EXIT_INTR: u32 = 10;

@@ -207,7 +207,7 @@ impl Batch {
 }
 
 /// How many CPUs there can be: what BPF's maps have room for, and what CPUs are numbered up to.
-fn possible_cpus() -> Result<u32, RecordError> {
+pub(crate) fn possible_cpus() -> Result<u32, RecordError> {
     let path = "/sys/devices/system/cpu/possible";
     let text = std::fs::read_to_string(path).map_err(|error| RecordError::io(path, error))?;
     let last = text.trim().rsplit([',', '-']).next().and_then(|number| number.parse::<u32>().ok());

@@ -6,6 +6,8 @@
 //!                                                                                           in the order of time
 //! ```
 //!
+//! Or nothing is copied, and exits are counted where they happen: see [`Aggregation`].
+//!
 //! [`of_kvm`] looks which tracepoints there are, [`Capture::start`] begins. Guests are never waited for: where a ring is full,
 //! a record is lost and counted. Only what runs on the CPU of an exit costs the guest time, so that is kept short: no
 //! lookup by thread, no wake-up, and what is not wanted is refused by the BPF program before anything is copied.
@@ -16,6 +18,7 @@
 //! `unsafe` is here for system calls and for memory that is shared with the kernel.
 #![cfg(target_os = "linux")]
 
+mod aggregate;
 mod bpf;
 mod bytes;
 mod capture;
@@ -26,6 +29,9 @@ mod sys;
 mod tracepoints;
 mod vms;
 
+pub use aggregate::{
+    About, Aggregation, Cause, Cost, Count, Counting, Key, Lane, LaneState, Lengths, Open, Runner, Snapshot,
+};
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use tracepoints::{SCHEDULER, TRACEPOINTS, Tracepoint, find, of_kvm, tracefs};

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// `enum bpf_map_type`.
+pub const HASH: u32 = 1;
+pub const ARRAY: u32 = 2;
 pub const PERCPU_ARRAY: u32 = 6;
 pub const ARRAY_OF_MAPS: u32 = 12;
 pub const RINGBUF: u32 = 27;
@@ -15,7 +17,11 @@ const PROG_TYPE_TRACEPOINT: u32 = 5;
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const MAP_LOOKUP_BATCH: libc::c_long = 24;
+const ENABLE_STATS: libc::c_long = 32;
 
 /// `PERF_TYPE_TRACEPOINT`.
 const TYPE_TRACEPOINT: u32 = 2;
@@ -83,6 +89,125 @@ pub fn lookup_percpu(map: &OwnedFd, key: u32, values: &mut [u64]) -> io::Result<
     let (key, value) = (std::ptr::from_ref(&key) as u64, values.as_mut_ptr() as u64);
     let attr = MapElem { map_fd: map.as_raw_fd() as u32, pad: 0, key, value, flags: 0 };
     if bpf(MAP_LOOKUP_ELEM, &attr) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Removes an element, if it is there.
+pub fn delete(map: &OwnedFd, key: &[u8]) -> io::Result<()> {
+    let attr = MapElem { map_fd: map.as_raw_fd() as u32, pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
+    match bpf(MAP_DELETE_ELEM, &attr) {
+        0.. => Ok(()),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// The fields of `BPF_MAP_LOOKUP_BATCH`.
+#[repr(C)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// Reads a [`HASH`]: hands out each key and its value, which have `key_size` and `value_size` bytes.
+pub fn each_element(
+    map: &OwnedFd,
+    key_size: usize,
+    value_size: usize,
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> io::Result<()> {
+    let mut room = 256;
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    // Where a call ended, and the next goes on.
+    let (mut from, mut to, mut is_first) = (0u64, 0u64, true);
+    loop {
+        keys.resize(room * key_size, 0u8);
+        values.resize(room * value_size, 0u8);
+        let mut attr = MapBatch {
+            in_batch: if is_first { 0 } else { std::ptr::from_ref(&from) as u64 },
+            out_batch: std::ptr::from_mut(&mut to) as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: room as u32,
+            map_fd: map.as_raw_fd() as u32,
+            elem_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: the kernel writes to `attr`, and at most `count` keys and values where there is room for them.
+        let done = unsafe {
+            libc::syscall(libc::SYS_bpf, MAP_LOOKUP_BATCH, std::ptr::from_mut(&mut attr), size_of::<MapBatch>())
+        };
+        let ended = if done < 0 {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::ENOENT) => true,
+                // What falls into one of the kernel's buckets must fit.
+                Some(libc::ENOSPC) if room < 1 << 20 => {
+                    room *= 2;
+                    continue;
+                }
+                _ => return Err(error),
+            }
+        } else {
+            false
+        };
+        let count = (attr.count as usize).min(room);
+        for (key, value) in keys.chunks_exact(key_size).zip(values.chunks_exact(value_size)).take(count) {
+            each(key, value);
+        }
+        if ended {
+            return Ok(());
+        }
+        (from, is_first) = (to, false);
+    }
+}
+
+/// The first fields of `struct bpf_prog_info`, as 8 bytes each: those that matter are run_time_ns, run_cnt and
+/// recursion_misses.
+const PROG_INFO: usize = 27;
+const RUN_TIME: usize = 24;
+
+/// How a program runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Runs {
+    /// Time that it took, in nanoseconds, while [`enable_stats`] was in force.
+    pub ns: u64,
+    /// How often it ran in that time.
+    pub count: u64,
+    /// How often it did not run as another program was at work on the CPU; kernels before 6.1 do not say.
+    pub missed: u64,
+}
+
+/// The fields of `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct ObjInfo {
+    fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// What the kernel says of a program's runs.
+pub fn runs(program: &OwnedFd) -> io::Result<Runs> {
+    let mut info = [0u64; PROG_INFO];
+    let size = size_of_val(&info) as u32;
+    let attr = ObjInfo { fd: program.as_raw_fd() as u32, info_len: size, info: info.as_mut_ptr() as u64 };
+    if bpf(OBJ_GET_INFO_BY_FD, &attr) < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Runs { ns: info[RUN_TIME], count: info[RUN_TIME + 1], missed: info[RUN_TIME + 2] })
+}
+
+/// Has the kernel measure programs' runs as long as what it returns is open; that makes them slower.
+pub fn enable_stats() -> io::Result<OwnedFd> {
+    const RUN_TIME: u32 = 0;
+    owned(bpf(ENABLE_STATS, &RUN_TIME))
 }
 
 /// The first fields of `BPF_PROG_LOAD`.

@@ -10,6 +10,9 @@ pub enum Order {
 }
 
 impl Order {
+    /// This machine's.
+    pub const NATIVE: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
+
     /// The u16 at `at`.
     #[inline(always)]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {

@@ -14,6 +14,7 @@ pub struct Reg(pub u8);
 #[derive(Clone, Copy)]
 pub enum Helper {
     MapLookupElem = 1,
+    MapUpdateElem = 2,
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
     GetCurrentPidTgid = 14,
@@ -92,8 +93,32 @@ impl Assembler {
         self.emit(0x07, dst, Reg(0), 0, value);
     }
 
+    /// dst += src
+    pub fn add_of(&mut self, dst: Reg, src: Reg) {
+        self.emit(0x0f, dst, src, 0, 0);
+    }
+
+    /// dst -= src
+    pub fn subtract(&mut self, dst: Reg, src: Reg) {
+        self.emit(0x1f, dst, src, 0, 0);
+    }
+
+    /// dst |= src
+    pub fn or(&mut self, dst: Reg, src: Reg) {
+        self.emit(0x4f, dst, src, 0, 0);
+    }
+
+    pub fn shift_left(&mut self, dst: Reg, bits: i32) {
+        self.emit(0x67, dst, Reg(0), 0, bits);
+    }
+
     pub fn shift_right(&mut self, dst: Reg, bits: i32) {
         self.emit(0x77, dst, Reg(0), 0, bits);
+    }
+
+    /// dst >>= bits
+    pub fn shift_right_by(&mut self, dst: Reg, bits: Reg) {
+        self.emit(0x7f, dst, bits, 0, 0);
     }
 
     /// dst = *(src + off)
@@ -118,6 +143,21 @@ impl Assembler {
         self.code.push(0);
     }
 
+    /// r0 = the map's element for the key at r10 + `key`; zero if there is none
+    pub fn lookup(&mut self, map: &OwnedFd, key: i32) {
+        self.map(Reg(1), map);
+        self.copy(Reg(2), Reg(10));
+        self.add(Reg(2), key);
+        self.call(Helper::MapLookupElem);
+    }
+
+    /// *(base + off), a number of 8 bytes that nobody else changes meanwhile, grows by `value`; r1 has it then
+    pub fn grow(&mut self, base: Reg, off: i16, value: i32) {
+        self.load(Width::Double, Reg(1), base, off);
+        self.add(Reg(1), value);
+        self.store(Width::Double, base, off, Reg(1));
+    }
+
     pub fn call(&mut self, helper: Helper) {
         self.emit(0x85, Reg(0), Reg(0), 0, helper as i32);
     }
@@ -136,6 +176,11 @@ impl Assembler {
         self.labels[label.0] = Some(self.code.len());
     }
 
+    /// Whether anything jumps there.
+    pub fn is_target(&self, label: Label) -> bool {
+        self.jumps.iter().any(|&(_, to)| to == label)
+    }
+
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x05, Reg(0), Reg(0), 0, 0);
@@ -151,6 +196,24 @@ impl Assembler {
     pub fn jump_unless(&mut self, reg: Reg, value: i32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x55, reg, Reg(0), 0, value);
+    }
+
+    /// Goes to `to` unless `reg` and `other` are the same.
+    pub fn jump_unless_same(&mut self, reg: Reg, other: Reg, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0x5d, reg, other, 0, 0);
+    }
+
+    /// Goes to `to` if `reg`, without sign, is less than `value`.
+    pub fn jump_if_less(&mut self, reg: Reg, value: i32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0xa5, reg, Reg(0), 0, value);
+    }
+
+    /// Goes to `to` if `reg` is at most `other`, both without sign.
+    pub fn jump_if_at_most(&mut self, reg: Reg, other: Reg, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0xbd, reg, other, 0, 0);
     }
 
     /// The program.

@@ -1,12 +1,16 @@
-//! Recording by BPF programs: see [`program`] for what one does.
+//! Recording by BPF programs: see [`program`] for what one does. Counting by them: see [`count`].
 //!
 //! ```text
 //! rings: CPU ─► ring buffer      lost: a number for each CPU      threads: whose scheduling is wanted
 //! ```
 
 mod assembler;
+mod count;
+mod count_program;
 mod program;
 mod ring;
+
+pub use count::{ByBpf, Source};
 
 use crate::bytes::{u32_at, u64_at};
 use crate::capture::Batch;
@@ -45,9 +49,6 @@ pub enum NoBpf {
 impl Bpf {
     /// Starts a program for each tracepoint. Rings have `size` bytes for each of `cpus` CPUs.
     pub fn start(tracepoints: &[Tracepoint], processes: &[u32], cpus: u32, size: usize) -> Result<Bpf, NoBpf> {
-        let map = |kind, key, value, entries, inner: Option<&OwnedFd>| {
-            sys::map(kind, key, value, entries, inner).map_err(NoBpf::Forbidden)
-        };
         let ring = || map(sys::RINGBUF, 0, 0, size as u32, None);
         let rings = map(sys::ARRAY_OF_MAPS, 4, 4, cpus, Some(&ring()?))?;
         let lost = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
@@ -67,22 +68,10 @@ impl Bpf {
         }
         for (number, tracepoint) in (0..).zip(tracepoints) {
             let maps = Maps { rings: &rings, lost: &bpf.lost, threads: &bpf.threads };
-            let loaded = sys::load(&program(tracepoint, number, processes, maps)).map_err(|(error, log)| {
-                if log.is_empty() {
-                    return NoBpf::Forbidden(error);
-                }
-                NoBpf::Trouble(RecordError::Refused { tracepoint: tracepoint.name.clone(), error, log })
-            })?;
-            bpf.programs.push(loaded);
+            bpf.programs.push(load(tracepoint, &program(tracepoint, number, processes, maps))?);
         }
         // Only now that all are loaded does any begin.
-        for (tracepoint, loaded) in tracepoints.iter().zip(&bpf.programs) {
-            // A program runs on every CPU, whichever CPU the event is of; it makes no samples.
-            let event = sys::open_tracepoint(tracepoint.id, 0, 0, 0).map_err(NoBpf::Forbidden)?;
-            sys::set_bpf(&event, loaded).map_err(NoBpf::Forbidden)?;
-            sys::enable(&event).map_err(NoBpf::Forbidden)?;
-            bpf.events.push(event);
-        }
+        bpf.events = attach(tracepoints, &bpf.programs)?;
         Ok(bpf)
     }
 
@@ -121,4 +110,29 @@ impl Bpf {
         }
         Ok(())
     }
+}
+
+fn map(kind: u32, key: u32, value: u32, entries: u32, inner: Option<&OwnedFd>) -> Result<OwnedFd, NoBpf> {
+    sys::map(kind, key, value, entries, inner).map_err(NoBpf::Forbidden)
+}
+
+fn load(tracepoint: &Tracepoint, program: &[u64]) -> Result<OwnedFd, NoBpf> {
+    sys::load(program).map_err(|(error, log)| {
+        if log.is_empty() {
+            return NoBpf::Forbidden(error);
+        }
+        NoBpf::Trouble(RecordError::Refused { tracepoint: tracepoint.name.clone(), error, log })
+    })
+}
+
+/// Runs each program whenever its tracepoint fires, as long as what is returned is kept open.
+fn attach(tracepoints: &[Tracepoint], programs: &[OwnedFd]) -> Result<Vec<OwnedFd>, NoBpf> {
+    let attach = |(tracepoint, program): (&Tracepoint, &OwnedFd)| {
+        // A program runs on every CPU, whichever CPU the event is of; it makes no samples.
+        let event = sys::open_tracepoint(tracepoint.id, 0, 0, 0)?;
+        sys::set_bpf(&event, program)?;
+        sys::enable(&event)?;
+        Ok(event)
+    };
+    tracepoints.iter().zip(programs).map(attach).collect::<io::Result<_>>().map_err(NoBpf::Forbidden)
 }

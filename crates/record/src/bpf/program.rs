@@ -65,7 +65,7 @@ pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Ma
     a.call(Helper::GetSmpProcessorId);
     a.copy(CPU_NUMBER, R0);
     a.store(Width::Word, STACK, -4, R0);
-    lookup(&mut a, maps.rings);
+    a.lookup(maps.rings, -4);
     a.jump_if(R0, 0, out);
 
     let size = PAYLOAD + tracepoint.size.saturating_sub(COMMON);
@@ -94,29 +94,26 @@ pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Ma
     a.call(Helper::RingbufSubmit);
     a.jump(out);
 
-    a.here(full);
-    a.store_number(Width::Word, STACK, -4, 0);
-    lookup(&mut a, maps.lost);
-    a.jump_if(R0, 0, out);
-    // The number is this CPU's own, and tracepoints of the same CPU do not interrupt this sequence but from an interrupt,
-    // in which a loss might go uncounted by one.
-    a.load(Width::Double, R1, R0, 0);
-    a.add(R1, 1);
-    a.store(Width::Double, R0, 0, R1);
+    end(a, full, out, maps.lost)
+}
 
+/// The end of any program: from `full` on a loss is counted, from `out` on nothing is done.
+pub fn end(mut a: Assembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64> {
+    // The kernel refuses what is never reached.
+    if a.is_target(full) {
+        a.here(full);
+        a.store_number(Width::Word, STACK, -4, 0);
+        a.lookup(lost, -4);
+        a.jump_if(R0, 0, out);
+        // The number is this CPU's own, and tracepoints of the same CPU do not interrupt this sequence but from an
+        // interrupt, in which a loss might go uncounted by one.
+        a.grow(R0, 0, 1);
+    }
     a.here(out);
     // Zero: perf's own sample of this event is not wanted.
     a.set(R0, 0);
     a.exit();
     a.finish()
-}
-
-/// r0 = the map's element for the key on top of the stack
-fn lookup(a: &mut Assembler, map: &OwnedFd) {
-    a.map(R1, map);
-    a.copy(R2, STACK);
-    a.add(R2, -4);
-    a.call(Helper::MapLookupElem);
 }
 
 /// Goes to `out` unless a thread that the event is about is wanted.
@@ -125,7 +122,7 @@ fn wanted_thread(a: &mut Assembler, tracepoint: &Tracepoint, maps: Maps, out: La
     for &at in &tracepoint.threads {
         a.load(Width::Word, R1, CTX, at as i16);
         a.store(Width::Word, STACK, -4, R1);
-        lookup(a, maps.threads);
+        a.lookup(maps.threads, -4);
         a.jump_unless(R0, 0, wanted);
     }
     a.jump(out);

@@ -48,24 +48,24 @@ pub struct Decoded {
 pub struct Decoder {
     /// The tracepoint's name.
     pub name: NameId,
-    meaning: Meaning,
+    pub(super) meaning: Meaning,
     /// `common_pid`.
     pid: At,
     /// The vCPU, if the event names it.
-    vcpu: At,
+    pub(super) vcpu: At,
     /// The process of the thread that recorded it, if the event names that (powerpc's virtual cores).
     tgid: At,
     /// Up to five fields, in the order that the meaning asks for.
-    fields: [At; 5],
+    pub(super) fields: [At; 5],
     /// Bytes that a payload must have.
     needs: usize,
 }
 
 /// Where a field is; size 0 means that this format has no such field.
 #[derive(Clone, Copy, Debug, Default)]
-struct At {
-    offset: u32,
-    size: u8,
+pub(super) struct At {
+    pub(super) offset: u32,
+    pub(super) size: u8,
     /// The bits of a little-endian u64 read at `offset` that are the field's.
     mask: u64,
 }
@@ -96,7 +96,7 @@ impl At {
 
 /// What to make of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+pub(super) enum Meaning {
     ExitX86,
     ExitArm64,
     ExitOf(CodeList),

@@ -1,0 +1,220 @@
+//! Counts exits where they happen, by reason, by what they were about and by length, instead of recording each.
+//!
+//! ```text
+//! tracepoint ─► BPF program: finds its thread's state; at the end of an exit, one count and one bucket more ┐
+//!          or ─► perf events: a ring for each CPU ─► a thread of ours that counts the same                     ┴─► Snapshot,
+//!                                                                                                              when asked
+//! ```
+//!
+//! Both count what the assembler makes rows of, so that totals are those of a recording. Nothing is dropped in silence: what
+//! a map has no room for is in [`Snapshot::lost`].
+
+mod by_events;
+mod fold;
+mod lengths;
+mod snapshot;
+
+pub(crate) use fold::Reading;
+pub use lengths::Lengths;
+pub(crate) use lengths::{LIMIT_BITS, SUB_BITS};
+pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
+
+use crate::bpf::{ByBpf, NoBpf, Source};
+use crate::capture::possible_cpus;
+use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
+use by_events::ByEvents;
+use exitscope_model::{CodeList, EventNames, ExitCode};
+use exitscope_trace::tracefs::{Decoder, Format, Role};
+use fold::Fold;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// What to count.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    /// Whose exits.
+    pub processes: Processes,
+    /// Do not try BPF.
+    pub without_bpf: bool,
+    /// Virtual CPUs at most; exits of further ones are lost.
+    pub max_lanes: u32,
+    /// Counts ([`Key`]s) at most; what would need a further one is lost. The kernel keeps 1.3 KB for each.
+    pub max_counts: u32,
+}
+
+impl Default for Counting {
+    fn default() -> Counting {
+        Counting { processes: Processes::All, without_bpf: false, max_lanes: 4096, max_counts: 8192 }
+    }
+}
+
+/// Counting at work. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Aggregation {
+    engine: Engine,
+    route: Route,
+    snapshot: Snapshot,
+    /// Open while the kernel measures programs.
+    stats: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Bpf(ByBpf),
+    Events(ByEvents),
+}
+
+impl Aggregation {
+    /// Begins to count. Errors say what to do about them.
+    pub fn start(counting: &Counting) -> Result<Aggregation, RecordError> {
+        let sources = sources(of_kvm(&tracefs()?)?);
+        if sources.is_empty() {
+            return Err(RecordError::NoTracepoints);
+        }
+        let is_software = sources.iter().any(|(_, _, role)| matches!(role, Role::RunEnter(_)));
+        // On POWER's virtual cores, a thread's events are about any virtual CPU.
+        let by_vcpu = sources.iter().any(|(tracepoint, ..)| tracepoint.name == "kvm_guest_exit");
+        let bpf = match (counting.without_bpf, by_vcpu) {
+            (true, _) => Err(NoBpf::Forbidden(io::Error::other("not wanted"))),
+            (_, true) => {
+                Err(NoBpf::Forbidden(io::Error::other("programs count by thread, and here that is not a vCPU")))
+            }
+            _ => ByBpf::start(&sources, is_software, counting, possible_cpus()?),
+        };
+        let (engine, route) = match bpf {
+            Ok(bpf) => (Engine::Bpf(bpf), Route::Bpf),
+            Err(NoBpf::Trouble(error)) => return Err(error),
+            Err(NoBpf::Forbidden(bpf)) => {
+                let fold = Fold::new(is_software, counting.max_lanes as usize, counting.max_counts as usize);
+                let because = bpf.to_string();
+                let events =
+                    ByEvents::start(sources, by_vcpu, &counting.processes, fold).map_err(|error| match error {
+                        RecordError::NoRoute { perf, .. } => RecordError::NoRoute { bpf, perf },
+                        other => other,
+                    })?;
+                (Engine::Events(events), Route::PerfEvents { because })
+            }
+        };
+        let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
+        Ok(Aggregation { engine, route, snapshot, stats: None })
+    }
+
+    /// How it counts.
+    pub fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// From now on, also the exits of this process; for when some were named.
+    pub fn watch(&mut self, process: u32) -> Result<(), RecordError> {
+        match &mut self.engine {
+            Engine::Bpf(bpf) => bpf.watch(process).map_err(|error| RecordError::io("bpf", error)),
+            Engine::Events(events) => {
+                events.watch(process);
+                Ok(())
+            }
+        }
+    }
+
+    /// What has been counted until now. Numbers never go down.
+    pub fn read(&mut self) -> Result<&Snapshot, RecordError> {
+        // Who is gone now has final numbers in what is read next.
+        let lanes = self.snapshot.lanes.iter().filter(|(_, state)| !state.ended);
+        let gone: Vec<Lane> = lanes.map(|(lane, _)| *lane).filter(|lane| !lane.is_there()).collect();
+        let at = sys::now();
+        let reading = match &mut self.engine {
+            Engine::Bpf(bpf) => bpf.read().map_err(|error| RecordError::io("bpf", error))?,
+            Engine::Events(events) => events.read()?,
+        };
+        self.absorb(reading);
+        self.snapshot.at = at;
+        if let Engine::Bpf(bpf) = &self.engine {
+            let runs = bpf.runs();
+            self.snapshot.cost = (runs.count > 0).then_some(Cost { runs: runs.count, ns: runs.ns });
+        }
+        for lane in gone {
+            match &mut self.engine {
+                Engine::Bpf(bpf) => bpf.forget(lane).map_err(|error| RecordError::io("bpf", error))?,
+                Engine::Events(events) => events.forget(lane),
+            }
+            if let Some(state) = self.snapshot.lanes.get_mut(&lane) {
+                (state.ended, state.open) = (true, None);
+            }
+        }
+        Ok(&self.snapshot)
+    }
+
+    /// What the last [`read`](Aggregation::read) found.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Has the kernel measure what counting costs, until it is told not to: see [`Snapshot::cost`]. That makes programs slower
+    /// while it lasts. Does nothing where none are at work; an error if it is not allowed.
+    pub fn measure(&mut self, on: bool) -> Result<(), RecordError> {
+        self.stats = match (&self.engine, on) {
+            (Engine::Bpf(_), true) => Some(sys::enable_stats().map_err(|error| RecordError::io("bpf", error))?),
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// Drops lanes that have ended, and their counts. Who never calls it keeps all, which grows as VMs come and go.
+    pub fn forget_ended(&mut self) {
+        let Snapshot { lanes, counts, .. } = &mut self.snapshot;
+        lanes.retain(|_, state| !state.ended);
+        counts.retain(|key, _| lanes.contains_key(&key.lane));
+    }
+
+    /// Makes the snapshot say at least what was read. What was open at one reading may be on its way into a count at the
+    /// next, and in neither for a moment.
+    fn absorb(&mut self, reading: Reading) {
+        let Snapshot { lanes, counts, .. } = &mut self.snapshot;
+        for (lane, state) in reading.lanes {
+            if lanes.insert(lane, state).is_some_and(|before| before.ended) {
+                // Another thread with the number of one that is gone.
+                counts.retain(|key, _| key.lane != lane);
+            }
+        }
+        let mut sums: BTreeMap<Key, Count> = BTreeMap::new();
+        for (key, count) in reading.counts {
+            sums.entry(key).or_default().add(&count);
+        }
+        for (key, mut count) in sums {
+            if matches!(key.cause, Cause::Exit(code) if is_all_idle(code)) {
+                count.idle = count.total;
+            }
+            counts.entry(key).or_default().raise(&count);
+        }
+        self.snapshot.lost = self.snapshot.lost.max(reading.lost);
+    }
+}
+
+impl Lane {
+    /// Whether who runs it is there.
+    fn is_there(&self) -> bool {
+        let process = format!("/proc/{}", self.process);
+        match self.runner {
+            Runner::Thread(thread) => Path::new(&format!("{process}/task/{thread}")).exists(),
+            Runner::Vcpu(_) => Path::new(&process).exists(),
+        }
+    }
+}
+
+/// Whether the whole of such an exit is idle. On arm64 the code does not tell a WFI from a WFE, which is a yield; what was
+/// halted there is known by its wake-up.
+fn is_all_idle(code: ExitCode) -> bool {
+    code.is_idle() && code.list != CodeList::Arm64Ec
+}
+
+/// The tracepoints that counting uses.
+fn sources(tracepoints: Vec<Tracepoint>) -> Vec<Source> {
+    let mut names = EventNames::default();
+    let source = |tracepoint: Tracepoint| {
+        let decoder = Decoder::new(&tracepoint.system, &Format::parse(&tracepoint.format)?, &mut names);
+        let role = decoder.role()?;
+        Some((tracepoint, decoder, role))
+    };
+    tracepoints.into_iter().filter_map(source).collect()
+}

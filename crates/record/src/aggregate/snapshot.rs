@@ -1,0 +1,181 @@
+//! What has been counted up to a moment.
+//!
+//! ```text
+//! Snapshot ─┬─ lanes:  Lane (process, thread) ─► vCPU, poll, the exit that is open
+//!           ├─ counts: Key  (lane, cause, about) ─► Count: how many, how long, a histogram
+//!           └─ lost
+//! ```
+
+use super::Lengths;
+use exitscope_model::{DetailKind, ExitCode};
+use std::collections::BTreeMap;
+
+/// Everything that was counted since the beginning. Numbers only grow, until [`Aggregation::forget_ended`] drops what has
+/// ended.
+///
+/// [`Aggregation::forget_ended`]: super::Aggregation::forget_ended
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When counting began: CLOCK_MONOTONIC, nanoseconds.
+    pub began: u64,
+    /// Up to when it counts.
+    pub at: u64,
+    /// What runs virtual CPUs.
+    pub lanes: BTreeMap<Lane, LaneState>,
+    /// What they did.
+    pub counts: BTreeMap<Key, Count>,
+    /// Exits, halts or events that are in no count: there was no room for them.
+    pub lost: u64,
+    /// What counting costs where exits happen, if it was measured: only BPF programs can be.
+    pub cost: Option<Cost>,
+}
+
+/// What runs one virtual CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane {
+    /// The process, which is the VM.
+    pub process: u32,
+    /// Who runs the virtual CPU.
+    pub runner: Runner,
+}
+
+/// Who runs a virtual CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Runner {
+    /// This thread.
+    Thread(u32),
+    /// Any thread: events name the virtual CPU (powerpc, where one thread records for a whole virtual core).
+    Vcpu(u32),
+}
+
+/// What is known of a lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneState {
+    /// The virtual CPU's number, if an event said so. Most VMMs also have it in the thread's name.
+    pub vcpu: Option<u32>,
+    /// How long KVM polls when it halts, in nanoseconds, if KVM has changed that since.
+    pub poll: Option<u32>,
+    /// The exit that it is in.
+    pub open: Option<Open>,
+    /// Events that were looked at for it.
+    pub events: u64,
+    /// It is gone. Its counts are final.
+    pub ended: bool,
+}
+
+/// An exit that is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Why.
+    pub code: ExitCode,
+    /// Since when: CLOCK_MONOTONIC, nanoseconds.
+    pub since: u64,
+}
+
+/// What is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Whose.
+    pub lane: Lane,
+    /// What it was.
+    pub cause: Cause,
+    /// About what, if an event said so.
+    pub about: Option<About>,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Exits for this reason: those of which a recording makes rows. An exit that is still open is counted, and has no
+    /// length yet.
+    Exit(ExitCode),
+    /// On back ends that fire no `kvm_exit`: what the kernel did for the guest without leaving for user space. It has no
+    /// length, as only one event tells of it.
+    Served,
+    /// Halts that ended (`kvm_vcpu_wakeup`); their lengths are from the halt to the wake-up, polling included. On hardware
+    /// they lie in exits, on other back ends there is no exit around them.
+    Halt {
+        /// The thread slept, else polling was enough.
+        slept: bool,
+        /// The wake-up was for something.
+        valid: bool,
+    },
+}
+
+/// What an exit was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct About {
+    /// Kind of thing.
+    pub kind: DetailKind,
+    /// Whether the guest wrote.
+    pub write: bool,
+    /// Which: port, MSR, hypercall, CPUID leaf, …; of memory, the address of its page of 4 KiB.
+    pub key: u64,
+}
+
+/// How many, and how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub count: u64,
+    /// How many of them went on to user space.
+    pub to_user: u64,
+    /// How long all took together, in nanoseconds; those without an end are not in it.
+    pub total: u64,
+    /// How much of that the virtual CPU was halted, in nanoseconds.
+    pub idle: u64,
+    /// Lengths, halts included, in nanoseconds.
+    pub lengths: Lengths,
+}
+
+/// What counting costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Runs of programs that were measured.
+    pub runs: u64,
+    /// Their time, in nanoseconds: that of the programs alone, without the kernel's way to them.
+    pub ns: u64,
+}
+
+impl Count {
+    /// Time that the exits cost: halted time is none.
+    pub fn cost(&self) -> u64 {
+        self.total.saturating_sub(self.idle)
+    }
+
+    /// Adds what `other` counted.
+    pub fn add(&mut self, other: &Count) {
+        self.count += other.count;
+        self.to_user += other.to_user;
+        self.total += other.total;
+        self.idle += other.idle;
+        self.lengths.add(&other.lengths);
+    }
+
+    /// What came since `earlier`, which is a former value of the same.
+    pub fn since(&self, earlier: &Count) -> Count {
+        Count {
+            count: self.count.saturating_sub(earlier.count),
+            to_user: self.to_user.saturating_sub(earlier.to_user),
+            total: self.total.saturating_sub(earlier.total),
+            idle: self.idle.saturating_sub(earlier.idle),
+            lengths: self.lengths.since(&earlier.lengths),
+        }
+    }
+
+    /// At least as much as `other`, in everything.
+    pub(crate) fn raise(&mut self, other: &Count) {
+        self.count = self.count.max(other.count);
+        self.to_user = self.to_user.max(other.to_user);
+        self.total = self.total.max(other.total);
+        self.idle = self.idle.max(other.idle);
+        self.lengths.raise(&other.lengths);
+    }
+}
+
+impl Snapshot {
+    /// Events that were looked at, of all lanes.
+    pub fn events(&self) -> u64 {
+        self.lanes.values().map(|lane| lane.events).sum()
+    }
+}
