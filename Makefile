@@ -25,7 +25,7 @@ rust:
 	@command -v cc >/dev/null || .ci/install cc
 
 tools:
-	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip trace-cmd xz zstd clippy rustfmt
+	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip tmux trace-cmd xz zstd clippy rustfmt
 
 demo: rust ## Account for the exits of a recorded guest
 	$(CARGO) build --release --quiet --locked --package exitscope

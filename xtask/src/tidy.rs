@@ -12,6 +12,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/report.schema.json", &["docs", "report-schema"]),
     ("docs/diff.schema.json", &["docs", "diff-schema"]),
     ("docs/events.schema.json", &["docs", "events-schema"]),
+    ("docs/top.schema.json", &["docs", "top-schema"]),
     ("docs/replay.schema.json", &["docs", "replay-schema"]),
     ("docs/advise.schema.json", &["docs", "advise-schema"]),
     ("docs/sim.schema.json", &["docs", "sim-schema"]),

@@ -31,6 +31,11 @@ pub enum Command {
     /// Needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. Writes a perf.data file, which perf reads,
     /// too. What is lost is counted; a guest is never waited for.
     Record(RecordArgs),
+    /// Show live what this host's virtual machines leave their guests for, and what that costs them
+    ///
+    /// Exits are counted in the kernel by BPF programs where they may be used, else from perf events. `?` lists the keys.
+    /// Needs what `record` needs.
+    Top(TopArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
@@ -99,6 +104,8 @@ pub enum Document {
     DiffSchema,
     /// JSON schema of a line of `events --format json`
     EventsSchema,
+    /// JSON schema of a line of `top --format json`
+    TopSchema,
     /// JSON schema of `replay --format json`
     ReplaySchema,
     /// JSON schema of `advise --format json`
@@ -644,6 +651,34 @@ pub struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Watch only this process; several with commas [default: every virtual machine's]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
+    pub pid: Vec<u32>,
+    /// Watch only the virtual machine of this name, also when it is started anew
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    pub vm: Option<String>,
+    /// Watch every virtual machine, as without this flag
+    #[arg(short, long = "all-cpus")]
+    pub all: bool,
+    /// How long an interval is
+    #[arg(short = 'd', long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
+    pub interval: Nanos,
+    /// Print one interval after the other, without a screen
+    #[arg(short, long)]
+    pub batch: bool,
+    /// End after so many intervals [default: on q, or Ctrl-C]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub iterations: Option<u64>,
+    /// Output format of --batch; json implies it: one object for each interval, one a line
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
+    /// Do not use BPF
+    #[arg(long)]
+    pub no_bpf: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -787,6 +822,14 @@ fn parse_top(text: &str) -> Result<usize, String> {
 fn parse_length(text: &str) -> Result<Nanos, String> {
     let length = Nanos::parse(text).ok_or("a length is a number and ns, us, ms or s, like 200us")?;
     if length == Nanos::ZERO { Err("a length of zero".to_string()) } else { Ok(length) }
+}
+
+/// A length; as with other tools' `-d`, a number alone is of seconds.
+fn parse_interval(text: &str) -> Result<Nanos, String> {
+    let length = if text.ends_with(|last: char| last.is_ascii_digit()) { format!("{text}s") } else { text.to_string() };
+    let allowed = Nanos(100_000_000)..=Nanos(3_600_000_000_000);
+    let length = parse_length(&length)?;
+    if allowed.contains(&length) { Ok(length) } else { Err("an interval is 100ms to 3600s".to_string()) }
 }
 
 /// A size in bytes, or with K or M.

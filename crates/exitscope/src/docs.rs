@@ -49,6 +49,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::ReportSchema => schemars::schema_for!(Report),
         Document::DiffSchema => schemars::schema_for!(Comparison),
         Document::EventsSchema => schemars::schema_for!(EventRow),
+        Document::TopSchema => schemars::schema_for!(crate::top::Frame),
         Document::ReplaySchema => schemars::schema_for!(exitscope_view::Replay),
         Document::AdviseSchema => schemars::schema_for!(Advised),
         Document::SimSchema => schemars::schema_for!(Simulated),

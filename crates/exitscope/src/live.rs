@@ -36,7 +36,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     if !args.no_sched {
         tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
     }
-    let processes = processes(args)?;
+    let processes = processes(&args.pid, args.vm.as_deref())?;
     keep_old(&args.output)?;
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
@@ -94,10 +94,10 @@ fn record(
 }
 
 /// Whose exits are wanted.
-fn processes(args: &RecordArgs) -> anyhow::Result<Processes> {
-    if let Some(name) = &args.vm {
+pub fn processes(pids: &[u32], vm: Option<&str>) -> anyhow::Result<Processes> {
+    if let Some(name) = vm {
         let vms = vms();
-        let these: Vec<u32> = vms.iter().filter(|vm| vm.name == *name).map(|vm| vm.process).collect();
+        let these: Vec<u32> = vms.iter().filter(|vm| vm.name == name).map(|vm| vm.process).collect();
         if these.is_empty() {
             let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
             let there = if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") };
@@ -105,14 +105,14 @@ fn processes(args: &RecordArgs) -> anyhow::Result<Processes> {
         }
         return Ok(Processes::These(these));
     }
-    for pid in &args.pid {
+    for pid in pids {
         if !Path::new(&format!("/proc/{pid}")).exists() {
             bail!("no process {pid}");
         }
     }
-    match args.pid.len() {
+    match pids.len() {
         0 => Ok(Processes::All),
-        1..=Processes::MAX => Ok(Processes::These(args.pid.clone())),
+        1..=Processes::MAX => Ok(Processes::These(pids.to_vec())),
         _ => bail!("at most {} processes can be named", Processes::MAX),
     }
 }

@@ -17,6 +17,7 @@ mod replay;
 mod report;
 mod sim;
 mod sweep;
+mod top;
 mod validate;
 mod vary;
 
@@ -52,6 +53,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match cli.command {
         Command::Record(args) => live::run(&args)?,
+        Command::Top(args) => top::run(&args, &mut out)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,

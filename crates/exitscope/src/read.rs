@@ -261,16 +261,19 @@ fn finish(
     assembler.finish(rows, ledger)
 }
 
-/// The vCPUs that threads are named for: QEMU's `CPU 3/KVM`, Firecracker's `fc_vcpu 3`, Cloud Hypervisor's `vcpu3`,
-/// kvmtool's `kvm-vcpu-3`.
+/// The vCPUs that threads are named for.
 fn vcpus_by_name(info: &TraceInfo) -> impl Iterator<Item = (Tid, VcpuId)> + '_ {
-    info.comms.iter().filter_map(|(&tid, comm)| {
-        let number = match comm.strip_prefix("CPU ") {
-            Some(rest) => rest.strip_suffix("/KVM")?,
-            None => ["fc_vcpu ", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?,
-        };
-        Some((Tid(tid), VcpuId(number.parse().ok()?)))
-    })
+    info.comms.iter().filter_map(|(&tid, comm)| Some((Tid(tid), vcpu_by_name(comm)?)))
+}
+
+/// The vCPU that a thread is named for: QEMU's `CPU 3/KVM`, Firecracker's `fc_vcpu 3`, Cloud Hypervisor's `vcpu3`,
+/// kvmtool's `kvm-vcpu-3`.
+pub fn vcpu_by_name(comm: &str) -> Option<VcpuId> {
+    let number = match comm.strip_prefix("CPU ") {
+        Some(rest) => rest.strip_suffix("/KVM")?,
+        None => ["fc_vcpu ", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?,
+    };
+    Some(VcpuId(number.parse().ok()?))
 }
 
 /// The host's name; the kernel calls a host `(none)` before it has one.

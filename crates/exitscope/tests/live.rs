@@ -4,34 +4,10 @@
 
 mod common;
 
-use common::report;
-use std::io::Write;
+use common::{cannot, exits_at, machine, report, tiny_guest};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock};
-
-/// Set to 1, this allows the test to pass on a machine where a guest cannot be recorded.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
-
-/// A recording of the whole machine sees the guests of every test, so only one test runs guests at a time.
-static MACHINE: Mutex<()> = Mutex::new(());
-
-fn machine() -> MutexGuard<'static, ()> {
-    MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
-}
-
-/// The guest, built once.
-fn tiny_guest() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_BIN_EXE_exitscope")).ancestors().nth(2).unwrap();
-        let mut command = Command::new(env!("CARGO"));
-        let built = command.args(["build", "-q", "-p", "tiny-guest", "--target-dir"]).arg(target).status().unwrap();
-        assert!(built.success(), "tiny-guest does not build");
-        target.join("debug/tiny-guest")
-    })
-}
 
 /// Records the guest; `None` if that cannot be done here and was allowed not to be.
 fn record(folder: &Path, name: &str, flags: &[&str], guest_flags: &[&str]) -> Option<PathBuf> {
@@ -48,21 +24,8 @@ fn run(mut command: Command, data: PathBuf) -> Option<PathBuf> {
         Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
         Err(error) => format!("perf cannot be run: {error}"),
     };
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nA live guest cannot be recorded here. Set {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: NO LIVE GUEST WAS RECORDED: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
+    cannot(&trouble);
     None
-}
-
-/// Exits at this place: port and direction, or page and direction.
-fn exits_at(report: &serde_json::Value, kind: &str, key: u64, direction: &str) -> u64 {
-    let details = report["details"].as_array().unwrap().iter();
-    details
-        .filter(|row| row["kind"] == kind && row["key"] == key && row["direction"] == direction)
-        .map(|row| row["count"].as_u64().unwrap())
-        .sum()
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub use gang::{CauseRow, GangRow, GangRows};
 pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::thousands;
+pub use names::{detail, kind, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};

@@ -3,9 +3,13 @@
 
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// Set to 1, this allows tests to pass on a machine where a guest cannot be watched.
+const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
 
 /// A file of the corpus.
 pub fn corpus(path: &str) -> PathBuf {
@@ -62,6 +66,55 @@ pub fn report(files: &[&Path], arguments: &[&str]) -> serde_json::Value {
     let output = exitscope().arg("report").args(files).args(["--format", "json"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Who watches the whole machine sees the guests of every test, so only one test runs guests at a time.
+pub fn machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
+/// The guest of rig/tiny-guest, built once. In one run it does 23 writes to port 0x10, 17 reads of port 0x11, 13 writes to
+/// memory at 0x8000 and 1 halt.
+pub fn tiny_guest() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_BIN_EXE_exitscope")).ancestors().nth(2).unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        let built = command.args(["build", "-q", "-p", "tiny-guest", "--target-dir"]).arg(target).status().unwrap();
+        assert!(built.success(), "tiny-guest does not build");
+        target.join("debug/tiny-guest")
+    })
+}
+
+/// A [`tiny_guest`] that waits until it is told to begin, as the process that it will be then.
+pub fn held_guest(repeat: u64) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read go; exec \"$0\" --repeat \"$1\""]).arg(tiny_guest()).arg(repeat.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Tells a [`held_guest`] to begin, or another process that waits for a line.
+pub fn go(held: &mut Child) {
+    held.stdin.take().unwrap().write_all(b"go\n").unwrap();
+}
+
+/// A guest cannot be watched here: fails, unless that was allowed.
+pub fn cannot(trouble: &str) {
+    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
+    assert!(allowed, "{trouble}\nA live guest cannot be watched here. Set {WITHOUT_KVM}=1 to pass without it.");
+    // Not `eprintln!`, which the test harness swallows when the test passes.
+    let said = std::io::stderr().write_all(format!("SKIPPED: NO LIVE GUEST WAS WATCHED: {trouble}\n").as_bytes());
+    said.expect("stderr is open");
+}
+
+/// Exits at this place in a report: port and direction, or page and direction.
+pub fn exits_at(report: &serde_json::Value, kind: &str, key: u64, direction: &str) -> u64 {
+    let details = report["details"].as_array().unwrap().iter();
+    details
+        .filter(|row| row["kind"] == kind && row["key"] == key && row["direction"] == direction)
+        .map(|row| row["count"].as_u64().unwrap())
+        .sum()
 }
 
 /// What of `value` does not fit the schema that `exitscope docs` prints under this name.

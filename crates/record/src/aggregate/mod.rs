@@ -55,6 +55,7 @@ impl Default for Counting {
 pub struct Aggregation {
     engine: Engine,
     route: Route,
+    is_software: bool,
     snapshot: Snapshot,
     /// Open while the kernel measures programs.
     stats: Option<OwnedFd>,
@@ -98,12 +99,18 @@ impl Aggregation {
             }
         };
         let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
-        Ok(Aggregation { engine, route, snapshot, stats: None })
+        Ok(Aggregation { engine, route, is_software, snapshot, stats: None })
     }
 
     /// How it counts.
     pub fn route(&self) -> &Route {
         &self.route
+    }
+
+    /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`Cause::Served`] is what tells of the
+    /// others.
+    pub fn has_kvm_exit(&self) -> bool {
+        !self.is_software
     }
 
     /// From now on, also the exits of this process; for when some were named.

@@ -9,7 +9,7 @@
 //! States and counts are a thread's own, and a thread is on one CPU at a time: nothing has to be atomic.
 
 use super::assembler::{Assembler, Helper, Label, Reg, Width};
-use super::program::end;
+use super::program::{count_loss, end};
 use crate::aggregate::{LIMIT_BITS, Lengths, SUB_BITS};
 use exitscope_model::DetailKind;
 use exitscope_model::codes::REGION_BITS;
@@ -65,9 +65,10 @@ const LENGTH: Reg = Reg(8);
 const STATE: Reg = Reg(9);
 const STACK: Reg = Reg(10);
 
-/// On the stack: a key of counts, whose beginning is the thread; behind it a small number; before it a state.
+/// On the stack: a key of counts, whose beginning is the thread; behind it two small numbers; before it a state.
 const KEY: i16 = -40;
 const SMALL: i16 = -4;
+const ZERO: i16 = -8;
 const NEW_STATE: i16 = KEY - STATE_SIZE as i16;
 
 /// `BPF_NOEXIST`.
@@ -349,7 +350,7 @@ impl Program<'_> {
         self.a.store(Width::Double, STACK, KEY + ABOUT_KEY as i16, R2);
         self.a.store_number(Width::Half, STACK, KEY + OPENER as i16, i32::from(SERVED as i16));
         self.a.store(Width::Half, STACK, KEY + ABOUT as i16, R1);
-        self.find_count();
+        self.find_count(set);
         self.a.grow(R0, COUNT as i16, 1);
     }
 
@@ -373,7 +374,7 @@ impl Program<'_> {
         self.a.store_number(Width::Double, STACK, KEY + ABOUT_KEY as i16, 0);
         self.a.store_number(Width::Half, STACK, KEY + OPENER as i16, i32::from(HALT as i16));
         self.a.store_number(Width::Half, STACK, KEY + ABOUT as i16, 0);
-        self.find_count();
+        self.find_count(self.out);
         self.a.grow(R0, COUNT as i16, 1);
         self.a.load(Width::Double, R1, R0, COUNT_IDLE as i16);
         self.a.add_of(R1, LENGTH);
@@ -390,7 +391,8 @@ impl Program<'_> {
         self.a.load(Width::Word, R1, STATE, OPENER as i16);
         self.a.store(Width::Word, STACK, KEY + OPENER as i16, R1);
         self.forget_about();
-        self.find_count();
+        let done = self.a.label();
+        self.find_count(done);
         self.a.grow(R0, COUNT as i16, 1);
         self.a.load(Width::Word, R2, STATE, TO_USER as i16);
         self.a.load(Width::Double, R1, R0, COUNT_TO_USER as i16);
@@ -409,6 +411,7 @@ impl Program<'_> {
             self.a.here(busy);
             self.add_length();
         }
+        self.a.here(done);
     }
 
     fn forget_about(&mut self) {
@@ -416,17 +419,19 @@ impl Program<'_> {
         self.a.store_number(Width::Double, STATE, ABOUT_KEY as i16, 0);
     }
 
-    /// r0 = the count for KEY, made if it is new
-    fn find_count(&mut self) {
+    /// r0 = the count for KEY, made if it is new; where there is no room for it, counts a loss and goes to `none`
+    fn find_count(&mut self, none: Label) {
         let found = self.a.label();
         self.a.lookup(self.maps.counts, KEY.into());
         self.a.jump_unless(R0, 0, found);
-        self.a.store_number(Width::Word, STACK, SMALL - 4, 0);
-        self.a.lookup(self.maps.blank, i32::from(SMALL) - 4);
-        self.a.jump_if(R0, 0, self.out);
+        self.a.store_number(Width::Word, STACK, ZERO, 0);
+        self.a.lookup(self.maps.blank, ZERO.into());
+        self.a.jump_if(R0, 0, none);
         self.a.copy(R3, R0);
         self.insert(self.maps.counts);
-        self.a.jump_if(R0, 0, self.full);
+        self.a.jump_unless(R0, 0, found);
+        count_loss(self.a, self.maps.lost, none);
+        self.a.jump(none);
         self.a.here(found);
     }
 

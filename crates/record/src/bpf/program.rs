@@ -102,18 +102,23 @@ pub fn end(mut a: Assembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64
     // The kernel refuses what is never reached.
     if a.is_target(full) {
         a.here(full);
-        a.store_number(Width::Word, STACK, -4, 0);
-        a.lookup(lost, -4);
-        a.jump_if(R0, 0, out);
-        // The number is this CPU's own, and tracepoints of the same CPU do not interrupt this sequence but from an
-        // interrupt, in which a loss might go uncounted by one.
-        a.grow(R0, 0, 1);
+        count_loss(&mut a, lost, out);
     }
     a.here(out);
     // Zero: perf's own sample of this event is not wanted.
     a.set(R0, 0);
     a.exit();
     a.finish()
+}
+
+/// Counts a loss; goes to `out` if that is not possible.
+pub fn count_loss(a: &mut Assembler, lost: &OwnedFd, out: Label) {
+    a.store_number(Width::Word, STACK, -8, 0);
+    a.lookup(lost, -8);
+    a.jump_if(R0, 0, out);
+    // The number is this CPU's own, and tracepoints of the same CPU do not interrupt this sequence but from an interrupt, in
+    // which a loss might go uncounted by one.
+    a.grow(R0, 0, 1);
 }
 
 /// Goes to `out` unless a thread that the event is about is wanted.

@@ -1,0 +1,141 @@
+//! What is shown of an interval, as plain data: the screen, the text and the JSON of `--batch` are all of this.
+//!
+//! ```text
+//! Frame ─┬─ own: what watching costs      Figures: rates and shares of the interval, counts since watching began
+//!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
+//!                       └─ vcpus: VcpuRow ─ figures
+//! ```
+
+use super::kernel::KvmHalts;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// An interval.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Frame {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// Its end, in seconds since 1970.
+    pub time: f64,
+    /// How long it was.
+    pub seconds: f64,
+    /// The host's name.
+    pub host: String,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// `bpf`, or `perf events`.
+    pub route: &'static str,
+    /// Why not by BPF.
+    pub not_bpf: Option<String>,
+    /// Whether `kvm_exit` fires here; else exits are those that go to user space, and what the kernel tells of the others.
+    pub has_kvm_exit: bool,
+    /// Events that are in no figure, since watching began.
+    pub lost: u64,
+    /// What watching costs.
+    pub own: Own,
+    /// Every VM that is watched, by process.
+    pub vms: Vec<VmRow>,
+}
+
+/// What watching costs.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct Own {
+    /// CPUs that exitscope itself keeps busy.
+    pub cpus: f64,
+    /// Events that were looked at, in a second.
+    pub events_per_s: f64,
+    /// Mean time of the BPF programs for an event, in nanoseconds, as the kernel measured it last.
+    pub ns_per_event: Option<f64>,
+    /// The share of the vCPUs' time that this is.
+    pub vcpu_share: Option<f64>,
+}
+
+/// A VM.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct VmRow {
+    /// Its process.
+    pub pid: u32,
+    /// What its command line calls it, or its process.
+    pub name: String,
+    /// Whether it is gone.
+    pub ended: bool,
+    /// Of all its vCPUs.
+    pub figures: Figures,
+    /// What KVM itself counts of its halts.
+    pub kvm_halts: Option<KvmHalts>,
+    /// Each vCPU that left its guest since watching began, by number.
+    pub vcpus: Vec<VcpuRow>,
+}
+
+/// A virtual CPU.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct VcpuRow {
+    /// Its number, as far as its thread's name, KVM or an event has it.
+    pub vcpu: Option<u32>,
+    /// Its thread.
+    pub tid: Option<u32>,
+    /// Whether it is gone.
+    pub ended: bool,
+    /// The exit that it is in: why.
+    pub open: Option<String>,
+    /// Since when, in nanoseconds before the end of the interval.
+    pub open_ns: Option<u64>,
+    /// How it fared.
+    pub figures: Figures,
+}
+
+/// How vCPUs fared.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Figures {
+    /// Exits since watching began.
+    pub exits: u64,
+    /// Exits in a second.
+    pub exits_per_s: f64,
+    /// Share of the vCPUs' wall time that went into exits, halts not counted.
+    pub cost: f64,
+    /// Share in which they had nothing to do.
+    pub idle: f64,
+    /// Share in which their threads could run and had no CPU; part of it lies in exits.
+    pub waiting: Option<f64>,
+    /// Share of exits that went on to user space.
+    pub to_user: f64,
+    /// The 99th percentile of their lengths in nanoseconds, of those that are not idle.
+    pub p99_ns: Option<u64>,
+    /// By reason, what cost most first.
+    pub reasons: Vec<Row>,
+    /// By what they were about, what cost most first.
+    pub about: Vec<Row>,
+    /// Halts that polling caught, and those that slept.
+    pub halts: Vec<Row>,
+    /// How long KVM polls when a vCPU halts, in nanoseconds, of the vCPU where that is longest, if it changed since.
+    pub poll_ns: Option<u32>,
+}
+
+/// A group of exits or halts.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Row {
+    /// `reason`; the kind of what it is about, like `port`; or `halt`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Port, MSR, …, of what it is about.
+    pub key: Option<u64>,
+    /// How many since watching began.
+    pub count: u64,
+    /// How many in a second.
+    pub per_s: f64,
+    /// Share of the vCPUs' wall time, halts not counted.
+    pub cost: f64,
+    /// Share of the vCPUs' wall time that was halted.
+    pub idle: f64,
+    /// Share that went on to user space.
+    pub to_user: f64,
+    /// Mean length in nanoseconds, of those that ended in the interval.
+    pub mean_ns: Option<u64>,
+    /// Their median.
+    pub p50_ns: Option<u64>,
+    /// Their 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// How many of each length ended in the interval: lower bound in nanoseconds, count.
+    pub lengths: Vec<(u64, u64)>,
+}

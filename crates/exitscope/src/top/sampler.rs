@@ -1,0 +1,248 @@
+//! Takes the counts of an interval, and makes a [`Frame`] of them.
+//!
+//! ```text
+//! Aggregation ─► Snapshot, less the one before ─► Sums of each vCPU ─► Sums of each VM ─► Frame
+//!                                schedstat, debugfs ───────┘
+//! ```
+
+use super::frame::{Frame, Own, VcpuRow, VmRow};
+use super::kernel::{Kvm, Ran, own_time, ran};
+use super::sums::Sums;
+use crate::read::vcpu_by_name;
+use exitscope_record::{
+    Aggregation, Lane, LaneState, Processes, Route, Runner, Snapshot, process_name, thread_name, vms,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Intervals from one look at all processes to the next: it takes long where there are many.
+const LOOK_AROUND: u64 = 5;
+
+/// Intervals from one measurement of the programs' own cost to the next: they are slower meanwhile.
+const MEASURE: u64 = 30;
+
+/// What is watched, and what was there at the end of the last interval.
+pub struct Sampler {
+    counting: Aggregation,
+    /// Watched as they come, if one name is wanted.
+    name: Option<String>,
+    is_all: bool,
+    before: Snapshot,
+    ran: HashMap<Lane, Ran>,
+    own_time: u64,
+    names: HashMap<u32, String>,
+    /// VMs that were found by looking around, exits or not.
+    known: Vec<u32>,
+    /// Numbers of vCPUs, by thread.
+    vcpus: HashMap<u32, Option<u32>>,
+    turn: u64,
+    measuring: bool,
+    ns_per_event: Option<f64>,
+    host: (String, String),
+    /// Why KVM's own counters are not there.
+    pub no_kvm_counters: Option<String>,
+}
+
+impl Sampler {
+    pub fn new(counting: Aggregation, processes: &Processes, name: Option<String>) -> Sampler {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let known = match processes {
+            Processes::All => Vec::new(),
+            Processes::These(these) => these.clone(),
+        };
+        let mut sampler = Sampler {
+            before: counting.snapshot().clone(),
+            counting,
+            name,
+            is_all: *processes == Processes::All,
+            ran: HashMap::new(),
+            own_time: own_time(),
+            names: HashMap::new(),
+            known,
+            vcpus: HashMap::new(),
+            turn: 0,
+            measuring: false,
+            ns_per_event: None,
+            host: (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease")),
+            no_kvm_counters: None,
+        };
+        sampler.measure(true);
+        sampler
+    }
+
+    /// The interval from the last call, or the beginning, until now.
+    pub fn take(&mut self) -> anyhow::Result<Frame> {
+        if self.turn.is_multiple_of(LOOK_AROUND) {
+            self.look_around()?;
+        }
+        self.known.retain(|process| Path::new(&format!("/proc/{process}")).exists());
+        let now = self.counting.read()?.clone();
+        let (is_all, known) = (self.is_all, std::mem::take(&mut self.known));
+        let kvm = Kvm::look(|process| is_all || known.contains(&process));
+        self.known = known;
+        let span = now.at.saturating_sub(self.before.at.max(self.before.began)).max(1);
+        let seconds = span as f64 / 1e9;
+        let lanes = self.sums(&now, span);
+        let mut frame = self.frame(&now, seconds);
+        let events: u64 = lanes.values().map(|sums| sums.events).sum();
+        self.look_at_cost(&now, events);
+        let time: u64 = lanes.values().map(|sums| sums.wall).sum();
+        let ns_per_event = self.ns_per_event;
+        frame.own.events_per_s = events as f64 / seconds;
+        frame.own.ns_per_event = ns_per_event;
+        frame.own.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
+        frame.vms = self.vms(&now, &lanes, &kvm, seconds);
+        self.no_kvm_counters = kvm.trouble;
+        self.counting.forget_ended();
+        self.before = self.counting.snapshot().clone();
+        self.ran.retain(|lane, _| self.before.lanes.contains_key(lane));
+        self.vcpus.retain(|&thread, _| self.before.lanes.keys().any(|lane| lane.runner == Runner::Thread(thread)));
+        self.turn += 1;
+        Ok(frame)
+    }
+
+    /// VMs come and go.
+    fn look_around(&mut self) -> anyhow::Result<()> {
+        if !self.is_all && self.name.is_none() {
+            return Ok(());
+        }
+        let found = vms();
+        let wanted = found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.name == *name));
+        let mut known = Vec::new();
+        for vm in wanted {
+            if self.name.is_some() && !self.known.contains(&vm.process) {
+                self.counting.watch(vm.process)?;
+            }
+            known.push(vm.process);
+            self.names.insert(vm.process, vm.name);
+        }
+        self.known = known;
+        Ok(())
+    }
+
+    fn frame(&mut self, now: &Snapshot, seconds: f64) -> Frame {
+        let (route, not_bpf) = match self.counting.route() {
+            Route::Bpf => ("bpf", None),
+            Route::PerfEvents { because } => ("perf events", Some(because.clone())),
+        };
+        let own_before = std::mem::replace(&mut self.own_time, own_time());
+        let cpus = self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds;
+        Frame {
+            schema: "exitscope.top/1",
+            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
+            seconds,
+            host: self.host.0.clone(),
+            kernel: self.host.1.clone(),
+            route,
+            not_bpf,
+            has_kvm_exit: self.counting.has_kvm_exit(),
+            lost: now.lost,
+            own: Own { cpus, ..Own::default() },
+            vms: Vec::new(),
+        }
+    }
+
+    /// What each vCPU did in the interval.
+    fn sums(&mut self, now: &Snapshot, span: u64) -> BTreeMap<Lane, Sums> {
+        let mut lanes: BTreeMap<Lane, Sums> = BTreeMap::new();
+        for (key, count) in &now.counts {
+            lanes.entry(key.lane).or_default().add(key, count, self.before.counts.get(key));
+        }
+        for (&lane, state) in &now.lanes {
+            let sums = lanes.entry(lane).or_default();
+            let before = self.before.lanes.get(&lane);
+            sums.wall = span;
+            sums.events = state.events.saturating_sub(before.map_or(0, |before| before.events));
+            sums.poll = state.poll;
+            for (state, at, sign) in [(Some(state), now.at, 1), (before, self.before.at, -1)] {
+                if let Some(open) = state.and_then(|state: &LaneState| state.open) {
+                    sums.open(open.code, sign * at.saturating_sub(open.since) as i64);
+                }
+            }
+            let Runner::Thread(thread) = lane.runner else { continue };
+            let Some(ran) = ran(lane.process, thread) else { continue };
+            let Some(earlier) = self.ran.insert(lane, ran) else { continue };
+            let waited = ran.waited.saturating_sub(earlier.waited);
+            sums.waited = Some(waited);
+            if !self.counting.has_kvm_exit() {
+                // A halt tells of itself when it is over. Until then its thread sleeps, and not in user space's exits.
+                let ran = ran.run.saturating_sub(earlier.run);
+                let asleep = span.saturating_sub(ran + waited + sums.cost());
+                sums.idle_outside = sums.halted().max(asleep).min(span);
+            }
+        }
+        lanes
+    }
+
+    fn vms(&mut self, now: &Snapshot, lanes: &BTreeMap<Lane, Sums>, kvm: &Kvm, seconds: f64) -> Vec<VmRow> {
+        let mut vms: BTreeMap<u32, (Sums, Vec<VcpuRow>)> = BTreeMap::new();
+        for &process in &self.known {
+            vms.entry(process).or_default();
+        }
+        for (lane, sums) in lanes {
+            let state = now.lanes.get(lane).cloned().unwrap_or_default();
+            let (tid, vcpu) = match lane.runner {
+                Runner::Thread(thread) => (Some(thread), self.vcpu(lane.process, thread, &state, kvm)),
+                Runner::Vcpu(vcpu) => (None, Some(vcpu)),
+            };
+            let vm = vms.entry(lane.process).or_default();
+            vm.0.merge(sums);
+            vm.1.push(VcpuRow {
+                vcpu,
+                tid,
+                ended: state.ended,
+                open: state.open.map(|open| open.code.name()),
+                open_ns: state.open.map(|open| now.at.saturating_sub(open.since)),
+                figures: sums.figures(seconds),
+            });
+        }
+        let names = &mut self.names;
+        let mut rows = Vec::new();
+        for (pid, (sums, mut vcpus)) in vms {
+            vcpus.sort_by_key(|vcpu| (vcpu.vcpu.unwrap_or(u32::MAX), vcpu.tid));
+            rows.push(VmRow {
+                pid,
+                name: names.entry(pid).or_insert_with(|| name_of(pid)).clone(),
+                ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
+                figures: sums.figures(seconds),
+                kvm_halts: kvm.halts.get(&pid).copied(),
+                vcpus,
+            });
+        }
+        names.retain(|pid, _| rows.iter().any(|row| row.pid == *pid));
+        rows
+    }
+
+    /// The vCPU's number: an event's, else its thread's name's, else KVM's.
+    fn vcpu(&mut self, process: u32, thread: u32, state: &LaneState, kvm: &Kvm) -> Option<u32> {
+        let found = self.vcpus.entry(thread).or_insert_with(|| {
+            let named = vcpu_by_name(&thread_name(process, thread)).map(|vcpu| vcpu.0);
+            named.or_else(|| kvm.vcpus.get(&thread).copied())
+        });
+        state.vcpu.or(*found)
+    }
+
+    /// Turns the measurement of programs on or off. It is not needed where it is not allowed.
+    fn measure(&mut self, on: bool) {
+        self.measuring = self.counting.measure(on).is_ok() && on;
+    }
+
+    /// What the programs cost, from an interval in which they were measured.
+    fn look_at_cost(&mut self, now: &Snapshot, events: u64) {
+        if self.measuring && events > 0 {
+            let (cost, before) = (now.cost.unwrap_or_default(), self.before.cost.unwrap_or_default());
+            self.ns_per_event = Some(cost.ns.saturating_sub(before.ns) as f64 / events as f64);
+            self.measure(false);
+        }
+        if !self.measuring && self.turn % MEASURE == MEASURE - 1 {
+            self.measure(true);
+        }
+    }
+}
+
+/// What the VM is called; of one that is gone already, its process.
+fn name_of(process: u32) -> String {
+    let name = process_name(process);
+    if name.is_empty() { format!("process {process}") } else { name }
+}

@@ -1,0 +1,336 @@
+//! What the user does: where they look, how rows are ordered, and what each key changes.
+//!
+//! ```text
+//! every VM and vCPU ── Enter ─► a VM and its vCPUs ── Enter ─► a vCPU
+//!                   ◄── Esc ──                     ◄── Esc ──
+//! ```
+
+use super::frame::{Figures, Frame, VcpuRow, VmRow};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// How far Page Up and Page Down go.
+const PAGE: usize = 10;
+
+/// What names a row from one interval to the next: a process; and a thread, or a vCPU's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowId {
+    pub pid: u32,
+    pub vcpu: Option<u32>,
+}
+
+/// A row of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    pub vm: &'a VmRow,
+    /// None: the VM itself.
+    pub vcpu: Option<&'a VcpuRow>,
+}
+
+/// What rows are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Cost,
+    Exits,
+    Idle,
+    Waiting,
+    P99,
+    Name,
+}
+
+impl Sort {
+    pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Idle, Sort::Waiting, Sort::P99, Sort::Name];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Cost => "cost",
+            Sort::Exits => "exits/s",
+            Sort::Idle => "idle",
+            Sort::Waiting => "waiting",
+            Sort::P99 => "p99",
+            Sort::Name => "name",
+        }
+    }
+
+    /// What comes first has the largest.
+    fn of(self, figures: &Figures) -> f64 {
+        match self {
+            Sort::Cost => figures.cost,
+            Sort::Exits => figures.exits_per_s,
+            Sort::Idle => figures.idle,
+            Sort::Waiting => figures.waiting.unwrap_or(0.0),
+            Sort::P99 => figures.p99_ns.unwrap_or(0) as f64,
+            Sort::Name => 0.0,
+        }
+    }
+}
+
+/// What is shown below the list, where there is no room for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Panel {
+    Reasons,
+    About,
+    Halts,
+}
+
+impl Panel {
+    pub const ALL: [Panel; 3] = [Panel::Reasons, Panel::About, Panel::Halts];
+}
+
+/// Where the user looks.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// What was entered: nothing, a VM, or a vCPU.
+    pub within: Option<RowId>,
+    pub selected: Option<RowId>,
+    /// Where the selected row is, so that the next takes its place when it is gone.
+    pub at: usize,
+    pub sort: Sort,
+    pub filter: String,
+    /// The filter is being typed.
+    pub typing: bool,
+    pub paused: bool,
+    pub panel: Panel,
+    pub help: bool,
+    /// vCPUs are listed below their VMs.
+    pub vcpus: bool,
+    pub quit: bool,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            within: None,
+            selected: None,
+            at: 0,
+            sort: Sort::Cost,
+            filter: String::new(),
+            typing: false,
+            paused: false,
+            panel: Panel::Reasons,
+            help: false,
+            vcpus: true,
+            quit: false,
+        }
+    }
+}
+
+impl State {
+    /// The rows of the list.
+    pub fn lines<'a>(&self, frame: &'a Frame) -> Vec<Line<'a>> {
+        let filter = self.filter.to_lowercase();
+        let wanted = |vm: &&VmRow| match self.within {
+            Some(within) => vm.pid == within.pid,
+            None => vm.name.to_lowercase().contains(&filter) || vm.pid.to_string().contains(&filter),
+        };
+        let mut vms: Vec<&VmRow> = frame.vms.iter().filter(wanted).collect();
+        let larger = |a: &Figures, b: &Figures| self.sort.of(b).total_cmp(&self.sort.of(a));
+        vms.sort_by(|a, b| {
+            larger(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)).then_with(|| a.pid.cmp(&b.pid))
+        });
+        let mut lines = Vec::new();
+        for vm in vms {
+            let mut vcpus: Vec<&VcpuRow> = vm.vcpus.iter().collect();
+            // Equal ones stay in the order of their numbers.
+            vcpus.sort_by(|a, b| larger(&a.figures, &b.figures));
+            let vcpus = vcpus.into_iter().map(|vcpu| Line { vm, vcpu: Some(vcpu) });
+            match self.within {
+                Some(RowId { vcpu: Some(_), .. }) => lines.extend(vcpus.filter(|line| Some(line.id()) == self.within)),
+                within => {
+                    lines.push(Line { vm, vcpu: None });
+                    if self.vcpus || within.is_some() {
+                        lines.extend(vcpus);
+                    }
+                }
+            }
+        }
+        lines
+    }
+
+    /// The number of the selected row, which is always one of those that there are.
+    pub fn select(&mut self, lines: &[Line]) -> Option<usize> {
+        let found = lines.iter().position(|line| Some(line.id()) == self.selected);
+        let at = found.unwrap_or(self.at).min(lines.len().checked_sub(1)?);
+        self.at = at;
+        self.selected = Some(lines[at].id());
+        Some(at)
+    }
+
+    /// Does what a key is for.
+    pub fn key(&mut self, key: KeyEvent, frame: &Frame) {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            self.quit |= key.code == KeyCode::Char('c');
+            return;
+        }
+        if self.typing {
+            return self.type_filter(key.code);
+        }
+        if self.help {
+            self.quit |= matches!(key.code, KeyCode::Char('q') | KeyCode::F(10));
+            self.help = false;
+            return;
+        }
+        let lines = self.lines(frame);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::F(10) => self.quit = true,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = true,
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('s' | '>') => self.sort = next(&Sort::ALL, self.sort, 1),
+            KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
+            KeyCode::Char('v') => self.vcpus = !self.vcpus,
+            KeyCode::Char('/') | KeyCode::F(4) if self.within.is_none() => self.typing = true,
+            KeyCode::Tab => self.panel = next(&Panel::ALL, self.panel, 1),
+            KeyCode::BackTab => self.panel = next(&Panel::ALL, self.panel, Panel::ALL.len() - 1),
+            KeyCode::Enter | KeyCode::Right => self.enter(),
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.leave(),
+            KeyCode::Up | KeyCode::Char('k') => self.go(&lines, self.at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.go(&lines, self.at + 1),
+            KeyCode::PageUp => self.go(&lines, self.at.saturating_sub(PAGE)),
+            KeyCode::PageDown => self.go(&lines, self.at + PAGE),
+            KeyCode::Home => self.go(&lines, 0),
+            KeyCode::End => self.go(&lines, usize::MAX),
+            _ => {}
+        }
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+    }
+
+    fn go(&mut self, lines: &[Line], to: usize) {
+        self.at = to.min(lines.len().saturating_sub(1));
+        self.selected = lines.get(self.at).map(Line::id);
+    }
+
+    fn enter(&mut self) {
+        // A VM's own row in its list leads nowhere further.
+        if self.selected != self.within && self.selected.is_some() {
+            self.within = self.selected;
+        }
+    }
+
+    fn leave(&mut self) {
+        match self.within {
+            None => self.filter.clear(),
+            // From a vCPU that was entered out of the whole list, back to that of its VM.
+            Some(RowId { pid, vcpu: Some(_) }) => self.within = Some(RowId { pid, vcpu: None }),
+            Some(_) => self.within = None,
+        }
+    }
+}
+
+impl Line<'_> {
+    pub fn id(&self) -> RowId {
+        RowId { pid: self.vm.pid, vcpu: self.vcpu.map(|vcpu| vcpu.tid.or(vcpu.vcpu).unwrap_or(0)) }
+    }
+
+    pub fn figures(&self) -> &Figures {
+        self.vcpu.map_or(&self.vm.figures, |vcpu| &vcpu.figures)
+    }
+
+    pub fn ended(&self) -> bool {
+        self.vcpu.map_or(self.vm.ended, |vcpu| vcpu.ended)
+    }
+
+    /// `web01`, `web01 vCPU 3`.
+    pub fn name(&self) -> String {
+        match self.vcpu {
+            None => self.vm.name.clone(),
+            Some(vcpu) => format!("{} {}", self.vm.name, vcpu_name(vcpu)),
+        }
+    }
+}
+
+/// `vCPU 3`, or `thread 4711` where nothing says which vCPU that is.
+pub fn vcpu_name(vcpu: &VcpuRow) -> String {
+    match (vcpu.vcpu, vcpu.tid) {
+        (Some(number), _) => format!("vCPU {number}"),
+        (None, tid) => format!("thread {}", tid.unwrap_or(0)),
+    }
+}
+
+/// The one that is `steps` behind `now` in the circle of all.
+fn next<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
+    let at = all.iter().position(|&one| one == now).unwrap_or(0);
+    all[(at + steps) % all.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        let figures = |cost| Figures { cost, ..Figures::default() };
+        let vcpu = |vcpu, cost| VcpuRow {
+            vcpu: Some(vcpu),
+            tid: Some(100 + vcpu),
+            figures: figures(cost),
+            ..VcpuRow::default()
+        };
+        let vm = |pid, name: &str, cost, vcpus| VmRow {
+            pid,
+            name: name.into(),
+            figures: figures(cost),
+            vcpus,
+            ..VmRow::default()
+        };
+        Frame {
+            vms: vec![vm(7, "db", 0.1, vec![vcpu(0, 0.1)]), vm(8, "web", 0.5, vec![vcpu(1, 0.2), vcpu(2, 0.8)])],
+            ..Frame::default()
+        }
+    }
+
+    fn names(state: &State, frame: &Frame) -> Vec<String> {
+        state.lines(frame).iter().map(Line::name).collect()
+    }
+
+    fn press(state: &mut State, frame: &Frame, codes: &[KeyCode]) {
+        for &code in codes {
+            state.key(KeyEvent::from(code), frame);
+            let lines = state.lines(frame);
+            state.select(&lines);
+        }
+    }
+
+    #[test]
+    fn rows_are_entered_and_left_sorted_and_filtered() {
+        let (frame, mut state) = (frame(), State::default());
+        assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1", "db", "db vCPU 0"]);
+        press(&mut state, &frame, &[KeyCode::Down, KeyCode::Up, KeyCode::Enter]);
+        assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1"]);
+        press(&mut state, &frame, &[KeyCode::End, KeyCode::Enter]);
+        assert_eq!(names(&state, &frame), ["web vCPU 1"]);
+        press(&mut state, &frame, &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('v')]);
+        assert_eq!(names(&state, &frame), ["web", "db"]);
+        press(&mut state, &frame, &[KeyCode::Char('S')]);
+        assert_eq!((state.sort, names(&state, &frame)), (Sort::Name, vec!["db".to_string(), "web".to_string()]));
+        press(&mut state, &frame, &[KeyCode::Char('/'), KeyCode::Char('W'), KeyCode::Char('q'), KeyCode::Backspace]);
+        assert!(state.typing && !state.quit);
+        assert_eq!(names(&state, &frame), ["web"]);
+        press(&mut state, &frame, &[KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')]);
+        assert!(state.filter.is_empty() && state.quit);
+    }
+
+    #[test]
+    fn a_row_that_is_gone_leaves_its_place_to_the_next() {
+        let (mut frame, mut state) = (frame(), State::default());
+        press(&mut state, &frame, &[KeyCode::End]);
+        assert_eq!(state.selected, Some(RowId { pid: 7, vcpu: Some(100) }));
+        frame.vms.remove(0);
+        let lines = state.lines(&frame);
+        assert_eq!(state.select(&lines), Some(2));
+        frame.vms.clear();
+        assert_eq!(state.select(&[]), None);
+        press(&mut state, &frame, &[KeyCode::Down, KeyCode::Enter, KeyCode::PageUp, KeyCode::Tab]);
+    }
+}

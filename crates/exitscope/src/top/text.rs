@@ -1,0 +1,88 @@
+//! Figures as people read them, on the screen and in the text of `--batch`.
+
+use super::frame::{Frame, Own};
+use exitscope_units::Nanos;
+use exitscope_view::{share, thousands};
+
+/// Bars of a histogram: one for each doubling from 1 us to 17 s.
+const FIRST_DOUBLING: u32 = 10;
+const DOUBLINGS: usize = 24;
+
+/// What the bars stand for, as wide as they are.
+pub const BARS_TITLE: &str = "1us 16us256us4ms 67ms1s ";
+
+/// The route and its cost.
+pub fn route(frame: &Frame) -> String {
+    match &frame.not_bpf {
+        None => "counted in the kernel by BPF".to_string(),
+        Some(because) => format!("by perf events, as BPF may not be used ({because})"),
+    }
+}
+
+/// What watching costs.
+pub fn own(own: &Own) -> String {
+    let ourselves = format!("exitscope: {} of a CPU", share(own.cpus));
+    match (own.ns_per_event, own.vcpu_share) {
+        (Some(ns), Some(part)) => {
+            format!("{ns:.0} ns an event, {} of the vCPUs' time; {ourselves}", share(part))
+        }
+        _ => format!("cost per event not measured; {ourselves}"),
+    }
+}
+
+/// A length, or nothing where there is none.
+pub fn length(ns: Option<u64>) -> String {
+    match ns {
+        None => "-".to_string(),
+        Some(0) => "0".to_string(),
+        Some(ns) => Nanos(ns).to_string(),
+    }
+}
+
+/// How long exits took, as bars of [`BARS_TITLE`].
+pub fn bars(lengths: &[(u64, u64)]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let mut counts = [0; DOUBLINGS];
+    for &(ns, count) in lengths {
+        let doubling = ns.max(1).ilog2().saturating_sub(FIRST_DOUBLING) as usize;
+        counts[doubling.min(DOUBLINGS - 1)] += count;
+    }
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |count: u64| match count {
+        0 => ' ',
+        count => BARS[((count * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
+    };
+    counts.into_iter().map(bar).collect()
+}
+
+/// The time of day, in UTC.
+pub fn time_of_day(seconds: f64) -> String {
+    let seconds = seconds as u64 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// `3 VMs, 8 vCPUs`.
+pub fn how_many(frame: &Frame) -> String {
+    let vcpus: usize = frame.vms.iter().map(|vm| vm.vcpus.len()).sum();
+    let s = |count: usize| if count == 1 { "" } else { "s" };
+    let vms = frame.vms.len();
+    format!("{vms} VM{}, {vcpus} vCPU{}", s(vms), s(vcpus))
+}
+
+/// What went missing, if anything did.
+pub fn lost(frame: &Frame) -> Option<String> {
+    (frame.lost > 0).then(|| format!("{} events are in no figure: there was no room for them", thousands(frame.lost)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_wide_as_their_title() {
+        assert_eq!(bars(&[]).chars().count(), BARS_TITLE.len());
+        let bars = bars(&[(500, 1), (1_024, 3), (5_000, 8), (1 << 37, 1)]);
+        assert_eq!((bars.chars().next(), bars.chars().nth(2), bars.chars().last()), (Some('▄'), Some('█'), Some('▁')));
+        assert_eq!(time_of_day(86_399.9), "23:59:59 UTC");
+    }
+}

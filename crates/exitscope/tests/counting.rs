@@ -1,0 +1,157 @@
+//! Exits of real guests, counted where they happen by either route, are those that a recording made at the same time has.
+
+mod common;
+
+use common::{cannot, exits_at, go, held_guest, machine, report};
+use exitscope_model::DetailKind;
+use exitscope_record::{Aggregation, Cause, Counting, Processes, Route, Snapshot, process_name};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Counting at work; `None` if that cannot be done here and was allowed not to be.
+fn start(counting: &Counting) -> Option<Aggregation> {
+    if let Err(error) = std::fs::File::open("/dev/kvm") {
+        cannot(&format!("/dev/kvm: {error}"));
+        return None;
+    }
+    match Aggregation::start(counting) {
+        Ok(aggregation) => {
+            assert_eq!(*aggregation.route() == Route::Bpf, !counting.without_bpf);
+            Some(aggregation)
+        }
+        Err(error) => {
+            cannot(&error.to_string());
+            None
+        }
+    }
+}
+
+fn of(guests: &[&Child]) -> Processes {
+    Processes::These(guests.iter().map(|guest| guest.id()).collect())
+}
+
+/// Everything, once those who were at work have ended.
+fn all(mut aggregation: Aggregation) -> Snapshot {
+    // The first reading finds them, the next that they are gone.
+    aggregation.read().unwrap();
+    let snapshot = aggregation.read().unwrap().clone();
+    assert!(snapshot.lanes.values().all(|lane| lane.ended && lane.open.is_none()), "{:?}", snapshot.lanes);
+    snapshot
+}
+
+fn about(snapshot: &Snapshot, kind: DetailKind, key: u64, write: bool) -> u64 {
+    let of = snapshot.counts.iter().filter(|(of, _)| matches!(of.cause, Cause::Exit(_)));
+    let of = of.filter(|(of, _)| of.about.is_some_and(|of| (of.kind, of.key, of.write) == (kind, key, write)));
+    of.map(|(_, count)| count.count).sum()
+}
+
+fn by_reason(snapshot: &Snapshot) -> BTreeMap<String, u64> {
+    let mut reasons = BTreeMap::new();
+    for (key, count) in &snapshot.counts {
+        if let Cause::Exit(code) = key.cause {
+            *reasons.entry(code.name()).or_insert(0) += count.count;
+        }
+    }
+    reasons
+}
+
+#[test]
+fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    for without_bpf in [false, true] {
+        let mut guests = [held_guest(400), held_guest(300)];
+        let processes = of(&guests.each_ref());
+        let pids = guests.each_ref().map(|guest| guest.id().to_string()).join(",");
+        let Some(aggregation) = start(&Counting { processes, without_bpf, ..Counting::default() }) else { return };
+        let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+        record.args(["record", "--buffer", "16M", "-p", &pids, "-o"]).arg(&data);
+        // The command runs as long as it records.
+        record.args(["--", "sh", "-c", "echo recording; read stop"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut record = record.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "recording\n");
+        guests.iter_mut().for_each(go);
+        assert!(guests.iter_mut().all(|guest| guest.wait().unwrap().success()));
+        go(&mut record);
+        assert!(record.wait().unwrap().success());
+        let (snapshot, report) = (all(aggregation), report(&[&data], &["--by", "reason"]));
+        assert_eq!((snapshot.lost, report["coverage"]["lost"].as_u64()), (0, Some(0)));
+        assert_eq!(snapshot.lanes.len(), 2);
+        assert!(snapshot.lanes.keys().all(|lane| process_name(lane.process).is_empty()), "they are gone");
+        for (kind, name, key, write, direction, each) in [
+            (DetailKind::Port, "port", 0x10, true, "out", 23),
+            (DetailKind::Port, "port", 0x11, false, "in", 17),
+            (DetailKind::Mmio, "mmio", 0x8000, true, "write", 13),
+        ] {
+            let counted = about(&snapshot, kind, key, write);
+            assert_eq!((counted, exits_at(&report, name, key, direction)), (700 * each, 700 * each), "{without_bpf}");
+        }
+        let groups = report["groups"].as_array().unwrap().iter();
+        let recorded: BTreeMap<String, u64> =
+            groups.map(|row| (row["reason"].as_str().unwrap().to_string(), row["count"].as_u64().unwrap())).collect();
+        assert_eq!(by_reason(&snapshot), recorded, "{without_bpf}");
+        for count in snapshot.counts.iter().filter(|(key, _)| key.cause != Cause::Served).map(|(_, count)| count) {
+            let untimed = count.count - count.lengths.total();
+            assert!(untimed <= 2, "the last exit of each has no end, {untimed} have none");
+            let mean = count.total.checked_div(count.lengths.total());
+            assert!(count.lengths.quantile(0) <= mean && mean <= Some(count.total), "{count:?}");
+        }
+    }
+}
+
+#[test]
+fn only_wanted_processes_are_counted_and_more_can_be_added() {
+    let _machine = machine();
+    for without_bpf in [false, true] {
+        let mut guests = [held_guest(20), held_guest(1_000_000)];
+        let counting = Counting { processes: Processes::These(vec![1]), without_bpf, ..Counting::default() };
+        let Some(mut aggregation) = start(&counting) else { return };
+        let [other, wanted] = &mut guests;
+        go(other);
+        assert!(other.wait().unwrap().success());
+        aggregation.watch(wanted.id()).unwrap();
+        go(wanted);
+        while aggregation.read().unwrap().counts.is_empty() {
+            sleep(Duration::from_millis(10));
+        }
+        let (before, open) = {
+            let snapshot = aggregation.snapshot();
+            assert!(snapshot.lanes.keys().all(|lane| lane.process == wanted.id()), "{without_bpf}");
+            (by_reason(snapshot).values().sum::<u64>(), snapshot.lanes.values().all(|lane| !lane.ended))
+        };
+        assert!(before > 0 && open);
+        // It ends while it is watched.
+        wanted.kill().unwrap();
+        wanted.wait().unwrap();
+        let snapshot = aggregation.read().unwrap();
+        assert!(snapshot.lanes.values().all(|lane| lane.ended));
+        assert!(by_reason(snapshot).values().sum::<u64>() >= before);
+        let last = by_reason(snapshot);
+        assert_eq!(by_reason(aggregation.read().unwrap()), last, "what has ended stays until it is forgotten");
+        aggregation.forget_ended();
+        assert!(aggregation.snapshot().counts.is_empty() && aggregation.snapshot().lanes.is_empty());
+        assert!(aggregation.read().unwrap().counts.is_empty(), "the kernel has no more of it either");
+    }
+}
+
+#[test]
+fn what_has_no_room_is_counted_as_lost() {
+    let _machine = machine();
+    for without_bpf in [false, true] {
+        let mut guest = held_guest(100);
+        let counting = Counting { processes: of(&[&guest]), without_bpf, max_counts: 2, ..Counting::default() };
+        let Some(aggregation) = start(&counting) else { return };
+        go(&mut guest);
+        assert!(guest.wait().unwrap().success());
+        let snapshot = all(aggregation);
+        let counted: u64 = snapshot.counts.values().map(|count| count.count).sum();
+        assert!(snapshot.lost > 0);
+        assert_eq!(counted + snapshot.lost, 100 * (23 + 17 + 13 + 1), "{without_bpf}: {:?}", snapshot.counts.keys());
+    }
+}

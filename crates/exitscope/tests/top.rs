@@ -1,0 +1,231 @@
+//! `exitscope top` on real guests: its figures, and its screen in a real terminal (tmux).
+
+mod common;
+
+use common::{cannot, machine, tiny_guest};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long something on a screen may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether guests can be watched here; else it was allowed that they cannot.
+fn can_watch() -> bool {
+    let tried = common::run(&["top", "--format", "json", "-d", "100ms", "-n", "1"]);
+    let trouble = match std::fs::File::open("/dev/kvm") {
+        Ok(_) if tried.status.success() => return true,
+        Ok(_) => common::stderr(&tried),
+        Err(error) => format!("/dev/kvm: {error}"),
+    };
+    cannot(&trouble);
+    false
+}
+
+fn guest(repeat: u64) -> Child {
+    let mut command = Command::new(tiny_guest());
+    command.args(["--repeat", &repeat.to_string()]).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// The lines of `top --format json` while `work` is done.
+fn lines(flags: &[&str], work: impl FnOnce()) -> Vec<Value> {
+    let mut top = common::exitscope();
+    top.args(["top", "--format", "json", "-d", "200ms"]).args(flags).stdout(Stdio::piped());
+    let top = top.spawn().unwrap();
+    // It counts from before its first line on; it is known to count when it has written that.
+    sleep(Duration::from_millis(1_500));
+    work();
+    sleep(Duration::from_millis(1_000));
+    assert!(Command::new("kill").args(["-INT", &top.id().to_string()]).status().unwrap().success());
+    let output = top.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", common::stderr(&output));
+    common::stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn counts_of_guests_are_exact_to_their_end() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    for flags in [&[][..], &["--no-bpf"]] {
+        let mut pids = Vec::new();
+        let lines = lines(flags, || {
+            for mut guest in [guest(100), guest(200)] {
+                pids.push(guest.id());
+                assert!(guest.wait().unwrap().success());
+            }
+        });
+        for (pid, repeat) in pids.into_iter().zip([100, 200]) {
+            let rows = lines.iter().flat_map(|line| line["vms"].as_array().unwrap()).filter(|vm| vm["pid"] == pid);
+            let last = rows.last().unwrap_or_else(|| panic!("{flags:?}: no VM {pid}"));
+            assert_eq!(last["ended"], true, "{flags:?}");
+            let count = |kind: &str, name: &str| {
+                let rows = last["figures"]["about"].as_array().unwrap().iter();
+                rows.filter(|row| row["kind"] == kind && row["name"] == name)
+                    .map(|row| row["count"].as_u64().unwrap())
+                    .sum::<u64>()
+            };
+            assert_eq!(count("port", "0x10 out"), 23 * repeat, "{flags:?}");
+            assert_eq!(count("port", "0x11 in"), 17 * repeat, "{flags:?}");
+            assert_eq!(count("mmio", "0x8000 write"), 13 * repeat, "{flags:?}");
+        }
+        assert!(lines.iter().all(|line| line["lost"] == 0));
+        assert_eq!(common::misfits(lines.last().unwrap(), "top-schema"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_page_for_each_interval_says_what_it_is_of() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let mut guest = guest(1_000_000);
+    let pid = guest.id().to_string();
+    let output = common::run(&["top", "--batch", "-d", "300ms", "-n", "2", "-p", &pid]);
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+    let page = common::stdout(&output);
+    assert_eq!(page.matches("exitscope top: 1 VM, 1 vCPU").count(), 2, "{page}");
+    for word in ["tiny-guest", "port 0x10 out", "mmio 0x8000 write", &pid] {
+        let hardware =
+            word.starts_with("KVM_EXIT") && std::path::Path::new("/sys/module/kvm").join("../kvm_intel").exists();
+        assert!(hardware || page.contains(word), "{word} is not in\n{page}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line_that_says_what_to_do() {
+    for (arguments, said) in [
+        (&["top", "-n", "1"][..], "this is not a terminal: use --batch"),
+        (&["top", "--batch", "--vm", "no such machine"], "no virtual machine called no such machine"),
+        (&["top", "--batch", "-d", "1ms"], "an interval is 100ms to 3600s"),
+    ] {
+        let output = common::exitscope().args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(common::stderr(&output).contains(said), "{}", common::stderr(&output));
+    }
+}
+
+/// A terminal of tmux, which ends with this value.
+struct Terminal {
+    server: String,
+}
+
+impl Terminal {
+    /// A terminal of this size in which `command` runs, and then a shell; `None` if there is no tmux and that is allowed.
+    fn start(name: &str, size: (u16, u16), command: &str) -> Option<Terminal> {
+        let terminal = Terminal { server: format!("exitscope-test-{}-{name}", std::process::id()) };
+        let (width, height) = (size.0.to_string(), size.1.to_string());
+        let shell = format!("{command}; echo ended with $?; exec sh");
+        let started = terminal.tmux().args(["new-session", "-d", "-x", &width, "-y", &height, &shell]).output();
+        match started {
+            Ok(started) if started.status.success() => return Some(terminal),
+            Ok(started) => cannot(&format!("tmux: {}", common::stderr(&started))),
+            Err(error) => cannot(&format!("tmux cannot be run, install it: {error}")),
+        }
+        None
+    }
+
+    fn tmux(&self) -> Command {
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-L", &self.server, "-f", "/dev/null"]).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        tmux
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        assert!(self.tmux().arg("send-keys").args(keys).status().unwrap().success());
+    }
+
+    fn screen(&self) -> String {
+        String::from_utf8(self.tmux().args(["capture-pane", "-p"]).output().unwrap().stdout).unwrap()
+    }
+
+    /// The screen, once all of these words are on it.
+    fn wait_for(&self, words: &[&str]) -> String {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen();
+            if words.iter().all(|word| screen.contains(word)) {
+                return screen;
+            }
+            assert!(began.elapsed() < PATIENCE, "{words:?} did not come:\n{screen}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux().arg("kill-server").status();
+    }
+}
+
+#[test]
+fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let mut guest = guest(1_000_000);
+    let command = format!("{} top -d 300ms -p {}", env!("CARGO_BIN_EXE_exitscope"), guest.id());
+    let Some(terminal) = Terminal::start("keys", (80, 24), &command) else { return };
+    let screen = terminal.wait_for(&["exitscope top", "tiny-guest", "vCPU 0", "exits of tiny-guest", "an event"]);
+    assert!(screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    terminal.keys(&["Tab"]);
+    terminal.wait_for(&["port 0x10 out", "port 0x11 in", "mmio 0x8000 write"]);
+    terminal.keys(&["Tab"]);
+    terminal.wait_for(&["halts of tiny-guest"]);
+    terminal.keys(&["BTab"]);
+    terminal.keys(&["Down", "Enter"]);
+    terminal.wait_for(&["what exits of tiny-guest vCPU 0 were about", "Esc back"]);
+    terminal.keys(&["Escape"]);
+    terminal.wait_for(&["Enter into", "Esc back"]);
+    terminal.keys(&["BSpace"]);
+    terminal.wait_for(&["/ filter"]);
+    terminal.keys(&["/", "n", "o", "n", "e", "Enter"]);
+    terminal.wait_for(&["no virtual machine has this in its name", "filter: none"]);
+    terminal.keys(&["Escape", "s"]);
+    terminal.wait_for(&["tiny-guest", "sort: exits/s", "exits/s▼"]);
+    terminal.keys(&["p"]);
+    let paused = terminal.wait_for(&["PAUSED"]);
+    sleep(Duration::from_millis(700));
+    assert_eq!(terminal.screen(), paused, "nothing moves");
+    terminal.keys(&["p", "?"]);
+    terminal.wait_for(&["keys and columns", "waiting"]);
+    terminal.keys(&["x"]);
+    terminal.wait_for(&["exits of tiny-guest"]);
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+    terminal.wait_for(&["no virtual machine runs here"]);
+    terminal.keys(&["q"]);
+    terminal.wait_for(&["ended with 0"]);
+    // The shell's own terminal again: what is typed is seen, and the screen of before is back.
+    terminal.keys(&["echo $((6 * 7))", "Enter"]);
+    let screen = terminal.wait_for(&["42"]);
+    assert!(screen.contains("echo $((6 * 7))") && !screen.contains("exitscope top  "), "{screen}");
+}
+
+#[test]
+fn a_signal_ends_it_and_gives_the_terminal_back() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    // A shell says which process it is, and becomes it.
+    let command =
+        format!("sh -c 'echo $$ > {}; exec {} top -d 100ms'", file.display(), env!("CARGO_BIN_EXE_exitscope"));
+    for (name, size) in [("small", (30, 8)), ("large", (200, 60))] {
+        let Some(terminal) = Terminal::start(name, size, &command) else { return };
+        terminal.wait_for(&["exitscope top"]);
+        let pid = std::fs::read_to_string(&file).unwrap();
+        assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+        terminal.wait_for(&["ended with 0"]);
+        terminal.keys(&["echo $((6 * 7))", "Enter"]);
+        assert!(terminal.wait_for(&["42"]).contains("echo $((6 * 7))"), "what is typed is seen");
+    }
+}
