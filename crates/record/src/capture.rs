@@ -2,9 +2,10 @@
 
 use crate::bpf::{Bpf, NoBpf};
 use crate::perf_events::PerfEvents;
-use crate::{RecordError, Tracepoint, sys};
+use crate::{Cost, RecordError, Tracepoint, sys};
 use std::collections::HashSet;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// Whose events are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub struct Capture {
     batch: Batch,
     /// Threads that run virtual CPUs.
     vcpus: HashSet<u32>,
+    /// Open while the kernel measures programs.
+    stats: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -113,7 +116,7 @@ impl Capture {
                 Err(perf) => return Err(RecordError::NoRoute { bpf, perf }),
             },
         };
-        Ok(Capture { wanted, engine, route, batch: Batch::default(), vcpus: HashSet::new() })
+        Ok(Capture { wanted, engine, route, batch: Batch::default(), vcpus: HashSet::new(), stats: None })
     }
 
     /// How it is recorded.
@@ -124,6 +127,23 @@ impl Capture {
     /// The tracepoints that are recorded.
     pub fn tracepoints(&self) -> &[Tracepoint] {
         &self.wanted.tracepoints
+    }
+
+    /// Has the kernel measure what recording costs, until it is told not to: see [`Capture::cost`]. That makes programs slower
+    /// meanwhile, and needs CAP_SYS_ADMIN. Perf events are not measured.
+    pub fn measure(&mut self, on: bool) -> Result<(), RecordError> {
+        self.stats = match (&self.engine, on) {
+            (Engine::Bpf(_), true) => Some(sys::enable_stats().map_err(|error| RecordError::io("bpf", error))?),
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// What recording an event of KVM costs the CPU where it happens, as far as it was measured.
+    pub fn cost(&self) -> Option<Cost> {
+        let Engine::Bpf(bpf) = &self.engine else { return None };
+        let runs = bpf.runs(&self.wanted.tracepoints);
+        (runs.count > 0).then_some(Cost { runs: runs.count, ns: runs.ns })
     }
 
     /// Stops. What was recorded until now can still be drained, by a last call.

@@ -30,6 +30,8 @@ pub struct Fold {
 pub struct Reading {
     pub lanes: Vec<(Lane, LaneState)>,
     pub counts: Vec<(Key, Count)>,
+    /// Exits of which more may come to be known, so that they may end in another count.
+    pub unsettled: Vec<(Key, Count)>,
     pub lost: u64,
 }
 
@@ -118,15 +120,15 @@ impl Fold {
 
     /// What was counted until now, with what is open.
     pub fn read(&self) -> Reading {
-        let mut counts: Vec<(Key, Count)> = self.counts.iter().map(|(key, count)| (*key, count.clone())).collect();
-        let mut lanes = Vec::new();
+        let counts: Vec<(Key, Count)> = self.counts.iter().map(|(key, count)| (*key, count.clone())).collect();
+        let (mut lanes, mut unsettled) = (Vec::new(), Vec::new());
         for (&lane, state) in &self.lanes {
-            counts.extend(state.unsettled().map(|(cause, about, count)| (Key { lane, cause, about }, count)));
+            unsettled.extend(state.unsettled().map(|(cause, about, count)| (Key { lane, cause, about }, count)));
             let open = state.open.map(|row| Open { code: row.code, since: row.since });
             let State { vcpu, poll, events, .. } = *state;
             lanes.push((lane, LaneState { vcpu, poll, open, events, ended: false }));
         }
-        Reading { lanes, counts, lost: self.lost }
+        Reading { lanes, counts, unsettled, lost: self.lost }
     }
 
     fn settle(&mut self, lane: Lane) {

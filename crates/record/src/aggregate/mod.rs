@@ -57,6 +57,8 @@ pub struct Aggregation {
     route: Route,
     is_software: bool,
     snapshot: Snapshot,
+    /// What of the snapshot was not settled when it was read.
+    unsettled: Vec<(Key, Count)>,
     /// Open while the kernel measures programs.
     stats: Option<OwnedFd>,
 }
@@ -99,7 +101,7 @@ impl Aggregation {
             }
         };
         let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
-        Ok(Aggregation { engine, route, is_software, snapshot, stats: None })
+        Ok(Aggregation { engine, route, is_software, snapshot, unsettled: Vec::new(), stats: None })
     }
 
     /// How it counts.
@@ -124,7 +126,7 @@ impl Aggregation {
         }
     }
 
-    /// What has been counted until now. Numbers never go down.
+    /// What has been counted until now. Numbers never go down, but by exits that were not over when they were read last.
     pub fn read(&mut self) -> Result<&Snapshot, RecordError> {
         // Who is gone now has final numbers in what is read next.
         let lanes = self.snapshot.lanes.iter().filter(|(_, state)| !state.ended);
@@ -145,6 +147,8 @@ impl Aggregation {
                 Engine::Bpf(bpf) => bpf.forget(lane).map_err(|error| RecordError::io("bpf", error))?,
                 Engine::Events(events) => events.forget(lane),
             }
+            // Nothing more comes to be known of its exits.
+            self.unsettled.retain(|(key, _)| key.lane != lane);
             if let Some(state) = self.snapshot.lanes.get_mut(&lane) {
                 (state.ended, state.open) = (true, None);
             }
@@ -175,7 +179,7 @@ impl Aggregation {
     }
 
     /// Makes the snapshot say at least what was read. What was open at one reading may be on its way into a count at the
-    /// next, and in neither for a moment.
+    /// next, into another one once it is known what it was about, and in neither for a moment.
     fn absorb(&mut self, reading: Reading) {
         let Snapshot { lanes, counts, .. } = &mut self.snapshot;
         for (lane, state) in reading.lanes {
@@ -184,16 +188,24 @@ impl Aggregation {
                 counts.retain(|key, _| key.lane != lane);
             }
         }
+        for (key, count) in self.unsettled.drain(..) {
+            if let Some(all) = counts.get_mut(&key) {
+                *all = all.since(&count);
+            }
+        }
         let mut sums: BTreeMap<Key, Count> = BTreeMap::new();
         for (key, count) in reading.counts {
             sums.entry(key).or_default().add(&count);
         }
-        for (key, mut count) in sums {
-            if matches!(key.cause, Cause::Exit(code) if is_all_idle(code)) {
-                count.idle = count.total;
-            }
-            counts.entry(key).or_default().raise(&count);
+        for (key, count) in sums {
+            counts.entry(key).or_default().raise(&with_idle(key, count));
         }
+        for (key, count) in reading.unsettled {
+            let count = with_idle(key, count);
+            counts.entry(key).or_default().add(&count);
+            self.unsettled.push((key, count));
+        }
+        counts.retain(|_, count| count.count > 0);
         self.snapshot.lost = self.snapshot.lost.max(reading.lost);
     }
 }
@@ -206,6 +218,14 @@ impl Lane {
             Runner::Thread(thread) => Path::new(&format!("{process}/task/{thread}")).exists(),
             Runner::Vcpu(_) => Path::new(&process).exists(),
         }
+    }
+}
+
+/// The same, with the idle time that the reason tells.
+fn with_idle(key: Key, count: Count) -> Count {
+    match key.cause {
+        Cause::Exit(code) if is_all_idle(code) => Count { idle: count.total, ..count },
+        _ => count,
     }
 }
 

@@ -8,7 +8,7 @@ use super::count_program::{
     self as layout, ABOUT, ABOUT_KEY, BUCKETS, CLOSED, CODE, COUNT_SIZE, HALT, KEY_SIZE, Maps, OPENER, SERVED, SINCE,
     STATE_SIZE, TO_USER, about, count_program,
 };
-use super::{NoBpf, attach, load, map};
+use super::{NoBpf, attach, load, map, runs_of};
 use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Lengths, Open, Reading, Runner};
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::{Processes, Tracepoint, sys};
@@ -92,7 +92,7 @@ impl ByBpf {
                 } else if let Some(Key { cause: Cause::Exit(code), .. }) = key {
                     open = Some(Open { code, since });
                 }
-                reading.counts.extend(key.map(|key| (key, count)));
+                reading.unsettled.extend(key.map(|key| (key, count)));
             }
             let less_one = |at| u64_at(state, at).checked_sub(1).map(|number| number as u32);
             let (vcpu, poll, events) = (less_one(layout::VCPU), less_one(layout::POLL), u64_at(state, layout::EVENTS));
@@ -106,12 +106,7 @@ impl ByBpf {
 
     /// How all programs ran together.
     pub fn runs(&self) -> sys::Runs {
-        let mut sum = sys::Runs::default();
-        // A kernel that does not say is as good as one where nothing was missed.
-        for runs in self.programs.iter().filter_map(|program| sys::runs(program).ok()) {
-            (sum.ns, sum.count, sum.missed) = (sum.ns + runs.ns, sum.count + runs.count, sum.missed + runs.missed);
-        }
-        sum
+        runs_of(&self.programs)
     }
 
     /// Makes room: this thread is gone.

@@ -80,6 +80,12 @@ impl Bpf {
         sys::update(&self.threads, &thread.to_ne_bytes(), &[1])
     }
 
+    /// How the programs of KVM's tracepoints ran; the scheduler's run for others as well.
+    pub fn runs(&self, tracepoints: &[Tracepoint]) -> sys::Runs {
+        let all = tracepoints.iter().zip(&self.programs);
+        runs_of(all.filter(|(tracepoint, _)| !tracepoint.is_scheduler()).map(|(_, program)| program))
+    }
+
     /// Stops the programs; what they have recorded can still be taken.
     pub fn stop(&mut self) {
         self.events.clear();
@@ -110,6 +116,16 @@ impl Bpf {
         }
         Ok(())
     }
+}
+
+/// How programs ran together.
+fn runs_of<'a>(programs: impl IntoIterator<Item = &'a OwnedFd>) -> sys::Runs {
+    let mut sum = sys::Runs::default();
+    // A kernel that does not say is as good as one where nothing was missed.
+    for runs in programs.into_iter().filter_map(|program| sys::runs(program).ok()) {
+        (sum.ns, sum.count, sum.missed) = (sum.ns + runs.ns, sum.count + runs.count, sum.missed + runs.missed);
+    }
+    sum
 }
 
 fn map(kind: u32, key: u32, value: u32, entries: u32, inner: Option<&OwnedFd>) -> Result<OwnedFd, NoBpf> {
