@@ -6,6 +6,7 @@
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
+//! cargo xtask soak    runs the exporter while VMs start and stop
 //! cargo xtask sanitize    runs the tests of crates with unsafe code under the address sanitizer
 //! ```
 
@@ -13,6 +14,7 @@ mod bench;
 mod fuzz;
 mod rig;
 mod sanitize;
+mod soak;
 mod tidy;
 
 use anyhow::Context;
@@ -42,6 +44,8 @@ enum Task {
     Rig(rig::Flags),
     /// Run the tests of the crates with unsafe code under the address sanitizer
     Sanitize,
+    /// Run the exporter for ten minutes while VMs start and stop
+    Soak(soak::Flags),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
         Task::Sanitize => sanitize::run().map(done),
+        Task::Soak(flags) => soak::run(&flags).map(done),
     };
     match result {
         Ok(code) => code,

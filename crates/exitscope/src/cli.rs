@@ -36,6 +36,10 @@ pub enum Command {
     /// Exits are counted in the kernel by BPF programs where they may be used, else from perf events. `?` lists the keys.
     /// Needs what `record` needs.
     Top(TopArgs),
+    /// Serve counts of the exits of this host's virtual machines to Prometheus, until it is stopped
+    ///
+    /// OpenMetrics at /metrics, counted in the kernel. docs/exporter.md lists the metrics. Needs what `record` needs.
+    Exporter(ExporterArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
@@ -128,6 +132,8 @@ pub enum Document {
     Figures,
     /// The cost models of named machines (Markdown)
     Models,
+    /// The exporter's metrics (Markdown)
+    Metrics,
 }
 
 #[derive(Debug, Args)]
@@ -673,6 +679,34 @@ pub struct TopArgs {
     /// Output format of --batch; json implies it: one object for each interval, one a line
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+    /// Do not use BPF
+    #[arg(long)]
+    pub no_bpf: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExporterArgs {
+    /// Address and port to serve on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965")]
+    pub listen: std::net::SocketAddr,
+    /// Count only for this process; several with commas [default: every virtual machine's]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "vm")]
+    pub pid: Vec<u32>,
+    /// Count only for the virtual machine of this name, also when it is started anew
+    #[arg(long, value_name = "NAME")]
+    pub vm: Option<String>,
+    /// Names of virtual machines with series of their own; what is beyond is counted as `other`
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    pub max_vms: usize,
+    /// Speak TLS, with this certificate (PEM, those that vouch for it in the same file)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; /healthz answers all
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Do not use BPF
     #[arg(long)]
     pub no_bpf: bool,

@@ -3,14 +3,17 @@
 use crate::Outcome;
 use crate::cli::{DoctorArgs, EventsFormat};
 use crate::report::look;
-use exitscope_lab::doctor::checkup;
+use exitscope_lab::doctor::{Check, State, checkup};
 use exitscope_lab::{catch_signals, open_kvm};
+use exitscope_record::{Aggregation, Counting, Route};
 use exitscope_view::{Checkup, doctor_page, write_page};
 use std::io::Write;
 
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     catch_signals()?;
-    let checkup = Checkup::of(&checkup()?);
+    let mut checks = checkup()?;
+    checks.push(recording());
+    let checkup = Checkup::of(&checks);
     match args.format {
         EventsFormat::Json => {
             serde_json::to_writer(&mut *out, &checkup)?;
@@ -22,4 +25,22 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     out.flush()?;
     open_kvm()?;
     Ok(Outcome::Fine)
+}
+
+/// Whether `record` and `exporter` can do their work here, found out by beginning it.
+fn recording() -> Check {
+    let (state, found, remedy) = match Aggregation::start(&Counting::default()) {
+        Ok(counting) => match counting.route() {
+            Route::Bpf => (State::Good, "by BPF programs".to_string(), None),
+            Route::PerfEvents { because } => {
+                let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
+                              program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF \
+                              must be allowed";
+                (State::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))
+            }
+        },
+        Err(error) => (State::Missing, "cannot be done".to_string(), Some(error.to_string())),
+    };
+    let what = "exitscope record and exporter".to_string();
+    Check { area: "Recording", what, state, found, remedy }
 }

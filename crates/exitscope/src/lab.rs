@@ -78,7 +78,7 @@ fn experiment(
     let plan = Plan { rounds: args.repeat, duration: Duration::from_nanos(args.duration.0), pin: !args.no_pin };
     let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
     if let Some(path) = &args.trace {
-        write_events(path, &machine, &event_names(), &events)?;
+        write_events(path, &event_names(), &events)?;
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
@@ -107,7 +107,7 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
     let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
     if let Some(path) = &args.trace {
-        write_events(path, &machine, &event_names(), &events)?;
+        write_events(path, &event_names(), &events)?;
     }
     let report = LabReport::of(&findings);
     match args.format {

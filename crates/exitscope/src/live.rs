@@ -6,15 +6,17 @@
 
 use crate::Outcome;
 use crate::cli::RecordArgs;
+use crate::host::Host;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
-use exitscope_model::{Event, EventNames, Kind, NameId};
+use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
     Capture, Processes, Route, SCHEDULER, Sample, Tracepoint, Wanted, find, of_kvm, process_name, thread_name, tracefs,
     vms,
 };
-use exitscope_trace::{PerfHead, PerfWriter};
-use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use exitscope_trace::PerfWriter;
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use exitscope_view::own;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -29,6 +31,10 @@ const TURN: Duration = Duration::from_millis(10);
 /// How often what was recorded is written even if it is not much.
 const BLOCK: Duration = Duration::from_secs(1);
 
+/// For how long what recording costs is measured, and how often. Programs are slower meanwhile.
+const MEASURE: Duration = Duration::from_millis(200);
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
+
 pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let tracefs = tracefs()?;
@@ -41,6 +47,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
+    file.note_route(capture.route());
     if let Route::PerfEvents { because } = capture.route() {
         anstream::eprintln!("exitscope: recording by perf events, as BPF may not be used: {because}");
     }
@@ -56,6 +63,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
         let _ = child.kill();
     }
     let code = child.map(|mut child| child.wait()).transpose()?;
+    file.note_cost(&capture);
     ended.and(drained).with_context(|| {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
@@ -75,9 +83,17 @@ fn record(
     began: Instant,
 ) -> anyhow::Result<()> {
     let mut flushed = Instant::now();
+    let mut measured = false;
     loop {
+        let measure = began.elapsed().as_nanos() % MEASURE_EVERY.as_nanos() < MEASURE.as_nanos();
+        if measured != measure {
+            // Who may not measure does without.
+            let _ = capture.measure(measure);
+            measured = measure;
+        }
         file.drain(capture)?;
         if flushed.elapsed() >= BLOCK {
+            file.note_cost(capture);
             file.writer.flush()?;
             flushed = Instant::now();
         }
@@ -141,29 +157,50 @@ struct Recording {
     /// Of each tracepoint, whether it is one of KVM's.
     of_kvm: Vec<bool>,
     events: u64,
+    kvm_events: u64,
+    /// Where the file's settings have what is said of the recorder: the first of [`OWN`].
+    own: usize,
+    /// What recording took of the guests' time, in nanoseconds, as far as that was measured.
+    cost: Option<u64>,
 }
+
+/// What a recording says of the recorder.
+const OWN: [&str; 4] = [own::ROUTE, own::EVENTS, own::NS_PER_EVENT, own::COST_NS];
 
 impl Recording {
     fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
-        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
-        let (hostname, release) = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
-        let command: Vec<String> = std::env::args().collect();
-        let head = PerfHead {
-            arch: std::env::consts::ARCH,
-            cpuid: &cpuid(&read("/proc/cpuinfo")),
-            hostname: &hostname,
-            release: &release,
-            cpus: std::thread::available_parallelism().map_or(1, usize::from) as u32,
-            command: &command,
-            names: &EventNames::default(),
-            compressed,
-        };
+        let mut host = Host::new();
+        let own = host.add(OWN.map(|name| Setting::new("exitscope", name, "")));
+        let names = EventNames::default();
+        let head = host.head(&names, compressed);
         let formats: Vec<(&str, &str)> =
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
         let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.is_scheduler()).collect();
-        Ok(Recording { writer, named: BTreeSet::new(), lost: 0, of_kvm, events: 0 })
+        let (named, cost) = (BTreeSet::new(), None);
+        Ok(Recording { writer, named, lost: 0, of_kvm, events: 0, kvm_events: 0, own, cost })
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        let place = OWN.iter().position(|own| *own == name);
+        place.into_iter().for_each(|place| self.writer.set(self.own + place, value));
+    }
+
+    fn note_route(&mut self, route: &Route) {
+        self.note(own::ROUTE, if *route == Route::Bpf { "BPF" } else { "perf events" });
+    }
+
+    /// Notes what recording cost until now.
+    fn note_cost(&mut self, capture: &Capture) {
+        let events = self.kvm_events + self.lost;
+        self.note(own::EVENTS, &events.to_string());
+        if let Some(cost) = capture.cost() {
+            let all = (events as f64 * cost.ns as f64 / cost.runs as f64).round();
+            self.note(own::NS_PER_EVENT, &format!("{:.0}", cost.ns as f64 / cost.runs as f64));
+            self.note(own::COST_NS, &all.to_string());
+            self.cost = Some(all as u64);
+        }
     }
 
     /// Writes what was recorded since the last time.
@@ -194,6 +231,7 @@ impl Recording {
             }
         }
         self.events += 1;
+        self.kvm_events += u64::from(self.of_kvm[sample.tracepoint]);
         let cpu = PcpuId(sample.cpu);
         let event = Event { at, tid, vm, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind: Kind::Other };
         self.writer.sample_of(sample.tracepoint, &event, sample.payload)
@@ -210,6 +248,14 @@ impl Recording {
             took.as_secs_f64(),
             written.bytes as f64 / 1e6
         );
+        if let Some(cost) = self.cost.filter(|_| self.kvm_events > 0) {
+            let each = (cost as f64 / (self.kvm_events + self.lost) as f64).round() as u64;
+            anstream::eprintln!(
+                "exitscope: recording took {} of the guests' time, {} for each event of KVM",
+                Nanos(cost),
+                Nanos(each)
+            );
+        }
         if self.lost > 0 {
             anstream::eprintln!("exitscope: events are lost where a ring is full: a larger one is --buffer 16M");
         }
@@ -220,13 +266,4 @@ impl Recording {
         }
         Ok(())
     }
-}
-
-/// The CPU as perf spells it on x86: vendor, family, model, stepping.
-fn cpuid(cpuinfo: &str) -> String {
-    let value = |key: &str| {
-        let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|word| word.trim() == key));
-        line.and_then(|line| line.split(':').nth(1)).map_or("", str::trim)
-    };
-    ["vendor_id", "cpu family", "model", "stepping"].map(value).join(",")
 }

@@ -9,6 +9,8 @@ mod diff;
 mod docs;
 mod doctor;
 mod events;
+mod exporter;
+mod host;
 mod lab;
 mod live;
 mod read;
@@ -54,6 +56,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let outcome = match cli.command {
         Command::Record(args) => live::run(&args)?,
         Command::Top(args) => top::run(&args, &mut out)?,
+        Command::Exporter(args) => exporter::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,

@@ -180,17 +180,7 @@ fn read_once(
                 (None, Some(skipped)) => skipped,
                 (first, None) => (first.unwrap_or_default(), last),
             };
-            let row = TraceRow {
-                name,
-                format: info.format.clone(),
-                arch: info.arch.clone(),
-                hostname: named_host(&info).to_string(),
-                release: info.release.clone(),
-                clock: info.clock.clone(),
-                first_ns: first.as_nanos(),
-                last_ns: last.as_nanos(),
-                events: ledger.events,
-            };
+            let row = TraceRow::of(name, &info, named_host(&info), (first, last), ledger.events);
             let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
             let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
             let trace = Trace {

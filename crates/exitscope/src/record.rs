@@ -1,7 +1,7 @@
 //! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
+use crate::host::Host;
 use anyhow::Context;
-use exitscope_lab::Machine;
 use exitscope_model::{Event, EventNames};
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_sim::{Observer, event_names, processes};
@@ -13,20 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Writes the events of real guests, which are in the order of time.
-pub fn write_events(path: &Path, machine: &Machine, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
-    let (hostname, release) = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
-    let command: Vec<String> = std::env::args().collect();
-    let head = PerfHead {
-        arch: std::env::consts::ARCH,
-        cpuid: &machine.vendor,
-        hostname: &hostname,
-        release: &release,
-        cpus: machine.cpus.len() as u32,
-        command: &command,
-        names,
-        compressed: false,
-    };
+pub fn write_events(path: &Path, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
+    let host = Host::new();
+    let head = host.head(names, false);
     let mut named = FxHashSet::default();
     let mut write = || -> io::Result<Written> {
         let mut writer = PerfWriter::create(path, &head)?;
@@ -76,6 +65,8 @@ impl Recorder {
         let head = PerfHead {
             arch,
             cpuid,
+            cpu: "simulated",
+            settings: &[],
             hostname: "simulated",
             release: "simulated",
             cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),

@@ -148,6 +148,10 @@ fn the_doctor_finds_what_guests_can_do() {
     for what in ["/dev/kvm", "compute in ring 3", "ports, to user space", "ioeventfd on a port"] {
         assert_eq!(state(what), "good", "{what}");
     }
+    // Who may not record is told how to be allowed.
+    let check = |check: &&serde_json::Value| check["what"] == "exitscope record and exporter";
+    let recording = found["checks"].as_array().unwrap().iter().find(check).unwrap();
+    assert_eq!(recording["state"] == "good", recording["remedy"].is_null(), "{recording}");
     assert!(stdout(&run(&["doctor"])).contains("What is missing, and how to get it"));
 }
 

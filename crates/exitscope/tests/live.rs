@@ -105,6 +105,39 @@ fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
 }
 
 #[test]
+fn a_recording_says_what_was_in_force_and_what_it_cost() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let guest = tiny_guest().to_str().unwrap();
+    for (flags, route) in [(&["--no-sched"][..], "BPF"), (&["--no-sched", "--no-bpf"], "perf events")] {
+        let data = folder.path().join("perf.data");
+        let Some(data) = exitscope_record(&data, flags, &[guest, "--repeat", "50"]) else { return };
+        let report = report(&[&data], &[]);
+        assert_eq!(common::misfits(&report, "report-schema"), [""; 0]);
+        let trace = &report["traces"][0];
+        let settings = trace["settings"].as_array().unwrap();
+        let value = |of: &str, name: &str| {
+            let found = settings.iter().find(|row| row["of"] == of && row["name"] == name);
+            found.map(|row| row["value"].as_str().unwrap().to_string())
+        };
+        let file = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+        assert_eq!(value("kvm", "halt_poll_ns"), file("/sys/module/kvm/parameters/halt_poll_ns"));
+        assert!(value("host", "back_end").is_some());
+        assert_eq!(value("exitscope", "route").as_deref(), Some(route), "{settings:?}");
+        assert_eq!(value("exitscope", "events"), Some(report["coverage"]["events"].to_string()));
+        // Only programs are measured, and only for who may measure.
+        let costs = value("exitscope", "cost_ns").unwrap();
+        assert!(costs.is_empty() || route == "BPF" && costs.parse::<u64>().unwrap() > 0, "{costs}");
+        let page = common::run(&["report", data.to_str().unwrap()]);
+        assert!(common::stdout(&page).contains("Recorded on "), "{page:?}");
+        let header = Command::new("perf").args(["report", "--header-only", "-i"]).arg(&data).output().unwrap();
+        let header = String::from_utf8_lossy(&header.stdout).into_owned();
+        let poll = value("kvm", "halt_poll_ns").unwrap();
+        assert!(header.contains(&format!("halt_poll_ns={poll}, ")) && header.contains("# cpudesc : "), "{header}");
+    }
+}
+
+#[test]
 fn what_a_full_ring_loses_is_counted() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();

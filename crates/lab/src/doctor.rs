@@ -8,7 +8,7 @@
 use crate::abi::{Step, op};
 use crate::bench::{Bench, Spec};
 use crate::machine::probe;
-use crate::{LabError, Machine, Place, Ring, VmConfig, sampled, signalled, step};
+use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, signalled, step};
 use exitscope_policy::all_knobs;
 use std::collections::BTreeMap;
 use std::fs;
@@ -251,9 +251,7 @@ fn fired(machine: &Machine, tracefs: &Path) -> Result<BTreeMap<String, u64>, Lab
 
 fn knobs(checks: &mut Vec<Check>) {
     for knob in all_knobs() {
-        let Some(file) = knob.file() else { continue };
-        if let Ok(text) = fs::read_to_string(file.to_string()) {
-            let value = text.trim().to_string();
+        if let Some(value) = host::value_of(knob) {
             let found = match value == knob.text(knob.default).to_string() {
                 true => value,
                 false => format!("{value} (the kernel's default is {})", knob.text(knob.default)),
@@ -264,9 +262,7 @@ fn knobs(checks: &mut Vec<Check>) {
 }
 
 fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
-    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
-    let source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    let source = source.unwrap_or_else(|| "unknown".to_string());
+    let source = host::of_machine(host::CLOCK_SOURCE).unwrap_or_else(|| "unknown".to_string());
     checks.push(Check::new(MACHINE, "clock source", State::Good, source));
     let said = machine.kvm_tsc_hz.map_or(String::new(), |hz| format!("; KVM says {:.3} GHz", hz as f64 / 1e9));
     let found = format!("{:.3} GHz by the monotonic clock{said}", machine.tsc_hz as f64 / 1e9);
@@ -276,14 +272,15 @@ fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
             .remedy("experiments with two vCPUs show the scheduler, not wake-ups: give the lab two CPUs"),
         cpus => Check::new(MACHINE, "CPUs", State::Good, cpus),
     });
-    if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+    if let Some(governor) = host::of_machine(host::GOVERNOR) {
         checks.push(match governor.as_str() {
             "performance" => Check::new(MACHINE, "frequency governor", State::Good, governor),
             _ => Check::new(MACHINE, "frequency governor", State::Limited, governor)
                 .remedy("cpupower frequency-set -g performance, for steadier figures"),
         });
     }
-    if let Some(paranoid) = read("/proc/sys/kernel/perf_event_paranoid") {
+    if let Ok(paranoid) = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") {
+        let paranoid = paranoid.trim();
         // SAFETY: asks for a number.
         let root = unsafe { libc::geteuid() } == 0;
         checks.push(match root || paranoid.parse().is_ok_and(|level: i32| level < 0) {

@@ -48,6 +48,7 @@ pub mod findings;
 pub mod gang;
 pub mod guests;
 pub mod haltpoll;
+pub mod host;
 pub mod machine;
 pub mod measure;
 mod memory;

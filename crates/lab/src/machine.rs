@@ -3,11 +3,11 @@
 //! What the back end can do is found out by doing it, in guests that live for milliseconds; names are for people.
 
 use crate::abi::{self, op};
+use crate::host::back_end;
 use crate::payload::{sampled, step};
 use crate::{LabError, Payload, Ring, Vm, VmConfig, Watch, next_exit, open_kvm};
 use exitscope_policy::Policies;
 use kvm_ioctls::Kvm;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a probing guest may take.
@@ -130,13 +130,6 @@ fn vendor() -> String {
     let leaf = core::arch::x86_64::__cpuid(0);
     let bytes = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).concat();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string()
-}
-
-/// The module that KVM's back end is in. One that is built in has a directory only if it has parameters.
-fn back_end() -> String {
-    let known = ["kvm_intel", "kvm_amd", "kvm_pvm"];
-    let found: Vec<&str> = known.into_iter().filter(|module| Path::new("/sys/module").join(module).exists()).collect();
-    if found.is_empty() { "unknown".to_string() } else { found.join(", ") }
 }
 
 /// The CPUs on which this process may run.

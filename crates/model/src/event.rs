@@ -322,8 +322,39 @@ pub struct TraceInfo {
     pub by_vcpu: bool,
     /// CPUs of the machine, zero if unknown.
     pub cpus: u32,
+    /// The CPU's model, empty if unknown.
+    pub cpu: String,
+    /// What was in force on the machine, as far as the recorder says.
+    pub settings: Vec<Setting>,
     /// Command names of threads.
     pub comms: FxHashMap<u32, String>,
     /// Names of the tracepoints that the trace holds or may hold.
     pub names: EventNames,
+}
+
+/// Something that was in force on the recorded machine, in the kernel's words: of module `kvm`, the parameter
+/// `halt_poll_ns` was `200000`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The kernel module, `host`, or `exitscope` for what the recorder says of itself.
+    pub of: String,
+    /// Its name.
+    pub name: String,
+    /// What it was.
+    pub value: String,
+}
+
+impl Setting {
+    /// The setting of these words.
+    pub fn new(of: &str, name: &str, value: impl Into<String>) -> Setting {
+        Setting { of: of.to_string(), name: name.to_string(), value: value.into() }
+    }
+}
+
+impl TraceInfo {
+    /// What the setting `name` of `of` was, if the recorder says.
+    pub fn setting(&self, of: &str, name: &str) -> Option<&str> {
+        let found = self.settings.iter().find(|setting| setting.of == of && setting.name == name);
+        found.map(|setting| setting.value.as_str())
+    }
 }

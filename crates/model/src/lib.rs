@@ -22,7 +22,7 @@ mod yields;
 
 pub use assemble::{Assembler, LaneSpan};
 pub use codes::{CodeList, ExitCode};
-pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, TraceInfo};
+pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
 pub use exit::{COLUMNS, Column, Door, Exit, Who};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};

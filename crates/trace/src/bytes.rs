@@ -76,3 +76,9 @@ pub fn c_string(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let end = rest.iter().position(|&byte| byte == 0)?;
     Some((std::str::from_utf8(&rest[..end]).ok()?, at + end + 1))
 }
+
+/// The beginning of `text`, at most so many bytes of it.
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}

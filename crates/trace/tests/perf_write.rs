@@ -1,6 +1,8 @@
 //! perf.data files that are written here: read back by our reader and by the real perf.
 
-use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, Line, PortWords};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, Line, PortWords, Setting,
+};
 use exitscope_trace::{PerfHead, PerfWriter, Written, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
@@ -114,7 +116,18 @@ fn written(arch: &str, names: &EventNames, events: &[Event], compressed: bool) -
 
 fn head<'a>(arch: &'a str, names: &'a EventNames) -> PerfHead<'a> {
     let (cpuid, release) = ("GenuineIntel,6,85,7", "6.1.0");
-    PerfHead { arch, cpuid, hostname: "host", release, cpus: 4, command: &[], names, compressed: false }
+    PerfHead {
+        arch,
+        cpuid,
+        cpu: "",
+        settings: &[],
+        hostname: "host",
+        release,
+        cpus: 4,
+        command: &[],
+        names,
+        compressed: false,
+    }
 }
 
 /// Events of these shapes, losses between them, in order.
@@ -264,6 +277,8 @@ fn rewritten(trace: &str, cpuid: &str) -> (Said, Said, Vec<u8>, Written) {
     let head = PerfHead {
         arch: &info.arch,
         cpuid,
+        cpu: &info.cpu,
+        settings: &info.settings,
         hostname: &info.hostname,
         release: &info.release,
         cpus: 1,
@@ -431,5 +446,80 @@ fn perf_prints_the_kernels_words() {
         let file = stored(&written(arch, &names, &[event], false).0);
         let Some(text) = perf(file.path(), &["script", "-i", "FILE", "-F", "trace"]) else { return };
         assert!(text.contains(words), "{arch} {kind:?}: {text}");
+    }
+}
+
+/// Settings of two modules, and one that is known in the end.
+fn settings() -> Vec<Setting> {
+    vec![
+        Setting::new("kvm", "halt_poll_ns", "200000"),
+        Setting::new("kvm", "nx_huge_pages", "auto"),
+        Setting::new("haltpoll", "guest_halt_poll_ns", "200000"),
+        Setting::new("exitscope", "events", ""),
+        Setting::new("exitscope", "words", "é".repeat(100)),
+    ]
+}
+
+/// A file with settings, of which one is changed after each of two events.
+fn with_settings(arch: &str, compressed: bool) -> Vec<u8> {
+    let (mut file, settings) = (Cursor::new(Vec::new()), settings());
+    let names = names(X86);
+    let head = PerfHead { compressed, settings: &settings, cpu: "Fast 9000", ..head(arch, &names) };
+    let mut writer = PerfWriter::new(&mut file, &head).unwrap();
+    let kind = Kind::HaltPoll { grow: true, new: 10_000, old: 0 };
+    let name = names.clone().intern("kvm:kvm_halt_poll_ns");
+    let event = Event { vcpu: VcpuId(0), name, ..Event::nameless(Moment::from_nanos(1), PcpuId(0), kind) };
+    writer.event(&event).unwrap();
+    writer.set(3, "1");
+    writer.flush().unwrap();
+    writer.event(&event).unwrap();
+    writer.set(3, "1000");
+    writer.set(3, "2");
+    writer.set(99, "nobody's");
+    writer.flush().unwrap();
+    writer.set(3, "2, and no event since");
+    writer.finish().unwrap();
+    file.into_inner()
+}
+
+#[test]
+fn settings_are_read_as_they_were_last_set() {
+    for (arch, compressed) in [("x86_64", false), ("x86_64", true), ("s390x", false)] {
+        let read = said(&with_settings(arch, compressed)).unwrap();
+        let mut expected = settings();
+        expected[3].value = "2, and no event since".into();
+        expected[4].value = "é".repeat(31);
+        assert_eq!(read.info.settings, expected, "{arch}");
+        assert_eq!((read.info.cpu.as_str(), read.info.setting("kvm", "nx_huge_pages")), ("Fast 9000", Some("auto")));
+    }
+}
+
+#[test]
+fn perf_reads_a_file_with_settings_and_shows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    std::fs::write(&path, with_settings("x86_64", false)).unwrap();
+    let Some(header) = perf(&path, &["report", "--header-only", "-i", "FILE"]) else { return };
+    for line in [
+        "# cpudesc : Fast 9000",
+        "# kvm pmu capabilities: halt_poll_ns=200000, nx_huge_pages=auto",
+        "# haltpoll pmu capabilities: guest_halt_poll_ns=200000",
+    ] {
+        assert!(header.contains(line), "{line} is not in {header}");
+    }
+    assert_eq!(perf(&path, &["script", "-i", "FILE"]).unwrap().lines().count(), 2, "and nothing is complained of");
+}
+
+#[test]
+fn settings_that_are_cut_off_are_counted_and_the_others_stand() {
+    let file = with_settings("x86_64", false);
+    let words = b"auto";
+    let at = file.windows(words.len()).position(|bytes| bytes == words).unwrap();
+    for (length, left) in [(u32::MAX, 1), (1 << 20, 1)] {
+        let mut damaged = file.clone();
+        damaged[at - 4..at].copy_from_slice(&length.to_le_bytes());
+        let read = said(&damaged).unwrap();
+        assert_eq!(read.info.settings.len(), left);
+        assert_eq!(read.ledger.get(Line::BadRecord), 1);
     }
 }

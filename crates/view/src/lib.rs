@@ -27,6 +27,7 @@ mod phases;
 mod phases_page;
 mod pio;
 mod pio_page;
+mod recorded;
 mod replay;
 mod replay_page;
 mod report;
@@ -53,6 +54,7 @@ pub use names::{detail, kind, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
+pub use recorded::{HostSettingRow, own};
 pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{

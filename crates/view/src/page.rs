@@ -6,7 +6,8 @@ use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
+use crate::recorded;
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, TraceRow};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -164,6 +165,7 @@ fn head(report: &Report) -> Section {
         let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
         sentences.push(plain(format!("{}: {}, {length} long", trace.name, about.join(", "))));
+        sentences.extend(recorded::sentences(trace).into_iter().map(plain));
     }
     let coverage = &report.coverage;
     let not_understood: u64 = ["unknown_format", "bad_record", "bad_text", "unknown_record"]

@@ -5,6 +5,7 @@ use crate::halt::HaltRows;
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
+use crate::recorded::{self, HostSettingRow};
 use crate::yields::YieldRows;
 use exitscope_analysis::recording;
 use exitscope_analysis::{
@@ -70,7 +71,7 @@ pub struct Report {
 }
 
 /// A trace that was read.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TraceRow {
     /// The file.
     pub name: String,
@@ -84,6 +85,12 @@ pub struct TraceRow {
     pub release: String,
     /// The clock's name; empty if unknown.
     pub clock: String,
+    /// The CPU's model; empty if unknown.
+    pub cpu: String,
+    /// CPUs of the machine; 0 if unknown.
+    pub cpus: u32,
+    /// What was in force on the machine, and what the recorder says of itself; empty unless the recorder says.
+    pub settings: Vec<HostSettingRow>,
     /// The first event.
     pub first_ns: u64,
     /// The last event.
@@ -681,6 +688,30 @@ impl fmt::Display for WhenRow {
 }
 
 impl TraceRow {
+    /// A trace of this name, as it describes itself, with its first and last moment.
+    pub fn of(
+        name: String,
+        info: &TraceInfo,
+        hostname: &str,
+        (first, last): (Moment, Moment),
+        events: u64,
+    ) -> TraceRow {
+        TraceRow {
+            name,
+            format: info.format.clone(),
+            arch: info.arch.clone(),
+            hostname: hostname.to_string(),
+            release: info.release.clone(),
+            clock: info.clock.clone(),
+            cpu: info.cpu.clone(),
+            cpus: info.cpus,
+            settings: recorded::rows(info),
+            first_ns: first.as_nanos(),
+            last_ns: last.as_nanos(),
+            events,
+        }
+    }
+
     /// Whether a log of Xen's.
     pub fn is_xen(&self) -> bool {
         self.format.starts_with("xentrace")

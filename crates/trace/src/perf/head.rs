@@ -6,11 +6,11 @@
 //! ```
 
 use super::attr::Attr;
-use crate::bytes::Order;
+use crate::bytes::{Order, beginning};
 use crate::input::Input;
 use crate::source::{MAX_SECTION, TraceError};
 use crate::tracefs::{Decoders, Sections, Torn};
-use exitscope_model::{Ledger, Line, TraceInfo};
+use exitscope_model::{Ledger, Line, Setting, TraceInfo};
 use rustc_hash::FxHashMap;
 
 const MAGIC_LITTLE: &[u8] = b"PERFILE2";
@@ -25,12 +25,19 @@ const HOSTNAME: u32 = 3;
 const OS_RELEASE: u32 = 4;
 const ARCH: u32 = 6;
 const CPUS: u32 = 7;
+const CPU_DESC: u32 = 8;
 const DIR_FORMAT: u32 = 24;
 const COMPRESSED: u32 = 27;
+/// Names and values, each list for something with a name: PMUs, and what exitscope says was in force.
+const PMU_CAPS: u32 = 31;
 const FEATURES: u32 = 256;
 
 /// Attrs at most; perf writes one per event.
 const MAX_ATTRS: usize = 1 << 16;
+
+/// Settings at most, and the bytes of each one's words.
+const MAX_SETTINGS: usize = 4096;
+const MAX_WORD: usize = 256;
 
 /// Ids at most; perf writes one per event and CPU.
 const MAX_IDS: usize = 2 << 20;
@@ -228,7 +235,7 @@ fn read_features(
         };
         missing = offset.saturating_add(size).saturating_sub(offset.max(input.len())).saturating_add(missing);
         at = at.saturating_add(16);
-        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH | CPUS) {
+        if matches!(feature, TRACING_DATA | HOSTNAME | OS_RELEASE | ARCH | CPUS | CPU_DESC | PMU_CAPS) {
             let section = input.read_vec(offset, size.min(MAX_SECTION))?;
             read_feature(feature, &section, offset, context, info, ledger);
         }
@@ -257,6 +264,13 @@ pub fn read_feature(
         HOSTNAME => info.hostname = string(section, context.order),
         OS_RELEASE => info.release = string(section, context.order),
         ARCH => info.arch = string(section, context.order),
+        CPU_DESC => info.cpu = string(section, context.order),
+        PMU_CAPS => {
+            info.settings.clear();
+            if let Err(at) = settings(section, context.order, &mut info.settings) {
+                ledger.count_at(Line::BadRecord, offset.saturating_add(at as u64));
+            }
+        }
         CPUS => info.cpus = context.order.u32(section, 0).unwrap_or(0),
         _ => {}
     }
@@ -269,6 +283,38 @@ fn string(section: &[u8], order: Order) -> String {
     let bytes = &bytes[..size.min(bytes.len())];
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Lists of names and values; an error says where it cannot be read on.
+fn settings(section: &[u8], order: Order, to: &mut Vec<Setting>) -> Result<(), usize> {
+    let mut at = 0;
+    let number = |at: &mut usize| {
+        let number = order.u32(section, *at).ok_or(*at)?;
+        *at += 4;
+        Ok::<u32, usize>(number)
+    };
+    let word = |at: &mut usize| {
+        let size = order.u32(section, *at).ok_or(*at)? as usize;
+        let bytes = section.get(*at..).unwrap_or(&[]);
+        if bytes.len() - 4 < size {
+            return Err(*at);
+        }
+        *at += 4 + size;
+        Ok::<String, usize>(beginning(&string(bytes, order), MAX_WORD).to_string())
+    };
+    for _ in 0..number(&mut at)? {
+        let begin = to.len();
+        for _ in 0..number(&mut at)? {
+            if to.len() >= MAX_SETTINGS {
+                return Err(at);
+            }
+            let (name, value) = (word(&mut at)?, word(&mut at)?);
+            to.push(Setting { of: String::new(), name, value });
+        }
+        let of = word(&mut at)?;
+        to[begin..].iter_mut().for_each(|setting| setting.of.clone_from(&of));
+    }
+    Ok(())
 }
 
 pub fn clock_name(clock: i32) -> String {

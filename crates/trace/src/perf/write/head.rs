@@ -8,7 +8,8 @@ use super::Head;
 use super::bytes::{Bytes, put};
 use super::compress::{CHUNK, LEVEL};
 use super::tracepoints::Layout;
-use crate::bytes::Order;
+use crate::bytes::{Order, beginning};
+use exitscope_model::Setting;
 use std::collections::BTreeMap;
 
 /// Sizes of the file's header, of an attr as the first version has it, and of an attr with the place of its ids.
@@ -62,7 +63,12 @@ pub struct Front {
     pub places: Vec<u8>,
     /// Where CPUs and the first and last moment stand, which are known in the end: [`Known::bytes`].
     pub known_at: u64,
+    /// Where the value of each setting stands, [`VALUE`] bytes long.
+    pub values_at: Vec<u64>,
 }
+
+/// Bytes of a setting's value, with at least one NUL.
+pub const VALUE: usize = 64;
 
 /// What is known in the end: NRCPUS and SAMPLE_TIME.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +84,13 @@ const OS_RELEASE: u32 = 4;
 const VERSION: u32 = 5;
 const ARCH: u32 = 6;
 const NR_CPUS: u32 = 7;
+const CPU_DESC: u32 = 8;
 const CPU_ID: u32 = 9;
 const COMMAND_LINE: u32 = 11;
 const SAMPLE_TIME: u32 = 21;
 const COMPRESSED: u32 = 27;
+/// "pmu capabilities": lists of names and values, each for something with a name.
+const PMU_CAPS: u32 = 31;
 
 impl Front {
     /// The beginning of a file with these tracepoints, numbered from 1.
@@ -114,6 +123,7 @@ impl Front {
             (OS_RELEASE, head.release),
             (VERSION, version),
             (ARCH, head.arch),
+            (CPU_DESC, head.cpu),
             (CPU_ID, head.cpuid),
         ] {
             let at = to.len();
@@ -131,6 +141,12 @@ impl Front {
                 to.u32(number);
             }
             sections.push((COMPRESSED, at as u64, (to.len() - at) as u64));
+        }
+        let mut values_at = Vec::new();
+        if !head.settings.is_empty() {
+            let at = to.len();
+            settings(&mut to, head.settings, &mut values_at);
+            sections.push((PMU_CAPS, at as u64, (to.len() - at) as u64));
         }
         let at = to.len();
         tracing_data(&mut to, layouts);
@@ -150,7 +166,7 @@ impl Front {
         header.u64s(&[FILE_HEADER as u64, (events * ATTR_AND_IDS) as u64]);
         header.u64s(&[to.len() as u64, 0, 0, 0, features]);
         to.bytes[..header.len()].copy_from_slice(&header.bytes);
-        Front { bytes: to.bytes, places: places.bytes, known_at }
+        Front { bytes: to.bytes, places: places.bytes, known_at, values_at }
     }
 }
 
@@ -170,12 +186,29 @@ impl Known {
 
 /// A string with its length, padded with NULs as perf pads it.
 fn string(to: &mut Bytes, text: &str) {
-    const UNIT: usize = 64;
+    const UNIT: usize = VALUE;
     to.u32((text.len() + 1).next_multiple_of(UNIT) as u32);
     let at = to.len();
     to.text(text);
     to.bytes.push(0);
     to.pad_from(at, UNIT);
+}
+
+/// Settings, those of one thing together, as the capabilities of a PMU: the one place where every perf keeps named values,
+/// and `perf report --header` prints them.
+fn settings(to: &mut Bytes, settings: &[Setting], values_at: &mut Vec<u64>) {
+    let groups: Vec<&[Setting]> = settings.chunk_by(|a, b| a.of == b.of).collect();
+    to.u32(groups.len() as u32);
+    for group in groups {
+        to.u32(group.len() as u32);
+        for setting in group {
+            string(to, &setting.name);
+            // Behind the value's length.
+            values_at.push(to.len() as u64 + 4);
+            string(to, beginning(&setting.value, VALUE - 1));
+        }
+        string(to, &group[0].of);
+    }
 }
 
 /// TRACING_DATA: the layout of ring-buffer pages, of which a perf.data has none but without which perf reads nothing, and

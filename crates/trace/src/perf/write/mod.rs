@@ -15,14 +15,14 @@ mod head;
 mod rows;
 mod tracepoints;
 
-use crate::bytes::Order;
+use crate::bytes::{Order, beginning};
 use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
 use compress::Compressor;
-use exitscope_model::{Event, EventNames, Kind, NameId};
+use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_units::{Moment, Tid, VmId};
-use head::{DATA_SIZE, DUMMY_ID, Front, Known, sample_id};
+use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
 use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -57,6 +57,10 @@ pub struct Head<'a> {
     /// The CPU as perf spells it, `GenuineIntel,6,85,7`: on x86, `perf kvm stat` reads out of the vendor whose exit codes
     /// they are.
     pub cpuid: &'a str,
+    /// The CPU's model, in its maker's words.
+    pub cpu: &'a str,
+    /// What is in force on the host, those of one thing side by side; values have up to 63 bytes.
+    pub settings: &'a [Setting],
     /// Host name.
     pub hostname: &'a str,
     /// Kernel release.
@@ -98,6 +102,9 @@ pub struct PerfWriter<W> {
     places: Vec<u8>,
     known: Known,
     known_at: u64,
+    /// Where the settings' values stand, and those that changed since they were written.
+    values_at: Vec<u64>,
+    changed: Vec<(u64, [u8; VALUE])>,
     written: Written,
 }
 
@@ -154,6 +161,8 @@ impl<W: Write + Seek> PerfWriter<W> {
             places: front.places,
             known: Known { cpus: head.cpus, first: u64::MAX, last: 0 },
             known_at: front.known_at,
+            values_at: front.values_at,
+            changed: Vec::new(),
             written: Written::default(),
         };
         writer.end_block()?;
@@ -164,8 +173,9 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// call the threads of virtual CPUs `CPU 0/KVM` and so on.
     pub fn thread(&mut self, at: Moment, vm: VmId, tid: Tid, name: &str) -> io::Result<()> {
         let mut comm = [0; NAME];
-        let len = (0..NAME).rev().find(|&len| name.is_char_boundary(len)).unwrap_or(0);
-        comm[..len].copy_from_slice(&name.as_bytes()[..len]);
+        let name = beginning(name, NAME - 1);
+        let len = name.len();
+        comm[..len].copy_from_slice(name.as_bytes());
         self.threads.insert(tid.0, comm);
         let record = self.block.begin_record(COMM, 0);
         self.block.u32(vm.0);
@@ -218,9 +228,19 @@ impl<W: Write + Seek> PerfWriter<W> {
         self.end_full_block()
     }
 
+    /// Changes the value of the setting at this place of the head's list, with the next block that is written.
+    pub fn set(&mut self, place: usize, value: &str) {
+        let Some(&at) = self.values_at.get(place) else { return };
+        let mut bytes = [0; VALUE];
+        let value = beginning(value, VALUE - 1);
+        bytes[..value.len()].copy_from_slice(value.as_bytes());
+        self.changed.retain(|(other, _)| *other != at);
+        self.changed.push((at, bytes));
+    }
+
     /// Writes what is in hand, so that it outlives a kill.
     pub fn flush(&mut self) -> io::Result<()> {
-        if self.block.len() > 0 { self.end_block() } else { Ok(()) }
+        if self.block.len() > 0 || !self.changed.is_empty() { self.end_block() } else { Ok(()) }
     }
 
     /// Writes the end of the file. A file without it is whole up to its last block of 1 MiB.
@@ -293,6 +313,9 @@ impl<W: Write + Seek> PerfWriter<W> {
         write_at(&mut self.to, DATA_SIZE, &size)?;
         let known = Known { first: self.known.first.min(self.known.last), ..self.known };
         write_at(&mut self.to, self.known_at, &known.bytes(order))?;
+        for (at, value) in self.changed.drain(..) {
+            write_at(&mut self.to, at, &value)?;
+        }
         self.round_at = Some(end - 8);
         self.block_at = end + self.places.len() as u64;
         self.block.bytes.clear();

@@ -1,0 +1,107 @@
+//! `exitscope exporter`: counts of this host's exits for Prometheus.
+
+use crate::Outcome;
+use crate::cli::ExporterArgs;
+use crate::live::processes;
+use anyhow::Context;
+use exitscope_exporter::{Access, Exporter, Limits, Source, access, serve};
+use exitscope_lab::{catch_signals, signalled};
+use exitscope_record::{Aggregation, Counting, Processes, Route, Snapshot, process_name, vms};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Instant;
+
+/// Exit reasons with series of their own. Hosts show less than thirty.
+const REASONS: usize = 64;
+
+/// Seconds from one measurement of what counting costs to the next, each of which takes a second, or until there are events,
+/// and makes counting slower meanwhile.
+const MEASURE_EVERY: u64 = 60;
+
+/// What is counted on this host.
+struct Host {
+    counting: Aggregation,
+    began: Instant,
+    /// Whether the kernel measures what counting costs.
+    measured: bool,
+    /// If only this VM is wanted: its name, and its processes that are looked at.
+    only: Option<(String, BTreeSet<u32>)>,
+}
+
+impl Source for Host {
+    fn read(&mut self) -> Result<&Snapshot, String> {
+        if let Some((name, watched)) = &mut self.only {
+            for vm in vms().into_iter().filter(|vm| vm.name == *name) {
+                if watched.insert(vm.process) {
+                    self.counting.watch(vm.process).map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        let is_due = self.began.elapsed().as_secs().is_multiple_of(MEASURE_EVERY);
+        let measured = is_due || self.counting.snapshot().cost.is_none();
+        if self.measured != measured {
+            // Who may not measure does without; the metrics are not there then.
+            let _ = self.counting.measure(measured);
+            self.measured = measured;
+        }
+        self.counting.read().map_err(|error| error.to_string())
+    }
+
+    fn forget_ended(&mut self) {
+        self.counting.forget_ended();
+        if let Some((_, watched)) = &mut self.only {
+            watched.retain(|process| Path::new(&format!("/proc/{process}")).exists());
+        }
+    }
+
+    fn name(&self, process: u32) -> String {
+        process_name(process)
+    }
+
+    fn route(&self) -> &'static str {
+        match self.counting.route() {
+            Route::Bpf => "bpf",
+            Route::PerfEvents { .. } => "perf_events",
+        }
+    }
+}
+
+pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
+    catch_signals()?;
+    let access = Access {
+        tls: match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => Some(access::tls(certificate, key)?),
+            _ => None,
+        },
+        token: args.token_file.as_deref().map(access::token).transpose()?,
+        ..Access::default()
+    };
+    let listener = TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr()?;
+    let scheme = if access.tls.is_some() { "https" } else { "http" };
+    if !address.ip().is_loopback() && (access.tls.is_none() || access.token.is_none()) {
+        let missing = match (&access.tls, &access.token) {
+            (None, None) => "without TLS and without a token (--tls-cert, --tls-key, --token-file)",
+            (None, _) => "without TLS, so that the token can be read on the way (--tls-cert, --tls-key)",
+            _ => "without a token (--token-file)",
+        };
+        anstream::eprintln!("exitscope: whoever reaches {address} may ask it, {missing}");
+    }
+    let processes = processes(&args.pid, args.vm.as_deref())?;
+    let only = args.vm.clone().map(|name| match &processes {
+        Processes::These(these) => (name, these.iter().copied().collect()),
+        Processes::All => (name, BTreeSet::new()),
+    });
+    let counting = Aggregation::start(&Counting { processes, without_bpf: args.no_bpf, ..Counting::default() })?;
+    if let Route::PerfEvents { because } = counting.route() {
+        anstream::eprintln!("exitscope: counting by perf events, as BPF may not be used: {because}");
+    }
+    anstream::eprintln!("exitscope: serving {scheme}://{address}/metrics");
+    let exporter = Exporter::new(
+        Host { counting, began: Instant::now(), measured: false, only },
+        Limits { vms: args.max_vms, reasons: REASONS },
+    );
+    serve(listener, access, exporter, || signalled().is_some()).context("cannot serve")?;
+    Ok(Outcome::Fine)
+}

@@ -1,0 +1,62 @@
+//! What a recording made on this host says of it.
+
+use exitscope_lab::host;
+use exitscope_model::{EventNames, Setting};
+use exitscope_trace::PerfHead;
+use std::fs;
+
+/// This host, as it is now.
+pub struct Host {
+    hostname: String,
+    release: String,
+    cpu: String,
+    cpuid: String,
+    command: Vec<String>,
+    settings: Vec<Setting>,
+}
+
+impl Host {
+    /// Looks.
+    pub fn new() -> Host {
+        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let cpuinfo = read("/proc/cpuinfo");
+        Host {
+            hostname: read("/proc/sys/kernel/hostname"),
+            release: read("/proc/sys/kernel/osrelease"),
+            cpu: cpu_value(&cpuinfo, "model name").to_string(),
+            // As perf spells it on x86.
+            cpuid: ["vendor_id", "cpu family", "model", "stepping"].map(|key| cpu_value(&cpuinfo, key)).join(","),
+            command: std::env::args().collect(),
+            settings: host::settings(),
+        }
+    }
+
+    /// Adds what the recorder says of itself, whose values are known later; returns the place of the first.
+    pub fn add(&mut self, settings: impl IntoIterator<Item = Setting>) -> usize {
+        let place = self.settings.len();
+        self.settings.extend(settings);
+        place
+    }
+
+    /// The head of a recording of these tracepoints.
+    pub fn head<'a>(&'a self, names: &'a EventNames, compressed: bool) -> PerfHead<'a> {
+        PerfHead {
+            arch: std::env::consts::ARCH,
+            cpuid: &self.cpuid,
+            cpu: &self.cpu,
+            settings: &self.settings,
+            hostname: &self.hostname,
+            release: &self.release,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            command: &self.command,
+            names,
+            compressed,
+        }
+    }
+}
+
+/// What /proc/cpuinfo says of the first CPU.
+fn cpu_value<'a>(cpuinfo: &'a str, key: &str) -> &'a str {
+    let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(name, _)| name.trim() == key).map_or("", |(_, value)| value.trim())
+}

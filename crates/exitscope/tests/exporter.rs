@@ -1,0 +1,186 @@
+//! `exitscope exporter` beside real guests: what it serves is what they did and what a recording of them says.
+
+mod common;
+
+use common::{cannot, exitscope, report, tiny_guest};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long things may take that take no time on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guest with a name of its own, so that other guests of this machine are told apart.
+fn guest(folder: &Path, name: &str) -> PathBuf {
+    let guest = folder.join(name);
+    std::fs::copy(tiny_guest(), &guest).unwrap();
+    guest
+}
+
+/// An exporter at work, killed when dropped.
+struct Exporter {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Exporter {
+    /// Starts it; `None` if that cannot be done here and was allowed not to be.
+    fn start(flags: &[&str]) -> Option<Exporter> {
+        let mut command = exitscope();
+        command.args(["exporter", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut all = String::new();
+        while said.read_line(&mut all).unwrap() > 0 {
+            if let Some((_, rest)) = all.split_once("serving http://") {
+                let address = rest.split('/').next().unwrap().parse().unwrap();
+                return Some(Exporter { child, address });
+            }
+        }
+        child.wait().unwrap();
+        cannot(&all);
+        None
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        answer
+    }
+
+    /// The value of the sample whose line begins so; 0 if there is none.
+    fn value(&self, sample: &str) -> f64 {
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Waits until a value is there.
+    fn wait_for(&self, sample: &str, value: f64) {
+        let began = Instant::now();
+        while self.value(sample) != value {
+            assert!(began.elapsed() < PATIENCE, "{sample} does not become {value} in\n{}", self.metrics());
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn exits(&self, vm: &str, reason: &str) -> f64 {
+        self.value(&format!("exitscope_exits_total{{vm=\"{vm}\",reason=\"{reason}\"}}"))
+    }
+
+    /// Asks it to end, and waits until it has.
+    fn end(mut self) -> i32 {
+        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        self.child.wait().unwrap().code().expect("it ends by itself")
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, flags) in [&[][..], &["--no-bpf"]].into_iter().enumerate() {
+        let name = format!("g{at}-{}", std::process::id());
+        let guest = guest(folder.path(), &name);
+        let Some(exporter) = Exporter::start(flags) else { return };
+        let data = folder.path().join("perf.data");
+        let both = format!("{0} --repeat 3000 & {0} --repeat 2000; wait", guest.display());
+        let record = ["record", "--no-sched", "--buffer", "16M", "-o", data.to_str().unwrap(), "--", "sh", "-c", &both];
+        assert!(exitscope().args(record).output().unwrap().status.success());
+        let report = report(&[&data], &["--by", "vm,reason"]);
+        assert_eq!(report["coverage"]["lost"], 0);
+        let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["vm_name"] == name);
+        let mut reasons: Vec<(String, u64)> = Vec::new();
+        for row in rows {
+            let (reason, count) = (row["reason"].as_str().unwrap().to_string(), row["count"].as_u64().unwrap());
+            match reasons.iter_mut().find(|known| known.0 == reason) {
+                Some(known) => known.1 += count,
+                None => reasons.push((reason, count)),
+            }
+        }
+        assert!(reasons.len() >= 3, "{reasons:?}");
+        for (reason, count) in &reasons {
+            assert_eq!(exporter.exits(&name, reason), *count as f64, "{flags:?} {reason}");
+        }
+        let io = if reasons.iter().any(|(reason, _)| reason == "KVM_EXIT_IO") { "KVM_EXIT_IO" } else { "io" };
+        assert_eq!(exporter.exits(&name, io), f64::from(5000 * (23 + 17)), "{flags:?}");
+        exporter.wait_for(&format!("exitscope_vm_processes{{vm=\"{name}\"}}"), 0.0);
+        assert_eq!(exporter.end(), 0, "SIGTERM is no failure");
+    }
+}
+
+#[test]
+fn vms_that_come_and_go_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let guests: Vec<PathBuf> = (0..7).map(|number| guest(folder.path(), &format!("s{number}"))).collect();
+    let Some(exporter) = Exporter::start(&["--max-vms", "3"]) else { return };
+    let fds = || std::fs::read_dir(format!("/proc/{}/fd", exporter.child.id())).unwrap().count();
+    let run = |times: usize| {
+        for guest in guests.iter().cycle().take(times) {
+            assert!(Command::new(guest).stdout(Stdio::null()).status().unwrap().success());
+        }
+        exporter.metrics()
+    };
+    run(3);
+    // One more is open while the kernel measures.
+    let before = fds();
+    let metrics = run(70);
+    let vms = |metrics: &str| {
+        let lines = metrics.lines().filter_map(|line| line.strip_prefix("exitscope_vm_processes{vm=\""));
+        lines.map(|line| line.split('"').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert!(vms(&metrics).len() <= 4, "three and the others: {:?}", vms(&metrics));
+    assert!(fds() <= before, "a descriptor for each start");
+    assert_eq!(exporter.end(), 0);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (flags, says) in [
+        (&["--listen", taken.as_str()][..], "cannot listen on"),
+        (&["--token-file", file], "a token is one line"),
+        (&["--tls-cert", file, "--tls-key", file], "no certificates"),
+        (&["--vm", "no such machine", "--listen", "127.0.0.1:0"], "no virtual machine called"),
+    ] {
+        let output = exitscope().arg("exporter").args(flags).output().unwrap();
+        let said = common::stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(says), "{flags:?}: {said}");
+    }
+}
+
+#[test]
+fn the_systemd_unit_is_one_and_is_hardened() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd/exitscope-exporter.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("exitscope-exporter.service");
+    let program = env!("CARGO_BIN_EXE_exitscope");
+    assert!(text.contains("\nExecStart=/usr/bin/exitscope exporter\n"));
+    std::fs::write(&here, text.replace("/usr/bin/exitscope", program)).unwrap();
+    for arguments in [&["verify"][..], &["security", "--offline=true", "--threshold=25"]] {
+        match Command::new("systemd-analyze").args(arguments).arg(&here).output() {
+            Ok(output) => assert!(output.status.success(), "{arguments:?}: {output:?}"),
+            Err(error) => {
+                std::io::stderr().write_all(format!("SKIPPED: systemd-analyze: {error}\n").as_bytes()).unwrap();
+            }
+        }
+    }
+}

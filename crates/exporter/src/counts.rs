@@ -1,0 +1,365 @@
+//! What was counted, by VM and reason, in bounded memory.
+//!
+//! ```text
+//! Snapshot, less the one before ─► by the VM's name, or "other" ─► by reason, or "other"      gone for KEEP ─► forgotten
+//! ```
+//!
+//! VMs of the same name share their counts: a VM that is started anew goes on where it was, and the number of series does
+//! not grow with the number of starts.
+
+use crate::families as f;
+use crate::sheet::{Sheet, Value};
+use exitscope_record::{Cause, Count, Lane, Lengths, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The VM and the reason of what has no place of its own.
+pub const OTHER: &str = "other";
+
+/// The VM of what was gone before its name could be learnt.
+pub const UNKNOWN: &str = "unknown";
+
+/// Bytes of a VM's name.
+const NAME: usize = 128;
+
+/// Nanoseconds for which a VM without processes is kept: long enough that every scrape gets its last counts.
+const KEEP: u64 = 600_000_000_000;
+
+/// Names beyond the limits that are remembered, so that they can be told to be several.
+const FOLDED: usize = 4096;
+
+/// Bounds of the buckets, as powers of two of nanoseconds: 512 ns to 1.07 s, finer where exits are.
+const BOUNDS: [u32; 14] = [9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 27, 30];
+
+/// How many series there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// VMs with counts of their own.
+    pub vms: usize,
+    /// Exit reasons with counts of their own, of all VMs together.
+    pub reasons: usize,
+}
+
+/// Everything that was counted.
+#[derive(Debug)]
+pub struct Counts {
+    limits: Limits,
+    vms: BTreeMap<String, Vm>,
+    reasons: BTreeSet<String>,
+    folded_vms: BTreeSet<String>,
+    folded_reasons: BTreeSet<String>,
+    /// How the processes of lanes are called.
+    names: BTreeMap<u32, String>,
+    /// What was counted of the lanes that are there, when last looked.
+    before: BTreeMap<(Lane, Cause), Count>,
+    events_before: BTreeMap<Lane, u64>,
+    events: u64,
+    lost: u64,
+    cost: Option<(u64, u64)>,
+    overhead: f64,
+}
+
+#[derive(Debug, Default)]
+struct Vm {
+    exits: BTreeMap<String, Count>,
+    /// By whether the thread slept, and whether there was something to wake up for.
+    halts: BTreeMap<(bool, bool), Count>,
+    served: u64,
+    processes: BTreeSet<u32>,
+    vcpus: usize,
+    /// When it last had a process: CLOCK_MONOTONIC, nanoseconds.
+    seen: u64,
+}
+
+impl Counts {
+    /// Nothing yet.
+    pub fn new(limits: Limits) -> Counts {
+        Counts {
+            limits,
+            vms: BTreeMap::new(),
+            reasons: BTreeSet::new(),
+            folded_vms: BTreeSet::new(),
+            folded_reasons: BTreeSet::new(),
+            names: BTreeMap::new(),
+            before: BTreeMap::new(),
+            events_before: BTreeMap::new(),
+            events: 0,
+            lost: 0,
+            cost: None,
+            overhead: 0.0,
+        }
+    }
+
+    /// Takes what is new in `now`. `name` says how a process calls its VM; it is asked once for each process.
+    pub fn absorb(&mut self, now: &Snapshot, name: impl Fn(u32) -> String) {
+        for vm in self.vms.values_mut() {
+            (vm.processes, vm.vcpus) = (BTreeSet::new(), 0);
+        }
+        let mut events = 0;
+        for (lane, state) in &now.lanes {
+            let before = self.events_before.get(lane).copied().unwrap_or(0);
+            events += state.events.saturating_sub(before);
+            let vm = self.vm(lane.process, &name);
+            vm.seen = now.at;
+            if !state.ended {
+                vm.processes.insert(lane.process);
+                vm.vcpus += 1;
+            }
+        }
+        // What an exit was about may come to be known late, so that it moves from one count to another.
+        let mut sums: BTreeMap<(Lane, Cause), Count> = BTreeMap::new();
+        for (key, count) in &now.counts {
+            sums.entry((key.lane, key.cause)).or_default().add(count);
+        }
+        for ((lane, cause), count) in sums {
+            let before = self.before.entry((lane, cause)).or_default();
+            let new = count.since(before);
+            if (new.count, new.to_user, new.lengths.total()) == (0, 0, 0) {
+                continue;
+            }
+            before.add(&new);
+            let reason = match cause {
+                Cause::Exit(code) => Some(self.reason(code.name())),
+                _ => None,
+            };
+            let vm = self.vm(lane.process, &name);
+            match (cause, reason) {
+                (Cause::Halt { slept, valid }, _) => vm.halts.entry((slept, valid)).or_default().add(&new),
+                (_, Some(reason)) => vm.exits.entry(reason).or_default().add(&new),
+                (_, None) => vm.served += new.count,
+            }
+        }
+        self.events += events;
+        self.lost = now.lost;
+        if let Some(cost) = now.cost.filter(|cost| cost.runs > 0) {
+            self.cost = Some((cost.runs, cost.ns));
+            self.overhead += events as f64 * cost.ns as f64 / cost.runs as f64;
+        }
+        // What has ended is dropped from the next snapshot; should its number come again, it is another's.
+        let lives = |lane: &Lane| now.lanes.get(lane).is_some_and(|state| !state.ended);
+        self.before.retain(|(lane, _), _| lives(lane));
+        self.events_before =
+            now.lanes.iter().filter(|(lane, _)| lives(lane)).map(|(lane, state)| (*lane, state.events)).collect();
+        let processes: BTreeSet<u32> = self.events_before.keys().map(|lane| lane.process).collect();
+        self.names.retain(|process, _| processes.contains(process));
+        self.vms.retain(|name, vm| name == OTHER || now.at.saturating_sub(vm.seen) < KEEP);
+        if self.own() < self.limits.vms {
+            self.folded_vms.clear();
+        }
+    }
+
+    /// VMs with counts of their own.
+    fn own(&self) -> usize {
+        self.vms.len() - usize::from(self.vms.contains_key(OTHER))
+    }
+
+    /// The counts of the VM of this process.
+    fn vm(&mut self, process: u32, name: &impl Fn(u32) -> String) -> &mut Vm {
+        let own = self.own();
+        let name = self.names.entry(process).or_insert_with(|| {
+            let name = name(process);
+            let end = (0..=NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+            if name.is_empty() { UNKNOWN.to_string() } else { name[..end].to_string() }
+        });
+        let place = match self.vms.contains_key(name) || own < self.limits.vms {
+            true => name.clone(),
+            false => {
+                if self.folded_vms.len() < FOLDED {
+                    self.folded_vms.insert(name.clone());
+                }
+                OTHER.to_string()
+            }
+        };
+        self.vms.entry(place).or_default()
+    }
+
+    /// The reason under which exits of this one are counted.
+    fn reason(&mut self, name: String) -> String {
+        if self.reasons.contains(&name) {
+            return name;
+        }
+        if self.reasons.len() < self.limits.reasons {
+            self.reasons.insert(name.clone());
+            return name;
+        }
+        if self.folded_reasons.len() < FOLDED {
+            self.folded_reasons.insert(name);
+        }
+        OTHER.to_string()
+    }
+
+    /// Names of VMs that have a process now.
+    pub fn running(&self) -> usize {
+        self.vms.values().filter(|vm| !vm.processes.is_empty()).count()
+    }
+
+    /// Puts all of it onto a sheet.
+    pub fn write(&self, sheet: &mut Sheet) {
+        for (name, vm) in &self.vms {
+            for (reason, count) in &vm.exits {
+                let labels = [name.as_str(), reason];
+                sheet.add(&f::EXITS, labels, Value::Count(count.count));
+                sheet.add(&f::EXIT_DURATION, labels, histogram(count));
+                sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
+                sheet.add(&f::EXITS_TO_USER, labels, Value::Count(count.to_user));
+            }
+            for ((slept, valid), count) in &vm.halts {
+                let labels = [name.as_str(), word(*slept), word(*valid)];
+                sheet.add(&f::HALTS, labels, Value::Count(count.count));
+                sheet.add(&f::HALT_DURATION, labels, histogram(count));
+            }
+            if vm.served > 0 {
+                sheet.add(&f::SERVED, [name], Value::Count(vm.served));
+            }
+            sheet.add(&f::VM_PROCESSES, [name], Value::Count(vm.processes.len() as u64));
+            sheet.add(&f::VCPUS, [name], Value::Count(vm.vcpus as u64));
+        }
+        sheet.add(&f::FOLDED_VMS, [], Value::Count(self.folded_vms.len() as u64));
+        sheet.add(&f::FOLDED_REASONS, [], Value::Count(self.folded_reasons.len() as u64));
+        sheet.add(&f::EVENTS, [], Value::Count(self.events));
+        sheet.add(&f::LOST, [], Value::Count(self.lost));
+        if let Some((runs, ns)) = self.cost {
+            sheet.add(&f::EVENT_COST, [], Value::Number(ns as f64 / runs as f64 / 1e9));
+            sheet.add(&f::OVERHEAD, [], Value::Number(self.overhead / 1e9));
+        }
+    }
+}
+
+fn word(is: bool) -> &'static str {
+    if is { "true" } else { "false" }
+}
+
+fn seconds(ns: u64) -> Value {
+    Value::Number(ns as f64 / 1e9)
+}
+
+/// The lengths in a few buckets. All bounds are bounds of `Lengths`' buckets, too, so that none is divided.
+fn histogram(count: &Count) -> Value {
+    let mut buckets: Vec<(f64, u64)> = BOUNDS.iter().map(|&bits| ((1u64 << bits) as f64 / 1e9, 0)).collect();
+    buckets.push((f64::INFINITY, 0));
+    for (low, _, lengths) in count.lengths.buckets() {
+        let place = BOUNDS.iter().position(|&bits| low < 1 << bits).unwrap_or(BOUNDS.len());
+        buckets[place].1 += lengths;
+    }
+    Value::Histogram { sum: count.total as f64 / 1e9, buckets }
+}
+
+const _: () = assert!(Lengths::BUCKETS > 4 * BOUNDS[BOUNDS.len() - 1] as usize, "lengths reach beyond the last bound");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::{CodeList, DetailKind, ExitCode};
+    use exitscope_record::{About, Cost, Key, LaneState, Runner};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn lane(process: u32) -> Lane {
+        Lane { process, runner: Runner::Thread(process + 1) }
+    }
+
+    /// So many exits of this number, of 1 us each.
+    fn exits(snapshot: &mut Snapshot, process: u32, number: u64, count: u64) {
+        let state = snapshot.lanes.entry(lane(process)).or_insert_with(LaneState::default);
+        state.events += 2 * count;
+        let key = Key { lane: lane(process), cause: Cause::Exit(ExitCode::new(CodeList::Vmx, number)), about: None };
+        let counted = snapshot.counts.entry(key).or_default();
+        counted.count += count;
+        counted.total += 1_000 * count;
+        (0..count).for_each(|_| counted.lengths.record(1_000));
+    }
+
+    fn counts(vms: usize, reasons: usize) -> Counts {
+        Counts::new(Limits { vms, reasons })
+    }
+
+    fn of(counts: &Counts, vm: &str, reason: &str) -> Option<u64> {
+        Some(counts.vms.get(vm)?.exits.get(reason)?.count)
+    }
+
+    #[test]
+    fn only_what_is_new_is_added() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        now.cost = Some(Cost { runs: 10, ns: 1_000 });
+        let name = |process| format!("vm{process}");
+        exits(&mut now, 7, 30, 3);
+        counts.absorb(&now, name);
+        counts.absorb(&now, name);
+        exits(&mut now, 7, 30, 2);
+        counts.absorb(&now, name);
+        assert_eq!(of(&counts, "vm7", "IO_INSTRUCTION"), Some(5));
+        assert_eq!((counts.events, counts.overhead), (10, 1_000.0));
+        assert_eq!((counts.vms["vm7"].vcpus, counts.running()), (1, 1));
+    }
+
+    #[test]
+    fn a_vm_that_starts_anew_goes_on_and_a_reused_number_is_another_vm() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        exits(&mut now, 7, 30, 3);
+        counts.absorb(&now, |_| "web".into());
+        now.lanes.get_mut(&lane(7)).unwrap().ended = true;
+        exits(&mut now, 7, 30, 1);
+        counts.absorb(&now, |_| unreachable!("its name is known"));
+        assert_eq!((of(&counts, "web", "IO_INSTRUCTION"), counts.running()), (Some(4), 0));
+        let mut now = Snapshot::default();
+        exits(&mut now, 8, 30, 5);
+        counts.absorb(&now, |_| "web".into());
+        exits(&mut now, 7, 30, 2);
+        counts.absorb(&now, |_| "db".into());
+        assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(9));
+        assert_eq!(of(&counts, "db", "IO_INSTRUCTION"), Some(2));
+    }
+
+    #[test]
+    fn an_exit_that_turns_out_to_be_about_something_is_counted_once() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        exits(&mut now, 7, 30, 1);
+        counts.absorb(&now, |_| "web".into());
+        let (key, count) = now.counts.pop_first().unwrap();
+        counts.absorb(&now, |_| "web".into());
+        let about = About { kind: DetailKind::Port, write: true, key: 0x3f8 };
+        now.counts.insert(Key { about: Some(about), ..key }, count);
+        counts.absorb(&now, |_| "web".into());
+        assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(1));
+    }
+
+    #[test]
+    fn what_is_too_many_is_counted_as_other_and_nothing_is_lost() {
+        let (mut counts, mut now) = (counts(2, 3), Snapshot::default());
+        for process in 0..20 {
+            exits(&mut now, process, u64::from(process), 1);
+        }
+        let name = |process| format!("vm{process}");
+        counts.absorb(&now, name);
+        exits(&mut now, 19, 1, 4);
+        counts.absorb(&now, name);
+        assert_eq!(counts.vms.len(), 3);
+        let all: u64 = counts.vms.values().flat_map(|vm| vm.exits.values()).map(|count| count.count).sum();
+        assert_eq!(all, 24);
+        assert_eq!(of(&counts, OTHER, OTHER), Some(17));
+        assert_eq!(of(&counts, OTHER, "EXTERNAL_INTERRUPT"), Some(4));
+        assert_eq!((counts.folded_vms.len(), counts.folded_reasons.len()), (18, 17));
+    }
+
+    #[test]
+    fn vms_that_are_gone_are_forgotten_in_time() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        exits(&mut now, 7, 30, 3);
+        counts.absorb(&now, |_| "web".into());
+        let at = |seconds| Snapshot { at: seconds * SECOND, ..Snapshot::default() };
+        counts.absorb(&at(599), |_| unreachable!());
+        assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(3));
+        counts.absorb(&at(601), |_| unreachable!());
+        assert!(counts.vms.is_empty() && counts.names.is_empty() && counts.before.is_empty());
+    }
+
+    #[test]
+    fn a_histogram_has_every_length_in_the_bucket_that_holds_it() {
+        let mut count = Count::default();
+        for ns in [1, 511, 512, 1_023, 1 << 20, (1 << 20) + 1, 1 << 40] {
+            count.lengths.record(ns);
+        }
+        let Value::Histogram { buckets, .. } = histogram(&count) else { unreachable!() };
+        let filled: Vec<(f64, u64)> = buckets.iter().copied().filter(|bucket| bucket.1 > 0).collect();
+        assert_eq!(filled, [(512e-9, 2), (1_024e-9, 2), (0.004194304, 2), (f64::INFINITY, 1)]);
+    }
+}

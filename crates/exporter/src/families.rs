@@ -1,0 +1,137 @@
+//! Every metric, once.
+
+/// A metric, or several that differ in their labels.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its name, without unit and without what its kind adds.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// Its unit, if it has one: `seconds` or `bytes`.
+    pub unit: Option<&'static str>,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in a sentence without a full stop.
+    pub help: &'static str,
+}
+
+/// What kind a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// How many were how long.
+    Histogram,
+    /// Always 1; its labels say something.
+    Info,
+}
+
+impl Family {
+    /// Its name with its unit.
+    pub fn full_name(&self) -> String {
+        match self.unit {
+            Some(unit) => format!("{}_{unit}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+
+    /// The names of its samples, as queries have them.
+    pub fn samples(&self) -> Vec<String> {
+        let name = self.full_name();
+        let suffixes: &[&str] = match self.kind {
+            Kind::Counter => &["_total"],
+            Kind::Gauge => &[""],
+            Kind::Histogram => &["_bucket", "_count", "_sum"],
+            Kind::Info => &["_info"],
+        };
+        suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect()
+    }
+}
+
+macro_rules! families {
+    ($($id:ident: $kind:ident $name:literal $unit:expr, [$($label:literal),*], $help:literal;)*) => {
+        $(#[doc = $help] pub static $id: Family = Family {
+            name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+        };)*
+
+        /// All of them, in the order in which they are written.
+        pub static FAMILIES: &[&Family] = &[$(&$id),*];
+    };
+}
+
+const SECONDS: Option<&str> = Some("seconds");
+const BYTES: Option<&str> = Some("bytes");
+
+families! {
+    EXITS: Counter "exitscope_exits" None, ["vm", "reason"],
+        "VM exits";
+    EXIT_DURATION: Histogram "exitscope_exit_duration" SECONDS, ["vm", "reason"],
+        "From the exit to the entry that ends it, halted time included";
+    EXIT_COST: Counter "exitscope_exit_cost" SECONDS, ["vm", "reason"],
+        "Time in exits in which the virtual CPU was not halted";
+    EXITS_TO_USER: Counter "exitscope_exits_to_user" None, ["vm", "reason"],
+        "VM exits that went on to user space";
+    SERVED: Counter "exitscope_served" None, ["vm"],
+        "What the kernel did for a guest without an exit that is seen, on back ends that fire no kvm_exit";
+    HALTS: Counter "exitscope_halts" None, ["vm", "slept", "valid"],
+        "Halts that ended: whether the thread slept or polling was enough, and whether there was something to wake up for";
+    HALT_DURATION: Histogram "exitscope_halt_duration" SECONDS, ["vm", "slept", "valid"],
+        "From the halt to the wake-up, polling included";
+    VM_PROCESSES: Gauge "exitscope_vm_processes" None, ["vm"],
+        "Processes that run a VM of this name and had an exit lately";
+    VCPUS: Gauge "exitscope_vcpus" None, ["vm"],
+        "Virtual CPUs that had an exit lately";
+    FOLDED_VMS: Gauge "exitscope_folded_vms" None, [],
+        "Names of VMs that are counted under the VM `other`, because there are more than --max-vms";
+    FOLDED_REASONS: Gauge "exitscope_folded_reasons" None, [],
+        "Exit reasons that are counted under the reason `other`, because there are too many";
+    EVENTS: Counter "exitscope_events" None, [],
+        "Events of the kernel that were looked at";
+    LOST: Counter "exitscope_lost_events" None, [],
+        "Exits, halts or events that are in no count, because there was no room for them in the kernel";
+    EVENT_COST: Gauge "exitscope_event_cost" SECONDS, [],
+        "What counting one event takes on the CPU where it happens, as far as that was measured";
+    OVERHEAD: Counter "exitscope_overhead" SECONDS, [],
+        "What counting took on the CPUs where events happened: events by what one takes";
+    BUILD: Info "exitscope_build" None, ["version", "route"],
+        "Version of exitscope, and how it looks at events: bpf or perf_events";
+    SCRAPES: Counter "exitscope_scrapes" None, [],
+        "Times that metrics were made";
+    SCRAPE_TIME: Counter "exitscope_scrape_duration" SECONDS, [],
+        "Time in which metrics were made";
+    HTTP_RESPONSES: Counter "exitscope_http_responses" None, ["code"],
+        "HTTP requests that were answered, by status";
+    HTTP_CUT: Counter "exitscope_http_cut" None, [],
+        "Connections that were closed because they took too long";
+    TLS_FAILURES: Counter "exitscope_tls_failures" None, [],
+        "Connections on which no TLS came about";
+    PROCESS_CPU: Counter "process_cpu" SECONDS, [],
+        "CPU time of this process, in user space and in the kernel";
+    PROCESS_MEMORY: Gauge "process_resident_memory" BYTES, [],
+        "Memory that this process has in use";
+    PROCESS_FDS: Gauge "process_open_fds" None, [],
+        "Descriptors that this process has open";
+    PROCESS_START: Gauge "process_start_time" SECONDS, [],
+        "When this process began, since 1970";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_prometheus_wants_them_and_once() {
+        let mut names: Vec<String> = FAMILIES.iter().map(|family| family.full_name()).collect();
+        let count = names.len();
+        for name in &names {
+            assert!(name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'), "{name}");
+            assert!(["_total", "_count", "_sum", "_bucket"].iter().all(|suffix| !name.ends_with(suffix)), "{name}");
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(FAMILIES.iter().all(|family| !family.help.ends_with('.') && !family.help.contains(['\n', '\\', '"'])));
+    }
+}

@@ -1,0 +1,79 @@
+//! What this process takes itself, out of /proc.
+
+use crate::Count;
+use crate::families as f;
+use crate::sheet::{Sheet, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Ticks of the times in /proc/self/stat: `USER_HZ`, the same on every architecture that has KVM.
+const TICKS: f64 = 100.0;
+
+/// What this process did and takes.
+#[derive(Debug)]
+pub struct Own {
+    began: f64,
+    scrapes: u64,
+    scraping: Duration,
+    responses: BTreeMap<u16, u64>,
+    cut: u64,
+    no_tls: u64,
+}
+
+impl Own {
+    /// It begins now.
+    pub fn new() -> Own {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        Own { began, scrapes: 0, scraping: Duration::ZERO, responses: BTreeMap::new(), cut: 0, no_tls: 0 }
+    }
+
+    /// Takes note of what the server did.
+    pub fn count(&mut self, what: Count) {
+        match what {
+            Count::Answered(status) => *self.responses.entry(status).or_default() += 1,
+            Count::Scraped(took) => {
+                self.scrapes += 1;
+                self.scraping += took;
+            }
+            Count::Cut => self.cut += 1,
+            Count::NoTls => self.no_tls += 1,
+        }
+    }
+
+    /// Puts it onto a sheet. What /proc does not say is left out.
+    pub fn write(&self, sheet: &mut Sheet) {
+        sheet.add(&f::SCRAPES, [], Value::Count(self.scrapes));
+        sheet.add(&f::SCRAPE_TIME, [], Value::Number(self.scraping.as_secs_f64()));
+        for (status, count) in &self.responses {
+            sheet.add(&f::HTTP_RESPONSES, [&status.to_string()], Value::Count(*count));
+        }
+        sheet.add(&f::HTTP_CUT, [], Value::Count(self.cut));
+        sheet.add(&f::TLS_FAILURES, [], Value::Count(self.no_tls));
+        if let Some(seconds) = cpu_seconds() {
+            sheet.add(&f::PROCESS_CPU, [], Value::Number(seconds));
+        }
+        if let Some(bytes) = resident_bytes() {
+            sheet.add(&f::PROCESS_MEMORY, [], Value::Count(bytes));
+        }
+        if let Ok(files) = fs::read_dir("/proc/self/fd") {
+            // One of them is the directory.
+            sheet.add(&f::PROCESS_FDS, [], Value::Count(files.count().saturating_sub(1) as u64));
+        }
+        sheet.add(&f::PROCESS_START, [], Value::Number(self.began));
+    }
+}
+
+fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name, which may hold anything: state is field 3, utime 14, stime 15.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some((ticks(14)? + ticks(15)?) as f64 / TICKS)
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}

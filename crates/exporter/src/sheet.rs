@@ -1,0 +1,105 @@
+//! The samples of one scrape, and how they become text.
+
+use crate::families::{FAMILIES, Family, Kind};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// The samples of one scrape.
+#[derive(Debug, Default)]
+pub struct Sheet {
+    /// Those of each of [`FAMILIES`].
+    samples: Vec<Vec<Sample>>,
+}
+
+#[derive(Debug)]
+struct Sample {
+    labels: Vec<(&'static str, String)>,
+    value: Value,
+}
+
+/// What a sample says.
+#[derive(Debug)]
+pub enum Value {
+    /// Of a counter or a gauge.
+    Number(f64),
+    /// Of a counter or a gauge, exactly.
+    Count(u64),
+    /// Of an info.
+    Info,
+    /// Of a histogram.
+    Histogram {
+        /// All of them together.
+        sum: f64,
+        /// Upper bounds and how many were up to there and beyond the bound before; the last bound is infinite.
+        buckets: Vec<(f64, u64)>,
+    },
+}
+
+impl Sheet {
+    /// Adds a sample of `family`, with values for its labels.
+    pub fn add<const N: usize>(&mut self, family: &'static Family, labels: [&str; N], value: Value) {
+        assert_eq!(N, family.labels.len(), "{} has other labels", family.name);
+        let place = FAMILIES.iter().position(|other| *other == family).expect("every family is in the list");
+        self.samples.resize_with(FAMILIES.len(), Vec::new);
+        let labels = family.labels.iter().zip(labels).map(|(name, value)| (*name, value.to_string()));
+        self.samples[place].push(Sample { labels: labels.collect(), value });
+    }
+
+    /// As OpenMetrics text.
+    pub fn text(self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a String takes everything");
+        text
+    }
+}
+
+impl Collector for Sheet {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for (family, samples) in FAMILIES.iter().zip(&self.samples).filter(|(_, samples)| !samples.is_empty()) {
+            let unit = family.unit.map(|unit| if unit == "bytes" { Unit::Bytes } else { Unit::Seconds });
+            let kind = match family.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
+                Kind::Info => MetricType::Info,
+            };
+            let mut metric = encoder.encode_descriptor(family.name, family.help, unit.as_ref(), kind)?;
+            for sample in samples {
+                sample.encode(family.kind, &mut metric)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sample {
+    fn encode(&self, kind: Kind, metric: &mut MetricEncoder) -> fmt::Result {
+        if matches!(self.value, Value::Info) {
+            return metric.encode_info(&self.labels);
+        }
+        if self.labels.is_empty() {
+            return self.encode_value(kind, metric);
+        }
+        self.encode_value(kind, &mut metric.encode_family(&self.labels)?)
+    }
+
+    fn encode_value(&self, kind: Kind, metric: &mut MetricEncoder) -> fmt::Result {
+        match (&self.value, kind) {
+            (Value::Number(number), Kind::Counter) => metric.encode_counter::<NoLabelSet, _, f64>(number, None),
+            (Value::Number(number), _) => metric.encode_gauge(number),
+            (Value::Count(count), Kind::Counter) => metric.encode_counter::<NoLabelSet, _, f64>(count, None),
+            (Value::Count(count), _) => metric.encode_gauge(count),
+            (Value::Histogram { sum, buckets }, _) => {
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+            }
+            (Value::Info, _) => Ok(()),
+        }
+    }
+}

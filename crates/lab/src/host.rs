@@ -1,0 +1,95 @@
+//! What is in force on this host: who runs its guests, with which parameters, on what kind of machine.
+//!
+//! ```text
+//! /sys/module/{kvm, kvm_amd, …, haltpoll}/parameters/* · the files of knobs · clock source, governor, SMT, idle driver
+//! ```
+
+use exitscope_model::Setting;
+use exitscope_policy::{Knob, Place, all_knobs};
+use std::fs;
+use std::path::Path;
+
+/// The modules that KVM's back end may be in.
+const BACK_ENDS: [&str; 5] = ["kvm_intel", "kvm_amd", "kvm_pvm", "kvm_hv", "kvm_pr"];
+
+/// The modules of every back end and of the guest's own polling.
+const OTHERS: [&str; 3] = ["kvm", "haltpoll", "cpuidle_haltpoll"];
+
+/// What the machine is doing, by the name under which it is recorded.
+const FILES: [(&str, &str); 6] = [
+    (CLOCK_SOURCE, "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    (GOVERNOR, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("smt", "/sys/devices/system/cpu/smt/control"),
+    ("cpus_online", "/sys/devices/system/cpu/online"),
+    ("cpuidle_driver", "/sys/devices/system/cpu/cpuidle/current_driver"),
+    ("cpuidle_governor", "/sys/devices/system/cpu/cpuidle/current_governor"),
+];
+
+/// Of `host`: the clock source, the frequency governor of the first CPU, and the module that the back end is in.
+pub const CLOCK_SOURCE: &str = "clock_source";
+/// See [`CLOCK_SOURCE`].
+pub const GOVERNOR: &str = "governor";
+/// See [`CLOCK_SOURCE`].
+pub const BACK_END: &str = "back_end";
+
+/// Everything that is in force and may be read, that of one module side by side: `host`, then modules.
+pub fn settings() -> Vec<Setting> {
+    let mut settings = vec![Setting::new("host", BACK_END, back_end())];
+    for (name, path) in FILES {
+        settings.extend(read(path).map(|value| Setting::new("host", name, value)));
+    }
+    for knob in all_knobs().filter(|knob| matches!(knob.place, Place::File(_) | Place::FileAndBoot(..))) {
+        settings.extend(value_of(knob).map(|value| Setting::new("host", knob.name, value)));
+    }
+    for module in OTHERS.into_iter().chain(BACK_ENDS) {
+        let Ok(files) = fs::read_dir(Path::new("/sys/module").join(module).join("parameters")) else { continue };
+        let mut names: Vec<String> = files.flatten().filter_map(|file| file.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        for name in names {
+            let value = read(&format!("/sys/module/{module}/parameters/{name}"));
+            settings.extend(value.map(|value| Setting::new(module, &name, value)));
+        }
+    }
+    settings
+}
+
+/// What the machine is doing, by a name of `host`; `None` if this machine does not say.
+pub fn of_machine(name: &str) -> Option<String> {
+    FILES.iter().find(|file| file.0 == name).and_then(|file| read(file.1))
+}
+
+/// What a knob is set to; `None` if it has no file here.
+pub fn value_of(knob: &Knob) -> Option<String> {
+    read(&knob.file()?.to_string())
+}
+
+/// The module that KVM's back end is in. One that is built in has a directory only if it has parameters.
+pub fn back_end() -> String {
+    let there = |module: &&str| Path::new("/sys/module").join(module).exists();
+    let found: Vec<&str> = BACK_ENDS.into_iter().filter(there).collect();
+    if found.is_empty() { "unknown".to_string() } else { found.join(", ") }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_string()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_one_thing_stand_together_and_are_what_the_files_say() {
+        let settings = settings();
+        let groups: Vec<&str> = settings.chunk_by(|a, b| a.of == b.of).map(|group| group[0].of.as_str()).collect();
+        let mut once = groups.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(groups.len(), once.len(), "{groups:?}");
+        assert_eq!((settings[0].of.as_str(), settings[0].name.as_str()), ("host", BACK_END));
+        for setting in settings.iter().filter(|setting| setting.of != "host") {
+            let path = format!("/sys/module/{}/parameters/{}", setting.of, setting.name);
+            assert_eq!(fs::read_to_string(&path).unwrap().trim(), setting.value, "{path}");
+        }
+    }
+}
