@@ -5,7 +5,7 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools demo test test-rig lint bench
+.PHONY: help setup rust tools demo test test-rig lint bench soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -46,5 +46,8 @@ lint: ## Check formatting, clippy and the tree
 	$(CARGO) xtask tidy
 
 bench: setup ## Measure against perf, trace-cmd, xenalyze, nexosim and SimPy; writes docs/benchmarks.md
-	@.ci/install xenalyze
+	@.ci/install bpftrace xenalyze
 	$(CARGO) xtask bench
+
+soak: setup ## Run the exporter for ten minutes while VMs start and stop
+	$(CARGO) xtask soak

@@ -6,6 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
+use std::time::{Duration, Instant};
 
 const OUT_PORT: u16 = 0x10;
 const IN_PORT: u16 = 0x11;
@@ -76,8 +77,8 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// Runs the guest's code until it halts, `repeat` times on one virtual CPU.
-pub fn run(repeat: u32, pin: bool) -> Result<Counts, Trouble> {
+/// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long that took.
+pub fn run(repeat: u32, pin: bool) -> Result<(Counts, Duration), Trouble> {
     if pin {
         pin_to_first_cpu().map_err(|error| Trouble::Failed(format!("cannot stay on one CPU: {error}")))?;
     }
@@ -99,11 +100,12 @@ pub fn run(repeat: u32, pin: bool) -> Result<Counts, Trouble> {
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
     let mut counts = Counts::default();
+    let began = Instant::now();
     for _ in 0..repeat {
         start_in_real_mode(&vcpu)?;
         run_until_halt(&mut vcpu, &mut counts)?;
     }
-    Ok(counts)
+    Ok((counts, began.elapsed()))
 }
 
 fn pin_to_first_cpu() -> io::Result<()> {

@@ -26,6 +26,9 @@ struct Flags {
     /// Stay on the first CPU that this process may use
     #[arg(long)]
     pin: bool,
+    /// Also print how long that took, in nanoseconds, without what comes before and after
+    #[arg(long)]
+    time: bool,
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -36,8 +39,11 @@ fn main() -> ExitCode {
     let flags = Flags::parse();
     let expected = guest::PER_RUN.times(flags.repeat);
     match guest::run(flags.repeat, flags.pin) {
-        Ok(counts) => {
+        Ok((counts, took)) => {
             println!("{counts}");
+            if flags.time {
+                println!("nanoseconds {}", took.as_nanos());
+            }
             if counts == expected {
                 return ExitCode::SUCCESS;
             }

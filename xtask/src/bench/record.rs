@@ -1,34 +1,72 @@
-//! Measures what recording adds to each exit of a guest that does nothing but exit, against perf recording the same.
+//! Measures what recording and counting add to each exit of a guest that does nothing but exit, against their peers.
 //!
 //! ```text
-//! recorder at work ─► tiny-guest: 54 exits a turn ─► wall time; size of the file      recorders take turns, N rounds
+//! turn:  guest alone ─► recorder attaches ─► guest, which times itself ─► recorder detaches     recorders take turns
+//!          a                                  b                            added: b − a, an exit
 //! ```
+//!
+//! The two times of a turn are a second or two apart, so that what else the machine does hits both; medians over many turns
+//! leave out the turns in which it did not. Attaching and detaching, which may take a second, are outside both times.
 
-use super::median;
 use crate::{root, target};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Turns of the guest's program, and exits to user space in each: 23 + 17 + 13 + 1.
-const TURNS: u32 = 2_000;
-const EXITS: u32 = 54 * TURNS;
+/// Exits to user space in each run of the guest's program: 23 + 17 + 13 + 1.
+const EXITS: f64 = 54.0;
 
-/// How long a recorder may take to begin.
-const BEGIN: Duration = Duration::from_secs(3);
+/// How long the guest runs in a turn, about.
+const TURN: f64 = 400e6;
+
+/// Turns of each recorder, for each round that is asked for.
+const TURNS: u32 = 3;
+
+/// How long what serves or shows may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the exporter listens meanwhile.
+const EXPORTER: &str = "127.0.0.1:19965";
 
 /// The tracepoints of KVM that fire for this guest where there is no `kvm_exit`; those that do not fire cost nothing.
-const EVENTS: &str = "kvm:kvm_exit,kvm:kvm_entry,kvm:kvm_fpu,kvm:kvm_userspace_exit,kvm:kvm_pio,kvm:kvm_mmio,\
-    kvm:kvm_vcpu_wakeup,kvm:kvm_halt_poll_ns";
+const EVENTS: [&str; 8] = [
+    "kvm:kvm_exit",
+    "kvm:kvm_entry",
+    "kvm:kvm_fpu",
+    "kvm:kvm_userspace_exit",
+    "kvm:kvm_pio",
+    "kvm:kvm_mmio",
+    "kvm:kvm_vcpu_wakeup",
+    "kvm:kvm_halt_poll_ns",
+];
+
+/// How a recorder and the guest come together.
+enum How {
+    /// It runs the guest itself: its words, before those of the guest.
+    Around(Vec<String>),
+    /// As that, but it takes the guest as one word.
+    AroundOneWord(Vec<String>),
+    /// It runs beside, and is at work when this address answers.
+    Beside(Vec<String>, &'static str),
+    /// It runs beside, and is taken to be at work after a while.
+    BesideFor(Vec<String>, Duration),
+}
 
 struct Recorder {
     shown: &'static str,
-    command: Vec<String>,
-    walls: Vec<f64>,
+    how: How,
+    /// The file that it writes, if it writes one.
+    file: Option<PathBuf>,
+    /// Nanoseconds an exit: alone, and with the recorder, turn by turn.
+    turns: Vec<(f64, f64)>,
     bytes: u64,
+    /// Why it was not measured.
+    trouble: Option<String>,
 }
 
 /// Builds, measures, and writes the section.
@@ -39,81 +77,228 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
         .current_dir(root())
         .status()?;
     ensure!(built.success(), "exitscope and the guest do not build");
-    let exitscope = target()?.join("release/exitscope").display().to_string();
     let guest = target()?.join("release/tiny-guest");
-    let data = target()?.join("bench/recorded.data");
-    let recorder = |shown, program: &str, flags: &[&str]| Recorder {
-        shown,
-        command: [program].iter().chain(flags).map(|word| (*word).to_string()).collect(),
-        walls: Vec::new(),
-        bytes: 0,
-    };
-    let ours = |shown, flags: &[&str]| recorder(shown, &exitscope, &[&["record", "--no-sched"], flags].concat());
-    let mut recorders = vec![
-        recorder("nothing", "", &[]),
-        ours("`exitscope record -p 1`: programs that refuse all (the floor)", &["-p", "1"]),
-        ours("`exitscope record`", &[]),
-        ours("`exitscope record --no-bpf`", &["--no-bpf"]),
-        recorder("`perf record`", "perf", &["record", "-q", "-a", "-m", "4M", "-e", EVENTS]),
-        recorder("`perf record -z`", "perf", &["record", "-q", "-a", "-m", "4M", "-z", "-e", EVENTS]),
-    ];
-    for round in 0..=rounds {
-        eprintln!("bench: recording, round {round} of {rounds}");
-        for recorder in &mut recorders {
-            let wall = measure(recorder, &guest, &data)?;
-            if round > 0 {
-                recorder.walls.push(wall);
+    // The first go warms up.
+    alone(&guest, 100)?;
+    let an_exit = alone(&guest, 200)?;
+    let runs = ((TURN / EXITS / an_exit) as u32).clamp(10, 1_000_000);
+    let mut recorders = recorders()?;
+    let turns = rounds * TURNS;
+    for turn in 0..=turns {
+        eprintln!("bench: recording, turn {turn} of {turns}");
+        for recorder in recorders.iter_mut().filter(|recorder| recorder.trouble.is_none()) {
+            let before = alone(&guest, runs)?;
+            match recorder.measure(&guest, runs) {
+                Ok(with) if turn > 0 => recorder.turns.push((before, with)),
+                Ok(_) => {}
+                Err(error) => {
+                    eprintln!("bench: {}: {error:#}", recorder.shown);
+                    recorder.trouble = Some(format!("{error:#}"));
+                }
             }
         }
     }
-    Ok(page(rounds, &recorders))
+    Ok(page(turns, runs, &recorders))
 }
 
-/// Runs the guest beside the recorder: nanoseconds an exit.
-fn measure(recorder: &mut Recorder, guest: &Path, data: &PathBuf) -> anyhow::Result<f64> {
-    let mut running = None;
-    if let [program, flags @ ..] = &recorder.command[..]
-        && !program.is_empty()
-    {
-        let _ = std::fs::remove_file(data);
-        let mut command = Command::new(program);
-        command.args(flags).arg("-o").arg(data).stdout(Stdio::null()).stderr(Stdio::null());
-        running = Some(command.spawn().with_context(|| program.clone())?);
-        sleep(BEGIN);
-    }
-    let start = Instant::now();
-    let done = Command::new(guest).args(["--repeat", &TURNS.to_string()]).stdout(Stdio::null()).status()?;
-    let wall = start.elapsed();
-    ensure!(done.success(), "the guest does not run; it needs /dev/kvm");
-    if let Some(mut child) = running {
-        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
-        ensure!(interrupted.success() && child.wait().is_ok(), "{} does not end", recorder.shown);
-        recorder.bytes = std::fs::metadata(data).with_context(|| format!("{} wrote nothing", recorder.shown))?.len();
-    }
-    Ok(wall.as_nanos() as f64 / f64::from(EXITS))
+fn recorders() -> anyhow::Result<Vec<Recorder>> {
+    let exitscope = target()?.join("release/exitscope").display().to_string();
+    let file = target()?.join("bench/recorded.data");
+    let recorder = |shown, how, file: Option<&PathBuf>| Recorder {
+        shown,
+        how,
+        file: file.cloned(),
+        turns: Vec::new(),
+        bytes: 0,
+        trouble: None,
+    };
+    let words = |program: &str, rest: &[&str]| -> Vec<String> {
+        [program].iter().chain(rest).map(|word| (*word).to_string()).collect()
+    };
+    let to = file.display().to_string();
+    let around =
+        |program: &str, rest: &[&str], end: &[&str]| How::Around(words(program, &[rest, &["-o", &to], end].concat()));
+    let there = |event: &&str| Path::new("/sys/kernel/tracing/events").join(event.replace(':', "/")).is_dir();
+    let events: Vec<&str> = EVENTS.into_iter().filter(there).collect();
+    let perf = events.join(",");
+    let probes = |body: &str| {
+        let probes: Vec<String> = events.iter().map(|event| format!("tracepoint:{event} {body}")).collect();
+        How::AroundOneWord(words("bpftrace", &["-q", "-e", &probes.join(" "), "-c"]))
+    };
+    let trace_cmd: Vec<&str> = events.iter().flat_map(|event| ["-e", event]).collect();
+    let trace_cmd = [&["record", "-q"], &trace_cmd[..]].concat();
+    let counting = How::Beside(words(&exitscope, &["exporter", "--listen", EXPORTER]), EXPORTER);
+    let live = words("perf", &["kvm", "stat", "live", "-d", "1"]);
+    Ok(vec![
+        recorder("empty BPF programs (bpftrace): the floor", probes("{}"), None),
+        recorder("`exitscope exporter`, which counts as `top` does", counting, None),
+        recorder("`exitscope record`", around(&exitscope, &["record", "--no-sched"], &["--"]), Some(&file)),
+        recorder(
+            "`exitscope record --no-bpf`",
+            around(&exitscope, &["record", "--no-sched", "--no-bpf"], &["--"]),
+            Some(&file),
+        ),
+        recorder("bpftrace: `@[probe] = count()`", probes("{ @[probe] = count(); }"), None),
+        recorder("`perf kvm stat live`", How::BesideFor(live, Duration::from_secs(2)), None),
+        recorder(PERF, around("perf", &["record", "-q", "-a", "-m", "4M", "-e", &perf], &["--"]), Some(&file)),
+        recorder(
+            "`perf record -z`",
+            around("perf", &["record", "-q", "-a", "-m", "4M", "-z", "-e", &perf], &["--"]),
+            Some(&file),
+        ),
+        recorder("`trace-cmd record`", around("trace-cmd", &trace_cmd, &[]), Some(&file)),
+    ])
 }
 
-fn page(rounds: u32, recorders: &[Recorder]) -> String {
-    let of = |recorder: &Recorder| median(recorder.walls.iter().copied());
-    let nothing = recorders.first().map_or(f64::NAN, of);
-    let perf = recorders.iter().find(|recorder| recorder.shown == "`perf record`").map_or(f64::NAN, of) - nothing;
+/// What others are held against.
+const PERF: &str = "`perf record`";
+
+impl Recorder {
+    /// Runs the guest with the recorder: nanoseconds an exit.
+    fn measure(&mut self, guest: &Path, runs: u32) -> anyhow::Result<f64> {
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+        let words = guest_words(guest, runs);
+        let took = match &self.how {
+            How::Around(command) => timed(&[&command[..], &words].concat(), runs)?,
+            How::AroundOneWord(command) => timed(&[&command[..], &[words.join(" ")]].concat(), runs)?,
+            How::Beside(command, address) => {
+                let beside = Beside::start(command)?;
+                let began = Instant::now();
+                while !answers(address) {
+                    ensure!(began.elapsed() < PATIENCE, "does not begin");
+                    sleep(Duration::from_millis(50));
+                }
+                let took = alone(guest, runs)?;
+                beside.end()?;
+                took
+            }
+            How::BesideFor(command, begin) => {
+                let mut beside = Beside::start(command)?;
+                sleep(*begin);
+                ensure!(beside.0.try_wait()?.is_none(), "does not run here");
+                let took = alone(guest, runs)?;
+                beside.end()?;
+                took
+            }
+        };
+        if let Some(file) = &self.file {
+            self.bytes = std::fs::metadata(file).context("wrote nothing")?.len();
+        }
+        Ok(took)
+    }
+
+    /// What it adds to an exit: median and its interval.
+    fn added(&self) -> (f64, f64, f64) {
+        middle(self.turns.iter().map(|(alone, with)| with - alone).collect())
+    }
+}
+
+/// A program at work beside the guest, ended when dropped.
+struct Beside(Child);
+
+impl Beside {
+    fn start(command: &[String]) -> anyhow::Result<Beside> {
+        let mut start = Command::new(&command[0]);
+        // What it reads must not end, as some take that for the end of their work.
+        start.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Beside(start.spawn().with_context(|| command[0].clone())?))
+    }
+
+    fn end(mut self) -> anyhow::Result<()> {
+        let asked = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status()?;
+        ensure!(asked.success(), "cannot be asked to end");
+        let began = Instant::now();
+        while self.0.try_wait()?.is_none() {
+            ensure!(began.elapsed() < PATIENCE, "does not end");
+            sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether the exporter says that all is well.
+fn answers(address: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "))
+}
+
+fn guest_words(guest: &Path, runs: u32) -> Vec<String> {
+    let guest = guest.display().to_string();
+    vec![guest, "--time".to_string(), "--repeat".to_string(), runs.to_string()]
+}
+
+/// The guest by itself: nanoseconds an exit.
+fn alone(guest: &Path, runs: u32) -> anyhow::Result<f64> {
+    timed(&guest_words(guest, runs), runs)
+}
+
+/// Runs a command that runs the guest: nanoseconds an exit, as the guest says.
+fn timed(command: &[String], runs: u32) -> anyhow::Result<f64> {
+    let output = Command::new(&command[0]).args(&command[1..]).output().with_context(|| command[0].clone())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let took = text.lines().find_map(|line| line.strip_prefix("nanoseconds ")?.parse::<f64>().ok());
+    let Some(took) = took else {
+        bail!("the guest did not run: {}", String::from_utf8_lossy(&output.stderr).trim());
+    };
+    Ok(took / f64::from(runs) / EXITS)
+}
+
+/// The median, and the bounds within which that of more values would be, with 95 % confidence (by ranks: binomial, as a
+/// normal distribution).
+fn middle(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len();
+    let Some(last) = count.checked_sub(1) else { return (f64::NAN, f64::NAN, f64::NAN) };
+    let below = ((count as f64 - 1.96 * (count as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
+    (f64::midpoint(values[last / 2], values[count / 2]), values[below], values[last - below])
+}
+
+fn page(turns: u32, runs: u32, recorders: &[Recorder]) -> String {
+    let exits = f64::from(runs) * EXITS;
+    let nothing = recorders.iter().flat_map(|recorder| recorder.turns.iter().map(|turn| turn.0)).collect();
+    let (nothing, low, high) = middle(nothing);
+    let perf = recorders.iter().find(|recorder| recorder.shown == PERF).map_or(f64::NAN, |perf| perf.added().0);
+    let floor = recorders.first().map_or(f64::NAN, |floor| floor.added().0);
     let mut page = format!(
-        "## Recording\n\nA guest does nothing but {EXITS} exits to user space; beside it one recorder at a time records all \
-         of KVM's events that it fires, about four an exit. Medians of {rounds} rounds, in turns; *added* is the time beyond \
-         that of nothing.\n\n\
-         | recorder | ns an exit | fastest – slowest | added | to perf's | bytes an exit |\n\
+        "## Recording\n\nA guest does nothing but {exits} exits to user space; one recorder at a time looks at all of KVM's \
+         events that it fires, about four an exit. Alone, an exit takes {nothing:.0} ns ({low:.0} to {high:.0}). *Added* is what \
+         it takes longer with the recorder than alone just before: the median of {turns} turns, recorders taking turns, and \
+         its 95 % interval. Attaching and detaching are not in it.\n\n\
+         | recorder | added, ns an exit | interval, ns | to the floor's | to perf record's | bytes an exit |\n\
          | --- | ---: | ---: | ---: | ---: | ---: |\n"
     );
     for recorder in recorders {
-        let fold = |f: fn(f64, f64) -> f64, from| recorder.walls.iter().copied().fold(from, f);
-        let (low, high) = (fold(f64::min, f64::INFINITY), fold(f64::max, 0.0));
-        let added = of(recorder) - nothing;
-        let bytes = recorder.bytes as f64 / f64::from(EXITS);
+        if let Some(trouble) = &recorder.trouble {
+            let trouble = trouble.lines().next().unwrap_or_default();
+            let _ = writeln!(page, "| {} | not measured: {trouble} | | | | |", recorder.shown);
+            continue;
+        }
+        let (added, low, high) = recorder.added();
+        let bytes = match recorder.file {
+            Some(_) => format!("{:.0}", recorder.bytes as f64 / exits),
+            None => String::new(),
+        };
         let _ = writeln!(
             page,
-            "| {} | {:.0} | {low:.0} – {high:.0} | {added:.0} | {:.2} | {bytes:.0} |",
+            "| {} | {added:.0} | {low:.0} to {high:.0} | {:.2} | {:.2} | {bytes} |",
             recorder.shown,
-            of(recorder),
+            added / floor,
             added / perf,
         );
     }
