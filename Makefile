@@ -5,12 +5,12 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools demo test test-rig lint bench soak
+.PHONY: help setup rust tools node page demo test test-page test-rig lint bench screenshots soak
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-setup: rust tools ## Install what is missing of the tools that test and bench use
+setup: rust tools node ## Install what is missing of the tools that test and bench use
 	@$(CARGO) fetch --quiet --locked
 	@echo "setup: everything is there"
 
@@ -25,17 +25,41 @@ rust:
 	@command -v cc >/dev/null || .ci/install cc
 
 tools:
-	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip tmux trace-cmd xz zstd clippy rustfmt
+	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip tmux trace-cmd xz zstd chromium clippy rustfmt
 
-demo: rust ## Account for the exits of a recorded guest
+# What Vite needs; web/package.json says it, too.
+node:
+	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
+		|| { echo "setup: Node 20.19 or later (or 22.12) is needed for pages, see https://nodejs.org" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "setup: npm is missing; it comes with Node" >&2; exit 1; }
+
+page: web/dist/page.html ## Build the front end of HTML pages; cargo then puts it into the command
+
+web/node_modules/.package-lock.json: web/package-lock.json | node
+	cd web && npm ci --no-audit --no-fund --loglevel=error
+
+web/dist/page.html: web/node_modules/.package-lock.json $(wildcard web/src/*) web/vite.config.js web/tsconfig.json
+	cd web && npm run --silent build
+
+demo: rust page ## Account for the exits of a recorded guest: as text, and as a page
 	$(CARGO) build --release --quiet --locked --package exitscope
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz
+	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz --html demo.html
 
-test: setup lint ## Run every test and check
+test: setup page lint ## Run every test and check
 	$(CARGO) test --workspace --quiet --locked
+	$(MAKE) --no-print-directory test-page
 	$(CARGO) xtask sanitize
 	$(CARGO) xtask fuzz
 	$(CARGO) xtask rig x86-svm
+
+test-page: page ## Test the page in Chromium; also a part of `make test`
+	$(CARGO) build --quiet --locked --package exitscope
+	cd web && npm test --silent
+
+screenshots: page ## Draw docs/images anew
+	$(CARGO) build --quiet --locked --package exitscope
+	cd web && npm run --silent screenshots
 
 test-rig: setup ## Run real KVM on SVM in an emulated machine; also a part of `make test`
 	$(CARGO) xtask rig x86-svm
@@ -45,7 +69,7 @@ lint: ## Check formatting, clippy and the tree
 	$(CARGO) clippy --workspace --all-targets --quiet --locked -- -D warnings
 	$(CARGO) xtask tidy
 
-bench: setup ## Measure against perf, trace-cmd, xenalyze, nexosim and SimPy; writes docs/benchmarks.md
+bench: setup page ## Measure against perf, trace-cmd, xenalyze, nexosim and SimPy; writes docs/benchmarks.md
 	@.ci/install bpftrace xenalyze
 	$(CARGO) xtask bench
 

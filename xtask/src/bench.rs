@@ -124,6 +124,7 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
     let larger_xen = xentrace_input("larger xentrace", XENTRACE_TIMES * LARGER)?;
     let mut speed = vec![
         exitscope(&perf)?,
+        exitscope_page(&perf)?,
         perf_kvm_stat(&perf),
         perf_script(&perf),
         floor(&perf),
@@ -136,6 +137,7 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
     ];
     let mut large = vec![
         exitscope(&larger)?,
+        exitscope_page(&larger)?,
         perf_kvm_stat(&larger),
         perf_script(&larger),
         floor(&larger),
@@ -171,6 +173,12 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
 fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
     let program = target()?.join("release/exitscope");
     Ok(case(input, "exitscope report", program, &["report"], &[]))
+}
+
+/// The page goes nowhere; where its front end was not built (`make page`), this fails.
+fn exitscope_page(input: &Input) -> anyhow::Result<Case<'_>> {
+    let program = target()?.join("release/exitscope");
+    Ok(case(input, "exitscope report --html", program, &["report", "--html", "/dev/null"], &[]))
 }
 
 fn exitscope_xen(input: &Input) -> anyhow::Result<Case<'_>> {
@@ -337,17 +345,17 @@ fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], lar
     }
     writeln!(
         page,
-        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for the larger input), in which the commands took turns. *Ratio* is the command's time over exitscope's.\n"
+        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for the larger input), in which the commands took turns. *Ratio* is the command's time over that of exitscope's text.\n"
     )?;
     writeln!(page, "| input | command | wall time | fastest – slowest | ratio | peak memory |")?;
     writeln!(page, "| --- | --- | ---: | ---: | ---: | ---: |")?;
-    let mut ours = Duration::ZERO;
+    let (mut ours, mut input) = (Duration::ZERO, "");
     for case in speed.iter().chain(large) {
         let mut walls = case.walls.clone();
         walls.sort_unstable();
         let median = walls[walls.len() / 2];
-        if case.shown.starts_with("exitscope") {
-            ours = median; // each input's first case
+        if case.input.name != input {
+            (ours, input) = (median, case.input.name); // each input's first case
         }
         writeln!(
             page,

@@ -84,6 +84,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("analysis", &["units", "policy", "model"]),
     ("exporter", &["model", "record"]),
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
+    ("page", &["units", "model", "analysis", "view"]),
     (
         "exitscope",
         &[
@@ -99,6 +100,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "exporter",
             "analysis",
             "view",
+            "page",
         ],
     ),
 ];

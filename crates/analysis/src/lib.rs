@@ -51,6 +51,6 @@ pub use run_states::{RunStates, StateTimes, Times};
 pub use select::{Selection, When};
 pub use slowest::Slowest;
 pub use threshold::{Breach, Threshold, ThresholdError};
-pub use timeline::{Bucket, Timeline};
+pub use timeline::{Bucket, Timeline, wider};
 pub use ways::{WayCell, WayKey, Ways};
 pub use yields::{DEPTHS, PleCell, PreemptedCell, Queue, TargetCell, YieldCell, Yields};

@@ -151,7 +151,7 @@ fn add(buckets: &mut BTreeMap<u64, Bucket>, at: u64, more: Bucket) {
 }
 
 /// The next width: 1, 2, 10, 20, 100, …
-pub(crate) fn wider(width: u64) -> u64 {
+pub fn wider(width: u64) -> u64 {
     let mut power = width;
     while power.is_multiple_of(10) {
         power /= 10;

@@ -176,6 +176,9 @@ pub struct ReportArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
+    /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "interval", "view", "top", "sort", "format"])]
+    pub html: Option<PathBuf>,
     /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///

@@ -11,6 +11,7 @@ mod doctor;
 mod events;
 mod exporter;
 mod host;
+mod html;
 mod lab;
 mod live;
 mod read;

@@ -2,11 +2,12 @@
 
 use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
-use crate::read::{self, Earlier, Sink};
-use exitscope_analysis::{Dim, Facts, Wanted};
+use crate::html;
+use crate::read::{self, Earlier, Sink, Trace};
+use exitscope_analysis::{Breach, Dim, Facts, Selection, Wanted};
 use exitscope_model::{Event, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
 use exitscope_units::Moment;
-use exitscope_view::{Look, Made, Report, SortKey, report_page, view_page, write_csv, write_page};
+use exitscope_view::{Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
 
 /// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
@@ -53,7 +54,73 @@ impl Sink for Facts {
     }
 }
 
+/// What several traces come to besides their facts.
+#[derive(Default)]
+pub struct Totals {
+    pub ledger: Ledger,
+    pub info: TraceInfo,
+    pub traces: Vec<TraceRow>,
+    pub exits: u64,
+    pub timed_exits: u64,
+}
+
+impl Totals {
+    /// Adds a trace.
+    pub fn add(&mut self, trace: Trace) {
+        self.ledger.merge(&trace.ledger);
+        let mut comms = std::mem::take(&mut self.info.comms);
+        comms.extend(trace.info.comms);
+        self.info = TraceInfo { comms, ..trace.info };
+        self.exits += trace.exits;
+        self.timed_exits += trace.timed_exits;
+        self.traces.push(trace.row);
+    }
+
+    /// The report of these traces.
+    pub fn report(
+        self,
+        args: &ReportArgs,
+        facts: &Facts,
+        info: &TraceInfo,
+        selection: Selection,
+        breaches: Vec<Breach>,
+    ) -> Report {
+        let text = args.format == Format::Text && args.html.is_none();
+        let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
+        let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
+        let made = Made {
+            exits: self.exits,
+            timed_exits: self.timed_exits,
+            selection,
+            sort: args.sort.map_or(default_sort, SortKey::from),
+            top,
+            breaches,
+            threads_per_core: args.threads_per_core,
+            cycles_per_s: args.select.clock.tsc_hz,
+        };
+        Report::of(facts, &self.ledger, self.traces, info, made)
+    }
+}
+
+/// The thresholds that were passed; they are also said.
+pub fn breaches(args: &ReportArgs, facts: &Facts, ledger: &Ledger) -> anyhow::Result<Vec<Breach>> {
+    let breaches: Vec<_> = args.fail_on.iter().filter_map(|limit| limit.check(facts, ledger)).collect();
+    for reason in args.fail_on.iter().filter_map(|limit| limit.reason()) {
+        if facts.of_reason(reason).count == 0 {
+            check_reason(reason)?;
+            anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
+        }
+    }
+    for breach in &breaches {
+        anstream::eprintln!("exitscope: {breach}");
+    }
+    Ok(breaches)
+}
+
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if let Some(to) = &args.html {
+        return html::run(args, to);
+    }
     let selection = args.select.selection();
     for reason in &selection.reasons {
         check_reason(reason)?;
@@ -73,9 +140,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut facts = Facts::new(&wanted);
-    let mut ledger = Ledger::default();
-    let mut info = TraceInfo::default();
-    let (mut traces, mut exits, mut timed_exits) = (Vec::new(), 0, 0);
+    let mut totals = Totals::default();
     let mut earlier = Earlier::default();
     for path in read::files(&args.files, &args.inputs)? {
         let (trace, mut of_trace) =
@@ -83,37 +148,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         facts.merge(&of_trace);
-        ledger.merge(&trace.ledger);
-        info.comms.extend(trace.info.comms);
-        exits += trace.exits;
-        timed_exits += trace.timed_exits;
-        traces.push(trace.row);
+        totals.add(trace);
     }
-    let breaches: Vec<_> = args.fail_on.iter().filter_map(|limit| limit.check(&facts, &ledger)).collect();
-    for reason in args.fail_on.iter().filter_map(|limit| limit.reason()) {
-        if facts.of_reason(reason).count == 0 {
-            check_reason(reason)?;
-            anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
-        }
-    }
+    let breaches = breaches(args, &facts, &totals.ledger)?;
     let failed = !breaches.is_empty();
-    for breach in &breaches {
-        anstream::eprintln!("exitscope: {breach}");
-    }
-    let top = args.top.unwrap_or(if args.format == Format::Text { TEXT_TOP } else { usize::MAX });
-    let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
-    let sort = args.sort.map_or(default_sort, SortKey::from);
-    let made = Made {
-        exits,
-        timed_exits,
-        selection,
-        sort,
-        top,
-        breaches,
-        threads_per_core: args.threads_per_core,
-        cycles_per_s: args.select.clock.tsc_hz,
-    };
-    let report = Report::of(&facts, &ledger, traces, &info, made);
+    let info = std::mem::take(&mut totals.info);
+    let report = totals.report(args, &facts, &info, selection, breaches);
     match args.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &report)?;

@@ -50,7 +50,7 @@ pub use gang::{CauseRow, GangRow, GangRows};
 pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::{detail, kind, rate, share, thousands};
+pub use names::{detail as detail_label, kind as kind_name, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
@@ -58,8 +58,8 @@ pub use recorded::{HostSettingRow, own};
 pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
-    Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SortKey, StaysRow, TraceRow,
-    VcpuRow, WhenRow,
+    Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,
+    TraceRow, VcpuRow, WhenRow, WhoRow,
 };
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,

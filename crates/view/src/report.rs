@@ -736,7 +736,8 @@ impl RunStatesRow {
 }
 
 impl WhoRow {
-    pub(crate) fn of(who: Who, info: &TraceInfo) -> WhoRow {
+    /// A virtual CPU, whose VM's name `info` knows.
+    pub fn of(who: Who, info: &TraceInfo) -> WhoRow {
         WhoRow {
             vm: who.vm.number(),
             vm_name: vm_name(who.vm, info),
@@ -847,7 +848,8 @@ impl Place {
 }
 
 impl SlowRow {
-    fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
+    /// Plain data of an exit.
+    pub fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
         SlowRow {
             at_ns: exit.at.as_nanos(),
             who: WhoRow::of(exit.who, info),

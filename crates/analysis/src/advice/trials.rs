@@ -340,6 +340,11 @@ impl Trials {
         self.host.total > 0 || self.gang.total > 0 || self.spinning.is_some()
     }
 
+    /// Whether of that reading they need but the halts.
+    pub fn need_only_halts(&self) -> bool {
+        self.gang.total == 0 && self.spinning.is_none()
+    }
+
     /// Says when the trace's first event was.
     pub fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);

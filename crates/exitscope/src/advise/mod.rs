@@ -6,7 +6,7 @@
 //! ```
 
 mod apply;
-mod simulated;
+pub mod simulated;
 mod state;
 
 use crate::Outcome;

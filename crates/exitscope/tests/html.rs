@@ -1,0 +1,55 @@
+//! `report --html`: a page where the front end was built, and what to do where it was not. What is on the page is tested in
+//! a browser, by web/test.
+
+mod common;
+
+use common::{corpus, run, stderr};
+use flate2::read::GzDecoder;
+use std::io::Read;
+
+#[test]
+fn a_page_is_written_or_what_is_missing_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("out.html");
+    let trace = corpus("x86-svm/t4-kvmstat.data.gz");
+    let output = run(&["report", trace.to_str().unwrap(), "--html", page.to_str().unwrap()]);
+    if !exitscope_page::is_built() {
+        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("make page"), "{}", stderr(&output));
+        assert!(!page.exists());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (_, data) = text.split_once("id=\"data\">").unwrap();
+    let (data, _) = data.split_once('<').unwrap();
+    let mut bytes = Vec::new();
+    let packed = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
+    let report = run(&["report", trace.to_str().unwrap(), "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {
+        assert_eq!(json["report"][part], report[part], "{part}");
+    }
+}
+
+#[test]
+fn a_trace_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("perf.data");
+    std::fs::copy(corpus("x86-svm/t4-kvmstat.data.gz"), &trace).unwrap();
+    let before = std::fs::read(&trace).unwrap();
+    let output = run(&["report", trace.to_str().unwrap(), "--html", trace.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read(&trace).unwrap(), before);
+}
+
+#[test]
+fn a_page_has_its_own_order_and_groups() {
+    let output = run(&["report", "trace.dat", "--html", "out.html", "--by", "vcpu"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--by"), "{}", stderr(&output));
+}

@@ -1,0 +1,118 @@
+//! The file: the front end's one HTML file, with title and data put in.
+//!
+//! ```text
+//! base64( gzip( length of the JSON (4 bytes, lowest first) │ JSON │ columns ) )
+//! ```
+
+use crate::over_time::{OverTime, OverTimeHead};
+use crate::polls::Polls;
+use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderWriter;
+use exitscope_model::TraceInfo;
+use exitscope_view::{Advised, Report};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// The front end as it was built; empty if it was not.
+const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+
+/// Where title and data belong.
+const TITLE: &str = "<!--exitscope:title-->";
+const DATA: &str = "<!--exitscope:data-->";
+
+/// Rows of one table of the report that a page holds at most; the most costly come first.
+const MOST_ROWS: usize = 2_000;
+
+/// What a page shows.
+#[derive(Debug)]
+pub struct Contents<'a> {
+    /// The report.
+    pub report: Report,
+    /// Advice, where there can be some.
+    pub advice: Option<&'a Advised>,
+    /// Halt polling with other limits.
+    pub polls: Option<&'a Polls>,
+    /// What happened when.
+    pub over_time: OverTime,
+    /// Names of threads.
+    pub info: &'a TraceInfo,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    schema: &'static str,
+    version: &'static str,
+    report: &'a Report,
+    left_out: usize,
+    advice: Option<&'a Advised>,
+    polls: Option<&'a Polls>,
+    over: OverTimeHead,
+}
+
+/// Whether the front end was there when this program was built.
+pub fn is_built() -> bool {
+    TEMPLATE.contains(DATA)
+}
+
+/// Writes the page. Errors: those of `out`; also if the front end is not there.
+pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
+    let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
+    let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
+    let Contents { mut report, advice, polls, over_time, info } = contents;
+    let names: Vec<&str> = report.traces.iter().map(|trace| trace.name.as_str()).collect();
+    let title = format!("exitscope: {}", names.join(", "));
+    let left_out = report.details.len().saturating_sub(MOST_ROWS);
+    report.details.truncate(MOST_ROWS);
+    if let Some(pio) = &mut report.pio {
+        pio.rows.truncate(MOST_ROWS);
+    }
+    let (over, columns) = over_time.finish(report.traces.len() == 1, info);
+    let json = Json {
+        schema: "exitscope.page/1",
+        version: env!("CARGO_PKG_VERSION"),
+        report: &report,
+        left_out,
+        advice,
+        polls,
+        over,
+    };
+    let json = serde_json::to_vec(&json)?;
+
+    out.write_all(head.as_bytes())?;
+    out.write_all(escaped(&title).as_bytes())?;
+    out.write_all(middle.as_bytes())?;
+    let mut packed = GzEncoder::new(EncoderWriter::new(&mut *out, &STANDARD), Compression::new(6));
+    packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
+    packed.write_all(&json)?;
+    packed.write_all(&columns)?;
+    packed.finish()?.finish()?;
+    out.write_all(tail.as_bytes())
+}
+
+/// Text as HTML shows it.
+fn escaped(text: &str) -> String {
+    let mut safe = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_end_the_title() {
+        assert_eq!(escaped("</title><script>\"&"), "&lt;/title&gt;&lt;script&gt;&quot;&amp;");
+    }
+}

@@ -1,0 +1,24 @@
+//! The report as one self-contained HTML page.
+//!
+//! ```text
+//! Exit rows, halts ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
+//! Report, Advised, polls, as JSON ────────────────────────────────────────┴─► gzip ─► web/dist/page.html with data ─► file
+//! ```
+//!
+//! What a report already has comes from there; what is computed here is only what a picture over time needs, bounded in
+//! size whatever the length of the recording. The front end is in web/; where it was not built, there are no pages.
+//!
+//! Does not know: files to read, where rows came from.
+
+mod columns;
+mod html;
+mod index;
+mod over_time;
+mod polls;
+mod rows;
+mod slow;
+mod states;
+
+pub use html::{Contents, is_built, write_page};
+pub use over_time::OverTime;
+pub use polls::{Polls, halt_polls};

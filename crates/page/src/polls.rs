@@ -1,0 +1,96 @@
+//! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
+
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay};
+use exitscope_analysis::{Halts, Lengths};
+use exitscope_model::Halt;
+use exitscope_view::LengthsRow;
+use serde::Serialize;
+
+/// Values of halt_poll_ns that are tried.
+const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
+
+/// Values of guest_halt_poll_ns that are tried; a limit cannot be below grow_start.
+const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
+
+/// Halt polling with other limits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Polls {
+    /// Halts that were replayed: the first ones, of so many that there were.
+    replayed: u64,
+    halts: u64,
+    /// Gaps by length: shortest, width of the bucket, how many were caught, and how many not.
+    gaps: Vec<(u64, u64, u64, u64)>,
+    /// Halts whose gap is not known exactly.
+    inexact: u64,
+    /// The host's polling with the settings that were in force.
+    in_force: PollRow,
+    /// The host's with each limit.
+    host: Vec<PollRow>,
+    /// The guest's with each limit; none on powerpc, whose guests have no such governor.
+    guest: Vec<PollRow>,
+}
+
+/// What one limit would have made of the halts.
+#[derive(Clone, Debug, Serialize)]
+struct PollRow {
+    value_ns: Option<u64>,
+    halts: u64,
+    caught: u64,
+    polling_ns: u64,
+    missed_ns: u64,
+    latency: LengthsRow,
+}
+
+/// Replays `halts`, the first of those that `of` counts, recorded on a machine that `uname -m` calls `arch`; `None` if there
+/// are none.
+pub fn halt_polls(of: &Halts, halts: &[Halt], arch: &str) -> Option<Polls> {
+    let all = of.all();
+    if halts.is_empty() || all.halts() == 0 {
+        return None;
+    }
+    let run = |policy, set: &[(&'static str, u64)]| {
+        let mut replay = HaltReplay::new(policy, &of.settings, arch, set, &all).ok()?;
+        halts.iter().for_each(|halt| replay.absorb(halt));
+        Some(PollRow::of(set.first().map(|row| row.1), &replay.outcome))
+    };
+    let rows = |policy, knob, values: &[u64]| {
+        values.iter().filter_map(|&value| run(policy, &[(knob, value)])).collect::<Vec<_>>()
+    };
+    let slept = if all.is_told() { &all.slept.gaps } else { &all.untold.gaps };
+    Some(Polls {
+        replayed: halts.len() as u64,
+        halts: all.halts(),
+        gaps: gaps(&all.caught.gaps, slept),
+        inexact: all.inexact(),
+        in_force: run(HaltPolicy::Host, &[])?,
+        host: rows(HaltPolicy::Host, "halt_poll_ns", &HOST),
+        guest: match arch.starts_with("ppc") {
+            true => Vec::new(),
+            false => rows(HaltPolicy::Guest, "guest_halt_poll_ns", &GUEST),
+        },
+    })
+}
+
+fn gaps(caught: &Lengths, slept: &Lengths) -> Vec<(u64, u64, u64, u64)> {
+    let mut rows: std::collections::BTreeMap<u64, (u64, u64, u64)> = std::collections::BTreeMap::new();
+    for (low, width, count) in caught.histogram.buckets() {
+        rows.entry(low).or_insert((width, 0, 0)).1 += count;
+    }
+    for (low, width, count) in slept.histogram.buckets() {
+        rows.entry(low).or_insert((width, 0, 0)).2 += count;
+    }
+    rows.into_iter().map(|(low, (width, caught, slept))| (low, width, caught, slept)).collect()
+}
+
+impl PollRow {
+    fn of(value_ns: Option<u64>, outcome: &HaltOutcome) -> PollRow {
+        PollRow {
+            value_ns,
+            halts: outcome.halts,
+            caught: outcome.caught,
+            polling_ns: outcome.polling,
+            missed_ns: outcome.polling_missed,
+            latency: LengthsRow::of(&outcome.latencies),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! How the wall time of each vCPU divides, over time.
+//!
+//! ```text
+//! exit: guest ──┤ kernel, user, idle, waiting ├── entry      spread over the buckets in which it lies, each part evenly
+//! ```
+
+use crate::rows::{NARROWEST, Row};
+use exitscope_analysis::wider;
+
+/// Guest, kernel, user, idle, waiting, in nanoseconds.
+pub const STATES: usize = 5;
+
+/// Cells at most, of all vCPUs together (10 MB).
+const MOST: u64 = 1 << 18;
+
+/// What a vCPU did, by lane and bucket of time.
+#[derive(Clone, Debug)]
+pub struct States {
+    most: u64,
+    width: u64,
+    /// First and last bucket of all lanes.
+    range: Option<(u64, u64)>,
+    lanes: Vec<Lane>,
+    /// The last bucket: first moment, first moment after it, number.
+    last: (u64, u64, u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    first: u64,
+    cells: Vec<[u64; STATES]>,
+}
+
+impl Default for States {
+    fn default() -> States {
+        States::of_at_most(MOST)
+    }
+}
+
+impl States {
+    fn of_at_most(most: u64) -> States {
+        States { most, width: NARROWEST, range: None, lanes: Vec::new(), last: (0, 0, 0) }
+    }
+
+    /// Adds `times` that lie evenly between `from` and `to`, in nanoseconds.
+    #[inline]
+    pub fn spread(&mut self, lane: u32, from: u64, to: u64, times: &[u64; STATES]) {
+        if to <= from {
+            return;
+        }
+        if from < self.last.0 || from >= self.last.1 {
+            let bucket = from / self.width;
+            self.last = (bucket * self.width, (bucket * self.width).saturating_add(self.width), bucket);
+        }
+        let bucket = self.last.2;
+        if to <= self.last.1
+            && let Some(lane) = self.lanes.get_mut(lane as usize)
+            && let Some(cell) = bucket.checked_sub(lane.first).and_then(|at| lane.cells.get_mut(at as usize))
+        {
+            for (sum, time) in cell.iter_mut().zip(times) {
+                *sum = sum.saturating_add(*time);
+            }
+            return;
+        }
+        self.spread_far(lane as usize, from, to, times);
+    }
+
+    fn spread_far(&mut self, lane: usize, from: u64, to: u64, times: &[u64; STATES]) {
+        if lane >= self.lanes.len() {
+            self.lanes.resize_with(lane + 1, Lane::default);
+        }
+        self.cover(from, to - 1);
+        let whole = u128::from(to - from);
+        let part = |time: u64, until: u64| (u128::from(time) * u128::from(until - from) / whole) as u64;
+        for bucket in from / self.width..=(to - 1) / self.width {
+            let (begin, end) =
+                (from.max(bucket * self.width), to.min(bucket.saturating_add(1).saturating_mul(self.width)));
+            // Differences of shares up to a moment, so that they add up whatever the width.
+            let times = times.map(|time| part(time, end) - part(time, begin));
+            self.lanes[lane].add(bucket, &times);
+        }
+    }
+
+    /// Widens until there is room for the moments from `first` to `last`.
+    fn cover(&mut self, first: u64, last: u64) {
+        let (from, to) = (first / self.width, last / self.width);
+        self.range = Some(self.range.map_or((from, to), |range| (range.0.min(from), range.1.max(to))));
+        self.narrow_enough();
+    }
+
+    fn narrow_enough(&mut self) {
+        while self.range.is_some_and(|(first, last)| {
+            first < last && (last - first + 1).saturating_mul(self.lanes.len() as u64) > self.most
+        }) {
+            self.widen();
+        }
+    }
+
+    fn widen(&mut self) {
+        let wide = wider(self.width);
+        let factor = wide / self.width;
+        self.width = wide;
+        self.last = (0, 0, 0);
+        self.range = self.range.map(|(first, last)| (first / factor, last / factor));
+        for lane in &mut self.lanes {
+            let narrow = std::mem::take(lane);
+            for (at, cell) in narrow.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+                lane.add((narrow.first + at as u64) / factor, cell);
+            }
+        }
+    }
+
+    /// Adds what another holds, whose lanes are numbered alike.
+    pub fn merge(&mut self, mut other: States) {
+        while other.width < self.width {
+            other.widen();
+        }
+        while self.width < other.width {
+            self.widen();
+        }
+        if other.lanes.len() > self.lanes.len() {
+            self.lanes.resize_with(other.lanes.len(), Lane::default);
+        }
+        if let Some((first, last)) = other.range {
+            self.cover(first * other.width, last * other.width);
+        }
+        while other.width < self.width {
+            other.widen();
+        }
+        for (lane, other) in self.lanes.iter_mut().zip(&other.lanes) {
+            for (at, cell) in other.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+                lane.add(other.first + at as u64, cell);
+            }
+        }
+    }
+
+    /// The same with other numbers for lanes.
+    pub fn renumbered(mut self, number: impl Fn(u32) -> u32) -> States {
+        for (at, lane) in std::mem::take(&mut self.lanes).into_iter().enumerate() {
+            let to = number(at as u32) as usize;
+            if to >= self.lanes.len() {
+                self.lanes.resize_with(to + 1, Lane::default);
+            }
+            for (bucket, cell) in lane.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+                self.lanes[to].add(lane.first + bucket as u64, cell);
+            }
+        }
+        self
+    }
+
+    /// The width of a bucket in nanoseconds, and a row for every lane and bucket in which something was, under the lanes'
+    /// new numbers, in order.
+    pub fn finish(mut self, in_time: bool, lane: impl Fn(u32) -> u32) -> (u64, Vec<Row<STATES>>) {
+        self.narrow_enough();
+        let mut rows = Vec::new();
+        for (at, cells) in self.lanes.iter().enumerate() {
+            for (bucket, sums) in cells.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+                let bucket = if in_time { cells.first + bucket as u64 } else { 0 };
+                rows.push(Row { bucket, key: lane(at as u32), sums: *sums });
+            }
+        }
+        rows.sort_by_key(|row| (row.bucket, row.key));
+        rows.dedup_by(|next, kept| {
+            let same = (next.bucket, next.key) == (kept.bucket, kept.key);
+            if same {
+                kept.sums.iter_mut().zip(next.sums).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+            }
+            same
+        });
+        (self.width, rows)
+    }
+}
+
+impl Lane {
+    fn add(&mut self, bucket: u64, times: &[u64; STATES]) {
+        if self.cells.is_empty() {
+            self.first = bucket;
+        }
+        if bucket < self.first {
+            let missing = (self.first - bucket) as usize;
+            self.cells.splice(0..0, std::iter::repeat_n([0; STATES], missing));
+            self.first = bucket;
+        }
+        let at = (bucket - self.first) as usize;
+        if at >= self.cells.len() {
+            self.cells.resize(at + 1, [0; STATES]);
+        }
+        for (sum, time) in self.cells[at].iter_mut().zip(times) {
+            *sum = sum.saturating_add(*time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Stretch = (u32, u64, u64);
+
+    fn of(most: u64, stretches: &[Stretch]) -> States {
+        let mut states = States::of_at_most(most);
+        for &(lane, from, long) in stretches {
+            states.spread(lane, from, from + long, &[0, long / 3, 0, long - long / 3, 0]);
+        }
+        states
+    }
+
+    #[test]
+    fn a_stretch_is_shared_out_over_the_buckets_it_lies_in() {
+        let mut states = States::of_at_most(100);
+        states.spread(0, 1_500, 3_500, &[0, 0, 0, 2_000, 0]);
+        let (width, rows) = states.finish(true, |lane| lane);
+        let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[3])).collect();
+        assert_eq!((width, sums), (1_000, vec![(1, 500), (2, 1_000), (3, 500)]));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_pieces_do_not_matter(
+            stretches in proptest::collection::vec((0u32..3, 0u64..1 << 30, 1u64..1 << 22), 1..60), cut in 0usize..60,
+        ) {
+            // The number of lanes decides the width, so all are there from the beginning.
+            let stretches: Vec<Stretch> = [(0, 5, 1), (1, 5, 1), (2, 5, 1)].into_iter().chain(stretches).collect();
+            let whole = of(300, &stretches).finish(true, |lane| lane);
+            let (left, right) = stretches.split_at(cut.min(stretches.len()));
+            let mut merged = of(300, right);
+            merged.merge(of(300, left));
+            prop_assert_eq!(&merged.finish(true, |lane| lane), &whole);
+            let sum: u64 = whole.1.iter().flat_map(|row| row.sums).sum();
+            prop_assert_eq!(sum, stretches.iter().map(|stretch| stretch.2).sum::<u64>());
+        }
+    }
+}

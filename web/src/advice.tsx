@@ -1,0 +1,149 @@
+// Advice, with the facts that say so; each leads to the chart in which it can be seen.
+import { colors } from "./colors";
+import { count, ns, rate, share } from "./format";
+import { go } from "./overview";
+import { data } from "./state";
+import type { Advice, AdviceSetting } from "./types";
+
+type Item = Advice["advice"][number];
+type Fact = Advice["facts"][number];
+
+function figure(fact: Fact): string {
+  const show: Record<string, (value: number) => string> = { per_s: (value) => `${rate(value)}/s`, ns, share, cpus: (value) => value.toFixed(2) };
+  return (show[fact.unit] ?? count)(fact.value);
+}
+
+function setting(of: AdviceSetting): string {
+  const { side, name, value } = of;
+  switch (of.kind) {
+    case "knob":
+      return of.writable ? `${side}: ${name}=${value} in ${of.file ?? "the kernel"}` : `${side}: ${name}=${value} when the module is loaded (modprobe.d)`;
+    case "module":
+      return `${side}: load the module ${name} with ${value}`;
+    case "libvirt":
+      return `libvirt, in <${(of.within ?? "").replaceAll("/", "><")}>: ${value}`;
+    case "qemu":
+      return `QEMU: ${value}`;
+    case "boot":
+      return `guest kernel's command line: ${value}`;
+    default:
+      return value;
+  }
+}
+
+/** The section in which a fact can be seen. */
+function seenIn(fact: Fact): string {
+  const what = fact.what.toLowerCase();
+  if (/port|mmio|msr|cpuid|hypercall|register/.test(what)) return "devices";
+  if (/poll|halt|wake|sleep/.test(what) && data.report.halt) return "halts";
+  if (/yield|pause|lock/.test(what) && data.report.yield) return "yields";
+  if (/forced|core run|ganged/.test(what) && data.report.gang) return "gangs";
+  if (/idle|waited|cpu|wall/.test(what)) return "timeline";
+  return "reasons";
+}
+
+const OF: Record<string, string> = {
+  exits: "of vCPU time in exits",
+  wake_ups: "from wake-ups to entries",
+  host_cpu: "of the host's CPU time",
+  waiting: "of waiting for a CPU",
+  forced_out: "lost to other threads' exits",
+};
+
+const whose = (item: { scope: string; vm: number | null; vm_name: string | null }) =>
+  item.scope === "host" ? "the host" : `VM ${item.vm_name ?? ""} ${item.vm ?? "(not named)"}`;
+
+function Gain({ item, most }: { item: Item; most: number }) {
+  const { low_ns_per_s: low, high_ns_per_s: high, how, source, of } = item.gain;
+  const range = low === high ? ns(low) : `${ns(low)} to ${ns(high)}`;
+  return (
+    <p class="gain">
+      <span class="track" aria-hidden="true">
+        <i style={{ width: `${(high / most) * 100}%`, background: colors.value.states[0] + "55" }} />
+        <i style={{ width: `${(low / most) * 100}%`, background: colors.value.states[0] }} />
+      </span>
+      Wins <b>{range}</b> {OF[of] ?? ""}, each second ({how}: {source})
+    </p>
+  );
+}
+
+export function AdviceView() {
+  const { advice } = data;
+  const most = Math.max(1, ...(advice?.advice.map((item) => item.gain.high_ns_per_s) ?? []));
+  const facts = (numbers: number[]) => (
+    <ul class="facts">
+      {numbers.map((number) => {
+        const fact = advice!.facts.find((fact) => fact.number === number);
+        return (
+          fact && (
+            <li>
+              <button type="button" class="plain" onClick={() => go(seenIn(fact))}>
+                fact {number}
+              </button>{" "}
+              {fact.what}: <b>{figure(fact)}</b>
+            </li>
+          )
+        );
+      })}
+    </ul>
+  );
+  return (
+    <section id="advice" aria-label="Advice">
+      <h2>What to change</h2>
+      {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
+      {advice && <p class="note">Of the whole recording. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
+      {advice?.advice.length === 0 && <p>Nothing that this recording shows to be worth a change.</p>}
+      {advice?.advice.map((item) => (
+        <article class="card wide">
+          <h3>
+            {item.number}. {item.change}
+          </h3>
+          <p class="soft">For {whose(item)}. Acts: {item.acts}.</p>
+          <Gain item={item} most={most} />
+          <ul class="plain-list">
+            {item.settings.map((of) => (
+              <li>
+                <code>{setting(of)}</code>
+              </li>
+            ))}
+          </ul>
+          <details open={item.number === 1}>
+            <summary>Why, risk, price, undoing</summary>
+            {facts(item.evidence)}
+            <dl>
+              <dt>Risk</dt>
+              <dd>{item.risk}</dd>
+              <dt>Paid by</dt>
+              <dd>{item.payer}</dd>
+              <dt>Undo</dt>
+              <dd>{item.undo}</dd>
+            </dl>
+          </details>
+        </article>
+      ))}
+      {advice && advice.left_alone.length > 0 && (
+        <details>
+          <summary>Costs, and is best left as it is ({advice.left_alone.length})</summary>
+          {advice.left_alone.map((row) => (
+            <div>
+              <p>{row.why}</p>
+              {facts(row.evidence)}
+            </div>
+          ))}
+        </details>
+      )}
+      {advice && advice.not_judged.length > 0 && (
+        <details>
+          <summary>Not judged, because the recording lacks it ({advice.not_judged.length})</summary>
+          <ul class="plain-list">
+            {advice.not_judged.map((row) => (
+              <li>
+                {row.what}: {row.missing}. <code>{row.record}</code>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,94 @@
+// base64( gzip( length of the JSON │ JSON │ columns ) ) → the page's data, columns as typed arrays.
+import type { Over, Page } from "./types";
+
+/** One table of columns, ordered by bucket of time. */
+export interface Table {
+  /** Width of a bucket in ns. */
+  width: number;
+  rows: number;
+  /** By name. */
+  col: Record<string, Float64Array>;
+}
+
+export interface Data extends Page {
+  tables: Record<"states" | "exits" | "lengths" | "about", Table>;
+  /** From the base: first and last moment that has anything, in ns. */
+  from: number;
+  to: number;
+  /** The widest bucket of all tables: ranges are whole numbers of it, so that all panels can say the same. */
+  snap: number;
+}
+
+function columns(over: Over, bytes: Uint8Array): Data["tables"] {
+  let at = 0;
+  const next = (): number => {
+    let value = 0;
+    let scale = 1;
+    for (;;) {
+      const byte = bytes[at++]!;
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) return value;
+      scale *= 128;
+    }
+  };
+  const tables: Record<string, Table> = {};
+  for (const head of over.tables) {
+    const col: Table["col"] = {};
+    head.columns.forEach((name, place) => {
+      const column = new Float64Array(head.rows);
+      let before = 0;
+      for (let row = 0; row < head.rows; row++) {
+        const value = next();
+        column[row] = place === 0 ? (before += value) : value;
+      }
+      col[name] = column;
+    });
+    tables[head.name] = { width: head.width_ns, rows: head.rows, col };
+  }
+  return tables as Data["tables"];
+}
+
+/** Unpacks the text between the page's data tags. */
+export async function unpack(text: string): Promise<Data> {
+  const packed = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as Page;
+  const tables = columns(page.over, bytes.subarray(4 + length));
+  const ends = Object.values(tables).flatMap((table) =>
+    table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
+  );
+  const snap = Math.max(1, ...page.over.tables.map((table) => table.width_ns));
+  return {
+    ...page,
+    tables,
+    snap,
+    from: Math.min(...ends.map((end) => end[0]!), Infinity) === Infinity ? 0 : Math.floor(Math.min(...ends.map((end) => end[0]!)) / snap) * snap,
+    to: Math.ceil(Math.max(...ends.map((end) => end[1]!), snap) / snap) * snap,
+  };
+}
+
+/** The first row of a table whose bucket is not before `at` (in ns from the base). */
+export function rowAt(table: Table, at: number): number {
+  const bucket = table.col.bucket!;
+  const wanted = Math.ceil(at / table.width - 1e-9);
+  let low = 0;
+  let high = table.rows;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (bucket[middle]! < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Shortest length of the bucket of lengths, in ns; eight to a doubling. */
+export function lengthFrom(index: number): number {
+  if (index < 16) return index;
+  const shift = (index >> 3) - 1;
+  return (index - (shift << 3)) * 2 ** shift;
+}
+
+/** The bucket of exits that are not timed. */
+export const UNTIMED = 511;

@@ -1,0 +1,105 @@
+// What exits were about: ports, MMIO, MSRs, hypercalls, CPUID leaves, …
+import { Bars, type Bar } from "./bars";
+import { colors } from "./colors";
+import { count, ns, share } from "./format";
+import { byAbout, handlers } from "./query";
+import { data, isAll } from "./state";
+import { DataTable, type Column } from "./table";
+import type { Detail, PioRow } from "./types";
+
+interface Row {
+  label: string;
+  count: number;
+  cost: number;
+  detail?: Detail;
+  pio: PioRow[];
+}
+
+const same = (row: { kind: string; key: number; direction: string | null }, about: { kind: string; key: number; label: string }) =>
+  row.kind === about.kind && row.key === about.key && (row.direction === null || about.label.split(" ").includes(row.direction));
+
+/** Details and accesses of each thing, looked up once. */
+const joined = new Map<number, Pick<Row, "detail" | "pio">>();
+
+function rows(kind: string): Row[] {
+  return [...byAbout.value]
+    .filter(([at]) => data.over.abouts[at]?.kind === kind)
+    .map(([at, sums]) => {
+      const about = data.over.abouts[at]!;
+      if (!joined.has(at))
+        joined.set(at, {
+          detail: data.report.details.find((row) => same(row, about)),
+          pio: data.report.pio?.rows.filter((row) => same(row, about)) ?? [],
+        });
+      return { label: about.label, ...sums, ...joined.get(at)! };
+    })
+    .sort((a, b) => b.cost - a.cost || b.count - a.count);
+}
+
+const columns = (heading: string): Column<Row>[] => {
+  const whole: Column<Row>[] = [
+    { title: "mean", value: (row) => row.detail?.mean_ns ?? null, show: (row) => ns(row.detail?.mean_ns) },
+    { title: "p50", value: (row) => row.detail?.p50_ns ?? null, show: (row) => ns(row.detail?.p50_ns) },
+    { title: "p99", value: (row) => row.detail?.p99_ns ?? null, show: (row) => ns(row.detail?.p99_ns) },
+    { title: "max", value: (row) => row.detail?.max_ns ?? null, show: (row) => ns(row.detail?.max_ns) },
+    { title: `to ${handlers()[1]}`, value: (row) => row.detail?.user_share ?? null, show: (row) => share(row.detail?.user_share ?? 0) },
+  ];
+  const saves = (row: Row) => row.pio.reduce((sum, of) => sum + (of.saves_ns ?? 0), 0);
+  const access: Column<Row>[] = [
+    {
+      title: "if the kernel served it, saves",
+      value: saves,
+      show: (row) => (row.pio.some((of) => of.saves_ns !== null) ? ns(saves(row)) : "–"),
+    },
+  ];
+  return [
+    { title: heading, text: true, value: (row) => row.label, show: (row) => <code>{row.label}</code> },
+    { title: "exits", value: (row) => row.count, show: (row) => count(row.count) },
+    { title: "cost", value: (row) => row.cost, show: (row) => ns(row.cost) },
+    ...(isAll.value ? whole : []),
+    ...(isAll.value && (heading === "port" || heading === "MMIO page") ? access : []),
+  ];
+};
+
+const NAMES: Record<string, string> = { port: "port", mmio: "MMIO page", msr: "MSR", cpuid: "CPUID leaf" };
+
+export function Devices() {
+  const kinds = [...new Set(data.over.abouts.map((about) => about.kind))];
+  const order = ["port", "mmio", "msr"];
+  kinds.sort((a, b) => (order.indexOf(a) + 1 || 9) - (order.indexOf(b) + 1 || 9));
+  const hottest = (): (Bar & { cost: number })[] =>
+    [...byAbout.value]
+      .map(([at, sums]) => ({ label: data.over.abouts[at]?.label ?? "(further)", parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
+      .filter((bar) => bar.cost > 0)
+      .sort((a, b) => b.cost - a.cost)
+      .slice(0, 12);
+  return (
+    <section id="devices" aria-label="Devices">
+      <h2>What exits were about</h2>
+      <Bars
+        id="hottest"
+        title="Ports, MMIO, MSRs and calls that cost most"
+        summary={() => `The most costly is ${hottest()[0]?.label ?? "unknown"}.`}
+        axis="Cost of its exits (time)"
+        bars={hottest}
+        parts={["cost"]}
+        fills={() => [colors.value.reasons[0]!]}
+        show={ns}
+        first="about"
+      />
+      {kinds.map((kind) => {
+        const list = rows(kind);
+        const heading = data.over.abouts.find((about) => about.kind === kind)!.heading;
+        return (
+          <details open={order.includes(kind)}>
+            <summary>
+              {heading} ({list.length})
+            </summary>
+            <DataTable columns={columns(NAMES[kind] ?? "which")} rows={list} caption={heading} top={8} />
+          </details>
+        );
+      })}
+      {data.left_out > 0 && <p class="note">{count(data.left_out)} things of the least cost have no percentiles on this page.</p>}
+    </section>
+  );
+}

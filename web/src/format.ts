@@ -1,0 +1,64 @@
+// Numbers as people read them; lengths as exitscope's text prints them.
+
+const UNITS: [number, string][] = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "us"],
+];
+
+/** Three significant digits and the unit that suits: `831ns`, `12.4us`, `1.27s`. */
+export function ns(nanos: number | null | undefined): string {
+  if (nanos === null || nanos === undefined || Number.isNaN(nanos)) return "–";
+  if (nanos < 0) return "-" + ns(-nanos);
+  if (nanos === 0) return "0";
+  for (const [size, unit] of UNITS) {
+    // What rounds up to the next unit is of that unit.
+    if (nanos >= size * 0.9995) {
+      const value = nanos / size;
+      return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + unit;
+    }
+  }
+  return `${Math.round(nanos)}ns`;
+}
+
+/** A length that is a round number, without digits that say nothing: `10us`, `2ms`. */
+export function round(nanos: number): string {
+  return ns(nanos).replace(/(\.\d*?)0+(?=\D)/, "$1").replace(/\.(?=\D)/, "");
+}
+
+/** `1,234,567`. */
+export function count(value: number): string {
+  return Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+}
+
+/** `12.3%`; `<0.1%` for what is not nothing. */
+export function share(part: number): string {
+  if (part > 0 && part < 0.0005) return "<0.1%";
+  if (!(part > 0)) return "0%";
+  return `${(part * 100).toFixed(1)}%`;
+}
+
+/** How many in a second. */
+export function rate(perSecond: number): string {
+  return perSecond > 0 && perSecond < 0.5 ? "<1" : count(perSecond);
+}
+
+/** Seconds on an axis that is `step` seconds between its ticks. */
+export function seconds(nanos: number, stepNs: number): string {
+  const decimals = Math.min(9, Math.max(0, Math.ceil(-Math.log10(stepNs / 1e9) - 1e-9)));
+  return (nanos / 1e9).toFixed(decimals);
+}
+
+/** A moment on the trace's clock, `30.163347000`, from one counted from the base. */
+export function clock(base: string, after: number): string {
+  const nanos = BigInt(base) + BigInt(Math.round(after));
+  return `${nanos / 1000000000n}.${(nanos % 1000000000n).toString().padStart(9, "0")}`;
+}
+
+/** A field of a CSV file. */
+export function csvField(value: string | number | null | undefined): string {
+  const text = value === null || value === undefined ? "" : String(value);
+  return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

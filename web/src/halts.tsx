@@ -1,0 +1,253 @@
+// Halts: how long vCPUs have nothing to do, and what a limit of polling would make of it.
+import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Scale } from "./axes";
+import { Chart, type Tip } from "./chart";
+import { colors } from "./colors";
+import { count, ns, share } from "./format";
+import { data } from "./state";
+import type { Surface } from "./surface";
+import { DataTable, type Column } from "./table";
+import { laneName } from "./timeline";
+import type { HaltRow, PollRow } from "./types";
+
+/** Shorter gaps are drawn as such of this length. */
+const SHORTEST = 1024;
+
+const haltColumns: Column<HaltRow>[] = [
+  {
+    title: "vCPU",
+    text: true,
+    value: (row) => name(row),
+    show: (row) => name(row),
+  },
+  { title: "halts", value: (row) => row.halts, show: (row) => count(row.halts) },
+  { title: "caught by polling", value: (row) => row.caught, show: (row) => (row.caught === null ? "–" : count(row.caught)) },
+  { title: "gap p50", value: (row) => row.gaps.p50_ns, show: (row) => ns(row.gaps.p50_ns) },
+  { title: "gap p99", value: (row) => row.gaps.p99_ns, show: (row) => ns(row.gaps.p99_ns) },
+  { title: "wake-up p50", value: (row) => row.latency.p50_ns, show: (row) => ns(row.latency.p50_ns) },
+  { title: "wake-up p99", value: (row) => row.latency.p99_ns, show: (row) => ns(row.latency.p99_ns) },
+  { title: "polling that paid", value: (row) => row.poll_hit_ns, show: (row) => ns(row.poll_hit_ns) },
+  { title: "polling for nothing", value: (row) => row.poll_miss_ns, show: (row) => ns(row.poll_miss_ns) },
+];
+
+function name(row: HaltRow): string {
+  const lane = data.over.lanes.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
+  return lane >= 0 ? laneName(lane) : "all";
+}
+
+export function Halts() {
+  const halt = data.report.halt!;
+  const polls = data.polls;
+  const guest = useSignal(false);
+  const rows = (): PollRow[] => (polls ? (guest.value ? polls.guest : polls.host) : []);
+  const taken = halt.settings[0]?.halt_poll_taken_ns ?? null;
+  const first = Math.max(0, (polls?.host ?? []).findIndex((row) => row.value_ns === taken));
+  const place = useSignal(first);
+  const row = (): PollRow | undefined => rows()[Math.min(place.value, rows().length - 1)];
+  return (
+    <section id="halts" aria-label="Halts">
+      <h2>Halts and polling</h2>
+      <p class="note">
+        Of the whole recording. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
+        entry. Polling that lasts longer than a gap catches its end, and costs CPU time.
+        {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that it caught are missing here."}
+        {halt.of_vcores && " These are the halts of virtual cores."}
+      </p>
+      {polls && <Gaps limit={() => row()?.value_ns ?? 0} label={() => (guest.value ? "guest_halt_poll_ns" : "halt_poll_ns")} />}
+      {polls && (
+        <div class="card wide what-if">
+          <h3>What if the limit were another</h3>
+          <span role="group" aria-label="Who polls" class="choice">
+            <button type="button" aria-pressed={!guest.value} onClick={() => (guest.value = false)}>
+              host (halt_poll_ns)
+            </button>
+            {polls.guest.length > 0 && (
+              <button type="button" aria-pressed={guest.value} onClick={() => (guest.value = true)}>
+                guest (guest_halt_poll_ns)
+              </button>
+            )}
+          </span>
+          <label>
+            Limit: <b>{ns(row()?.value_ns ?? 0)}</b>
+            <input
+              type="range"
+              min={0}
+              max={rows().length - 1}
+              step={1}
+              value={Math.min(place.value, rows().length - 1)}
+              aria-valuetext={ns(row()?.value_ns ?? 0)}
+              onInput={(event) => (place.value = Number(event.currentTarget.value))}
+            />
+          </label>
+          <Compare now={polls.in_force} then={row()!} guest={guest.value} />
+          <p class="note">
+            {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the first ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
+            {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so polls would catch somewhat more.`}
+            {" The gaps are taken as they were; a guest that is answered sooner may ask again sooner."}
+          </p>
+          <Tradeoff rows={rows} at={() => Math.min(place.value, rows().length - 1)} />
+        </div>
+      )}
+      <DataTable columns={haltColumns} rows={halt.vcpus} caption="Halts by vCPU" top={12} foot={halt.vcpus.length > 1 ? halt.all : undefined} />
+    </section>
+  );
+}
+
+function Compare({ now, then, guest }: { now: PollRow; then: PollRow; guest: boolean }) {
+  const figures: [string, (row: PollRow) => string][] = [
+    [guest ? "exits avoided" : "halts caught", (row) => `${count(row.caught)} of ${count(row.halts)} (${share(row.caught / (row.halts || 1))})`],
+    ["polling, CPU time", (row) => ns(row.polling_ns)],
+    ["of it for nothing", (row) => ns(row.missed_ns)],
+    ["wake-up mean", (row) => ns(row.latency.mean_ns)],
+    ["wake-up p50", (row) => ns(row.latency.p50_ns)],
+    ["wake-up p99", (row) => ns(row.latency.p99_ns)],
+  ];
+  return (
+    <table class="compare">
+      <caption class="hidden">As recorded, and with this limit</caption>
+      <thead>
+        <tr>
+          <th scope="col" class="text">figure</th>
+          <th scope="col">host's polling as it was</th>
+          <th scope="col">with this limit</th>
+        </tr>
+      </thead>
+      <tbody>
+        {figures.map(([title, show]) => (
+          <tr>
+            <th scope="row" class="text">{title}</th>
+            <td>{show(now)}</td>
+            <td class="then">{show(then)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Idle gaps by length, five lengths to a doubling or fewer, with the limit drawn. */
+function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
+  const polls = data.polls!;
+  const told = data.report.halt!.all.told;
+  const STEP = 4;
+  const bins = new Map<number, [number, number]>();
+  for (const [low, width, caught, slept] of polls.gaps) {
+    const bin = Math.floor(Math.log2(Math.max(SHORTEST, low + width / 2)) * STEP);
+    const sums = bins.get(bin) ?? [0, 0];
+    bins.set(bin, [sums[0] + caught, sums[1] + slept]);
+  }
+  const keys = [...bins.keys()].sort((a, b) => a - b);
+  const [from, to] = [2 ** ((keys[0] ?? 40) / STEP), 2 ** (((keys.at(-1) ?? 80) + 1) / STEP)];
+  const most = Math.max(1, ...[...bins.values()].map((sums) => sums[0] + sums[1]));
+  const titles = told ? ["caught by polling", "slept"] : ["caught by polling", "halts"];
+  const last = useRef<Scale | null>(null);
+  const draw = (s: Surface, w: number, h: number) => {
+    const { states, accent } = colors.value;
+    const plot = { x: 0, y: 18, w: 0, h: h - 58 };
+    const y = linear(0, most * 1.05, plot.y + plot.h, plot.y, 5, count);
+    plot.x = leftRoom(y);
+    plot.w = w - plot.x - 14;
+    const x = logarithmic(Math.min(from, 5_000), Math.max(to, 2_000_000), plot.x, plot.x + plot.w);
+    leftAxis(s, plot, y, "Halts");
+    bottomAxis(s, plot, x, "Idle gap (log)");
+    for (const [bin, [caught, slept]] of bins) {
+      const left = x(2 ** (bin / STEP));
+      const wide = x(2 ** ((bin + 1) / STEP)) - left - 1;
+      s.rect(left, y(caught), wide, plot.y + plot.h - y(caught), states[0]!);
+      s.rect(left, y(caught + slept), wide, y(caught) - y(caught + slept), states[3]!);
+    }
+    const line = limit();
+    if (line > 0) {
+      const at = x(line);
+      s.path([at, plot.y, at, plot.y + plot.h], accent, 2, undefined, true);
+      const right = at > plot.x + plot.w * 0.7;
+      s.text(at + (right ? -5 : 5), 9, `${label()} ${ns(line)}`, { color: accent, align: right ? "right" : "left", bold: true });
+    } else s.text(plot.x + 4, 9, `${label()} 0: no polling`, { color: accent, bold: true });
+    last.current = x;
+  };
+  const hit = (px: number): Tip | null => {
+    if (!last.current) return null;
+    const bin = Math.floor(Math.log2(Math.max(1, last.current.back(px))) * STEP);
+    const [caught, slept] = bins.get(bin) ?? [0, 0];
+    return { title: `gaps of ${bin === Math.log2(SHORTEST) * STEP ? "0" : ns(2 ** (bin / STEP))} to ${ns(2 ** ((bin + 1) / STEP))}`, lines: [[titles[0]!, count(caught)], [titles[1]!, count(slept)]] };
+  };
+  const twin = () => ({
+    columns: [
+      { title: "gap from", show: (bin: number) => ns(2 ** (bin / STEP)), value: (bin: number) => Math.round(2 ** (bin / STEP)) },
+      { title: "to", show: (bin: number) => ns(2 ** ((bin + 1) / STEP)), value: (bin: number) => Math.round(2 ** ((bin + 1) / STEP)) },
+      { title: titles[0]!, show: (bin: number) => count(bins.get(bin)![0]), value: (bin: number) => bins.get(bin)![0] },
+      { title: titles[1]!, show: (bin: number) => count(bins.get(bin)![1]), value: (bin: number) => bins.get(bin)![1] },
+    ],
+    rows: keys,
+  });
+  return (
+    <Chart
+      id="gaps"
+      title="Idle gaps by length"
+      summary={() => `${count(polls.halts)} halts; the limit of polling is drawn at ${ns(limit())}.`}
+      height={240}
+      draw={draw}
+      hit={hit}
+      twin={twin}
+      legend={() => [
+        { label: titles[0]!, color: colors.value.states[0]! },
+        { label: titles[1]!, color: colors.value.states[3]! },
+        { label: "limit of polling", color: colors.value.accent, line: true },
+      ]}
+    />
+  );
+}
+
+/** What each limit costs, and how long waking up takes then. */
+function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
+  const draw = (s: Surface, w: number, h: number) => {
+    const { states, ink, soft } = colors.value;
+    const list = rows();
+    const most = Math.max(1, ...list.map((row) => row.polling_ns));
+    const slow = Math.max(1, ...list.map((row) => row.latency.mean_ns ?? 0));
+    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
+    const y = linear(0, most * 1.05, plot.y + plot.h, plot.y, 4, (value) => ns(value));
+    plot.x = leftRoom(y);
+    plot.w = w - plot.x - 66;
+    const right = linear(0, slow * 1.05, plot.y + plot.h, plot.y, 4, (value) => ns(value));
+    leftAxis(s, plot, y, "Polling, CPU time");
+    const x = (place: number) => plot.x + (plot.w * (place + 0.5)) / list.length;
+    s.rect(x(at()) - plot.w / list.length / 2, plot.y, plot.w / list.length, plot.h, colors.value.grid);
+    const line = (of: (row: PollRow) => number, scale: Scale, color: string) => {
+      s.path(list.flatMap((row, place) => [x(place), scale(of(row))]), color, 1.8);
+      list.forEach((row, place) => s.dot(x(place), scale(of(row)), 3, color));
+    };
+    line((row) => row.polling_ns, y, states[2]!);
+    line((row) => row.latency.mean_ns ?? 0, right, states[1]!);
+    list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, ns(row.value_ns), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
+    for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: states[1]! });
+    s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
+    s.text(plot.x + plot.w / 2, plot.y + plot.h + 27, "Limit of polling", { color: soft, align: "center" });
+  };
+  const twin = () => ({
+    columns: [
+      { title: "limit", show: (row: PollRow) => ns(row.value_ns), value: (row: PollRow) => row.value_ns },
+      { title: "caught (halts)", show: (row: PollRow) => count(row.caught), value: (row: PollRow) => row.caught },
+      { title: "polling (ns)", show: (row: PollRow) => ns(row.polling_ns), value: (row: PollRow) => row.polling_ns },
+      { title: "for nothing (ns)", show: (row: PollRow) => ns(row.missed_ns), value: (row: PollRow) => row.missed_ns },
+      { title: "wake-up mean (ns)", show: (row: PollRow) => ns(row.latency.mean_ns), value: (row: PollRow) => row.latency.mean_ns },
+      { title: "wake-up p99 (ns)", show: (row: PollRow) => ns(row.latency.p99_ns), value: (row: PollRow) => row.latency.p99_ns },
+    ],
+    rows: rows(),
+  });
+  return (
+    <Chart
+      id="tradeoff"
+      title="What polling costs, and what it wins"
+      summary={() => "CPU time of polls and mean wake-up latency for each limit."}
+      height={200}
+      draw={draw}
+      twin={twin}
+      legend={() => [
+        { label: "polling, CPU time (left)", color: colors.value.states[2]!, line: true },
+        { label: "wake-up latency, mean (right)", color: colors.value.states[1]!, line: true },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,212 @@
+// Latency over time: a heat map of all exits, and the slowest ones singly.
+import { useSignal } from "@preact/signals";
+import { useRef, useState } from "preact/hooks";
+import { bottomAxis, leftAxis, leftRoom, logarithmic, timeScale, type Plot, type Scale } from "./axes";
+import { Chart, type Tip } from "./chart";
+import { colors, mix, reasonColor, reasonName } from "./colors";
+import { lengthFrom, UNTIMED } from "./data";
+import { clock, count, ns } from "./format";
+import { handlers, heat, slowest, slowestIn } from "./query";
+import { data, lanes, look, range, reasons } from "./state";
+import type { Surface } from "./surface";
+import { DataTable, type Column } from "./table";
+import { brushing, drawBrush, laneName, TIME_AXIS, zero } from "./timeline";
+import type { Slow } from "./types";
+
+export function HeatMap() {
+  const brush = useSignal<[number, number] | null>(null);
+  const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: ReturnType<typeof heat> } | null>(null);
+  const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
+  const draw = (s: Surface, w: number, h: number) => {
+    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
+    const map = heat(range.value, (w - 90) / 5);
+    const none = map.low > map.high;
+    const [low, high] = none ? [1e3, 1e6] : [Math.max(1, lengthFrom(map.low & ~1)), lengthFrom(map.high + 2)];
+    const y = logarithmic(low, high, plot.y + plot.h, plot.y);
+    plot.x = leftRoom(y);
+    plot.w = w - plot.x - 16;
+    const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
+    leftAxis(s, plot, y, "Length, from exit to entry (log)");
+    bottomAxis(s, plot, x, TIME_AXIS);
+    const most = Math.log(1 + map.counts.reduce((most, many) => Math.max(most, many), 1));
+    const [cold, hot] = colors.value.heat as [string, string];
+    const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, 0.18 + (0.82 * at) / 32));
+    s.clip(plot.x, plot.y, plot.w, plot.h, () => {
+      for (let long = map.low & ~1; long <= map.high; long += 2) {
+        const top = y(lengthFrom(long + 2));
+        const tall = Math.max(1, y(Math.max(1, lengthFrom(long))) - top);
+        for (let group = 0; group < map.across; group++) {
+          const many = map.counts[group * UNTIMED + long]! + map.counts[group * UNTIMED + long + 1]!;
+          if (!many) continue;
+          const left = x(map.from + group * map.step);
+          s.rect(left, top, Math.max(1.5, x(map.from + (group + 1) * map.step) - left), tall, shades[Math.round((Math.log(1 + many) / most) * 32)]!);
+        }
+      }
+    });
+    last.current = { plot, x, y, map };
+    drawBrush(s, plot, x, brush.value);
+  };
+  const hit = (px: number, py: number): Tip | null => {
+    const drawn = last.current;
+    if (!drawn || px < drawn.plot.x || py > drawn.plot.y + drawn.plot.h) return null;
+    const { map } = drawn;
+    const group = Math.floor((drawn.x.back(px) - map.from) / map.step);
+    const nanos = drawn.y.back(py);
+    let long = Math.max(0, map.low & ~1);
+    while (long < map.high && lengthFrom(long + 2) <= nanos) long += 2;
+    if (group < 0 || group >= map.across) return null;
+    return {
+      title: `${ns(lengthFrom(long))} to ${ns(lengthFrom(long + 2))}`,
+      lines: [
+        ["exits", count(map.counts[group * UNTIMED + long]! + map.counts[group * UNTIMED + long + 1]!)],
+        ["from", `${((map.from + group * map.step - zero()) / 1e9).toFixed(6)} s`],
+        ["for", ns(map.step)],
+      ],
+    };
+  };
+  const twin = () => {
+    const map = heat(range.value, 80);
+    const rows: number[][] = [];
+    for (let group = 0; group < map.across; group++)
+      for (let long = 0; long <= map.high; long++) {
+        const many = map.counts[group * UNTIMED + long]!;
+        if (many) rows.push([map.from + group * map.step - zero(), lengthFrom(long), lengthFrom(long + 1), many]);
+      }
+    return {
+      columns: [
+        { title: "Time (s)", show: (row: number[]) => (row[0]! / 1e9).toFixed(4), value: (row: number[]) => row[0]! / 1e9 },
+        { title: "length from", show: (row: number[]) => ns(row[1]!), value: (row: number[]) => row[1]! },
+        { title: "to", show: (row: number[]) => ns(row[2]!), value: (row: number[]) => row[2]! },
+        { title: "exits", show: (row: number[]) => count(row[3]!), value: (row: number[]) => row[3]! },
+      ],
+      rows,
+    };
+  };
+  const legend = () => {
+    const [cold, hot] = colors.value.heat as [string, string];
+    return [
+      { label: "1 exit", color: mix(cold, hot, 0.3) },
+      { label: "many exits (log)", color: hot },
+    ];
+  };
+  return (
+    <Chart
+      id="heat"
+      title="Lengths of exits over time"
+      summary={() => "How many exits took how long, when."}
+      height={280}
+      draw={draw}
+      hit={hit}
+      legend={legend}
+      twin={twin}
+      pointing={pointing}
+      note={reasons.value || lanes.value ? "Only what is chosen above." : undefined}
+    />
+  );
+}
+
+const part = (title: string, value: (exit: Slow) => number): Column<Slow> => ({ title, value, show: (exit) => ns(value(exit)) });
+
+export const slowColumns = (): Column<Slow>[] => [
+  {
+    title: "when (s)",
+    value: (exit) => (exit.after_ns - zero()) / 1e9,
+    show: (exit) =>
+      data.over.in_time ? (
+        <button type="button" class="plain" title={`${clock(data.over.base_ns, exit.after_ns)} on the trace's clock`} onClick={() => around(exit)}>
+          {((exit.after_ns - zero()) / 1e9).toFixed(6)}
+        </button>
+      ) : (
+        "–"
+      ),
+  },
+  { title: "vCPU", text: true, value: (exit) => laneName(exit.lane), show: (exit) => laneName(exit.lane) },
+  {
+    title: "reason",
+    text: true,
+    value: (exit) => exit.reason,
+    show: (exit) => (
+      <>
+        <i class="swatch" style={{ background: reasonColor(exit.reason_at) }} aria-hidden="true" /> {exit.reason}
+      </>
+    ),
+  },
+  { title: "about", text: true, value: (exit) => exit.detail ?? "", show: (exit) => exit.detail ?? "" },
+  { title: "handled by", text: true, value: (exit) => exit.door, show: (exit) => exit.door },
+  part("without idle", (exit) => exit.total_ns - exit.idle_ns),
+  part(handlers()[0], (exit) => exit.kernel_ns),
+  part(handlers()[1], (exit) => exit.user_ns),
+  part("not running", (exit) => exit.waiting_ns),
+  part("idle", (exit) => exit.idle_ns),
+];
+
+/** Looks at an exit with some time before and after it. */
+function around(exit: Slow): void {
+  const long = Math.max(exit.total_ns, data.snap * 4);
+  look(exit.after_ns - long * 2, exit.after_ns + long * 3);
+}
+
+export function Slowest() {
+  const brush = useSignal<[number, number] | null>(null);
+  const last = useRef<{ plot: Plot; x: Scale; y: Scale; list: Slow[] } | null>(null);
+  const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
+  const long = (exit: Slow) => exit.total_ns - exit.idle_ns;
+  const draw = (s: Surface, w: number, h: number) => {
+    const list = slowestIn(range.value);
+    const plot = { x: 0, y: 10, w: 0, h: h - 48 };
+    const [low, high] = list.length ? [Math.max(1, long(list.at(-1)!)), long(list[0]!) * 1.3] : [1e3, 1e6];
+    const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
+    plot.x = leftRoom(y);
+    plot.w = w - plot.x - 16;
+    const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
+    leftAxis(s, plot, y, "Length without idle (log)");
+    bottomAxis(s, plot, x, TIME_AXIS);
+    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(long(exit)), 3, reasonColor(exit.reason_at));
+    last.current = { plot, x, y, list };
+    drawBrush(s, plot, x, brush.value);
+  };
+  const hit = (px: number, py: number): Tip | null => {
+    let best: Slow | null = null;
+    let near = 144;
+    for (const exit of last.current?.list ?? []) {
+      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(long(exit)) - py) ** 2;
+      if (away < near) [best, near] = [exit, away];
+    }
+    return (
+      best && {
+        title: `${best.reason} ${best.detail ?? ""}`,
+        lines: [
+          ["vCPU", laneName(best.lane)],
+          ["at", `${((best.after_ns - zero()) / 1e9).toFixed(6)} s`],
+          ["trace clock", clock(data.over.base_ns, best.after_ns)],
+          [handlers()[0], ns(best.kernel_ns)],
+          [handlers()[1], ns(best.user_ns)],
+          ["not running", ns(best.waiting_ns)],
+          ["idle", ns(best.idle_ns)],
+        ],
+      }
+    );
+  };
+  const legend = () =>
+    [...new Set(slowest.value.map((exit) => exit.reason_at))].slice(0, 8).map((reason) => ({ label: reasonName(reason), color: reasonColor(reason) }));
+  return (
+    <section id="slowest" aria-label="Slowest exits">
+      <h2>Slowest exits</h2>
+      {data.over.in_time && (
+        <Chart
+          id="slow"
+          title="When slow exits were"
+          summary={() => `${slowest.value.length} of the slowest exits of every part of the recording.`}
+          height={220}
+          draw={draw}
+          hit={hit}
+          legend={legend}
+          twin={() => ({ columns: slowColumns(), rows: slowest.value })}
+          pointing={pointing}
+          note="The ten slowest of every hundredth of the recording; idle time does not count."
+        />
+      )}
+      <DataTable columns={slowColumns()} rows={slowest.value} caption="The slowest exits" top={10} />
+    </section>
+  );
+}

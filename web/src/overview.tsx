@@ -1,0 +1,196 @@
+// The first screen: what the recording is worth, where the time went, what is hot, what was slow, what to change.
+import { Bars, type Bar } from "./bars";
+import { colors, reasonName } from "./colors";
+import { clock, count, ns, rate, share } from "./format";
+import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
+import { calm, data, isAll, isCalmWhole, lanes, only, reasons, section } from "./state";
+import { laneName, zero } from "./timeline";
+
+let jumped = -Infinity;
+
+/** Whether a jump has just been made, so that what is scrolled past does not count. */
+export const jumping = (): boolean => performance.now() - jumped < 1000;
+
+/** Goes to a section. */
+export function go(to: string): void {
+  jumped = performance.now();
+  section.value = to;
+  document.getElementById(to)?.scrollIntoView({ block: "start" });
+}
+
+/** What is missing from the recording; first where figures suffer. */
+export function CoverageNote() {
+  const { coverage, traces } = data.report;
+  const bad = coverage.lines.filter((line) => line.severity === "loss" || line.severity === "error");
+  return (
+    <div class={bad.length ? "coverage bad" : "coverage"} role={bad.length ? "alert" : undefined}>
+      {bad.length > 0 ? (
+        <>
+          <b>Figures are affected by what is missing:</b>
+          <ul>
+            {bad.map((line) => (
+              <li>
+                {line.text.replace(/\.$/, "")}: {count(line.count)}
+              </li>
+            ))}
+          </ul>
+        </>
+      ) : (
+        <>
+          <b>Nothing lost.</b> {count(coverage.events)} events read, {count(coverage.exits)} exits made, {count(coverage.timed_exits)} timed.
+        </>
+      )}
+      {traces.length > 1 && <p>{traces.length} traces together: there is no common time, so nothing is shown over time.</p>}
+    </div>
+  );
+}
+
+export function CoverageTable() {
+  const { coverage } = data.report;
+  return (
+    <details>
+      <summary>What was seen and not used ({coverage.lines.length})</summary>
+      <ul class="plain-list">
+        {coverage.lines.map((line) => (
+          <li>
+            <i class={`severity ${line.severity}`}>{line.severity}</i> {line.text.replace(/\.$/, "")}: {count(line.count)}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+/** Whole-recording figures are the report's; of a range, those of its exits. */
+export function vcpuParts(lane: number): { parts: number[]; exits: number; span: number } {
+  const row = isCalmWhole.value ? vcpuRow(lane) : undefined;
+  if (row) {
+    return {
+      parts: [row.guest_ns, row.kernel_ns, row.user_ns, row.waiting_ns, row.idle_ns, row.unknown_ns],
+      exits: row.exits,
+      span: row.span_ns,
+    };
+  }
+  const { times, exits } = byLane.value[lane]!;
+  const span = data.over.in_time ? spanOf(lane) : 0;
+  const known = times.reduce((sum, time) => sum + time, 0);
+  return { parts: [...times, Math.max(0, span - known)], exits, span: Math.max(span, known) };
+}
+
+function vcpuRow(lane: number) {
+  const of = data.over.lanes[lane]!;
+  return data.report.vcpus.find((row) => row.vm === of.vm && row.vcpu === of.vcpu && row.tid === of.tid && row.on_cpu === of.on_cpu);
+}
+
+const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
+const parts = (): string[] => [...stateNames(), "unknown"];
+
+function Sentence({ to, head, children }: { to: string; head: string; children: preact.ComponentChildren }) {
+  return (
+    <div class="card">
+      <h3>{head}</h3>
+      <p>{children}</p>
+      <button type="button" class="plain" onClick={() => go(to)}>
+        {`Look at ${({ reasons: "reasons", timeline: "the timeline", devices: "devices", slowest: "the slowest exits", advice: "advice" } as Record<string, string>)[to]}`}
+      </button>
+    </div>
+  );
+}
+
+export function Overview() {
+  const rows = shownLanes().map((lane) => vcpuParts(lane).parts);
+  const sums = parts().map((_, at) => rows.reduce((sum, row) => sum + row[at]!, 0));
+  const [near, far] = handlers();
+  const wall = sums.reduce((sum, part) => sum + part, 0) || 1;
+  const ranked = [...byReason.value].filter(([, sums]) => costOf(sums) > 0).sort((a, b) => costOf(b[1]) - costOf(a[1]));
+  const cost = ranked.reduce((sum, row) => sum + costOf(row[1]), 0) || 1;
+  const about = [...byAbout.value].sort((a, b) => b[1].cost - a[1].cost);
+  const doors = about.filter(([at]) => ["port", "mmio"].includes(data.over.abouts[at]?.kind ?? ""));
+  const slow = slowest.value[0];
+  const advice = data.advice?.advice ?? [];
+  const bars = (): Bar[] =>
+    shownLanes().map((lane) => {
+      const { parts, exits, span } = vcpuParts(lane);
+      return { label: laneName(lane), parts, after: `${count(exits)} exits, ${rate((exits * 1e9) / (span || 1))}/s` };
+    });
+  return (
+    <section id="overview" aria-label="Overview">
+      <h2>Overview</h2>
+      <CoverageNote />
+      <div class="cards">
+        <Sentence to="reasons" head="Where the time went">
+          {`Of ${ns(wall)} of vCPU time, guests ran ${share(sums[0]! / wall)}. Exits cost ${share((sums[1]! + sums[2]!) / wall)} (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})`}
+          {ranked.length > 0 ? ", most of it for " : "."}
+          {ranked.slice(0, 2).map(([reason, of], at) => (
+            <>
+              {at > 0 && " and "}
+              <b>{reasonName(reason)}</b> {share(costOf(of) / cost)}
+            </>
+          ))}
+          {ranked.length > 0 && "."}
+        </Sentence>
+        <Sentence to="timeline" head="What was idle">
+          {`Halted ${share(sums[4]! / wall)} of the time: no cost. Wanted to run and had no CPU ${share(sums[3]! / wall)}${sums[3]! ? "" : " (or the scheduler was not recorded)"}.`}
+          {sums[5]! / wall > 0.01 && ` ${share(sums[5]! / wall)} is not explained by the recording.`}
+        </Sentence>
+        <Sentence to="devices" head="What was hot">
+          {doors.length > 0 ? (
+            <>
+              <b>{data.over.abouts[doors[0]![0]]?.label}</b>
+              {`: ${count(doors[0]![1].count)} ${doors[0]![1].count === 1 ? "exit" : "exits"} cost ${ns(doors[0]![1].cost)}, ${share(doors[0]![1].cost / cost)} of the cost of all exits.`}
+              {about[0] && about[0][0] !== doors[0]![0] && (
+                <>
+                  {" Still more for "}
+                  <b>{data.over.abouts[about[0][0]]?.label}</b>
+                  {`, ${ns(about[0][1].cost)}.`}
+                </>
+              )}
+            </>
+          ) : about.length > 0 ? (
+            <>
+              {"No port or device. Most costly: "}
+              <b>{data.over.abouts[about[0]![0]]?.label}</b>
+              {`, exits: ${count(about[0]![1].count)}, ${ns(about[0]![1].cost)}.`}
+            </>
+          ) : (
+            "The recording does not say what exits were about."
+          )}
+        </Sentence>
+        <Sentence to="slowest" head="What was slow">
+          {slow ? (
+            <>
+              <b>{slow.reason}</b>
+              {` ${slow.detail ?? ""} on ${laneName(slow.lane)}: ${ns(slow.total_ns - slow.idle_ns)}`}
+              {data.over.in_time && ` at ${((slow.after_ns - zero()) / 1e9).toFixed(4)}\u00a0s (${clock(data.over.base_ns, slow.after_ns)} on the trace's clock)`}
+              {"."}
+            </>
+          ) : (
+            "No timed exit."
+          )}
+        </Sentence>
+        <Sentence to="advice" head="What to change">
+          {data.advice === null
+            ? "Advice needs one recording, all its reasons and lengths."
+            : advice.length === 0
+              ? "Nothing that the recording shows to be worth it."
+              : `${advice[0]!.change[0]!.toUpperCase()}${advice[0]!.change.slice(1)}${advice.length > 1 ? `; and ${advice.length - 1} more` : ""}.`}
+        </Sentence>
+      </div>
+      <Bars
+        id="vcpus"
+        title="Where the wall time of each vCPU went"
+        summary={() => `Guests ran ${share(sums[0]! / wall)}, idle ${share(sums[4]! / wall)}.`}
+        axis="Share of the vCPU's wall time (%)"
+        bars={bars}
+        parts={parts()}
+        fills={() => colors.value.states}
+        show={ns}
+        relative
+        first="vCPU"
+        note={isAll.value ? undefined : `Of ${ns(calm.value[1] - calm.value[0])}${lanes.value ? ", chosen vCPUs" : ""}${reasons.value ? ", all reasons" : ""}.`}
+        click={data.over.lanes.length <= 64 ? (at) => only(lanes, shownLanes()[at]!) : undefined}
+      />
+      <CoverageTable />
+    </section>
+  );
+}

@@ -1,0 +1,276 @@
+// What the range, vCPUs and reasons that are looked at come to.
+import { computed } from "@preact/signals";
+import { lengthFrom, rowAt, UNTIMED, type Table } from "./data";
+import type { Slow } from "./types";
+import { calm, data, lanes, reasons } from "./state";
+
+/** The sums of a reason's exits. */
+export interface Sums {
+  count: number;
+  timed: number;
+  toUser: number;
+  kernel: number;
+  user: number;
+  idle: number;
+  waiting: number;
+}
+
+const none = (): Sums => ({ count: 0, timed: 0, toUser: 0, kernel: 0, user: 0, idle: 0, waiting: 0 });
+export const costOf = (sums: Sums): number => sums.kernel + sums.user;
+export const totalOf = (sums: Sums): number => costOf(sums) + sums.idle + sums.waiting;
+
+/** Rows of a table within a range. */
+function within(table: Table, [from, to]: [number, number]): [number, number] {
+  return [rowAt(table, from), rowAt(table, to)];
+}
+
+/** Whether a number is shown, as a list for fast look-ups. */
+function shown(of: ReadonlySet<number> | null, size: number): Uint8Array {
+  const list = new Uint8Array(Math.max(size, 1 << 12) + 1).fill(of ? 0 : 1);
+  of?.forEach((number) => (list[number] = 1));
+  return list;
+}
+
+const laneShown = computed(() => shown(lanes.value, data.over.lanes.length));
+const reasonShown = computed(() => shown(reasons.value, data.over.reasons.length));
+
+/** By reason: of the vCPUs that are looked at, all reasons. */
+export const byReason = computed<Map<number, Sums>>(() => {
+  const table = data.tables.exits;
+  const { lane, reason, count, timed, to_user, kernel, user, idle, waiting } = table.col;
+  const show = laneShown.value;
+  const found = new Map<number, Sums>();
+  const [from, to] = within(table, calm.value);
+  for (let row = from; row < to; row++) {
+    if (!show[lane![row]!]) continue;
+    const key = reason![row]!;
+    let sums = found.get(key);
+    if (!sums) found.set(key, (sums = none()));
+    sums.count += count![row]!;
+    sums.timed += timed![row]!;
+    sums.toUser += to_user![row]!;
+    sums.kernel += kernel![row]!;
+    sums.user += user![row]!;
+    sums.idle += idle![row]!;
+    sums.waiting += waiting![row]!;
+  }
+  return found;
+});
+
+/** Everything that is looked at. */
+export const total = computed<Sums>(() => {
+  const all = none();
+  for (const [key, sums] of byReason.value) {
+    if (reasons.value && !reasons.value.has(key)) continue;
+    for (const name of Object.keys(all) as (keyof Sums)[]) all[name] += sums[name];
+  }
+  return all;
+});
+
+/** Guest, kernel, user, idle, waiting by lane; and exits. */
+export const byLane = computed<{ times: number[]; exits: number }[]>(() => {
+  const rows = data.over.lanes.map(() => ({ times: [0, 0, 0, 0, 0], exits: 0 }));
+  const table = data.tables.states;
+  const parts = STATES.map((state) => table.col[state.key]!);
+  const [from, to] = within(table, calm.value);
+  for (let row = from; row < to; row++) {
+    const times = rows[table.col.lane![row]!]?.times;
+    if (times) for (let at = 0; at < parts.length; at++) times[at]! += parts[at]![row]!;
+  }
+  const exits = data.tables.exits;
+  const [first, last] = within(exits, calm.value);
+  for (let row = first; row < last; row++) {
+    const lane = rows[exits.col.lane![row]!];
+    if (lane) lane.exits += exits.col.count![row]!;
+  }
+  return rows;
+});
+
+/** What of a lane's span lies within the range. */
+export function spanOf(lane: number): number {
+  const { first_ns, last_ns } = data.over.lanes[lane]!;
+  const [from, to] = calm.value;
+  if (first_ns === null || last_ns === null) return 0;
+  return Math.max(0, Math.min(to, last_ns) - Math.max(from, first_ns));
+}
+
+/** Lengths by reason: counts by bucket of length. */
+export const byLength = computed<Map<number, Float64Array>>(() => {
+  const table = data.tables.lengths;
+  const { lane, reason, length, count } = table.col;
+  const show = laneShown.value;
+  const found = new Map<number, Float64Array>();
+  const [from, to] = within(table, calm.value);
+  for (let row = from; row < to; row++) {
+    if (!show[lane![row]!] || length![row] === UNTIMED) continue;
+    let counts = found.get(reason![row]!);
+    if (!counts) found.set(reason![row]!, (counts = new Float64Array(UNTIMED)));
+    counts[length![row]!]! += count![row]!;
+  }
+  return found;
+});
+
+/** The length at or below which `part` of the exits are, to within an eighth. */
+export function quantile(counts: Float64Array, part: number): number | null {
+  const sum = counts.reduce((sum, count) => sum + count, 0);
+  if (!sum) return null;
+  const rank = Math.max(1, Math.ceil(sum * part));
+  let before = 0;
+  for (let at = 0; at < counts.length; at++) {
+    if (before + counts[at]! >= rank) {
+      const low = lengthFrom(at);
+      return low + (lengthFrom(at + 1) - low) * ((rank - before) / counts[at]!) * 0.999;
+    }
+    before += counts[at]!;
+  }
+  return null;
+}
+
+/** What exits were about: count and cost by number. */
+export const byAbout = computed<Map<number, { count: number; cost: number }>>(() => {
+  const table = data.tables.about;
+  const { lane, about, count, cost } = table.col;
+  const show = laneShown.value;
+  const found = new Map<number, { count: number; cost: number }>();
+  const [from, to] = within(table, calm.value);
+  for (let row = from; row < to; row++) {
+    if (!show[lane![row]!]) continue;
+    let sums = found.get(about![row]!);
+    if (!sums) found.set(about![row]!, (sums = { count: 0, cost: 0 }));
+    sums.count += count![row]!;
+    sums.cost += cost![row]!;
+  }
+  return found;
+});
+
+/** The slowest exits of a range, of the vCPUs and reasons that are looked at. */
+export function slowestIn([from, to]: [number, number]): Slow[] {
+  return data.over.slow.filter(
+    (exit) =>
+      (!data.over.in_time || (exit.after_ns >= from && exit.after_ns < to)) &&
+      laneShown.value[exit.lane] &&
+      reasonShown.value[exit.reason_at],
+  );
+}
+
+/** The slowest exits that are looked at. */
+export const slowest = computed(() => slowestIn(calm.value));
+
+/** What a vCPU does; on Xen, who handles exits has other names. */
+export const STATES = [
+  { key: "guest", title: "guest", xen: "guest" },
+  { key: "kernel", title: "exit: kernel", xen: "exit: Xen" },
+  { key: "user", title: "exit: user space", xen: "exit: device model" },
+  { key: "waiting", title: "not running", xen: "not running" },
+  { key: "idle", title: "idle", xen: "idle" },
+] as const;
+
+export const isXen = (): boolean => data.report.traces.some((trace) => trace.format.startsWith("xentrace"));
+
+/** The names of {@link STATES}. */
+export const stateNames = (): string[] => STATES.map((state) => (isXen() ? state.xen : state.title));
+
+/** Who handles exits: near, and far. */
+export const handlers = (): [string, string] => (isXen() ? ["Xen", "device model"] : ["kernel", "user space"]);
+
+/** Stacks over time: of `lane` (all that are shown for -1), by group of `step` ns. */
+export interface Stacks {
+  from: number;
+  step: number;
+  groups: number;
+  /** By series, then group. */
+  values: Float64Array[];
+}
+
+/** A width of 1, 2 or 5 times a power of ten buckets, so that at most `most` groups cover the range. */
+export function stepFor(width: number, [from, to]: [number, number], most: number): number {
+  let factor = 1;
+  while ((to - from) / (width * factor) > most) {
+    const lead = factor / 10 ** Math.floor(Math.log10(factor) + 1e-9);
+    factor *= lead === 2 ? 2.5 : 2;
+  }
+  return width * factor;
+}
+
+/** What vCPUs do over time: ns of each state in each group; by lane. */
+export function statesOver(at: [number, number], most: number): Map<number, Stacks> {
+  const table = data.tables.states;
+  const { bucket, lane } = table.col;
+  const step = stepFor(table.width, at, most);
+  const begin = Math.floor(at[0] / step) * step;
+  const groups = Math.ceil((at[1] - begin) / step);
+  const parts = STATES.map((state) => table.col[state.key]!);
+  const found = new Map<number, Stacks>();
+  const [from, to] = [rowAt(table, begin), rowAt(table, begin + groups * step)];
+  for (let row = from; row < to; row++) {
+    const key = lane![row]!;
+    let stacks = found.get(key);
+    if (!stacks) found.set(key, (stacks = { from: begin, step, groups, values: parts.map(() => new Float64Array(groups)) }));
+    const group = Math.floor((bucket![row]! * table.width - begin) / step);
+    for (let part = 0; part < parts.length; part++) stacks.values[part]![group]! += parts[part]![row]!;
+  }
+  return found;
+}
+
+/** Exits or their cost over time by the series that `series` gives a reason (-1: none); by lane. */
+export function exitsOver(
+  at: [number, number],
+  most: number,
+  what: "count" | "cost",
+  series: (reason: number) => number,
+  sizes: number,
+): Map<number, Stacks> {
+  const table = data.tables.exits;
+  const { bucket, lane, reason, count, kernel, user } = table.col;
+  const step = stepFor(table.width, at, most);
+  const begin = Math.floor(at[0] / step) * step;
+  const groups = Math.ceil((at[1] - begin) / step);
+  const show = reasonShown.value;
+  const found = new Map<number, Stacks>();
+  const [from, to] = [rowAt(table, begin), rowAt(table, begin + groups * step)];
+  for (let row = from; row < to; row++) {
+    if (!show[reason![row]!]) continue;
+    const place = series(reason![row]!);
+    if (place < 0) continue;
+    const key = lane![row]!;
+    let stacks = found.get(key);
+    if (!stacks)
+      found.set(key, (stacks = { from: begin, step, groups, values: Array.from({ length: sizes }, () => new Float64Array(groups)) }));
+    const group = Math.floor((bucket![row]! * table.width - begin) / step);
+    stacks.values[place]![group]! += what === "count" ? count![row]! : kernel![row]! + user![row]!;
+  }
+  return found;
+}
+
+/** Adds stacks up. */
+export function together(all: Iterable<Stacks>): Stacks | null {
+  let sum: Stacks | null = null;
+  for (const stacks of all) {
+    if (!sum) sum = { ...stacks, values: stacks.values.map((values) => values.slice()) };
+    else stacks.values.forEach((values, at) => values.forEach((value, group) => (sum!.values[at]![group]! += value)));
+  }
+  return sum;
+}
+
+/** Exits by time and length: `across` columns, one row for every bucket of length. */
+export function heat(at: [number, number], most: number): { from: number; step: number; across: number; low: number; high: number; counts: Float64Array } {
+  const table = data.tables.lengths;
+  const { bucket, lane, reason, length, count } = table.col;
+  const step = stepFor(table.width, at, most);
+  const begin = Math.floor(at[0] / step) * step;
+  const across = Math.max(1, Math.ceil((at[1] - begin) / step));
+  const [showLane, showReason] = [laneShown.value, reasonShown.value];
+  const [from, to] = [rowAt(table, begin), rowAt(table, begin + across * step)];
+  const counts = new Float64Array(across * UNTIMED + 1);
+  let low = UNTIMED;
+  let high = 0;
+  for (let row = from; row < to; row++) {
+    const long = length![row]!;
+    if (long === UNTIMED || !showLane[lane![row]!] || !showReason[reason![row]!]) continue;
+    const group = Math.floor((bucket![row]! * table.width - begin) / step);
+    counts[group * UNTIMED + long]! += count![row]!;
+    if (long > 0 && long < low) low = long;
+    if (long > high) high = long;
+  }
+  return { from: begin, step, across, low, high, counts };
+}

@@ -1,0 +1,139 @@
+// What is looked at: range of time, vCPUs, reasons; kept in the page's address, so that a link shows the same.
+import { computed, effect, signal } from "@preact/signals";
+import type { Data } from "./data";
+
+/** Set before anything is drawn. */
+export let data: Data;
+
+/** From and to, in ns from the base; whole numbers of `data.snap`. */
+export const range = signal<[number, number]>([0, 1]);
+/** Lanes that are shown; `null` for all. */
+export const lanes = signal<ReadonlySet<number> | null>(null);
+/** Reasons that are shown; `null` for all. */
+export const reasons = signal<ReadonlySet<number> | null>(null);
+/** What the timeline stacks. */
+export const stack = signal<"states" | "exits" | "cost">("states");
+/** `auto` follows the system. */
+export const theme = signal<"auto" | "light" | "dark">("auto");
+/** The section in sight. */
+export const section = signal("overview");
+
+const whole = ([from, to]: [number, number]): boolean => from <= data.from && to >= data.to;
+
+/** The range as the panels have it. Charts over time follow `range` at once; the panels do so too, unless there is so much
+ * to sum up that they would hold the charts up: then as soon as it rests. */
+export const calm = signal<[number, number]>([0, 1]);
+
+/** Rows of all tables from which on panels wait, and for how many ms. */
+const MANY_ROWS = 150_000;
+const REST = 120;
+
+/** Whether the charts over time, or the panels, show the whole recording. */
+export const isWhole = computed(() => whole(range.value));
+export const isCalmWhole = computed(() => whole(calm.value));
+/** Whether the panels show the whole recording of all vCPUs. */
+export const isAll = computed(() => isCalmWhole.value && lanes.value === null);
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const systemDark = signal(dark.matches);
+dark.addEventListener("change", () => (systemDark.value = dark.matches));
+export const isDark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
+
+/** Sets the range, to whole buckets within the recording. */
+export function look(from: number, to: number): void {
+  const { snap } = data;
+  const all = data.to - data.from;
+  const long = Math.min(all, Math.max(snap, Math.round((to - from) / snap) * snap));
+  const begin = Math.min(data.to - long, Math.max(data.from, Math.round(from / snap) * snap));
+  if (begin !== range.value[0] || begin + long !== range.value[1]) range.value = [begin, begin + long];
+}
+
+export const lookAtAll = (): void => look(data.from, data.to);
+
+/** Narrows or widens the range around `at` (0 to 1 of it). */
+export function zoom(factor: number, at = 0.5): void {
+  const [from, to] = range.value;
+  const long = (to - from) * factor;
+  const pivot = from + (to - from) * at;
+  look(pivot - long * at, pivot + long * (1 - at));
+}
+
+/** Moves the range by a part of its length. */
+export function pan(part: number): void {
+  const [from, to] = range.value;
+  const by = Math.sign(part) * Math.max(data.snap, Math.abs(part) * (to - from));
+  look(from + by, to + by);
+}
+
+/** Shows only `key`, or, if only it is shown, all. */
+export function only(of: typeof lanes, key: number): void {
+  of.value = of.value?.size === 1 && of.value.has(key) ? null : new Set([key]);
+}
+
+/** Puts `key` in or out. */
+export function toggle(of: typeof lanes, key: number, all: number): void {
+  const next = new Set(of.value ?? Array.from({ length: all }, (_, at) => at));
+  if (!next.delete(key)) next.add(key);
+  of.value = next.size === 0 || next.size === all ? null : next;
+}
+
+function numbers(text: string | null, below: number): ReadonlySet<number> | null {
+  if (!text) return null;
+  const found = text.split(",").map(Number).filter((number) => Number.isInteger(number) && number >= 0 && number < below);
+  return found.length ? new Set(found) : null;
+}
+
+function read(): void {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  const from = Number(hash.get("from") ?? NaN);
+  const to = Number(hash.get("to") ?? NaN);
+  look(Number.isFinite(from) ? from : data.from, Number.isFinite(to) ? to : data.to);
+  lanes.value = numbers(hash.get("vcpus"), data.over.lanes.length);
+  reasons.value = numbers(hash.get("reasons"), data.over.reasons.length);
+  const shown = hash.get("stack");
+  stack.value = shown === "exits" || shown === "cost" ? shown : "states";
+  const asked = hash.get("theme");
+  theme.value = asked === "light" || asked === "dark" ? asked : "auto";
+  section.value = hash.get("view") ?? "overview";
+}
+
+function write(): void {
+  const hash = new URLSearchParams();
+  hash.set("view", section.value);
+  if (!isWhole.value) {
+    hash.set("from", String(range.value[0]));
+    hash.set("to", String(range.value[1]));
+  }
+  if (lanes.value) hash.set("vcpus", [...lanes.value].join(","));
+  if (reasons.value) hash.set("reasons", [...reasons.value].join(","));
+  if (stack.value !== "states") hash.set("stack", stack.value);
+  if (theme.value !== "auto") hash.set("theme", theme.value);
+  const text = "#" + hash.toString().replaceAll("%2C", ",");
+  if (text !== location.hash) history.replaceState(null, "", text);
+}
+
+/** Begins: reads the address, and keeps it up to date from then on. */
+export function begin(of: Data): void {
+  data = of;
+  read();
+  let timer = 0;
+  let resting = 0;
+  const many = Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
+  calm.value = range.value;
+  effect(() => {
+    const next = range.value;
+    clearTimeout(resting);
+    if (many) resting = window.setTimeout(() => (calm.value = next), REST);
+    else calm.value = next;
+  });
+  effect(() => {
+    // Browsers refuse to change the address too often.
+    void [range.value, lanes.value, reasons.value, stack.value, theme.value, section.value];
+    clearTimeout(timer);
+    timer = window.setTimeout(write, 200);
+  });
+  effect(() => {
+    document.documentElement.dataset.theme = isDark.value ? "dark" : "light";
+  });
+  addEventListener("hashchange", read);
+}

@@ -1,0 +1,154 @@
+// One drawing, three outputs: a canvas on the screen, the same larger as PNG, and SVG.
+
+export interface TextStyle {
+  color: string;
+  align?: "left" | "center" | "right";
+  size?: number;
+  bold?: boolean;
+  /** Turned to read upwards. */
+  up?: boolean;
+  /** Cut to this width. */
+  width?: number;
+}
+
+export interface Surface {
+  rect(x: number, y: number, w: number, h: number, fill: string): void;
+  frame(x: number, y: number, w: number, h: number, stroke: string): void;
+  /** Through points x, y, x, y, …; filled if `fill`. */
+  path(points: number[], stroke: string, width: number, fill?: string, dash?: boolean): void;
+  dot(x: number, y: number, r: number, fill: string): void;
+  /** `y` is the middle of the text. */
+  text(x: number, y: number, text: string, style: TextStyle): void;
+  clip(x: number, y: number, w: number, h: number, inside: () => void): void;
+}
+
+export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
+const SIZE = 11;
+
+const ruler = document.createElement("canvas").getContext("2d")!;
+
+export function textWidth(text: string, size = SIZE): number {
+  ruler.font = `${size}px ${FONT}`;
+  return ruler.measureText(text).width;
+}
+
+/** The text as far as it fits. */
+function cut(text: string, style: TextStyle): string {
+  if (style.width === undefined || textWidth(text, style.size) <= style.width) return text;
+  let long = text.length;
+  while (long > 0 && textWidth(text.slice(0, long) + "…", style.size) > style.width) long--;
+  return long > 1 ? text.slice(0, long) + "…" : "";
+}
+
+export class CanvasSurface implements Surface {
+  constructor(private readonly to: CanvasRenderingContext2D) {}
+
+  rect(x: number, y: number, w: number, h: number, fill: string): void {
+    this.to.fillStyle = fill;
+    this.to.fillRect(x, y, w, h);
+  }
+
+  frame(x: number, y: number, w: number, h: number, stroke: string): void {
+    this.to.strokeStyle = stroke;
+    this.to.lineWidth = 1;
+    this.to.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  }
+
+  path(points: number[], stroke: string, width: number, fill?: string, dash?: boolean): void {
+    const { to } = this;
+    to.beginPath();
+    for (let at = 0; at < points.length; at += 2) to.lineTo(points[at]!, points[at + 1]!);
+    if (fill) {
+      to.fillStyle = fill;
+      to.fill();
+    }
+    if (width > 0) {
+      to.strokeStyle = stroke;
+      to.lineWidth = width;
+      to.setLineDash(dash ? [4, 3] : []);
+      to.stroke();
+      to.setLineDash([]);
+    }
+  }
+
+  dot(x: number, y: number, r: number, fill: string): void {
+    this.to.beginPath();
+    this.to.arc(x, y, r, 0, Math.PI * 2);
+    this.to.fillStyle = fill;
+    this.to.fill();
+  }
+
+  text(x: number, y: number, text: string, style: TextStyle): void {
+    const { to } = this;
+    to.font = `${style.bold ? "600 " : ""}${style.size ?? SIZE}px ${FONT}`;
+    to.fillStyle = style.color;
+    to.textAlign = style.align ?? "left";
+    to.textBaseline = "middle";
+    to.save();
+    to.translate(x, y);
+    if (style.up) to.rotate(-Math.PI / 2);
+    to.fillText(cut(text, style), 0, 0.5);
+    to.restore();
+  }
+
+  clip(x: number, y: number, w: number, h: number, inside: () => void): void {
+    this.to.save();
+    this.to.beginPath();
+    this.to.rect(x, y, w, h);
+    this.to.clip();
+    inside();
+    this.to.restore();
+  }
+}
+
+const escaped = (text: string): string =>
+  text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]!);
+const short = (value: number): string => String(Math.round(value * 100) / 100);
+
+export class SvgSurface implements Surface {
+  private readonly parts: string[] = [];
+  private clips = 0;
+
+  rect(x: number, y: number, w: number, h: number, fill: string): void {
+    this.parts.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${fill}"/>`);
+  }
+
+  frame(x: number, y: number, w: number, h: number, stroke: string): void {
+    this.parts.push(
+      `<rect x="${short(x + 0.5)}" y="${short(y + 0.5)}" width="${short(w - 1)}" height="${short(h - 1)}" fill="none" stroke="${stroke}"/>`,
+    );
+  }
+
+  path(points: number[], stroke: string, width: number, fill = "none", dash = false): void {
+    const pairs: string[] = [];
+    for (let at = 0; at < points.length; at += 2) pairs.push(`${short(points[at]!)},${short(points[at + 1]!)}`);
+    this.parts.push(
+      `<polyline points="${pairs.join(" ")}" fill="${fill}" stroke="${width > 0 ? stroke : "none"}" stroke-width="${width}"${dash ? ' stroke-dasharray="4 3"' : ""}/>`,
+    );
+  }
+
+  dot(x: number, y: number, r: number, fill: string): void {
+    this.parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${r}" fill="${fill}"/>`);
+  }
+
+  text(x: number, y: number, text: string, style: TextStyle): void {
+    const anchor = { left: "start", center: "middle", right: "end" }[style.align ?? "left"];
+    const turn = style.up ? ` transform="rotate(-90 ${short(x)} ${short(y)})"` : "";
+    this.parts.push(
+      `<text x="${short(x)}" y="${short(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? SIZE}"${style.bold ? ' font-weight="600"' : ""} fill="${style.color}"${turn}>${escaped(cut(text, style))}</text>`,
+    );
+  }
+
+  clip(x: number, y: number, w: number, h: number, inside: () => void): void {
+    const id = `c${this.clips++}`;
+    this.parts.push(
+      `<clipPath id="${id}"><rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"/></clipPath><g clip-path="url(#${id})">`,
+    );
+    inside();
+    this.parts.push("</g>");
+  }
+
+  finish(w: number, h: number): string {
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" font-family="${escaped(FONT)}">${this.parts.join("")}</svg>`;
+  }
+}

@@ -1,0 +1,382 @@
+// Time: a strip of the whole recording that stays in sight, and what each vCPU does within the range.
+import { useSignal } from "@preact/signals";
+import { useRef, useState } from "preact/hooks";
+import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
+import { Chart, type Pointing, type Tip } from "./chart";
+import { colors, ranked, reasonColor, reasonName } from "./colors";
+import { clock, count, ns, share } from "./format";
+import { exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
+import { calm, data, isWhole, lanes, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { textWidth, type Surface } from "./surface";
+
+/** vCPUs that are drawn unless all are asked for. */
+const FIRST_LANES = 12;
+/** Height of a lane: the fewer, the taller. */
+const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
+
+export const zero = (): number => Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity).filter(Number.isFinite), Infinity) === Infinity ? data.from : Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity));
+
+export const TIME_AXIS = "Time since the first entry or exit (s)";
+
+export function laneName(lane: number): string {
+  const row = data.over.lanes[lane];
+  if (!row) return "further vCPUs";
+  const one = new Set(data.over.lanes.map((row) => row.vm_label)).size === 1;
+  return one ? `vCPU ${row.vcpu_label}` : `${row.vm_label} / ${row.vcpu_label}`;
+}
+
+/** Keys that move the range; the same wherever time runs along. */
+export function timeKey(event: KeyboardEvent): boolean {
+  const keys: Record<string, () => void> = {
+    ArrowLeft: () => pan(-0.2),
+    ArrowRight: () => pan(0.2),
+    "+": () => zoom(0.5),
+    "=": () => zoom(0.5),
+    w: () => zoom(0.5),
+    "-": () => zoom(2),
+    s: () => zoom(2),
+    a: () => pan(-0.2),
+    d: () => pan(0.2),
+    Home: lookAtAll,
+    "0": lookAtAll,
+  };
+  const act = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys[event.key];
+  act?.();
+  return act !== undefined;
+}
+
+/** Dragging selects; with Shift it moves. `scale` is that of the last drawing. */
+export function brushing(scale: () => Scale | null, brush: { value: [number, number] | null }): Pointing {
+  let moving: { x: number; from: number; to: number } | null = null;
+  let began: number | null = null;
+  const at = (x: number) => scale()!.back(x);
+  return {
+    cursor: "crosshair",
+    key: timeKey,
+    double: lookAtAll,
+    wheel(x, _y, event) {
+      const [from, to] = range.value;
+      if (event.shiftKey) pan(Math.sign(event.deltaY || event.deltaX) * 0.1);
+      else zoom(event.deltaY > 0 ? 1.25 : 0.8, (at(x) - from) / (to - from));
+    },
+    down(x, _y, event) {
+      if (event.shiftKey) moving = { x, from: range.value[0], to: range.value[1] };
+      else {
+        began = at(x);
+        brush.value = [began, began];
+      }
+    },
+    move(x) {
+      if (moving) {
+        const [from, to] = range.value;
+        const by = (at(x) - at(moving.x)) * ((moving.to - moving.from) / (to - from));
+        look(moving.from - by, moving.to - by);
+      } else if (began !== null) brush.value = [Math.min(began, at(x)), Math.max(began, at(x))];
+    },
+    up() {
+      const chosen = brush.value;
+      brush.value = null;
+      moving = began = null;
+      if (chosen && Math.abs(scale()!(chosen[1]) - scale()!(chosen[0])) > 4) look(...chosen);
+    },
+  };
+}
+
+export function drawBrush(s: Surface, plot: Plot, scale: Scale, brush: [number, number] | null): void {
+  if (!brush) return;
+  const [from, to] = [scale(brush[0]), scale(brush[1])];
+  s.rect(plot.x, plot.y, Math.max(0, from - plot.x), plot.h, colors.value.ground + "aa");
+  s.rect(to, plot.y, Math.max(0, plot.x + plot.w - to), plot.h, colors.value.ground + "aa");
+  s.frame(from, plot.y, to - from, plot.h, colors.value.accent);
+}
+
+/** Stacked bars, group by group, up from the plot's bottom; `full` is the value of its whole height. */
+export function drawStacks(s: Surface, plot: Plot, scale: Scale, stacks: Stacks, fills: string[], full: (group: number) => number): void {
+  const base = plot.y + plot.h;
+  const below = new Float64Array(stacks.groups);
+  stacks.values.forEach((values, series) => {
+    const fill = fills[series]!;
+    for (let group = 0; group < stacks.groups; group++) {
+      const value = values[group]!;
+      if (!value) continue;
+      const h = (value / full(group)) * plot.h;
+      // Whole pixels, so that no seams show between bars.
+      const x = Math.max(plot.x, Math.round(scale(stacks.from + group * stacks.step)));
+      const right = Math.min(plot.x + plot.w, Math.round(scale(stacks.from + (group + 1) * stacks.step)));
+      if (right > x) s.rect(x, base - below[group]! - h, right - x, h, fill);
+      below[group]! += h;
+    }
+  });
+}
+
+interface Series {
+  labels: string[];
+  fills: string[];
+}
+
+function series(): Series {
+  if (stack.value === "states") return { labels: stateNames(), fills: colors.value.states.slice(0, 5) };
+  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+  return { labels: [...own.map(reasonName), "other reasons"], fills: [...own.map(reasonColor), colors.value.other] };
+}
+
+function stacksOf(at: [number, number], most: number): Map<number, Stacks> {
+  if (stack.value === "states") return statesOver(at, most);
+  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+  const place = (reason: number) => (own.indexOf(reason) + 1 || own.length + 1) - 1;
+  return exitsOver(at, most, stack.value === "cost" ? "cost" : "count", place, own.length + 1);
+}
+
+const peak = (stacks: Stacks): number => {
+  let most = 0;
+  for (let group = 0; group < stacks.groups; group++) {
+    let sum = 0;
+    for (const values of stacks.values) sum += values[group]!;
+    if (sum > most) most = sum;
+  }
+  return most || 1;
+};
+
+/** Dragging moves the range that is grabbed, or sets one. */
+function sliding(scale: () => Scale): Pointing {
+  let grabbed: { x: number; from: number; to: number } | null = null;
+  let began: number | null = null;
+  return {
+    key: timeKey,
+    cursor: "ew-resize",
+    double: lookAtAll,
+    wheel: (_x, _y, event) => zoom(event.deltaY > 0 ? 1.25 : 0.8),
+    down(x) {
+      const at = scale().back(x);
+      const [from, to] = range.value;
+      if (!isWhole.value && at >= from && at <= to) grabbed = { x, from, to };
+      else began = at;
+    },
+    move(x) {
+      if (grabbed) {
+        const by = scale().back(x) - scale().back(grabbed.x);
+        look(grabbed.from + by, grabbed.to + by);
+      } else if (began !== null && Math.abs(scale()(began) - x) > 3) {
+        const at = scale().back(x);
+        look(Math.min(began, at), Math.max(began, at));
+      }
+    },
+    up() {
+      grabbed = began = null;
+    },
+  };
+}
+
+/** The whole recording, with the range marked; drag in it to move or set the range. */
+export function Strip() {
+  const held = useRef<{ scale: Scale; of: unknown; lanes: number; sum: Stacks | null } | null>(null);
+  const draw = (s: Surface, w: number, h: number) => {
+    const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
+    const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
+    const of = lanes.value;
+    if (held.current?.of === of && held.current.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at) held.current.scale = scale;
+    else {
+      const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
+      held.current = { scale, of, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
+    }
+    const { sum } = held.current;
+    const most = (sum?.step ?? 1) * held.current.lanes;
+    if (sum) drawStacks(s, plot, scale, sum, colors.value.states, () => most);
+    for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
+    if (!isWhole.value) drawBrush(s, plot, scale, range.value);
+  };
+  const [pointing] = useState(() => sliding(() => held.current!.scale));
+  const twin = () => ({
+    columns: [
+      { title: "From (s)", show: (row: number[]) => ns(row[0]!), value: (row: number[]) => row[0]! / 1e9 },
+      ...stateNames().map((title, at) => ({ title, show: (row: number[]) => ns(row[at + 1]!), value: (row: number[]) => row[at + 1]! })),
+    ],
+    rows: rowsOf(together([...statesOver([data.from, data.to], 100)].map((row) => row[1]))),
+  });
+  return (
+    <Chart
+      id="strip"
+      title="The whole recording"
+      summary={() => `What all vCPUs did over ${ns(data.to - data.from)}; the range looked at is ${ns(calm.value[1] - calm.value[0])} long.`}
+      height={58}
+      draw={draw}
+      pointing={pointing}
+      twin={twin}
+    />
+  );
+}
+
+function rowsOf(stacks: Stacks | null): number[][] {
+  if (!stacks) return [];
+  return Array.from({ length: stacks.groups }, (_, group) => [
+    stacks.from + group * stacks.step - zero(),
+    ...stacks.values.map((values) => values[group]!),
+  ]);
+}
+
+export function Timeline() {
+  const all = useSignal(false);
+  const brush = useSignal<[number, number] | null>(null);
+  const last = useRef<{ scale: Scale; plots: { lane: number; plot: Plot; stacks: Stacks | undefined }[] } | null>(null);
+  const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush));
+  const drawn = (): number[] => {
+    const chosen = data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
+    return all.value ? chosen : chosen.slice(0, FIRST_LANES);
+  };
+  const draw = (s: Surface, w: number, h: number) => {
+    const own = drawn();
+    const tall = laneHeight(own.length);
+    const left = Math.min(170, Math.max(60, ...own.map((lane) => textWidth(laneName(lane)) + 20)));
+    const outer = { x: left, y: 4, w: w - left - 62, h: h - 42 };
+    const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
+    const stacks = stacksOf(range.value, outer.w / (own.length > 6 ? 4 : 2));
+    const { fills } = series();
+    const states = stack.value === "states";
+    const most = states ? 0 : Math.max(1, ...own.map((lane) => (stacks.has(lane) ? peak(stacks.get(lane)!) : 1)));
+    bottomAxis(s, outer, scale, TIME_AXIS);
+    const plots = own.map((lane, at) => {
+      const plot = { x: outer.x, y: outer.y + at * tall + 3, w: outer.w, h: tall - 8 };
+      const of = stacks.get(lane);
+      const full = states ? () => of?.step ?? 1 : () => most;
+      s.text(left - 8, plot.y + plot.h / 2, laneName(lane), { color: colors.value.ink, align: "right", width: left - 12 });
+      if (of) drawStacks(s, plot, scale, of, fills, full);
+      s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
+      const top = states ? "100%" : stack.value === "exits" ? `${count((most / (of?.step ?? 1)) * 1e9)}/s` : share(most / (of?.step ?? 1));
+      s.text(plot.x + plot.w + 4, plot.y + 5, top, { color: colors.value.soft, size: 10, width: 58 });
+      s.text(plot.x + plot.w + 4, plot.y + plot.h - 3, "0", { color: colors.value.soft, size: 10 });
+      return { lane, plot, stacks: of };
+    });
+    last.current = { scale, plots };
+    drawBrush(s, outer, scale, brush.value);
+  };
+  const hit = (x: number, y: number): Tip | null => {
+    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
+    if (!found?.stacks || !last.current) return null;
+    const at = last.current.scale.back(x);
+    const { from, step, values } = found.stacks;
+    const group = Math.floor((at - from) / step);
+    const { labels } = series();
+    const lines = labels.map((label, part): [string, string] => {
+      const value = values[part]?.[group] ?? 0;
+      return [label, stack.value === "states" ? `${ns(value)} (${share(value / step)})` : stack.value === "exits" ? count(value) : ns(value)];
+    });
+    const shown = lines.filter((_, part) => (values[part]?.[group] ?? 0) > 0);
+    return {
+      title: `${laneName(found.lane)}, ${((from + group * step - zero()) / 1e9).toFixed(6)} s + ${ns(step)}`,
+      lines: [...(shown.length ? shown : lines.slice(0, 0)), ["trace clock", clock(data.over.base_ns, from + group * step)]],
+    };
+  };
+  const legend = () => {
+    const { labels, fills } = series();
+    const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+    return labels.map((label, at) => ({
+      label,
+      color: fills[at]!,
+      click: stack.value !== "states" && own[at] !== undefined ? () => only(reasons, own[at]!) : undefined,
+    }));
+  };
+  const twin = () => {
+    const { labels } = series();
+    const rows = [...stacksOf(range.value, 60)].flatMap(([lane, stacks]) => rowsOf(stacks).map((row) => [lane, ...row] as number[]));
+    const unit = stack.value === "exits" ? count : ns;
+    return {
+      columns: [
+        { title: "vCPU", text: true, show: (row: number[]) => laneName(row[0]!), value: (row: number[]) => laneName(row[0]!) },
+        { title: "From (s)", show: (row: number[]) => (row[1]! / 1e9).toFixed(4), value: (row: number[]) => row[1]! / 1e9 },
+        ...labels.map((label, at) => ({
+          title: stack.value === "exits" ? `${label} (exits)` : `${label} (ns)`,
+          show: (row: number[]) => unit(row[at + 2]!),
+          value: (row: number[]) => row[at + 2]!,
+        })),
+      ],
+      rows,
+    };
+  };
+  const option = (value: "states" | "exits" | "cost", label: string) => (
+    <button type="button" aria-pressed={stack.value === value} onClick={() => (stack.value = value)}>
+      {label}
+    </button>
+  );
+  return (
+    <Chart
+      id="timeline"
+      title="What each vCPU did, over time"
+      summary={() => `${drawn().length} vCPUs over ${ns(calm.value[1] - calm.value[0])}.`}
+      height={() => Math.max(1, drawn().length) * laneHeight(drawn().length) + 46}
+      draw={draw}
+      hit={hit}
+      legend={legend}
+      twin={twin}
+      pointing={pointing}
+      note="Drag to zoom into a range: everything on this page follows it. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
+      controls={
+        <>
+          <span role="group" aria-label="What is stacked" class="choice">
+            {option("states", "Time")}
+            {option("exits", "Exits by reason")}
+            {option("cost", "Cost by reason")}
+          </span>
+          {data.over.lanes.length > FIRST_LANES && (
+            <button type="button" onClick={() => (all.value = !all.value)}>
+              {all.value ? `First ${FIRST_LANES} vCPUs` : `All ${data.over.lanes.length} vCPUs`}
+            </button>
+          )}
+        </>
+      }
+    />
+  );
+}
+
+/** Which vCPUs and reasons are looked at, and the range. */
+export function Filters() {
+  const names = data.over.lanes;
+  const [from, to] = range.value;
+  const clear = lanes.value || reasons.value || !isWhole.value;
+  return (
+    <div class="filters" role="group" aria-label="What is looked at">
+      {data.over.in_time && (
+        <span class="range" aria-live="polite">
+          {isWhole.value
+            ? `whole recording, ${ns(to - from)}`
+            : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
+        </span>
+      )}
+      {data.over.in_time && (
+        <span class="choice" role="group" aria-label="Range of time">
+          <button type="button" aria-label="Earlier" onClick={() => pan(-0.5)}>◀</button>
+          <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
+          <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>−</button>
+          <button type="button" aria-label="Later" onClick={() => pan(0.5)}>▶</button>
+        </span>
+      )}
+      {names.length > 1 && names.length <= 32 && (
+        <span class="choice lanes" role="group" aria-label="vCPUs">
+          {names.map((_, lane) => (
+            <button type="button" aria-pressed={!lanes.value || lanes.value.has(lane)} onClick={() => toggle(lanes, lane, names.length)}>
+              {laneName(lane)}
+            </button>
+          ))}
+        </span>
+      )}
+      {reasons.value && (
+        <span class="range">
+          {reasons.value.size === 1 ? `only ${reasonName([...reasons.value][0]!)}` : `${reasons.value.size} reasons`}
+        </span>
+      )}
+      {clear && (
+        <button
+          type="button"
+          class="plain"
+          onClick={() => {
+            lanes.value = null;
+            reasons.value = null;
+            lookAtAll();
+          }}
+        >
+          Show everything
+        </button>
+      )}
+    </div>
+  );
+}
+

@@ -1,0 +1,103 @@
+// Pages in a real browser: Debian's Chromium, driven by Playwright.
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+export const root = fileURLToPath(new URL("../..", import.meta.url));
+const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
+export const exitscope = process.env.EXITSCOPE ?? join(target, "debug/exitscope");
+const CHROMIUM = ["chromium", "chromium-browser", "google-chrome"].map((name) => join("/usr/bin", name));
+
+/** Where pages are written; removed at the end. */
+export const folder = mkdtempSync(join(tmpdir(), "exitscope-page-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+export const corpus = (name) => join(root, "corpus", name);
+
+export function run(...args) {
+  if (!existsSync(exitscope)) throw new Error(`${exitscope} is not there: run \`make page && cargo build\`, or set EXITSCOPE`);
+  return execFileSync(exitscope, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
+}
+
+export const json = (...args) => JSON.parse(run(...args, "--format", "json"));
+
+const written = new Map();
+
+/** The page of a trace; written once. */
+export function pageOf(name, trace, ...args) {
+  if (!written.has(name)) {
+    const file = join(folder, `${name}.html`);
+    run("report", trace, "--html", file, ...args);
+    written.set(name, file);
+  }
+  return written.get(name);
+}
+
+export async function launch() {
+  const executablePath = CHROMIUM.find((path) => existsSync(path));
+  if (!executablePath) throw new Error("no Chromium: `make setup` installs it, or `apt-get install chromium`");
+  return chromium.launch({
+    executablePath,
+    args: [
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+}
+
+/** Opens a page from disk, and waits until it is drawn. `page.troubles` lists everything that goes wrong. */
+export async function open(browser, file, { hash = "", ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.troubles = [];
+  page.on("pageerror", (error) => page.troubles.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && page.troubles.push(message.text()));
+  page.on("request", (request) => !/^(file|data|blob):/.test(request.url()) && page.troubles.push(`asks for ${request.url()}`));
+  page.on("dialog", (dialog) => {
+    page.troubles.push(`a dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  await page.goto(pathToFileURL(file).href + hash);
+  await page.waitForSelector("html[data-ready=yes]", { timeout: 20_000 });
+  await frame(page);
+  return page;
+}
+
+/** Waits until what changed is drawn. */
+export const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+/** The CSV of a chart, as its button gives it. */
+export async function csvOf(page, id) {
+  // Where the clipboard may not be used, the file is saved; in a test always.
+  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+  const saved = page.waitForEvent("download");
+  await page.locator(`#chart-${id} .copy button`, { hasText: "CSV" }).click();
+  const stream = await (await saved).createReadStream();
+  let text = "";
+  for await (const part of stream) text += part;
+  const [head, ...rows] = text.trimEnd().split("\n").map((line) => line.split(","));
+  return rows.map((row) => Object.fromEntries(head.map((name, at) => [name, row[at]])));
+}
+
+/** Cells of a table by its caption: the texts by row heading and column heading. */
+export async function tableOf(page, caption) {
+  return page.evaluate((caption) => {
+    const table = [...document.querySelectorAll("table")].find((table) => table.caption?.textContent === caption);
+    if (!table) throw new Error(`no table ${caption}`);
+    const head = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.replace(/ [▲▼]$/, ""));
+    return Object.fromEntries(
+      [...table.tBodies[0].rows].map((row) => [row.cells[0].textContent, Object.fromEntries([...row.cells].map((cell, at) => [head[at], cell.textContent]))]),
+    );
+  }, caption);
+}
+
+export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");

@@ -1,0 +1,288 @@
+// The page shows what the report says, whatever is chosen, and in every form.
+import assert from "node:assert/strict";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { corpus, csvOf, folder, frame, json, launch, open, pageOf, run, tableOf, thousands } from "./browser.mjs";
+
+const T2 = corpus("x86-svm/t2.data.gz");
+const XEN = ["--tsc-hz", "2596120000"];
+const boot = () => pageOf("t2", T2);
+const halts = () => pageOf("t4", corpus("x86-svm/t4-none.dat.gz"));
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser?.close());
+
+/** Ends a test: nothing may have gone wrong. */
+async function done(page) {
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+}
+
+test("a page is one file below 1.5 MB and data, and loads nothing", async () => {
+  const text = readFileSync(boot(), "utf8");
+  const data = text.match(/<script type="text\/plain" id="data">([^<]*)/)[1];
+  assert.ok(text.length - data.length < 1_500_000);
+  assert.ok(data.length < statSync(T2).size, "the data is smaller than the trace, packed");
+  assert.match(text, /Content-Security-Policy" content="default-src 'none'; script-src 'sha256-/);
+  assert.doesNotMatch(text, /unsafe-inline|unsafe-eval/);
+  const page = await open(browser, boot());
+  await done(page);
+});
+
+test("what the page says of reasons, vCPUs and devices is what the report says", async () => {
+  const report = json("report", T2);
+  const page = await open(browser, boot());
+  await page.getByRole("button", { name: `Show all ${report.rows.length}` }).first().click();
+  const rows = await tableOf(page, "Exits by reason");
+  assert.equal(Object.keys(rows).length, report.rows.length);
+  // The same text as the terminal's, for the same numbers.
+  const lines = run("report", T2, "--top", "all").split("\n");
+  for (const row of report.rows) {
+    const shown = rows[row.reason];
+    assert.equal(shown.exits, thousands(row.count), row.reason);
+    const line = lines.find((line) => line.startsWith(`  ${row.reason} `) && line.includes(thousands(row.count)));
+    const of = line.trim().split(/\s{2,}/);
+    const terminal = Object.fromEntries(["reason", "exits", "per second", "total", "idle", "not running", "cost", "share", "mean", "p50", "p90", "p99", "p99.9", "max", "to user space"].map((name, at) => [name, of[at]]));
+    for (const name of ["idle", "not running", "cost", "mean", "p50", "p99", "p99.9", "max", "to user space"]) assert.equal(shown[name], terminal[name], `${row.reason}: ${name}`);
+  }
+  const vcpus = await csvOf(page, "vcpus");
+  report.vcpus.forEach((row, at) => {
+    assert.equal(Number(vcpus[at].guest), row.guest_ns);
+    assert.equal(Number(vcpus[at].idle), row.idle_ns);
+    assert.equal(Number(vcpus[at]["exit: kernel"]), row.kernel_ns);
+  });
+  const ports = await tableOf(page, "I/O ports");
+  for (const row of report.details.filter((row) => row.kind === "port").slice(0, 8)) {
+    const label = Object.keys(ports).find((label) => label.startsWith(`0x${row.key.toString(16)} ${row.direction}`));
+    assert.equal(ports[label].exits, thousands(row.count), label);
+  }
+  await done(page);
+});
+
+test("a range that is chosen has the report's figures of that range, in every panel", async () => {
+  const page = await open(browser, boot());
+  // Drag over the middle of the timeline.
+  const canvas = page.locator("#chart-timeline canvas");
+  await canvas.scrollIntoViewIfNeeded();
+  const box = await canvas.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 30, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForFunction(() => location.hash.includes("from="));
+  const hash = new URLSearchParams((await page.evaluate(() => location.hash)).slice(1));
+  const base = await baseOf(page);
+  const moment = (after) => {
+    const at = base + BigInt(after);
+    return `${at / 1000000000n}.${(at % 1000000000n).toString().padStart(9, "0")}`;
+  };
+  const report = json("report", T2, "--from", moment(hash.get("from")), "--to", moment(Number(hash.get("to")) - 1));
+  assert.ok(report.total.count > 100 && report.total.count < 16000);
+  const rows = await tableOf(page, "Exits by reason");
+  for (const row of report.rows.slice(0, 8)) assert.equal(rows[row.reason].exits, thousands(row.count), row.reason);
+  const vcpus = await csvOf(page, "vcpus");
+  report.vcpus.forEach((row, at) => {
+    // Of exits on the edge, parts are shared out; to a few nanoseconds for each.
+    assert.ok(Math.abs(Number(vcpus[at].guest) - row.guest_ns) <= 1000, `guest ${vcpus[at].guest} ${row.guest_ns}`);
+  });
+  const msrs = await tableOf(page, "MSRs");
+  const first = report.details.find((row) => row.kind === "msr");
+  assert.equal(Object.values(msrs)[0].exits, thousands(first.count));
+  const slow = await csvOf(page, "slow");
+  assert.ok(slow.length > 0);
+  await done(page);
+});
+
+/** The moment that the page counts from. */
+async function baseOf(page) {
+  const text = readFileSync(new URL(page.url().replace(/#.*/, "")), "utf8");
+  const bytes = gunzipSync(Buffer.from(text.match(/id="data">([^<]*)/)[1], "base64"));
+  return BigInt(JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)).toString()).over.base_ns);
+}
+
+test("zoom, pan and a link to what is shown", async () => {
+  const page = await open(browser, boot());
+  await page.locator("#chart-timeline canvas").focus();
+  for (const key of ["+", "+", "ArrowRight"]) await page.keyboard.press(key);
+  await page.getByRole("button", { name: "vCPU 1" }).first().click();
+  await page.locator("button.reason", { hasText: "npf" }).click();
+  await page.waitForFunction(() => location.hash.includes("reasons="));
+  const [hash, shown] = await page.evaluate(() => [location.hash, document.querySelector(".filters").textContent]);
+  assert.match(hash, /from=\d+.*to=\d+.*vcpus=0.*reasons=\d+/);
+  const exits = (await tableOf(page, "Exits by reason")).npf.exits;
+  const again = await open(browser, boot(), { hash });
+  assert.equal(await again.evaluate(() => document.querySelector(".filters").textContent), shown);
+  assert.equal((await tableOf(again, "Exits by reason")).npf.exits, exits);
+  await done(again);
+  await page.locator("#chart-timeline canvas").focus();
+  await page.keyboard.press("Home");
+  await page.getByRole("button", { name: "Show everything" }).click();
+  assert.match(await page.locator(".filters").textContent(), /whole recording/);
+  await done(page);
+});
+
+test("one reason alone: lengths, heat map and slowest exits follow", async () => {
+  const report = json("report", T2);
+  const page = await open(browser, boot());
+  await page.locator("button.reason", { hasText: "cpuid" }).click();
+  await frame(page);
+  const cpuid = report.rows.find((row) => row.reason === "cpuid");
+  const sum = (rows, name) => rows.reduce((sum, row) => sum + Number(row[name]), 0);
+  assert.equal(sum(await csvOf(page, "distribution"), "cpuid (exits)"), cpuid.timed);
+  assert.equal(sum(await csvOf(page, "heat"), "exits"), cpuid.timed);
+  assert.ok((await csvOf(page, "slow")).every((row) => row.reason === "cpuid"));
+  for (const stack of ["Exits by reason", "Cost by reason"]) {
+    await page.getByRole("group", { name: "What is stacked" }).getByRole("button", { name: stack }).click();
+    await frame(page);
+  }
+  assert.equal(Math.round(sum(await csvOf(page, "timeline"), "cpuid (ns)")), cpuid.cost_ns);
+  await done(page);
+});
+
+test("the slider replays other limits of polling: the replay's own figures", async () => {
+  const trace = corpus("x86-svm/t4-none.dat.gz");
+  const replay = json("replay", trace, "--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=50us,500us");
+  const page = await open(browser, halts());
+  await page.getByRole("button", { name: "guest (guest_halt_poll_ns)" }).click();
+  const slider = page.locator(".what-if input[type=range]");
+  for (const [value, row] of [["50.0us", replay.rows[1]], ["500us", replay.rows[2]]]) {
+    await slider.focus();
+    await page.keyboard.press("Home");
+    for (let step = 0; step < 10 && (await slider.getAttribute("aria-valuetext")) !== value; step++) await page.keyboard.press("ArrowRight");
+    assert.equal(await slider.getAttribute("aria-valuetext"), value);
+    const table = await tableOf(page, "As recorded, and with this limit");
+    assert.ok(table["exits avoided"]["with this limit"].startsWith(`${thousands(row.exits_avoided)} of `), `${value}: ${table["exits avoided"]["with this limit"]}`);
+  }
+  const rows = await csvOf(page, "tradeoff");
+  const of = rows.find((row) => row.limit === "500000");
+  assert.equal(Number(of["polling (ns)"]), replay.rows[2].polling_ns);
+  await done(page);
+});
+
+test("advice is the adviser's, and its facts lead to charts", async () => {
+  const trace = corpus("x86-svm/t4-zstd.data.gz");
+  const advised = json("advise", trace);
+  assert.ok(advised.advice.length > 0);
+  const page = await open(browser, pageOf("zstd", trace));
+  const cards = page.locator("#advice article");
+  assert.equal(await cards.count(), advised.advice.length);
+  assert.equal(await cards.first().locator("h3").textContent(), `1. ${advised.advice[0].change}`);
+  await cards.first().getByRole("button", { name: /^fact/ }).first().click();
+  await page.waitForFunction(() => /view=(devices|reasons|halts|timeline)/.test(location.hash));
+  await done(page);
+});
+
+test("dark by the system, and by the button", async () => {
+  const ground = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const page = await open(browser, boot(), { colorScheme: "dark" });
+  assert.equal(await ground(page), "rgb(21, 24, 28)");
+  await page.getByRole("button", { name: "Colours: auto" }).click();
+  assert.equal(await ground(page), "rgb(255, 255, 255)");
+  await page.getByRole("button", { name: "Colours: light" }).click();
+  assert.equal(await ground(page), "rgb(21, 24, 28)");
+  await done(page);
+});
+
+test("everything can be reached by keyboard, and seen to be", async () => {
+  const page = await open(browser, boot());
+  const met = new Set();
+  for (let step = 0; step < 400; step++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const element = document.activeElement;
+      if (!element || element === document.body) return null;
+      const style = getComputedStyle(element);
+      if (style.outlineStyle === "none") return `no outline: ${element.outerHTML.slice(0, 100)}`;
+      return element.closest("section")?.id ?? element.closest("nav, header, main")?.tagName ?? element.className;
+    });
+    if (at === null) break;
+    assert.ok(!at.startsWith("no outline"), at);
+    met.add(at);
+  }
+  for (const place of ["skip", "HEADER", "NAV", "MAIN", "overview", "reasons", "timeline", "slowest", "devices", "advice", "halts", "phases"]) assert.ok(met.has(place), `${place} of ${[...met]}`);
+  await page.locator("nav a", { hasText: "Phases" }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("phases").getBoundingClientRect().top < 300);
+  const table = page.locator("#chart-flame details summary");
+  await table.focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#chart-flame table").waitFor();
+  await done(page);
+});
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+for (const colorScheme of ["light", "dark"]) {
+  test(`no serious finding of axe, ${colorScheme}`, async () => {
+    for (const file of [boot(), pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), pageOf("yield", corpus("xen/pvh2_contend_sched_hvm.xentrace.gz"), ...XEN)]) {
+      const page = await open(browser, file, { colorScheme });
+      await page.evaluate(axe);
+      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+      await frame(page);
+      const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
+      const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
+      assert.deepEqual(serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`), []);
+      await done(page);
+    }
+  });
+}
+
+test("every kind of recording has its views, and each chart draws something", async () => {
+  const kinds = [
+    [boot(), ["overview", "reasons", "timeline", "slowest", "devices", "advice", "halts", "phases"]],
+    [pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), ["gangs", "timeline"]],
+    [pageOf("yield", corpus("xen/pvh2_contend_sched_hvm.xentrace.gz"), ...XEN), ["yields", "phases"]],
+    [pageOf("arm", corpus("arm64/arm.dat.gz")), ["reasons", "timeline"]],
+    [pageOf("two", corpus("powerpc/p8_smt4_two_vms.data.gz"), corpus("powerpc/p9_smt2_two_vms.data.gz")), ["overview", "reasons"]],
+  ];
+  for (const [file, sections] of kinds) {
+    const page = await open(browser, file);
+    for (const id of sections) assert.equal(await page.locator(`main > section#${id}`).count(), 1, `${file}: ${id}`);
+    for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
+      await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+      await page.waitForFunction((id) => {
+        const canvas = document.querySelector(`#${id} canvas`);
+        return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
+      }, id);
+    }
+    await done(page);
+  }
+});
+
+test("copies: SVG is drawn like the chart, PNG is an image", async () => {
+  const page = await open(browser, boot());
+  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+  const save = async (id, kind) => {
+    const saved = page.waitForEvent("download");
+    await page.locator(`#chart-${id} .copy button`, { hasText: kind }).click();
+    const parts = [];
+    for await (const part of await (await saved).createReadStream()) parts.push(part);
+    return Buffer.concat(parts);
+  };
+  for (const id of ["vcpus", "distribution", "timeline", "heat", "steps", "gaps"]) {
+    const svg = (await save(id, "SVG")).toString();
+    const broken = await page.evaluate((text) => new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror")?.textContent, svg);
+    assert.equal(broken, undefined, id);
+    assert.match(svg, /<text/);
+  }
+  assert.deepEqual([...(await save("heat", "PNG")).subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
+  await done(page);
+});
+
+test("names out of a hostile trace are shown, and run nothing", async () => {
+  const name = "<b onclick=a()>";
+  const bytes = gunzipSync(readFileSync(T2)).toString("latin1").replaceAll("qemu-system-x86", name);
+  const trace = join(folder, `<b onclick=alert(4)>&"'.data`);
+  writeFileSync(trace, bytes, "latin1");
+  const page = await open(browser, pageOf("hostile", trace));
+  for (const id of await page.$$eval("main > section", (sections) => sections.map((section) => section.id))) await page.evaluate((id) => document.getElementById(id).scrollIntoView(), id);
+  await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+  await frame(page);
+  assert.equal(await page.evaluate(() => document.querySelectorAll("img, script:not(body > script), b[onclick]").length), 0);
+  assert.equal(await page.locator("h1").textContent(), `<b onclick=alert(4)>&"'.data`);
+  assert.ok((await page.locator("header").textContent()).includes(name));
+  await done(page);
+});

@@ -1,0 +1,25 @@
+// Draws docs/images: the pictures of the README and of docs/page.md.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { corpus, frame, launch, open, pageOf, root } from "./browser.mjs";
+
+const images = join(root, "docs/images");
+mkdirSync(images, { recursive: true });
+const browser = await launch();
+const file = pageOf("t2", corpus("x86-svm/t2.data.gz"));
+
+/** A picture of the page, or of a part of it. */
+async function shoot(name, { of = file, hash = "", at, theme = "light", width = 1280, height = 800 }) {
+  const page = await open(browser, of, { hash, colorScheme: theme, viewport: { width, height } });
+  if (at) await page.evaluate((at) => document.querySelector(at).scrollIntoView({ block: "start" }), at);
+  await frame(page);
+  await page.screenshot({ path: join(images, `${name}.png`) });
+  if (page.troubles.length) throw new Error(page.troubles.join("\n"));
+  await page.context().close();
+}
+
+await shoot("page", {});
+await shoot("page-timeline", { at: "#timeline", theme: "dark", height: 700 });
+await shoot("page-halts", { of: pageOf("t4", corpus("x86-svm/t4-none.dat.gz")), at: "#halts", height: 900 });
+await browser.close();
+console.log(`screenshots: wrote ${images}`);
