@@ -4,6 +4,7 @@ mod common;
 
 use common::{cannot, machine, tiny_guest};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -23,24 +24,42 @@ fn can_watch() -> bool {
     false
 }
 
-fn guest(repeat: u64) -> Child {
-    let mut command = Command::new(tiny_guest());
-    command.args(["--repeat", &repeat.to_string()]).stdout(Stdio::null()).spawn().unwrap()
+/// A guest that ends with this value at the latest.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-/// The lines of `top --format json` while `work` is done.
-fn lines(flags: &[&str], work: impl FnOnce()) -> Vec<Value> {
+fn guest(repeat: u64) -> Guest {
+    let mut command = Command::new(tiny_guest());
+    Guest(command.args(["--repeat", &repeat.to_string()]).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// The lines of `top --format json` while these guests run, until it has said that all have ended.
+fn lines(flags: &[&str], repeats: &[u64]) -> (Vec<u32>, Vec<Value>) {
     let mut top = common::exitscope();
     top.args(["top", "--format", "json", "-d", "200ms"]).args(flags).stdout(Stdio::piped());
-    let top = top.spawn().unwrap();
-    // It counts from before its first line on; it is known to count when it has written that.
-    sleep(Duration::from_millis(1_500));
-    work();
-    sleep(Duration::from_millis(1_000));
+    let mut top = top.spawn().unwrap();
+    let mut said = BufReader::new(top.stdout.take().unwrap()).lines();
+    let mut lines = vec![serde_json::from_str(&said.next().unwrap().unwrap()).unwrap()];
+    let mut guests: Vec<Guest> = repeats.iter().map(|&repeat| guest(repeat)).collect();
+    assert!(guests.iter_mut().all(|guest| guest.0.wait().unwrap().success()));
+    let pids: Vec<u32> = guests.iter().map(|guest| guest.0.id()).collect();
+    let mut left = pids.clone();
+    while !left.is_empty() {
+        let line: Value = serde_json::from_str(&said.next().unwrap().unwrap()).unwrap();
+        let ended = line["vms"].as_array().unwrap().iter().filter(|vm| vm["ended"] == true);
+        ended.for_each(|vm| left.retain(|&pid| vm["pid"] != pid));
+        lines.push(line);
+    }
     assert!(Command::new("kill").args(["-INT", &top.id().to_string()]).status().unwrap().success());
-    let output = top.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", common::stderr(&output));
-    common::stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    drop(said);
+    top.wait().unwrap();
+    (pids, lines)
 }
 
 #[test]
@@ -50,17 +69,10 @@ fn counts_of_guests_are_exact_to_their_end() {
         return;
     }
     for flags in [&[][..], &["--no-bpf"]] {
-        let mut pids = Vec::new();
-        let lines = lines(flags, || {
-            for mut guest in [guest(100), guest(200)] {
-                pids.push(guest.id());
-                assert!(guest.wait().unwrap().success());
-            }
-        });
+        let (pids, lines) = lines(flags, &[100, 200]);
         for (pid, repeat) in pids.into_iter().zip([100, 200]) {
-            let rows = lines.iter().flat_map(|line| line["vms"].as_array().unwrap()).filter(|vm| vm["pid"] == pid);
-            let last = rows.last().unwrap_or_else(|| panic!("{flags:?}: no VM {pid}"));
-            assert_eq!(last["ended"], true, "{flags:?}");
+            let mut rows = lines.iter().flat_map(|line| line["vms"].as_array().unwrap()).filter(|vm| vm["pid"] == pid);
+            let last = rows.rfind(|vm| vm["ended"] == true).unwrap();
             let count = |kind: &str, name: &str| {
                 let rows = last["figures"]["about"].as_array().unwrap().iter();
                 rows.filter(|row| row["kind"] == kind && row["name"] == name)
@@ -82,11 +94,10 @@ fn a_page_for_each_interval_says_what_it_is_of() {
     if !can_watch() {
         return;
     }
-    let mut guest = guest(1_000_000);
-    let pid = guest.id().to_string();
+    let guest = guest(1_000_000);
+    let pid = guest.0.id().to_string();
     let output = common::run(&["top", "--batch", "-d", "300ms", "-n", "2", "-p", &pid]);
-    guest.kill().unwrap();
-    guest.wait().unwrap();
+    drop(guest);
     let page = common::stdout(&output);
     assert_eq!(page.matches("exitscope top: 1 VM, 1 vCPU").count(), 2, "{page}");
     for word in ["tiny-guest", "port 0x10 out", "mmio 0x8000 write", &pid] {
@@ -169,25 +180,27 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     if !can_watch() {
         return;
     }
-    let mut guest = guest(1_000_000);
-    let command = format!("{} top -d 300ms -p {}", env!("CARGO_BIN_EXE_exitscope"), guest.id());
+    let guest = guest(1_000_000);
+    let command = format!("{} top -d 300ms -p {}", env!("CARGO_BIN_EXE_exitscope"), guest.0.id());
     let Some(terminal) = Terminal::start("keys", (80, 24), &command) else { return };
-    let screen = terminal.wait_for(&["exitscope top", "tiny-guest", "vCPU 0", "exits of tiny-guest", "an event"]);
+    let screen = terminal.wait_for(&["exitscope top", "tiny-guest", "vCPU 0", "tiny-guest: exits", "an event"]);
     assert!(screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     terminal.keys(&["Tab"]);
     terminal.wait_for(&["port 0x10 out", "port 0x11 in", "mmio 0x8000 write"]);
     terminal.keys(&["Tab"]);
-    terminal.wait_for(&["halts of tiny-guest"]);
+    terminal.wait_for(&["tiny-guest: halts"]);
     terminal.keys(&["BTab"]);
     terminal.keys(&["Down", "Enter"]);
-    terminal.wait_for(&["what exits of tiny-guest vCPU 0 were about", "Esc back"]);
+    terminal.wait_for(&["tiny-guest vCPU 0: about what", "Esc back"]);
     terminal.keys(&["Escape"]);
     terminal.wait_for(&["Enter into", "Esc back"]);
     terminal.keys(&["BSpace"]);
     terminal.wait_for(&["/ filter"]);
     terminal.keys(&["/", "n", "o", "n", "e", "Enter"]);
     terminal.wait_for(&["no virtual machine has this in its name", "filter: none"]);
-    terminal.keys(&["Escape", "s"]);
+    terminal.keys(&["Escape"]);
+    terminal.wait_for(&["tiny-guest", "/ filter  "]);
+    terminal.keys(&["s"]);
     terminal.wait_for(&["tiny-guest", "sort: exits/s", "exits/s▼"]);
     terminal.keys(&["p"]);
     let paused = terminal.wait_for(&["PAUSED"]);
@@ -196,9 +209,8 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     terminal.keys(&["p", "?"]);
     terminal.wait_for(&["keys and columns", "waiting"]);
     terminal.keys(&["x"]);
-    terminal.wait_for(&["exits of tiny-guest"]);
-    guest.kill().unwrap();
-    guest.wait().unwrap();
+    terminal.wait_for(&["tiny-guest: exits"]);
+    drop(guest);
     terminal.wait_for(&["no virtual machine runs here"]);
     terminal.keys(&["q"]);
     terminal.wait_for(&["ended with 0"]);

@@ -34,7 +34,8 @@ const TURN: Duration = Duration::from_millis(100);
 
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let is_batch = args.batch || args.format == EventsFormat::Json;
-    if !is_batch && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !is_batch && !is_terminal {
         bail!("this is not a terminal: use --batch, or --format json");
     }
     catch_signals()?;

@@ -4,7 +4,7 @@
 //! exitscope top   host, kernel, how many, exits/s                                                time
 //! what watching costs
 //! VM / vCPU        exits/s   cost   idle  waiting   p99  top reason       ← the list; one row is selected
-//! ─ exits of the selected row, by reason ─ │ what they were about │ halts ← side by side, or one after Tab
+//! ─ the selected row's exits, by reason ─ │ what they were about │ halts ← side by side, or one after Tab
 //! keys
 //! ```
 
@@ -171,7 +171,7 @@ fn draw_panels(to: &mut ratatui::Frame, area: Rect, chosen: Option<ListLine>, st
     let figures = line.figures();
     let halts = line.vm.kvm_halts.as_ref();
     let name = line.name();
-    let titles = [format!("exits of {name}"), format!("what exits of {name} were about"), format!("halts of {name}")];
+    let titles = [format!("{name}: exits"), format!("{name}: about what"), format!("{name}: halts")];
     let [reasons, about, halted] = titles;
     if area.width < WIDE {
         return match state.panel {
@@ -321,7 +321,7 @@ fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State) {
     say("p", if state.paused { "go on".into() } else { "pause".into() });
     say("q", "quit".into());
     if state.paused {
-        spans.push(Span::styled("PAUSED", Style::new().reversed()));
+        spans.insert(0, Span::styled("PAUSED ", Style::new().reversed()));
     }
     to.render_widget(Line::from(spans), area);
 }

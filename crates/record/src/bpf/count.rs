@@ -182,3 +182,43 @@ fn count(value: &[u8]) -> Count {
         lengths: Lengths::from_counts((0..Lengths::BUCKETS).map(|bucket| u64_at(value, BUCKETS + 8 * bucket))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{find, tracefs};
+    use exitscope_model::EventNames;
+    use exitscope_trace::tracefs::Format;
+    use std::io::Write;
+
+    #[test]
+    fn the_kernel_takes_every_program_with_kvm_exit_and_without() {
+        let mut names = EventNames::default();
+        let source = |tracepoint: Tracepoint| {
+            let decoder = Decoder::new(&tracepoint.system, &Format::parse(&tracepoint.format)?, &mut names);
+            let role = decoder.role()?;
+            Some((tracepoint, decoder, role))
+        };
+        let found = tracefs().and_then(|tracefs| find(&tracefs, &[crate::TRACEPOINTS, &["kvm:kvm_fpu"]].concat()));
+        let trouble = match found {
+            Ok(found) => {
+                let sources: Vec<Source> = found.into_iter().filter_map(source).collect();
+                let started = [true, false].map(|is_software| {
+                    let processes = if is_software { Processes::All } else { Processes::These(vec![1]) };
+                    let counting = Counting { processes, max_counts: 10, ..Counting::default() };
+                    ByBpf::start(&sources, is_software, &counting, 1).err()
+                });
+                match started.into_iter().flatten().next() {
+                    None => return,
+                    Some(NoBpf::Trouble(error)) => panic!("{error}"),
+                    Some(NoBpf::Forbidden(error)) => error.to_string(),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
+        assert!(allowed, "{trouble}\nBPF may not be used here. Set EXITSCOPE_WITHOUT_KVM=1 to pass without it.");
+        // Not `eprintln!`, which the test harness swallows when the test passes.
+        writeln!(std::io::stderr(), "SKIPPED: NO BPF PROGRAM WAS LOADED: {trouble}").expect("stderr is open");
+    }
+}

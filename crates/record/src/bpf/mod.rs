@@ -144,10 +144,10 @@ fn load(tracepoint: &Tracepoint, program: &[u64]) -> Result<OwnedFd, NoBpf> {
 /// Runs each program whenever its tracepoint fires, as long as what is returned is kept open.
 fn attach(tracepoints: &[Tracepoint], programs: &[OwnedFd]) -> Result<Vec<OwnedFd>, NoBpf> {
     let attach = |(tracepoint, program): (&Tracepoint, &OwnedFd)| {
-        // A program runs on every CPU, whichever CPU the event is of; it makes no samples.
+        // A program runs on every CPU, whichever CPU the event is of, and from now on: the event itself stays disabled, so
+        // that it makes no samples.
         let event = sys::open_tracepoint(tracepoint.id, 0, 0, 0)?;
         sys::set_bpf(&event, program)?;
-        sys::enable(&event)?;
         Ok(event)
     };
     tracepoints.iter().zip(programs).map(attach).collect::<io::Result<_>>().map_err(NoBpf::Forbidden)

@@ -105,8 +105,8 @@ pub fn end(mut a: Assembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64
         count_loss(&mut a, lost, out);
     }
     a.here(out);
-    // Zero: perf's own sample of this event is not wanted.
-    a.set(R0, 0);
+    // Zero would keep the event from whoever else records it by perf.
+    a.set(R0, 1);
     a.exit();
     a.finish()
 }
