@@ -97,6 +97,7 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
         let Some(exporter) = Exporter::start(flags) else { return };
         let data = folder.path().join("perf.data");
         let both = format!("{0} --repeat 3000 & {0} --repeat 2000; wait", guest.display());
+        // By BPF: beside it, whoever counts by perf events must still get them.
         let record = ["record", "--no-sched", "--buffer", "16M", "-o", data.to_str().unwrap(), "--", "sh", "-c", &both];
         assert!(exitscope().args(record).output().unwrap().status.success());
         let report = report(&[&data], &["--by", "vm,reason"]);
