@@ -249,7 +249,7 @@ const _: () = assert!(Lengths::BUCKETS > 4 * BOUNDS[BOUNDS.len() - 1] as usize, 
 mod tests {
     use super::*;
     use exitscope_model::{CodeList, DetailKind, ExitCode};
-    use exitscope_record::{About, Cost, Key, LaneState, Runner};
+    use exitscope_record::{About, Cost, Key, Runner};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -259,7 +259,7 @@ mod tests {
 
     /// So many exits of this number, of 1 us each.
     fn exits(snapshot: &mut Snapshot, process: u32, number: u64, count: u64) {
-        let state = snapshot.lanes.entry(lane(process)).or_insert_with(LaneState::default);
+        let state = snapshot.lanes.entry(lane(process)).or_default();
         state.events += 2 * count;
         let key = Key { lane: lane(process), cause: Cause::Exit(ExitCode::new(CodeList::Vmx, number)), about: None };
         let counted = snapshot.counts.entry(key).or_default();

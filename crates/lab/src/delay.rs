@@ -126,7 +126,8 @@ fn summary(rows: &[Row], rounds: u32) -> Vec<String> {
     if sure.is_none_or(|delay| delay > EARLY) {
         // Long delays have scatter of their own.
         let early = DELAYS.iter().zip(rows).filter(|(delay, _)| **delay <= 1_000);
-        let mut halves: Vec<f64> = early.filter_map(|(_, row)| added(row)).map(|(low, high)| (high - low) / 2.0).collect();
+        let mut halves: Vec<f64> =
+            early.filter_map(|(_, row)| added(row)).map(|(low, high)| (high - low) / 2.0).collect();
         halves.sort_by(f64::total_cmp);
         if let Some(half) = halves.get(halves.len() / 2) {
             let more = (half / (EXITS * EARLY as f64)).powi(2).ceil().max(2.0);

@@ -146,7 +146,9 @@ impl Sums {
         let (of, name, key) = match group {
             Group::Reason(code) => ("reason", code.name(), None),
             Group::Served(of) => ("reason", format!("{} (in the kernel)", kind_name(*of).0.replace('_', " ")), None),
-            Group::About(about) => (kind_name(about.kind).0, detail_label(about.kind, about.key, about.write), Some(about.key)),
+            Group::About(about) => {
+                (kind_name(about.kind).0, detail_label(about.kind, about.key, about.write), Some(about.key))
+            }
             Group::Halt { slept: true } => ("halt", "slept".to_string(), None),
             Group::Halt { slept: false } => ("halt", "caught by polling".to_string(), None),
         };
