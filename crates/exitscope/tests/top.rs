@@ -209,7 +209,7 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     terminal.keys(&["p", "?"]);
     terminal.wait_for(&["keys and columns", "waiting"]);
     terminal.keys(&["x"]);
-    terminal.wait_for(&["tiny-guest: exits"]);
+    terminal.wait_for(&["port 0x10 out", "? help"]);
     drop(guest);
     terminal.wait_for(&["no virtual machine runs here"]);
     terminal.keys(&["q"]);
