@@ -6,12 +6,14 @@
 //! ```
 
 use crate::abi::{Step, op};
-use crate::bench::{Bench, Spec};
+use crate::bench::{Bench, Job, Spec};
 use crate::machine::probe;
+use crate::vm::trouble_with_kvm;
 use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, signalled, step};
 use exitscope_policy::all_knobs;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// One thing that was looked at.
@@ -51,7 +53,7 @@ impl Check {
 }
 
 const KVM: &str = "KVM";
-const DOORS: &str = "What guests can do here, by a guest that did it";
+const DOORS: &str = "What guests can do here, by a guest that did it, and how long it took";
 const TRACING: &str = "Tracepoints";
 const KNOBS: &str = "Knobs";
 const MACHINE: &str = "Machine";
@@ -59,12 +61,18 @@ const MACHINE: &str = "Machine";
 /// Looks at everything. What is missing is a check, not an error; only a signal is one.
 pub fn checkup() -> Result<Vec<Check>, LabError> {
     let mut checks = Vec::new();
-    let machine = match Machine::new() {
-        Ok(machine) => Some(machine),
+    let machine = match fs::File::options().read(true).write(true).open("/dev/kvm") {
+        Ok(_) => match Machine::new() {
+            Ok(machine) => Some(machine),
+            Err(error) => {
+                checks.push(Check::new(KVM, "/dev/kvm", State::Missing, error));
+                None
+            }
+        },
         Err(error) => {
-            let remedy = "load kvm_intel or kvm_amd (in a VM: have nested virtualisation switched on for it), and have \
-                          permission to read and write /dev/kvm. The simulator (exitscope sim) and reports need neither";
-            checks.push(Check::new(KVM, "/dev/kvm", State::Missing, error).remedy(remedy));
+            let (trouble, remedy) = trouble_with_kvm(&error);
+            let remedy = format!("{remedy}. The simulator (exitscope sim) and reports need no KVM");
+            checks.push(Check::new(KVM, "/dev/kvm", State::Missing, trouble).remedy(&remedy));
             None
         }
     };
@@ -114,15 +122,17 @@ fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
         ),
         (kvm_bindings::KVM_CAP_X86_USER_SPACE_MSR, "MSRs to user space (KVM_CAP_X86_USER_SPACE_MSR)", "their rows"),
     ] {
-        let value = machine.kvm.check_extension_raw(cap.into());
-        checks.push(match value {
-            1.. => Check::new(KVM, name, State::Good, if value == 1 { "yes".into() } else { format!("yes ({value})") }),
+        checks.push(match machine.kvm.check_extension_raw(cap.into()) {
+            1.. => Check::new(KVM, name, State::Good, "yes"),
             _ => Check::new(KVM, name, State::Missing, "no")
                 .remedy(&format!("needs a newer kernel; without it: no {without}")),
         });
     }
     Ok(())
 }
+
+/// Passes of the loop of the guests that only compute.
+const PASSES: u64 = 100;
 
 /// Each door is tried with a guest that goes through it.
 fn doors(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
@@ -133,8 +143,8 @@ fn doors(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
     let ring = machine.ring();
     let irqchip = VmConfig { irqchip: true, ..VmConfig::new(1, ring) };
     let mut tries = vec![
-        ("compute in ring 3", spec(Ring::Three, Step { b: 100, ..step(op::COMPUTE) })),
-        ("compute in ring 0", spec(Ring::Zero, Step { b: 100, ..step(op::COMPUTE) })),
+        ("compute in ring 3", spec(Ring::Three, Step { b: PASSES, ..step(op::COMPUTE) })),
+        ("compute in ring 0", spec(Ring::Zero, Step { b: PASSES, ..step(op::COMPUTE) })),
         ("ports, to user space", spec(ring, port)),
         ("MMIO, to user space", spec(ring, mmio)),
         ("ports, answered by KVM", Spec { config: irqchip, ..spec(ring, Step { b: 0x4d0, op: op::PORT_IN, ..port }) }),
@@ -150,13 +160,18 @@ fn doors(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
         if let Some(signal) = signalled() {
             return Err(signal);
         }
+        let Job::Step(Step { op, .. }, _) = spec.job else { continue };
         let emulated = spec.config.ring == Ring::Zero && machine.emulates_ring_0;
         let turn = Bench::new(machine, spec).and_then(|mut bench| bench.turn(machine, 51, false, false));
         checks.push(match turn {
             Ok(mut turn) => {
                 turn.samples.sort_unstable();
                 let ticks = turn.samples.get(turn.samples.len() / 2).map_or(0.0, |&ticks| f64::from(ticks) - turn.base);
-                let found = format!("about {}", exitscope_units::Nanos(machine.ns_in(ticks.max(0.0)).round() as u64));
+                let length = exitscope_units::Nanos(machine.ns_in(ticks.max(0.0)).round() as u64);
+                let found = match op {
+                    op::COMPUTE => format!("about {length} for {PASSES} passes of a loop"),
+                    _ => format!("about {length} each"),
+                };
                 match emulated {
                     true => Check::new(DOORS, what, State::Limited, format!("{found}, emulated")),
                     false => Check::new(DOORS, what, State::Good, found),
@@ -175,10 +190,22 @@ fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), Lab
         ("kvm_entry", "the end of each exit"),
         ("kvm_userspace_exit", "what goes on to user space"),
     ];
-    let Some(tracefs) = tracefs() else {
-        let remedy = "mount -t tracefs tracefs /sys/kernel/tracing, as root";
-        checks.push(Check::new(TRACING, "tracefs", State::Missing, "not mounted, or may not be read").remedy(remedy));
-        return Ok(());
+    let tracefs = match tracefs() {
+        Ok(tracefs) => tracefs,
+        Err(forbidden) => {
+            let (found, remedy) = match forbidden {
+                None => ("not mounted".to_string(), "mount -t tracefs nodev /sys/kernel/tracing, as root".to_string()),
+                Some(path) => (
+                    format!("{} may not be read", path.display()),
+                    format!(
+                        "run as root, or give it to your group: `chgrp -R GROUP {0} && chmod -R g+rX {0}`",
+                        path.display()
+                    ),
+                ),
+            };
+            checks.push(Check::new(TRACING, "tracefs", State::Missing, found).remedy(&remedy));
+            return Ok(());
+        }
     };
     let events = fs::read_dir(tracefs.join("events/kvm"))
         .map(|list| list.flatten().filter(|entry| entry.path().is_dir()).count());
@@ -213,9 +240,17 @@ fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), Lab
     Ok(())
 }
 
-fn tracefs() -> Option<PathBuf> {
-    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-    places.into_iter().find(|place| place.join("events").is_dir())
+/// Where tracefs is; where it is but may not be read, if anywhere, otherwise.
+fn tracefs() -> Result<PathBuf, Option<PathBuf>> {
+    let mut forbidden = None;
+    for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from) {
+        match fs::read_dir(place.join("events")) {
+            Ok(_) => return Ok(place),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => forbidden = forbidden.or(Some(place)),
+            Err(_) => {}
+        }
+    }
+    Err(forbidden)
 }
 
 /// An instance of tracefs of our own, which goes when it is dropped.

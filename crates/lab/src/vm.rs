@@ -10,6 +10,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Cap, IoEventAddress, Kvm, VmFd};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -46,22 +47,38 @@ impl VmConfig {
 /// Opens `/dev/kvm`; says what is missing if that fails.
 pub fn open_kvm() -> Result<Kvm, LabError> {
     let kvm = Kvm::new().map_err(|error| {
-        LabError::NoKvm(match io::Error::from_raw_os_error(error.errno()).kind() {
-            io::ErrorKind::NotFound => {
-                "there is no /dev/kvm; the module kvm_intel or kvm_amd is not loaded, or the machine (or the hypervisor \
-                 below it) does not offer virtualisation"
-                    .into()
-            }
-            io::ErrorKind::PermissionDenied => {
-                "/dev/kvm may not be opened; become a member of its group (often kvm) or root".into()
-            }
-            _ => format!("/dev/kvm cannot be opened: {}", io::Error::from_raw_os_error(error.errno())),
-        })
+        let (trouble, remedy) = trouble_with_kvm(&io::Error::from_raw_os_error(error.errno()));
+        LabError::NoKvm(format!("{trouble}; {remedy}"))
     })?;
     const STABLE: i32 = 12;
     match kvm.get_api_version() {
         STABLE => Ok(kvm),
         other => Err(LabError::NoKvm(format!("/dev/kvm speaks version {other}, not {STABLE}"))),
+    }
+}
+
+/// What an error at opening `/dev/kvm` means, and what helps.
+pub(crate) fn trouble_with_kvm(error: &io::Error) -> (String, String) {
+    match error.kind() {
+        io::ErrorKind::NotFound => (
+            "there is no /dev/kvm".to_string(),
+            "load kvm_intel or kvm_amd; the machine, or the hypervisor below it, has to offer virtualisation"
+                .to_string(),
+        ),
+        io::ErrorKind::PermissionDenied => {
+            let about = std::fs::metadata("/dev/kvm").ok();
+            let (mode, group) = about.map_or((0, 0), |about| (about.mode() & 0o777, about.gid()));
+            (
+                format!("/dev/kvm may not be opened: its mode is {mode:04o}, its group {group}"),
+                match mode & 0o060 {
+                    0o060 => format!("become root, or a member of its group (its name: `getent group {group}`)"),
+                    _ => "become root, or have root let its group in: `chgrp kvm /dev/kvm && chmod 0660 /dev/kvm`; its mode \
+                          shuts the group out"
+                        .to_string(),
+                },
+            )
+        }
+        _ => (format!("/dev/kvm cannot be opened: {error}"), "see that it is KVM's device".to_string()),
     }
 }
 

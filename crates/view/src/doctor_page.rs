@@ -56,13 +56,8 @@ pub fn doctor_page(checkup: &Checkup) -> Page {
             let table = Some(Table { columns, rows: Vec::new() });
             sections.push(Section { title: check.area.clone(), table, ..Section::default() });
         }
-        let mark = match check.state {
-            "good" => "+",
-            "limited" => "~",
-            _ => "-",
-        };
         if let Some(table) = sections.last_mut().and_then(|section| section.table.as_mut()) {
-            table.rows.push(vec![mark.to_string(), check.what.clone(), check.found.clone()]);
+            table.rows.push(vec![check.state.to_string(), check.what.clone(), check.found.clone()]);
         }
     }
     let missing: Vec<Sentence> = checkup
