@@ -97,22 +97,26 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
 }
 
 fn summary(rows: &[Row], rounds: u32) -> Vec<String> {
-    let figure = |row: &Row, name: &str| row.figures.iter().find(|figure| figure.name == name).cloned();
     let mut said = Vec::new();
-    let ends = rows.first().zip(rows.last()).and_then(|(first, last)| {
-        // By the medians: whole rounds are also as long as other programs make them.
-        let rate = |row| Some(1e9 / figure(row, "time")?.value);
-        Some((rate(first)?, rate(last)?, figure(last, "added")?.value))
-    });
+    let ends = rows
+        .first()
+        .zip(rows.last())
+        .and_then(|(first, last)| Some((first.figure("time")?, last.figure("time")?, last.figure("added")?)));
     if let (Some((without, with, added)), Some(most)) = (ends, DELAYS.last()) {
-        let most = *most as f64;
         said.push(format!(
-            "A delay of {most:.0} ns after each exit takes throughput from {without:.0} to {with:.0} round trips a second; a \
-             round trip with its {EXITS:.0} exits gets {:.2} ns longer for each ns of delay.",
-            added / most
+            "At the median, a delay of {most} ns after each exit takes a round trip from {} to {}; with its {EXITS:.0} exits it \
+             gets {} ns longer for each ns of delay.",
+            without.micros(),
+            with.micros(),
+            added.with_margin(*most as f64, 2)
         ));
+        said.push(
+            "round trips, a second, are by the mean, which holds what other programs took away as well; added is against the \
+             round trips between the delayed ones."
+                .to_string(),
+        );
     }
-    let added = |row: &Row| figure(row, "added").and_then(|added| added.interval);
+    let added = |row: &Row| row.figure("added").and_then(|added| added.interval);
     // Each interval is wrong once in twenty times; a lone one among others that hold zero says little.
     let unsure = rows.iter().rposition(|row| added(row).is_none_or(|interval| interval.0 <= 0.0));
     let sure = DELAYS.get(unsure.map_or(0, |unsure| unsure + 1)).copied();

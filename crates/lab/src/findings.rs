@@ -132,4 +132,121 @@ impl Figure {
     pub fn plain(name: &'static str, unit: Unit, value: f64) -> Figure {
         Figure { name, unit, value, interval: None, spread: None, samples: None, rounds: Vec::new() }
     }
+
+    /// Half of its interval's width, if it has one.
+    pub fn half(&self) -> Option<f64> {
+        self.interval.map(|(low, high)| (high - low) / 2.0)
+    }
+
+    /// Whether its value may be `other` but for chance: it has no interval, or one that holds it.
+    pub fn may_be(&self, other: f64) -> bool {
+        self.interval.is_none_or(|(low, high)| low <= other && other <= high)
+    }
+
+    /// Whether chance may have ordered the two: their intervals meet, or one has none.
+    pub fn may_equal(&self, other: &Figure) -> bool {
+        self.interval.zip(other.interval).is_none_or(|(own, other)| own.0 <= other.1 && other.0 <= own.1)
+    }
+
+    /// Its value in `size`s, with half of its interval: `392 ±134`.
+    pub fn with_margin(&self, size: f64, decimals: usize) -> String {
+        margin(self.value / size, self.half().map(|half| half / size), decimals)
+    }
+
+    /// A length in microseconds, with half of its interval: `42.5 ±4.6 us`.
+    pub fn micros(&self) -> String {
+        micros(self.value, self.half())
+    }
+
+    /// How much longer it is than another length, both of nanoseconds, and whether that may be chance:
+    /// `9.88 ±1.20 us`.
+    pub fn longer_than(&self, other: &Figure) -> String {
+        let half = self.half().zip(other.half()).map(|(own, other)| own.hypot(other));
+        format!("{}{}", micros(self.value - other.value, half), noise(self.may_equal(other)))
+    }
+}
+
+/// What is said behind a difference that may be chance.
+pub fn noise(may_be_chance: bool) -> &'static str {
+    if may_be_chance { " (within the noise)" } else { "" }
+}
+
+fn micros(ns: f64, half: Option<f64>) -> String {
+    let decimals = if ns.abs() < 1e4 { 2 } else { 1 };
+    format!("{} us", margin(ns / 1e3, half.map(|half| half / 1e3), decimals))
+}
+
+fn margin(value: f64, half: Option<f64>, decimals: usize) -> String {
+    let half = half.map_or(String::new(), |half| format!(" ±{half:.decimals$}"));
+    format!("{value:.decimals$}{half}")
+}
+
+impl Row {
+    /// Its figure of this name.
+    pub fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+}
+
+impl Table {
+    /// The row with the largest figure of this name, and those that only chance may have kept from being it.
+    pub fn largest(&self, name: &str) -> Option<(&Row, Vec<&Row>)> {
+        largest(self.rows.iter(), name)
+    }
+}
+
+/// The same among some rows.
+pub fn largest<'a>(rows: impl Iterator<Item = &'a Row> + Clone, name: &str) -> Option<(&'a Row, Vec<&'a Row>)> {
+    let having = rows.filter_map(|row| Some((row, row.figure(name)?)));
+    let (best, most) = having.clone().max_by(|a, b| f64::total_cmp(&a.1.value, &b.1.value))?;
+    let alike = having.filter(|(row, figure)| !std::ptr::eq(*row, best) && most.may_equal(figure));
+    Some((best, alike.map(|(row, _)| row).collect()))
+}
+
+/// `1 VM`, `2 VMs`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(label: &str, rounds: &[f64]) -> Row {
+        let figures = Figure::of_rounds("rate", Unit::PerSecond, rounds).into_iter().collect();
+        Row { labels: vec![label.to_string()], figures, cannot: None }
+    }
+
+    #[test]
+    fn the_largest_is_named_with_those_that_may_be_as_large() {
+        let rows =
+            vec![row("low", &[10.0, 11.0, 12.0]), row("wide", &[20.0, 60.0, 40.0]), row("most", &[49.0, 50.0, 51.0])];
+        let table = Table { rows, ..Table::default() };
+        let (best, alike) = table.largest("rate").unwrap();
+        assert_eq!(best.labels, ["most"]);
+        assert_eq!(alike.iter().map(|row| row.labels[0].as_str()).collect::<Vec<_>>(), ["wide"]);
+        assert!(table.largest("no such").is_none());
+    }
+
+    #[test]
+    fn a_single_round_decides_nothing() {
+        let [one, other] = [row("", &[1.0]), row("", &[9.0])];
+        assert!(one.figures[0].may_equal(&other.figures[0]) && one.figures[0].may_be(9.0));
+    }
+
+    #[test]
+    fn differences_have_the_margin_of_both_and_say_what_may_be_chance() {
+        let time = |value, half| Figure {
+            interval: Some((value - half, value + half)),
+            ..Figure::plain("time", Unit::Nanos, value)
+        };
+        assert_eq!(time(52_300.0, 400.0).longer_than(&time(42_500.0, 300.0)), "9.80 ±0.50 us");
+        assert_eq!(time(42_600.0, 400.0).longer_than(&time(42_500.0, 300.0)), "0.10 ±0.50 us (within the noise)");
+        assert_eq!(Figure::plain("time", Unit::Nanos, 14_530.0).micros(), "14.5 us");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([1, 2].map(|count| counted(count, "VM")), ["1 VM", "2 VMs"]);
+    }
 }

@@ -8,7 +8,7 @@
 use crate::abi::{Step, op};
 use crate::account::Reason;
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::findings::{Figure, Findings, Row, Table, Unit, counted, noise};
 use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
@@ -180,9 +180,8 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     );
     if group.active + 1 < WIDTHS[WIDTHS.len() - 1] {
         findings.warnings.push(format!(
-            "this machine has {} CPUs: of a virtual core of 4, {} vCPUs work and the others nap, as more would only share \
-             CPUs",
-            machine.cpus.len(),
+            "this machine has {}: of a virtual core of 4, {} vCPUs work and the others nap, as more would only share CPUs",
+            counted(machine.cpus.len() as u64, "CPU"),
             group.active + 1
         ));
     }
@@ -211,21 +210,23 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
 
 /// The main points in words.
 fn summary(table: &Table) -> Vec<String> {
-    let value = |width: u32, beside: Beside, name: &str| {
+    let figure = |width: u32, beside: Beside, name: &str| {
         let labels = [width.to_string(), beside.name().to_string()];
-        let row = table.rows.iter().find(|row| row.labels == labels)?;
-        Some(row.figures.iter().find(|figure| figure.name == name)?.value)
+        table.rows.iter().find(|row| row.labels == labels)?.figure(name)
     };
-    let of = |width, beside| Some(format!("{:.0} %", value(width, beside, "of alone")? * 100.0));
+    let of = |width, beside| {
+        let share = figure(width, beside, "of alone")?;
+        Some(format!("{} %{}", share.with_margin(0.01, 0), noise(share.may_be(1.0))))
+    };
     let sentence = |beside: Beside| {
         Some(format!(
-            "Beside {}, the compute loop keeps {} of its throughput if each vCPU is a virtual core of its own, {} in one of 2 \
-             ({:.0} gang exits a second, {:.0} % of its time outside the guest), {} in one of 4.",
+            "Beside {}, of its throughput alone the compute loop keeps {} where each vCPU is a virtual core of its own, {} in \
+             one of 2 ({:.0} gang exits a second, {:.0} % of its time outside the guest), {} in one of 4.",
             beside.name(),
             of(1, beside)?,
             of(2, beside)?,
-            value(2, beside, "gang exits")?,
-            value(2, beside, "outside")? * 100.0,
+            figure(2, beside, "gang exits")?.value,
+            figure(2, beside, "outside")?.value * 100.0,
             of(4, beside)?,
         ))
     };

@@ -14,7 +14,7 @@ use crate::abi::{self, Step, op};
 use crate::account::Account;
 use crate::events::Events;
 use crate::exits::not_ours;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::findings::{Figure, Findings, Row, Table, Unit, counted, noise};
 use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
 use crate::machine::pin_to;
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
@@ -344,23 +344,35 @@ fn limits(machine: &Machine) -> Vec<String> {
 
 /// The main point of a table in words.
 fn summary(gap: u64, table: &Table) -> Option<String> {
-    let figure = |row: &Row, name: &str| Some(row.figures.iter().find(|figure| figure.name == name)?.value);
-    let none = table.rows.first().filter(|row| row.cannot.is_none())?;
-    let best = table.rows.iter().filter(|row| row.cannot.is_none()).max_by(|a, b| {
-        f64::total_cmp(&figure(a, "round trips").unwrap_or(0.0), &figure(b, "round trips").unwrap_or(0.0))
-    })?;
-    let (rate, base) = (figure(best, "round trips")?, figure(none, "round trips")?);
-    Some(format!(
-        "With {} between balls, {:.0} round trips a second without polling; the most, {:.0}, when {} polls ({}): {:+.0} %, \
-         for {:+.0} % CPU time each and {:.2} instead of {:.2} wake-ups that need an exit or an interrupt.",
-        Nanos(gap),
-        base,
-        rate,
-        best.labels[0],
-        best.labels[1],
-        (rate / base - 1.0) * 100.0,
-        (figure(best, "CPU each")? / figure(none, "CPU each")?.max(1.0) - 1.0) * 100.0,
-        figure(best, "wake-ups each")?,
-        figure(none, "wake-ups each")?,
-    ))
+    let none = table.rows.first()?;
+    let (best, alike) = table.largest("round trips")?;
+    let (most, base) = (best.figure("round trips")?, none.figure("round trips")?);
+    let mut said =
+        format!("With {} between balls, {} round trips a second without polling", Nanos(gap), base.with_margin(1.0, 0));
+    let (who, knob) = (&best.labels[0], &best.labels[1]);
+    if std::ptr::eq(best, none) {
+        said += ", and no way of polling has more.";
+    } else if most.may_equal(base) {
+        said += &format!(
+            "; no way of polling has more for certain: the most, {}, when {who} polls ({knob}), is within the noise.",
+            most.with_margin(1.0, 0)
+        );
+    } else {
+        let (cpu, cpu_base) = (best.figure("CPU each")?, none.figure("CPU each")?);
+        said += &format!(
+            "; the most, {}, when {who} polls ({knob}): {:+.0} %, with {:+.0} % CPU time each{} and {:.2} instead of {:.2} \
+             wake-ups that need an exit or an interrupt.",
+            most.with_margin(1.0, 0),
+            (most.value / base.value - 1.0) * 100.0,
+            (cpu.value / cpu_base.value.max(1.0) - 1.0) * 100.0,
+            noise(cpu.may_equal(cpu_base)),
+            best.figure("wake-ups each")?.value,
+            none.figure("wake-ups each")?.value,
+        );
+        if !alike.is_empty() {
+            let rows = counted(alike.len() as u64, "other row");
+            said += &format!(" Within the noise of that: {rows}.");
+        }
+    }
+    Some(said)
 }

@@ -128,23 +128,26 @@ fn labels(machine: &Machine, access: Access, registration: Option<Registration>,
 }
 
 fn summary(machine: &Machine, rows: &[Row]) -> Vec<String> {
-    let time = |row: usize| rows.get(row)?.figures.first().map(|figure| figure.value);
+    let time = |row: usize| rows.get(row)?.figure("time");
     let mut said = Vec::new();
     if let (Some(before), Some(after)) = (time(0), time(3)) {
         said.push(format!(
-            "The long way (emulated, a device thread) takes {:.1} us, the short one (in place) {:.1} us: {:.0} % less.",
-            before / 1e3,
-            after / 1e3,
-            (1.0 - after / before) * 100.0
+            "The long way (emulated, a device thread) takes {}, the short one (in place) {}: {}.",
+            before.micros(),
+            after.micros(),
+            match before.may_equal(after) {
+                true => "no certain difference".to_string(),
+                false => format!("{:.0} % less", (1.0 - after.value / before.value) * 100.0),
+            }
         ));
     }
     if machine.emulates_ring_0 {
         said.push("This back end emulates the instruction of every access: it has no quick path to show.".to_string());
     } else if let (Some(emulated), Some(quick)) = (time(1), time(3)) {
-        said.push(format!("Of that, emulating the instruction is {:.2} us.", (emulated - quick) / 1e3));
+        said.push(format!("Of that, emulating the instruction is {}.", emulated.longer_than(quick)));
     }
     if let (Some(thread), Some(quick)) = (time(2), time(3)) {
-        said.push(format!("The hop to the device thread and back is {:.2} us.", (thread - quick) / 1e3));
+        said.push(format!("The hop to the device thread and back is {}.", thread.longer_than(quick)));
     }
     said
 }

@@ -9,7 +9,7 @@
 use crate::abi::{Step, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::findings::{Figure, Findings, Row, Table, Unit, counted, largest};
 use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
@@ -224,8 +224,8 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         about: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
         manifest: manifest(machine, plan, false),
         summary: vec![format!(
-            "{VCPUS} vCPUs over {} threads, in slices of {} ms; the lock is held for {} us of computing.",
-            contention.threads,
+            "{VCPUS} vCPUs over {}, in slices of {} ms; the lock is held for {} us of computing.",
+            counted(contention.threads as u64, "thread"),
             SLICE.as_millis(),
             HELD_NS / 1_000
         )],
@@ -268,19 +268,21 @@ fn table(title: &'static str, cases: &[Case], rounds: &[Rounds]) -> Table {
 
 /// The main point of a table in words.
 fn summary(title: &str, table: &Table) -> Option<String> {
-    let value = |row: &Row, name: &str| Some(row.figures.iter().find(|figure| figure.name == name)?.value);
-    let best = |says: Says| {
-        let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
-        rows.max_by(|a, b| f64::total_cmp(&value(a, "locks").unwrap_or(0.0), &value(b, "locks").unwrap_or(0.0)))
-    };
     let said = |says: Says| {
-        let row = best(says)?;
-        Some(format!("{:.2} times with {} (spin_retry {})", value(row, "times nothing")?, says.name(), row.labels[1]))
+        let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
+        let (best, alike) = largest(rows, "times nothing")?;
+        let times = best.figure("times nothing")?;
+        let noise = if times.may_be(1.0) { ", within the noise" } else { "" };
+        let retry = match alike.len() + 1 {
+            count if count == SPIN_RETRY.len() => "any".to_string(),
+            _ => [best].into_iter().chain(alike).map(|row| row.labels[1].as_str()).collect::<Vec<_>>().join(" or "),
+        };
+        Some(format!("{} times with {} (spin_retry {retry}{noise})", times.with_margin(1.0, 2), says.name()))
     };
     Some(format!(
-        "{}: {:.0} locks a second if waiters say nothing; at best {}, {}, {}.",
+        "{}: {} locks a second if waiters say nothing; at best {}, {}, {}.",
         title.split(':').next().unwrap_or(title),
-        value(table.rows.first()?, "locks")?,
+        table.rows.first()?.figure("locks")?.with_margin(1.0, 0),
         said(Says::Diag44)?,
         said(Says::Diag9c)?,
         said(Says::Diag9cSensing)?,
