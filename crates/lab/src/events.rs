@@ -45,7 +45,7 @@ pub struct Events {
     lost: u64,
     /// A read whose answer is told after the next entry, as KVM does.
     read: Option<(Detail, NameId)>,
-    /// Which of the dispatcher's threads runs the vCPU: they are its CPUs. Without one, every vCPU has its own.
+    /// Which of the dispatcher's threads runs the vCPU: they are its CPUs. Without one, the host's CPUs are.
     thread: Option<u32>,
 }
 
@@ -136,7 +136,7 @@ impl Events {
             tid: thread_of(vcpu, vcpu.index()),
             vm: VmId(std::process::id() + vcpu.number() - vcpu.index()),
             vcpu: VcpuId(vcpu.index()),
-            cpu: PcpuId(self.thread.unwrap_or(vcpu.number())),
+            cpu: self.thread.map_or_else(this_cpu, PcpuId),
             name,
             kind,
         };
@@ -155,6 +155,12 @@ impl Events {
         }
         all
     }
+}
+
+/// The CPU that runs us.
+fn this_cpu() -> PcpuId {
+    // SAFETY: asks for a number; a kernel that does not say gives -1, which in perf.data is no CPU.
+    PcpuId(unsafe { libc::sched_getcpu() } as u32)
 }
 
 fn diagnose(key: u64) -> (Detail, NameId) {

@@ -20,11 +20,13 @@ pub struct Plan {
     pub duration: Duration,
     /// Whether to keep vCPUs on a CPU each, where there are enough and that is permitted.
     pub pin: bool,
+    /// Who is told how many turns are over, of how many.
+    pub progress: Option<fn(u64, u64)>,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { rounds: 10, duration: Duration::from_millis(200), pin: true }
+        Plan { rounds: 10, duration: Duration::from_millis(200), pin: true, progress: None }
     }
 }
 
@@ -53,12 +55,15 @@ pub fn take_turns(
     mut turn: impl FnMut(Option<u32>, usize) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let rounds = std::iter::once(None).chain((0..plan.rounds).map(Some));
+    let (mut over, all) = (0, (u64::from(plan.rounds) + 1) * count as u64);
     for round in rounds {
         for thing in order(round.unwrap_or(0), count) {
             if let Some(signal) = signalled() {
                 return Err(signal);
             }
             turn(round, thing)?;
+            over += 1;
+            plan.progress.inspect(|tell| tell(over, all));
         }
     }
     Ok(())

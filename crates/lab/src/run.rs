@@ -6,15 +6,16 @@
 //! what the guests did, what came out, how long it took ─► Findings; what is not as in the scenario ─► warnings
 //! ```
 //!
-//! Counts are exact: guests count their own steps, and the run loops what comes out to user space. Costs of the scenario's
-//! cost model are not imitated (but for `delay`): the machine has its own.
+//! Counts are exact: guests count their own steps, and the run loops what comes out to user space, also what was still being
+//! answered when the run ended; only a step in which that stops a guest may not have come out yet. Costs of the scenario's cost
+//! model are not imitated (but for `delay`): the machine has its own.
 
 use crate::abi::{self, op};
-use crate::account::{Account, Reason};
+use crate::account::{Account, Door, Reason};
 use crate::compile::{Compiler, doorbell_port, generator};
 use crate::doors::{Device, DeviceThread};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
+use crate::findings::{Figure, Findings, Row, Table, Unit, counted};
 use crate::machine::probe;
 use crate::measure::{Noise, Plan, machine_warnings, manifest};
 use crate::outside::World;
@@ -80,7 +81,7 @@ pub fn run(
     let (noise, began) = (Noise::now(), Instant::now());
     let (served, seen, took) = play(machine, scenario, &mut guests, &parkers, disks, first_disk, length, keep_events)?;
     warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    let plan = Plan { rounds: 1, duration: length, pin: false };
+    let plan = Plan { rounds: 1, duration: length, pin: false, ..Plan::default() };
     let mut findings = Findings {
         experiment: "run",
         about: "A scenario's programs on real guests: counts are exact, times are this machine's",
@@ -94,6 +95,8 @@ pub fn run(
     for guest in &guests {
         for part in served.by_ref().take(running(&scenario.vms[guest.spec]).count()) {
             accounts[guest.spec].merge(&part.account);
+            // It came out like the others. Of these accounts only counts are looked at.
+            part.cut_off.inspect(|&reason| accounts[guest.spec].record(reason, Door::Bell, 0));
             events.push(part.events);
         }
     }
@@ -104,7 +107,12 @@ pub fn run(
         yields(scenario, &guests),
     ];
     findings.tables.retain(|table| !table.rows.is_empty());
-    findings.summary = vec![format!("{}: ran for {seconds:.2} s, {} VMs, {number} vCPUs", scenario.name, guests.len())];
+    findings.summary = vec![format!(
+        "{}: ran for {seconds:.2} s, {}, {}",
+        scenario.name,
+        counted(guests.len() as u64, "VM"),
+        counted(number.into(), "vCPU")
+    )];
     Ok((findings, Events::merge(events)))
 }
 
@@ -293,7 +301,7 @@ fn differences(machine: &Machine, scenario: &Scenario) -> Vec<String> {
     let host = &scenario.host;
     let cpus = host.cpus(scenario.policies.vcore.subcores_per_core) as usize;
     if cpus != machine.cpus.len() {
-        said.push(format!("the scenario's host has {cpus} CPUs, this one {}", machine.cpus.len()));
+        said.push(format!("the scenario's host has {}, this one {}", counted(cpus as u64, "CPU"), machine.cpus.len()));
     }
     if host.ganged {
         said.push("threads of a core do not leave together here; lab gang does that".to_string());

@@ -92,6 +92,8 @@ pub struct Served {
     pub coalesced: u64,
     /// Halts before which the run loop polled, and those whose wake-up came while it did.
     pub polls: [u64; 2],
+    /// The exit, in no account, that was being answered when the run was ended.
+    pub cut_off: Option<Reason>,
 }
 
 /// Runs a vCPU until its program is over.
@@ -115,6 +117,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
         }
         let exit = next_exit(vcpu, watch)?;
         let begin = ticks();
+        served.cut_off = Some(Reason::of(&exit));
         if setup.events {
             served.events.exit(vcpu, clock.ns(begin), &exit);
         }
@@ -124,7 +127,10 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
         let mut door = Door::Bell;
         answer = 0;
         match exit {
-            Exit::Bell { bell: bell::DONE, .. } => return Ok(()),
+            Exit::Bell { bell: bell::DONE, .. } => {
+                served.cut_off = None;
+                return Ok(());
+            }
             Exit::Bell { bell: bell::PANIC, value } => {
                 return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
             }
@@ -183,6 +189,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
         }
         delayed = !(delayed && setup.delay_alternates);
         served.account.record(Reason::of(&exit), door, clock.length(ticks() - begin));
+        served.cut_off = None;
     }
 }
 

@@ -7,7 +7,7 @@ use common::machine;
 use exitscope_lab::abi::{self, Step, bell, op};
 use exitscope_lab::account::Reason;
 use exitscope_lab::bench::{Bench, Job, Spec};
-use exitscope_lab::serve::{Setup, parkers, serve};
+use exitscope_lab::serve::{Served, Setup, parkers, serve, serve_into};
 use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
@@ -161,6 +161,33 @@ fn guests_that_never_end_are_stopped_in_time() {
     }
     let served = Watch::new(Duration::from_secs(10)).run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch)).unwrap();
     assert!(served.iter().all(|served| served.account.count(Reason::PortIn) == 5));
+}
+
+#[test]
+fn an_exit_that_the_end_cuts_off_is_told() {
+    let Some(machine) = machine() else { return };
+    let (vm, mut vcpus) = Vm::new(&machine.kvm, VmConfig::new(2, Ring::Three)).unwrap();
+    let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
+    payload.load(0, &[PORT, step(op::HALT)], 1).unwrap();
+    let parkers = parkers(2);
+    let setup = Setup::new(&machine, &parkers);
+    let ended = Watch::new(Duration::from_secs(20)).run(&mut vcpus, |vcpu, watch| {
+        let mut served = Served::default();
+        if vcpu.index() == 0 {
+            assert!(matches!(serve_into(vcpu, &setup, watch, &mut served), Err(LabError::Stopped)));
+            return Ok(served);
+        }
+        // The guest counts its halt right before it comes out with it.
+        while payload.page(0).halts == 0 && !watch.is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        watch.stop();
+        Ok(served)
+    });
+    let served = &ended.unwrap()[0];
+    assert_eq!((served.account.count(Reason::PortIn), served.account.count(Reason::Halt)), (1, 0));
+    assert_eq!(served.cut_off, Some(Reason::Halt));
 }
 
 #[test]
