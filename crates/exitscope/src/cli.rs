@@ -475,6 +475,11 @@ pub struct ScenarioArgs {
     /// All randomness comes from this, a whole number from 0 on [default: the scenario's]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_seed)]
     pub seed: Option<u64>,
+}
+
+/// When a simulated run is stopped.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
     /// Stop a run after so many events of the simulated machine [default: 10,000,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_events: Option<u64>,
@@ -487,6 +492,8 @@ pub struct ScenarioArgs {
 pub struct SimArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -499,6 +506,8 @@ pub struct SimArgs {
 pub struct SweepArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Varies a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
     /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
     #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = crate::vary::parse)]
@@ -570,23 +579,26 @@ pub enum LabCommand {
 pub struct LabExitsArgs {
     #[command(flatten)]
     pub lab: LabArgs,
-    /// Write what was measured as a cost model, for a scenario's costs.model; refused where the back end emulates
+    /// Write what was measured as a cost model, for a scenario's costs.model; what was there is kept as FILE.old. Refused
+    /// where the back end emulates
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// How long each row is measured, all rounds together, like 500ms
+    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 53, delay 16,
+    /// pio 7, haltpoll 22, yield 39, gang 12), and as much again or more for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Compare with an earlier run, saved with --format json
+    /// Compare with an earlier run, saved with --format json; with several, the spread from run to run counts
     #[arg(long, value_name = "FILE")]
-    pub against: Option<PathBuf>,
-    /// Write the exits of the last round as a perf.data file, which report, diff and perf read
+    pub against: Vec<PathBuf>,
+    /// Write the exits of the last round as a perf.data file, which report, diff and perf read; what was there is kept as
+    /// FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Leave it to the kernel where threads run, instead of keeping each vCPU on a CPU
@@ -604,12 +616,22 @@ pub struct LabRunArgs {
     /// How long to run it [default: the scenario's duration]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub duration: Option<Nanos>,
-    /// Write its exits as a perf.data file, which report, diff and perf read
+    /// Write its exits as a perf.data file, which report, diff and perf read; what was there is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
-    pub format: SimFormat,
+    pub format: LabRunFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LabRunFormat {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs lab-schema` describes it
+    Json,
+    /// The figures, one a line
+    Csv,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -620,7 +642,7 @@ pub enum LabFormat {
     Json,
     /// The figures, one a line
     Csv,
-    /// The rounds' times as lines that Go's benchstat reads
+    /// Every figure of every round, as lines that Go's benchstat reads
     Benchstat,
 }
 

@@ -23,7 +23,8 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> anyhow::
 pub fn man(directory: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     match directory {
         None => clap_mangen::Man::new(Cli::command()).render(out)?,
-        Some(directory) => clap_mangen::generate_to(Cli::command(), directory)
+        Some(directory) => std::fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
             .with_context(|| format!("cannot write manual pages into {}", directory.display()))?,
     }
     Ok(Outcome::Fine)

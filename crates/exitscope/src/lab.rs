@@ -1,7 +1,8 @@
 //! `exitscope lab`: experiments on real KVM guests.
 
 use crate::Outcome;
-use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, SimFormat};
+use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
+use crate::lab_files::{can_write, replace};
 use crate::record::write_events;
 use crate::report::look;
 use crate::{costs, sim};
@@ -12,9 +13,11 @@ use exitscope_lab::measure::Plan;
 use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, gang, haltpoll, pio, yielding};
 use exitscope_model::Event;
 use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, IsTerminal, Read, Write};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The largest saved run that is read.
@@ -49,6 +52,19 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
     }
 }
 
+/// Draws how many turns are over, between two of them; nothing draws during one.
+fn tell_progress(over: u64, all: u64) {
+    static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {
+        let style = ProgressStyle::with_template("turns {wide_bar} {pos}/{len} {eta}");
+        ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
+    });
+    BAR.set_length(all);
+    BAR.set_position(over);
+    if over == all {
+        BAR.finish_and_clear();
+    }
+}
+
 /// An experiment that needs no more than a machine and a plan.
 type Experiment = fn(&Machine, &Plan, bool) -> Result<(Findings, Vec<Event>), LabError>;
 
@@ -60,10 +76,10 @@ fn experiment(
     run: Experiment,
 ) -> anyhow::Result<Outcome> {
     // What may be wrong with the command line is found before anything is measured.
-    if args.against.is_some() && args.format != LabFormat::Text {
+    if !args.against.is_empty() && args.format != LabFormat::Text {
         bail!("--against compares as text only; save this run with --format json, and compare it the next time");
     }
-    let before = args.against.as_deref().map(|path| saved(path, name)).transpose()?;
+    let before = args.against.iter().map(|path| saved(path, name)).collect::<anyhow::Result<Vec<LabReport>>>()?;
     catch_signals()?;
     let machine = Machine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
@@ -74,15 +90,21 @@ fn experiment(
             machine.back_end
         );
     }
-    can_write([args.trace.as_deref(), model])?;
-    let plan = Plan { rounds: args.repeat, duration: Duration::from_nanos(args.duration.0), pin: !args.no_pin };
+    args.trace.as_deref().into_iter().chain(model).try_for_each(can_write)?;
+    let plan = Plan {
+        rounds: args.repeat,
+        duration: Duration::from_nanos(args.duration.0),
+        pin: !args.no_pin,
+        progress: std::io::stderr().is_terminal().then_some(tell_progress),
+    };
     let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
     if let Some(path) = &args.trace {
-        write_events(path, &event_names(), &events)?;
+        replace(path, |to| write_events(to, &event_names(), &events))?;
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
-        std::fs::write(path, costs::costs(&report)?).with_context(|| format!("cannot write {}", path.display()))?;
+        let costs = costs::costs(&report)?;
+        replace(path, |mut to| Ok(to.write_all(costs.as_bytes())?))?;
     }
     match args.format {
         LabFormat::Json => {
@@ -91,10 +113,8 @@ fn experiment(
         }
         LabFormat::Csv => write_lab_csv(&report, out)?,
         LabFormat::Benchstat => write_benchstat(&report, out)?,
-        LabFormat::Text => match &before {
-            Some(before) => write_page(&lab_comparison_page(before, &report), look(), out)?,
-            None => write_page(&lab_page(&report), look(), out)?,
-        },
+        LabFormat::Text if before.is_empty() => write_page(&lab_page(&report), look(), out)?,
+        LabFormat::Text => write_page(&lab_comparison_page(&before, &report), look(), out)?,
     }
     Ok(Outcome::Fine)
 }
@@ -103,30 +123,22 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let scenario = sim::read(&args.scenario)?.scenario()?;
     catch_signals()?;
     let machine = Machine::new()?;
-    can_write([args.trace.as_deref()])?;
+    args.trace.as_deref().map_or(Ok(()), can_write)?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
     let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
     if let Some(path) = &args.trace {
-        write_events(path, &event_names(), &events)?;
+        replace(path, |to| write_events(to, &event_names(), &events))?;
     }
     let report = LabReport::of(&findings);
     match args.format {
-        SimFormat::Json => {
+        LabRunFormat::Json => {
             serde_json::to_writer(&mut *out, &report)?;
             writeln!(out)?;
         }
-        SimFormat::Csv => write_lab_csv(&report, out)?,
-        SimFormat::Text => write_page(&lab_page(&report), look(), out)?,
+        LabRunFormat::Csv => write_lab_csv(&report, out)?,
+        LabRunFormat::Text => write_page(&lab_page(&report), look(), out)?,
     }
     Ok(Outcome::Fine)
-}
-
-/// Fails if a file that is to hold what will be measured cannot be written.
-fn can_write<const N: usize>(paths: [Option<&Path>; N]) -> anyhow::Result<()> {
-    for path in paths.into_iter().flatten() {
-        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// A run of an experiment that was saved with --format json.

@@ -139,7 +139,7 @@ fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
 }
 
 /// As perf does: what was recorded last time is kept once.
-fn keep_old(path: &Path) -> anyhow::Result<()> {
+pub fn keep_old(path: &Path) -> anyhow::Result<()> {
     if path.is_file() {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");

@@ -13,6 +13,7 @@ mod exporter;
 mod host;
 mod html;
 mod lab;
+mod lab_files;
 mod live;
 mod read;
 mod record;

@@ -13,23 +13,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Writes the events of real guests, which are in the order of time.
-pub fn write_events(path: &Path, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
+pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
     let host = Host::new();
     let head = host.head(names, false);
     let mut named = FxHashSet::default();
-    let mut write = || -> io::Result<Written> {
-        let mut writer = PerfWriter::create(path, &head)?;
-        for event in events {
-            if event.vm != VmId::UNKNOWN && named.insert(event.tid) {
-                writer.thread(event.at, event.vm, Tid(event.vm.0), "exitscope lab")?;
-                writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
-            }
-            writer.event(event)?;
+    let mut writer = PerfWriter::new(to, &head)?;
+    for event in events {
+        if event.vm != VmId::UNKNOWN && named.insert(event.tid) {
+            writer.thread(event.at, event.vm, Tid(event.vm.0), "exitscope lab")?;
+            writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
         }
-        writer.finish()
-    };
-    let written = write().with_context(|| format!("cannot write {}", path.display()))?;
-    say_left_out(written);
+        writer.event(event)?;
+    }
+    say_left_out(writer.finish()?);
     Ok(())
 }
 

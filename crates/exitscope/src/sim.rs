@@ -1,7 +1,7 @@
 //! `exitscope sim`.
 
 use crate::Outcome;
-use crate::cli::{ScenarioArgs, SimArgs, SimFormat};
+use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
 use crate::record::Recorder;
 use crate::report::look;
 use anyhow::{Context, bail};
@@ -19,7 +19,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let document = read(&args.scenario)?;
     let scenario = document.scenario()?;
     warn_of_knobs(&document, &scenario);
-    let limits = limits(&args.scenario);
+    let limits = limits(&args.limits);
     let outcome = match &args.trace {
         None => exitscope_sim::run(&scenario, Unseen, limits)?.0,
         Some(path) => {
@@ -97,7 +97,7 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
 }
 
 /// How much a run may take that begins now.
-pub fn limits(args: &ScenarioArgs) -> Limits {
+pub fn limits(args: &LimitArgs) -> Limits {
     let mut limits = Limits::default();
     limits.events = args.limit_events.unwrap_or(limits.events);
     limits.deadline = args.wall_limit.and_then(|length| Instant::now().checked_add(Duration::from_nanos(length.0)));

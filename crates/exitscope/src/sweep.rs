@@ -264,7 +264,7 @@ fn run_all(
         checked[number].clone()?;
         let mut scenario = grid.scenario(number).map_err(|error| format!("{error:#}"))?;
         scenario.seed = scenario.seed.wrapping_add(replicate as u64);
-        let outcome = exitscope_sim::run(&scenario, Unseen, sim::limits(&args.scenario));
+        let outcome = exitscope_sim::run(&scenario, Unseen, sim::limits(&args.limits));
         progress.inc(1);
         match outcome {
             Ok((outcome, _)) => Ok(asked.figures(outcome.metrics(&scenario))),

@@ -100,6 +100,16 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
         let page = stdout(&lab(&[experiment]));
         assert!(page.starts_with(&format!("Lab: {experiment}")), "{page}");
         assert!(stdout(&lab(&[experiment, "--format", "csv"])).lines().count() > tables * rows, "{experiment}");
+        // A line for each of the two rounds of each row.
+        let lines = stdout(&lab(&[experiment, "--format", "benchstat"]));
+        let rounds = lines.lines().filter(|line| line.starts_with("Benchmark"));
+        assert_eq!(rounds.clone().count(), tables * rows * 2, "{lines}");
+        for line in rounds {
+            // Name, iterations, and values with a unit each, no unit twice.
+            let words: Vec<&str> = line.split(' ').collect();
+            let units: std::collections::BTreeSet<&str> = words.iter().skip(3).step_by(2).copied().collect();
+            assert!(words.len() >= 4 && units.len() * 2 + 2 == words.len(), "{line}");
+        }
     }
 }
 
@@ -112,6 +122,9 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
     let compared = lab(&["exits", "--against", saved.to_str().unwrap()]);
     assert!(compared.status.success(), "{}", stderr(&compared));
     assert!(stdout(&compared).contains("against an earlier run"));
+    let compared = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", saved.to_str().unwrap()]);
+    assert!(stdout(&compared).contains("against 2 earlier runs"), "{}", stderr(&compared));
+    assert!(!stdout(&compared).contains("NaN") && !stdout(&compared).contains("inf%"), "{}", stdout(&compared));
     let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
     let of_port_reads =
         lines.lines().filter(|line| line.contains("/port_read/user_space ") && line.ends_with(" ns/op"));
@@ -158,6 +171,9 @@ fn the_doctor_finds_what_guests_can_do() {
 #[test]
 fn a_signal_ends_the_lab_with_nothing_left_behind() {
     let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept.data");
+    std::fs::write(&kept, "an earlier recording").unwrap();
     for (experiment, signal, name) in [
         ("exits", "-INT", "SIGINT"),
         ("exits", "-TERM", "SIGTERM"),
@@ -166,7 +182,8 @@ fn a_signal_ends_the_lab_with_nothing_left_behind() {
         ("gang", "-INT", "SIGINT"),
     ] {
         let mut command = exitscope();
-        command.args(["lab", experiment, "--duration", "10s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(["lab", experiment, "--duration", "10s", "--trace"]).arg(&kept);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let id = child.id().to_string();
         // Guests run as soon as there are vCPU threads.
@@ -178,7 +195,30 @@ fn a_signal_ends_the_lab_with_nothing_left_behind() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(name), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "an earlier recording");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{experiment}");
     }
+}
+
+#[test]
+fn a_new_trace_keeps_the_old_one_and_what_is_no_file_is_written_as_it_is() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("lab.data");
+    std::fs::write(&trace, "an earlier recording").unwrap();
+    let scenario = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/random-io.toml");
+    let traced = |to: &std::path::Path| {
+        let mut command = exitscope();
+        command.args(["lab", "run"]).arg(&scenario).args(["--duration", "60ms", "--trace"]).arg(to);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    traced(&trace);
+    assert_eq!(std::fs::read_to_string(folder.path().join("lab.data.old")).unwrap(), "an earlier recording");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert!(report(&[&trace], &[])["coverage"]["exits"].as_u64() > Some(10));
+    traced(std::path::Path::new("/dev/null"));
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 
 #[test]

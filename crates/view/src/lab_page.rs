@@ -1,9 +1,10 @@
 //! How what the lab found becomes a page, a comparison with an earlier run, CSV, and lines for benchstat.
 
-use crate::lab::{LabFigure, LabReport, LabTable};
+use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
 use exitscope_analysis::Estimate;
+use exitscope_lab::findings::counted;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
 
@@ -14,13 +15,17 @@ pub fn lab_page(report: &LabReport) -> Page {
     Page { sections }
 }
 
-/// The page of an experiment beside an earlier run of it: every figure that both have rounds of.
-pub fn lab_comparison_page(before: &LabReport, after: &LabReport) -> Page {
+/// The page of an experiment beside earlier runs of it: every figure that has rounds.
+pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
     let mut head = head(after);
-    head.title = format!("Lab: {}, against an earlier run", after.experiment);
-    let was = &before.manifest;
-    head.sentences.insert(1, plain(format!("Before: kernel {}, back end {}", was.kernel, was.back_end)));
-    if was.vendor != after.manifest.vendor || was.back_end != after.manifest.back_end {
+    let runs =
+        if let [_] = before { "an earlier run".to_string() } else { counted(before.len() as u64, "earlier run") };
+    head.title = format!("Lab: {}, against {runs}", after.experiment);
+    for (at, was) in before.iter().map(|run| &run.manifest).enumerate() {
+        head.sentences.insert(1 + at, plain(format!("Before: kernel {}, back end {}", was.kernel, was.back_end)));
+    }
+    let other = |was: &ManifestRow| was.vendor != after.manifest.vendor || was.back_end != after.manifest.back_end;
+    if before.iter().any(|run| other(&run.manifest)) {
         let text = "the runs are of different machines or back ends: what differs may be that".to_string();
         head.sentences.push(Sentence { text, warning: true });
     }
@@ -34,13 +39,13 @@ fn head(report: &LabReport) -> Section {
     let mut sentences = vec![
         plain(report.about.clone()),
         plain(format!(
-            "Back end {} on {}, kernel {}; {} CPUs, clock {:.3} GHz; {} rounds, {} for each row{}",
+            "Back end {} on {}, kernel {}; {}, clock {:.3} GHz; {}, {} for each row{}",
             m.back_end,
             m.vendor,
             m.kernel,
-            m.cpus,
+            counted(m.cpus as u64, "CPU"),
             m.tsc_hz as f64 / 1e9,
-            m.rounds,
+            counted(m.rounds.into(), "round"),
             Nanos(m.duration_ns),
             if m.pinned { ", vCPUs kept on a CPU each where there are enough" } else { "" }
         )),
@@ -61,18 +66,24 @@ fn figure_names(table: &LabTable) -> Vec<&str> {
     names
 }
 
+/// Ranks from which the ± of other figures than the main one leave a narrow page, and spreads and counts of samples.
+const MARGINS: u8 = 100;
+const SPREADS: u8 = 200;
+
 fn section(table: &LabTable) -> Section {
     let names = figure_names(table);
     let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
-    for &name in &names {
+    // On a narrow page the main figure, which is the first, keeps its ± longest; of the others the last leave first.
+    for (at, &name) in (0..).zip(&names) {
+        let ranks = if at == 0 { [0, 1] } else { [1 + at, MARGINS + at] };
         let find = |has: fn(&LabFigure) -> bool| {
             table.rows.iter().flat_map(|row| &row.figures).any(|f| f.name == name && has(f))
         };
-        columns.push(column(name.to_string(), false, 0));
-        columns.push(column(if find(|figure| figure.low.is_some()) { "±" } else { "" }, false, 2));
-        columns.push(column(if find(|figure| figure.p5.is_some()) { "p5 to p95" } else { "" }, false, 3));
-        columns.push(column(if find(|figure| figure.samples.is_some()) { "samples" } else { "" }, false, 4));
-        columns.push(column(if find(|figure| figure.samples.is_some()) { "far out" } else { "" }, false, 5));
+        columns.push(column(name.to_string(), false, ranks[0]));
+        columns.push(column(if find(|figure| figure.low.is_some()) { "±" } else { "" }, false, ranks[1]));
+        columns.push(column(if find(|figure| figure.p5.is_some()) { "p5 to p95" } else { "" }, false, SPREADS));
+        columns.push(column(if find(|figure| figure.samples.is_some()) { "samples" } else { "" }, false, SPREADS + 1));
+        columns.push(column(if find(|figure| figure.samples.is_some()) { "far out" } else { "" }, false, SPREADS + 2));
     }
     let mut notes = Vec::new();
     let rows = table.rows.iter().map(|row| {
@@ -98,7 +109,13 @@ fn section(table: &LabTable) -> Section {
                     the middle half by more than three times its width, which count like the others";
         notes.insert(0, text.to_string());
     }
-    Section { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..Section::default() }
+    Section {
+        title: table.title.clone(),
+        table: Some(Table { columns, rows }),
+        notes,
+        say_hidden: true,
+        ..Section::default()
+    }
 }
 
 /// Value, half of the interval, spread, samples, those far out.
@@ -126,32 +143,48 @@ fn quantity(unit: &str, value: f64) -> String {
     }
 }
 
-fn compared(before: &LabReport, table: &LabTable) -> Section {
+fn compared(before: &[LabReport], table: &LabTable) -> Section {
     let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
     columns.push(column("figure", true, 0));
     columns.extend(["before", "after", "change"].map(|title| column(title, false, 0)));
     columns.push(column("verdict", true, 0));
     let mut rows = Vec::new();
     for row in &table.rows {
-        let old = before.row(&table.title, &row.labels);
+        let old: Vec<_> = before.iter().filter_map(|run| run.row(&table.title, &row.labels)).collect();
         for figure in row.figures.iter().filter(|figure| !figure.rounds.is_empty()) {
-            let was = old.and_then(|old| old.figures.iter().find(|was| was.name == figure.name));
-            let (was_text, change, verdict) = match was {
-                None => ("-".to_string(), "-".to_string(), String::new()),
-                Some(was) => {
-                    let change = (figure.value / was.value - 1.0) * 100.0;
-                    (quantity(&was.unit, was.value), format!("{change:+.1}%"), verdict(was, figure).to_string())
-                }
-            };
+            let was: Vec<&LabFigure> =
+                old.iter().filter_map(|old| old.figures.iter().find(|was| was.name == figure.name)).collect();
+            let mean = Estimate::of(&was.iter().map(|was| was.value).collect::<Vec<f64>>()).map(|was| was.mean);
+            // No part of nothing, nor of what is below zero because measuring was taken off.
+            let change = mean
+                .filter(|&mean| mean > 0.0)
+                .map_or("-".to_string(), |mean| format!("{:+.1}%", (figure.value / mean - 1.0) * 100.0));
+            let was_text = mean.map_or("-".to_string(), |mean| quantity(&figure.unit, mean));
+            let verdict = verdict(&was, figure).to_string();
             let cells = [figure.name.clone(), was_text, quantity(&figure.unit, figure.value), change, verdict];
             rows.push([row.labels.clone(), cells.to_vec()].concat());
         }
     }
-    let notes = vec!["verdict: only where the 95 % confidence intervals do not meet".to_string()];
+    let note = match before.len() {
+        0 | 1 => {
+            "A verdict stands only where the 95 % confidence intervals do not meet. They cover the variation within each run; \
+             that from run to run, which may be larger, only if --against is given several times."
+        }
+        _ => {
+            "before: the mean of the earlier runs. A verdict stands only outside of what, by these, one more run would be \
+             within in 95 % of cases; the more of them, the narrower that is."
+        }
+    };
+    let notes = vec![note.to_string()];
     Section { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..Section::default() }
 }
 
-fn verdict(before: &LabFigure, after: &LabFigure) -> &'static str {
+fn verdict(before: &[&LabFigure], after: &LabFigure) -> &'static str {
+    let before = match before {
+        [] => return "",
+        [run] => run,
+        runs => return verdict_by_runs(&runs.iter().map(|run| run.value).collect::<Vec<f64>>(), after.value),
+    };
     match (Estimate::of(&before.rounds), Estimate::of(&after.rounds)) {
         (Some(before), Some(after)) if before.interval.is_some() && after.interval.is_some() => {
             match before.meets(&after) {
@@ -161,6 +194,18 @@ fn verdict(before: &LabFigure, after: &LabFigure) -> &'static str {
             }
         }
         _ => "too few rounds",
+    }
+}
+
+/// Whether a run is outside of what one more like these would be within: its mean has this interval, and it has as much
+/// scatter as each of them again.
+fn verdict_by_runs(runs: &[f64], after: f64) -> &'static str {
+    let Some(Estimate { mean, interval: Some((_, high)) }) = Estimate::of(runs) else { return "" };
+    let reach = (high - mean) * (runs.len() as f64 + 1.0).sqrt();
+    match after - mean {
+        more if more > reach => "more",
+        less if less < -reach => "less",
+        _ => "",
     }
 }
 
@@ -212,26 +257,57 @@ pub fn write_lab_csv(report: &LabReport, out: &mut dyn Write) -> io::Result<()> 
     csv.flush()
 }
 
-/// The rounds of every time as lines of Go's benchmark format, which benchstat compares.
+/// Every figure that has rounds as lines of Go's benchmark format, which benchstat compares: one a row and round, in which
+/// each figure has a unit of its own.
 pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "goos: linux\ngoarch: amd64\npkg: exitscope/lab\ncpu: {}", report.manifest.vendor)?;
-    let word = |text: &str| -> String {
-        let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' });
-        letters.collect()
-    };
+    let having_rounds = |row: &LabRow| row.figures.iter().filter(|figure| !figure.rounds.is_empty()).cloned().collect();
+    let mut told: Vec<String> = Vec::new();
     for table in &report.tables {
         for row in &table.rows {
-            for figure in row.figures.iter().filter(|figure| figure.unit == "ns") {
-                let labels: Vec<String> = row.labels.iter().map(|label| word(label)).collect();
-                let name = format!("Benchmark{}/{}", capital(&report.experiment), word(&table.title));
-                let samples = figure.samples.unwrap_or(1) / (figure.rounds.len() as u64).max(1);
-                for round in &figure.rounds {
-                    writeln!(out, "{name}/{} {} {round:.1} ns/op", labels.join("/"), samples.max(1))?;
+            let figures: Vec<LabFigure> = having_rounds(row);
+            // benchstat takes less for better unless it is told. The first rate of a row is that of its work.
+            if let Some(unit) = figures.iter().find(|figure| figure.unit == "1/s").map(benchmark_unit)
+                && !told.contains(&unit)
+            {
+                writeln!(out, "Unit {unit} better=higher")?;
+                told.push(unit);
+            }
+            let labels: Vec<String> = row.labels.iter().map(|label| word(label, '_')).collect();
+            let name = format!("Benchmark{}/{}", capital(&report.experiment), word(&table.title, '_'));
+            let rounds = figures.iter().map(|figure| figure.rounds.len()).max().unwrap_or(0);
+            let samples = figures.iter().find_map(|figure| figure.samples).unwrap_or(0) / (rounds as u64).max(1);
+            for round in 0..rounds {
+                write!(out, "{name}/{} {}", labels.join("/"), samples.max(1))?;
+                // A round without a figure, like the part of no polls that paid, has fewer.
+                for figure in &figures {
+                    if let Some(value) = figure.rounds.get(round) {
+                        let decimals = if figure.unit == "ns" { 1 } else { 4 };
+                        write!(out, " {value:.decimals$} {}", benchmark_unit(figure))?;
+                    }
                 }
+                writeln!(out)?;
             }
         }
     }
     Ok(())
+}
+
+/// `ns/op`, `exit-to-entry-ns/op`, `locks/s`, `found-held-share`, `halts-each`.
+fn benchmark_unit(figure: &LabFigure) -> String {
+    let name = word(&figure.name, '-').trim_matches('-').to_string();
+    match (figure.unit.as_str(), name.as_str()) {
+        ("ns", "time") => "ns/op".to_string(),
+        ("ns", name) => format!("{name}-ns/op"),
+        ("1/s", name) => format!("{name}/s"),
+        ("share", name) => format!("{name}-share"),
+        (_, name) => name.to_string(),
+    }
+}
+
+/// The text as one word.
+fn word(text: &str, other: char) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { other }).collect()
 }
 
 fn capital(word: &str) -> String {
@@ -242,7 +318,7 @@ fn capital(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::{LabRow, ManifestRow};
+    use crate::text::{Look, write_page};
 
     fn report(rounds: &[f64]) -> LabReport {
         let time = LabFigure {
@@ -297,9 +373,68 @@ mod tests {
         for (after, expected) in
             [([200.0, 202.0, 201.0], "more"), ([101.0, 100.0, 102.0], ""), ([50.0, 51.0, 52.0], "less")]
         {
-            let page = lab_comparison_page(&report(&[100.0, 102.0, 101.0]), &report(&after));
+            let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&after));
             assert_eq!(page.sections[1].table.as_ref().unwrap().rows[0].last().unwrap(), expected, "{after:?}");
         }
+    }
+
+    #[test]
+    fn against_several_runs_a_verdict_stands_on_what_differs_from_run_to_run() {
+        let before: Vec<LabReport> =
+            [100.0, 140.0, 120.0, 110.0, 130.0].map(|value| report(&[value, value, value + 0.1])).into();
+        for (after, expected) in [(160.0, ""), (170.0, "more"), (70.0, "less")] {
+            let page = lab_comparison_page(&before, &report(&[after, after, after + 0.1]));
+            let row = &page.sections[1].table.as_ref().unwrap().rows[0];
+            // Mean 120, standard deviation 15.81; 2.776 times 15.81 times the root of 1.2 is 48.1.
+            assert_eq!((row[3].as_str(), row.last().unwrap().as_str()), ("120ns", expected), "{after}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_change_by_a_part_of_nothing() {
+        let page = lab_comparison_page(&[report(&[0.0, 0.0])], &report(&[0.0, 10.0]));
+        assert_eq!(page.sections[1].table.as_ref().unwrap().rows[0][5], "-");
+    }
+
+    #[test]
+    fn benchstat_has_a_line_for_each_round_and_a_unit_for_each_figure() {
+        let mut found = report(&[100.0, 102.5]);
+        let time = found.tables[0].rows[0].figures[0].clone();
+        let figure = |name: &str, unit: &str, rounds: &[f64]| LabFigure {
+            name: name.into(),
+            unit: unit.into(),
+            samples: None,
+            rounds: rounds.to_vec(),
+            ..time.clone()
+        };
+        found.tables[0].rows[0].figures.extend([
+            figure("exit to entry", "ns", &[7.0, 8.0]),
+            figure("X'9C'", "1/s", &[3.0, 4.0]),
+            figure("polls that paid", "share", &[0.25]),
+            figure("cycles", "cycles", &[]),
+        ]);
+        let mut lines = Vec::new();
+        write_benchstat(&found, &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        let expected = "Unit X-9C/s better=higher\n\
+            BenchmarkExits/Exits/port_read/door__1 15 100.0 ns/op 7.0 exit-to-entry-ns/op 3.0000 X-9C/s 0.2500 \
+            polls-that-paid-share\n\
+            BenchmarkExits/Exits/port_read/door__1 15 102.5 ns/op 8.0 exit-to-entry-ns/op 4.0000 X-9C/s\n";
+        assert!(lines.ends_with(expected), "{lines}");
+    }
+
+    #[test]
+    fn a_narrow_page_keeps_the_margin_of_the_main_figure_and_says_what_it_leaves_out() {
+        let mut found = report(&[100.0, 102.5]);
+        let time = found.tables[0].rows[0].figures[0].clone();
+        found.tables[0].rows[0].figures.push(LabFigure { name: "exit to entry".into(), samples: None, ..time });
+        let mut text = Vec::new();
+        write_page(&lab_page(&found), Look { width: Some(46), colour: false }, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let header = text.lines().find(|line| line.contains("exit ")).unwrap();
+        assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["exit", "door", "time", "±"], "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("too wide for the terminal: samples, far out, exit to entry time: median"), "{text}");
     }
 
     #[test]

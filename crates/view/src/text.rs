@@ -1,6 +1,6 @@
 //! A page as text for a terminal.
 
-use crate::page::{Page, Section, Table};
+use crate::page::{Column, Page, Section, Table};
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table as Grid, presets};
 use std::io::{self, Write};
@@ -86,7 +86,7 @@ fn broken(text: &str, look: Look) -> String {
 }
 
 /// Writes the table as far as it fits; gives back the titles of the columns that do not.
-fn write_table<'a>(table: &'a Table, look: Look, out: &mut dyn Write) -> io::Result<Vec<&'a str>> {
+fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<Vec<String>> {
     // First the columns that say nothing but zero leave, then those of the highest rank.
     let (mut zeros, mut hidden_rank) = (true, u8::MAX);
     loop {
@@ -101,12 +101,28 @@ fn write_table<'a>(table: &'a Table, look: Look, out: &mut dyn Write) -> io::Res
                 for line in lines {
                     writeln!(out, " {line}")?;
                 }
-                let hidden = table.columns.iter().filter(|column| column.rank >= hidden_rank);
-                let titles = hidden.map(|column| column.title.as_ref());
-                return Ok(titles.filter(|title| title.contains(char::is_alphanumeric)).collect());
+                return Ok(hidden(&table.columns, hidden_rank));
             }
         }
     }
+}
+
+/// The titles of columns of this rank and above; a margin is called after the figure that it is of, if that is shown.
+fn hidden(columns: &[Column], rank: u8) -> Vec<String> {
+    let mut titles = Vec::new();
+    let mut shown = None;
+    for column in columns {
+        match column.title.as_ref() {
+            "±" => titles.extend(shown.filter(|_| column.rank >= rank).map(|of| format!("± of {of}"))),
+            title if !title.contains(char::is_alphanumeric) => {}
+            title if column.rank >= rank => {
+                titles.push(title.to_string());
+                shown = None;
+            }
+            title => shown = Some(title),
+        }
+    }
+    titles
 }
 
 /// The table without empty columns and those of rank `hidden_rank` and above, and unless `zeros` without figures that
