@@ -588,7 +588,7 @@ pub struct LabExitsArgs {
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 53, delay 16,
-    /// pio 7, haltpoll 22, yield 39, gang 12), and as much again or more for making guests and warming up
+    /// pio 7, haltpoll 22, yield 39, gang 12), and a third more or so for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
