@@ -105,8 +105,8 @@ fn of_libvirt(within: &str, xml: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for tag in xml.split('<').skip(1) {
         let (inside, _) = tag.split_once('>').unwrap_or((tag, ""));
-        if inside.starts_with('/') {
-            wrong.extend((path.pop() != Some(&inside[1..])).then(|| xml.to_string()));
+        if let Some(ended) = inside.strip_prefix('/') {
+            wrong.extend((path.pop() != Some(ended)).then(|| xml.to_string()));
             continue;
         }
         let name = inside.split([' ', '/']).next().unwrap_or_default();
