@@ -259,8 +259,9 @@ mod tests {
         for &(at, kind) in events {
             fold.take(LANE, at, kind, VcpuId::UNKNOWN);
         }
-        let mut rows: Vec<_> =
-            fold.read().counts.into_iter().map(|(key, c)| (key.cause, key.about, c.count, c.total, c.idle)).collect();
+        let Reading { counts, unsettled, .. } = fold.read();
+        let all = counts.into_iter().chain(unsettled);
+        let mut rows: Vec<_> = all.map(|(key, c)| (key.cause, key.about, c.count, c.total, c.idle)).collect();
         rows.sort_unstable();
         rows
     }
