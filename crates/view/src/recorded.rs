@@ -109,7 +109,7 @@ mod tests {
             ("host", "back_end", "kvm_amd"),
             ("host", "clock_source", "tsc"),
             ("kvm", "halt_poll_ns", "200000"),
-            ("kvm", "halt_poll_ns_shrink", "2"),
+            ("kvm", "halt_poll_ns_shrink", "4"),
             ("kvm", "halt_poll_ns_grow", "2"),
             ("kvm", "tdp_mmu", "Y"),
             ("exitscope", "events", "4000"),
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "Recorded on Fast 9000, 2 CPUs, KVM by kvm_amd, clock tsc, halt_poll_ns=200000, halt_poll_ns_shrink=2",
+                "Recorded on Fast 9000, 2 CPUs, KVM by kvm_amd, clock tsc, halt_poll_ns=200000, halt_poll_ns_shrink=4",
                 "Recording took 1.00ms of the guests' time, 250ns for each of 4,000 events of KVM, in 2.00s",
             ]
         );
