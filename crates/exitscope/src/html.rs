@@ -8,12 +8,12 @@
 //! runs of powerpc, and the halts of very long recordings, are read again.
 
 use crate::Outcome;
-use crate::advise::simulated;
+use crate::advise::judgement;
 use crate::cli::ReportArgs;
 use crate::read::{self, Earlier, Sink, Trace};
 use crate::report::{self, Totals};
 use anyhow::{Context, bail};
-use exitscope_analysis::advice::{Machine, Material, Trials, judge};
+use exitscope_analysis::advice::{Material, Trials};
 use exitscope_analysis::{Dim, Facts, Selection, Wanted};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, Yield};
 use exitscope_page::{Contents, OverTime, halt_polls, is_built, write_page};
@@ -182,24 +182,14 @@ fn advise(
     selection: &Selection,
     again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
 ) -> anyhow::Result<Advised> {
-    let machine = Machine {
-        arch: trace.arch.clone(),
-        release: trace.release.clone(),
-        cpus: totals.info.cpus,
-        xen: totals.info.by_vcpu,
-        comms: totals.info.comms.clone(),
-    };
-    let mut trials = Trials::new(&all.material, &machine);
-    if trials.need_reading() {
-        if all.halts.len() < MOST_HALTS && trials.need_only_halts() {
-            trials.begin(all.first);
-            all.halts.iter().for_each(|halt| trials.absorb_halt(halt));
-        } else {
-            trials = again(trials)?;
+    let judgement = judgement(&all.material, trace, &totals.info, |mut trials| {
+        if all.halts.len() >= MOST_HALTS || !trials.need_only_halts() {
+            return again(trials);
         }
-        trials.end();
-    }
-    let judgement = judge(&all.material, &trials, &machine, &simulated::ways(&machine)?);
+        trials.begin(all.first);
+        all.halts.iter().for_each(|halt| trials.absorb_halt(halt));
+        Ok(trials)
+    })?;
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     Ok(Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), &totals.info))
 }

@@ -6,7 +6,7 @@
 //! ```
 
 mod apply;
-pub mod simulated;
+mod simulated;
 mod state;
 
 use crate::Outcome;
@@ -14,11 +14,11 @@ use crate::cli::{AdviseArgs, EventsFormat};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::bail;
-use exitscope_analysis::advice::{Machine, Material, Trials, judge};
-use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, Yield};
+use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
+use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
-use exitscope_view::{Advised, Coverage, SelectionRow, advice_page, write_page, write_settings};
+use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
 use std::io::Write;
 
 impl Sink for Material {
@@ -80,6 +80,28 @@ impl Sink for Trials {
     }
 }
 
+/// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
+pub fn judgement(
+    material: &Material,
+    row: &TraceRow,
+    info: &TraceInfo,
+    again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
+) -> anyhow::Result<Judgement> {
+    let machine = Machine {
+        arch: row.arch.clone(),
+        release: row.release.clone(),
+        cpus: info.cpus,
+        xen: info.by_vcpu,
+        comms: info.comms.clone(),
+    };
+    let mut trials = Trials::new(material, &machine);
+    if trials.need_reading() {
+        trials = again(trials)?;
+        trials.end();
+    }
+    Ok(judge(material, &trials, &machine, &simulated::ways(&machine)?))
+}
+
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.undo {
         return apply::undo(args, out);
@@ -96,20 +118,9 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.lanes, &trace.vcpu_of);
-    let machine = Machine {
-        arch: trace.row.arch.clone(),
-        release: trace.row.release.clone(),
-        cpus: trace.info.cpus,
-        xen: trace.info.by_vcpu,
-        comms: trace.info.comms.clone(),
-    };
-    let mut trials = Trials::new(&material, &machine);
-    if trials.need_reading() {
-        let untried = trials;
-        trials = read::read_input(input, &mut Earlier::default(), need_vcpus, options, || untried.clone())?.1;
-        trials.end();
-    }
-    let judgement = judge(&material, &trials, &machine, &simulated::ways(&machine)?);
+    let judgement = judgement(&material, &trace.row, &trace.info, |trials| {
+        Ok(read::read_input(input, &mut Earlier::default(), need_vcpus, options, || trials.clone())?.1)
+    })?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), &trace.info);
     match (args.form, args.format) {
