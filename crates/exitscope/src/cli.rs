@@ -592,7 +592,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
     /// Compare with an earlier run, saved with --format json; with several, the spread from run to run counts
     #[arg(long, value_name = "FILE")]
