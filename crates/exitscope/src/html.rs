@@ -14,7 +14,7 @@ use crate::read::{self, Earlier, Sink, Trace};
 use crate::report::{self, Totals};
 use anyhow::{Context, bail};
 use exitscope_analysis::advice::{Material, Trials};
-use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, Yield};
 use exitscope_page::{Contents, OverTime, halt_polls, is_built, write_page};
 use exitscope_trace::Input;
@@ -151,8 +151,8 @@ pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
         _ => None,
     };
     let Gathered { material, over_time, halts, .. } = all;
-    let arch = totals.traces.first().map_or(String::new(), |trace| trace.arch.clone());
-    let polls = halt_polls(&material.facts.halts, &within(halts, &selection, &totals), &arch);
+    let host = PollHost::of(&totals.info);
+    let polls = halt_polls(&material.facts.halts, &within(halts, &selection, &totals), &host);
     let breaches = report::breaches(args, &material.facts, &totals.ledger)?;
     let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
     let info = std::mem::take(&mut totals.info);
