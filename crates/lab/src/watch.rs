@@ -27,8 +27,8 @@ pub fn catch_signals() -> Result<(), LabError> {
         SIGNAL.store(signal, Ordering::SeqCst);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: all zeros are a valid `sigaction`, to be read or written; the handler stores a number, which is safe at any moment. A second
-        // signal finds the default action and ends the process, should we hang.
+        // SAFETY: all zeros are a valid `sigaction`, to be read or written; the handler stores a number, which is safe at
+        // any moment. A second signal finds the default action and ends the process, should we hang.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = remember as extern "C" fn(i32) as usize;

@@ -70,9 +70,7 @@ fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
     let mut frame = power();
     let mut state = State { panel: Panel::Halts, ..State::default() };
     let screen = drawn((80, 24), &frame, &mut state, None);
-    for words in
-        ["KVM, since the VM began", "polled, and caught it", "90.0%", "polled in vain", "asleep", "5.00s"]
-    {
+    for words in ["KVM, since the VM began", "polled, and caught it", "90.0%", "polled in vain", "asleep", "5.00s"] {
         assert!(screen.contains(words), "{words} is not on\n{screen}");
     }
     assert!(screen.contains("KVM's statistics") && screen.contains('█'), "{screen}");
