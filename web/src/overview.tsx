@@ -2,21 +2,10 @@
 import { Bars, type Bar } from "./bars";
 import { colors, reasonName } from "./colors";
 import { clock, count, ns, rate, share } from "./format";
+import { go } from "./shell";
 import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
-import { calm, data, isAll, isCalmWhole, lanes, only, reasons, section } from "./state";
+import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
 import { laneName, zero } from "./timeline";
-
-let jumped = -Infinity;
-
-/** Whether a jump has just been made, so that what is scrolled past does not count. */
-export const jumping = (): boolean => performance.now() - jumped < 1000;
-
-/** Goes to a section. */
-export function go(to: string): void {
-  jumped = performance.now();
-  section.value = to;
-  document.getElementById(to)?.scrollIntoView({ block: "start" });
-}
 
 /** What is missing from the recording; first where figures suffer. */
 export function CoverageNote() {

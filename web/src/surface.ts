@@ -20,7 +20,11 @@ export interface Surface {
   /** `y` is the middle of the text. */
   text(x: number, y: number, text: string, style: TextStyle): void;
   clip(x: number, y: number, w: number, h: number, inside: () => void): void;
+  /** What `inside` draws; a canvas keeps it as an image for as long as `key` is the same object. */
+  kept(key: object, w: number, h: number, inside: (s: Surface) => void): void;
 }
+
+const images = new WeakMap<object, HTMLCanvasElement>();
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const SIZE = 11;
@@ -91,6 +95,21 @@ export class CanvasSurface implements Surface {
     to.restore();
   }
 
+  kept(key: object, w: number, h: number, inside: (s: Surface) => void): void {
+    const dense = this.to.getTransform().a;
+    let image = images.get(key);
+    if (!image || image.width !== Math.ceil(w * dense)) {
+      image = document.createElement("canvas");
+      image.width = Math.ceil(w * dense);
+      image.height = Math.ceil(h * dense);
+      const to = image.getContext("2d")!;
+      to.scale(dense, dense);
+      inside(new CanvasSurface(to));
+      images.set(key, image);
+    }
+    this.to.drawImage(image, 0, 0, image.width / dense, image.height / dense);
+  }
+
   clip(x: number, y: number, w: number, h: number, inside: () => void): void {
     this.to.save();
     this.to.beginPath();
@@ -137,6 +156,10 @@ export class SvgSurface implements Surface {
     this.parts.push(
       `<text x="${short(x)}" y="${short(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? SIZE}"${style.bold ? ' font-weight="600"' : ""} fill="${style.color}"${turn}>${escaped(cut(text, style))}</text>`,
     );
+  }
+
+  kept(_key: object, _w: number, _h: number, inside: (s: Surface) => void): void {
+    inside(this);
   }
 
   clip(x: number, y: number, w: number, h: number, inside: () => void): void {
