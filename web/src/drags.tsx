@@ -171,15 +171,29 @@ function Lanes() {
 
 /** Each drag: a bar as long as what was lost, and a line from the vCPU that forced it. */
 function drawSingle(s: Surface, list: Drag[], scale: Scale, place: Map<number, Plot>): void {
+  // Of one loss, those who share it stand above each other.
+  const losses = new Map<string, Drag[]>();
   for (const drag of list) {
-    const [to, from] = [place.get(drag.lane), place.get(drag.cause)];
+    const key = `${drag.lane} ${drag.at}`;
+    losses.set(key, [...(losses.get(key) ?? []), drag]);
+  }
+  for (const shared of losses.values()) {
+    const { lane, at } = shared[0]!;
+    const to = place.get(lane);
     if (!to) continue;
-    const x = scale(drag.at);
-    const color = drag.cause < 0 ? colors.value.other : colorOf(drag.cause);
-    s.rect(x, to.y + to.h * 0.45, Math.max(1.5, scale(drag.at + drag.lost) - x), to.h * 0.5, color);
-    if (!from) continue;
-    s.path([x, from.y + from.h / 2, x, to.y + to.h * 0.7], color, 1);
-    s.dot(x, from.y + from.h / 2, 2.5, color);
+    const x = scale(at);
+    const wide = Math.max(1.5, scale(at + shared.reduce((sum, drag) => sum + drag.lost, 0)) - x);
+    const tall = (to.h * 0.5) / shared.length;
+    shared.forEach((drag, number) => {
+      const color = drag.cause < 0 ? colors.value.other : colorOf(drag.cause);
+      const y = to.y + to.h * 0.45 + number * tall;
+      s.rect(x, y, wide, tall, color);
+      const from = place.get(drag.cause);
+      if (!from) return;
+      const aside = x + number * 2;
+      s.path([aside, from.y + from.h / 2, aside, y + tall / 2], color, 1);
+      s.dot(aside, from.y + from.h / 2, 2.5, color);
+    });
   }
 }
 

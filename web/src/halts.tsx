@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors } from "./colors";
-import { count, ns, share } from "./format";
+import { count, ns, round, share } from "./format";
 import { kept } from "./link";
 import { data } from "./state";
 import type { Surface } from "./surface";
@@ -227,7 +227,7 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
     };
     line((row) => row.polling_ns, y, states[2]!);
     line((row) => row.latency.mean_ns ?? 0, right, states[1]!);
-    list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, ns(row.value_ns), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
+    list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, round(row.value_ns ?? 0), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
     for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: states[1]! });
     s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
     s.text(plot.x + plot.w / 2, plot.y + plot.h + 27, "Limit of polling", { color: soft, align: "center" });

@@ -125,6 +125,9 @@ export function HeatMap() {
 
 const part = (title: string, value: (exit: Slow) => number): Column<Slow> => ({ title, value, show: (exit) => ns(value(exit)) });
 
+/** Xen is no kernel. */
+const doorName = (exit: Slow): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
+
 export const slowColumns = (): Column<Slow>[] => [
   {
     title: "when (s)",
@@ -150,7 +153,7 @@ export const slowColumns = (): Column<Slow>[] => [
     ),
   },
   { title: "about", text: true, value: (exit) => exit.detail ?? "", show: (exit) => exit.detail ?? "" },
-  { title: "handled by", text: true, value: (exit) => exit.door, show: (exit) => exit.door },
+  { title: "handled by", text: true, value: doorName, show: doorName },
   part("without idle", (exit) => exit.total_ns - exit.idle_ns),
   part(handlers()[0], (exit) => exit.kernel_ns),
   part(handlers()[1], (exit) => exit.user_ns),

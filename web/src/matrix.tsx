@@ -41,12 +41,12 @@ export function Matrix({ id, title, summary, down, across, pairs, what, show, no
     const list = pairs();
     const [froms, tos] = [inOrder(list.map((pair) => pair.from)), inOrder(list.map((pair) => pair.to))];
     const most = Math.max(1, ...list.map((pair) => pair.value));
-    const left = Math.min(w * 0.4, Math.max(90, ...froms.map((name) => textWidth(name) + 40)));
+    const left = Math.min(w * 0.4, Math.max(textWidth(down) + 34, ...froms.map((name) => textWidth(name) + 20)));
     const wide = Math.min(90, (w - left - 10) / Math.max(1, tos.length));
     s.text(left, 10, `${across} →`, { color: soft });
-    s.text(8, TOP + (froms.length * CELL) / 2, `← ${down}`, { color: soft, align: "center", up: true, width: froms.length * CELL + 40 });
+    s.text(left - 8, TOP - 12, `${down} ↓`, { color: soft, align: "right", width: left - 10 });
     tos.forEach((to, at) => s.text(left + at * wide + wide / 2, TOP - 12, to, { color: ink, align: "center", width: wide - 2 }));
-    froms.forEach((from, at) => s.text(left - 8, TOP + at * CELL + CELL / 2, from, { color: ink, align: "right", width: left - 30 }));
+    froms.forEach((from, at) => s.text(left - 8, TOP + at * CELL + CELL / 2, from, { color: ink, align: "right", width: left - 12 }));
     for (const pair of list) {
       const [x, y] = [left + tos.indexOf(pair.to) * wide, TOP + froms.indexOf(pair.from) * CELL];
       const part = Math.sqrt(pair.value / most);

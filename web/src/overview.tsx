@@ -1,6 +1,7 @@
 // The first screen: what the recording is worth, where the time went, what is hot, what was slow, what to change.
 import { Bars, type Bar } from "./bars";
 import { colors, reasonName } from "./colors";
+import { aboutName } from "./devices";
 import { clock, count, ns, rate, share } from "./format";
 import { go } from "./shell";
 import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
@@ -125,12 +126,12 @@ export function Overview() {
         <Sentence to="devices" head="What was hot">
           {doors.length > 0 ? (
             <>
-              <b>{data.over.abouts[doors[0]![0]]?.label}</b>
+              <b>{aboutName(doors[0]![0])}</b>
               {`: ${count(doors[0]![1].count)} ${doors[0]![1].count === 1 ? "exit" : "exits"} cost ${ns(doors[0]![1].cost)}, ${share(doors[0]![1].cost / cost)} of the cost of all exits.`}
               {about[0] && about[0][0] !== doors[0]![0] && (
                 <>
                   {" Still more for "}
-                  <b>{data.over.abouts[about[0][0]]?.label}</b>
+                  <b>{aboutName(about[0][0])}</b>
                   {`, ${ns(about[0][1].cost)}.`}
                 </>
               )}
@@ -138,7 +139,7 @@ export function Overview() {
           ) : about.length > 0 ? (
             <>
               {"No port or device. Most costly: "}
-              <b>{data.over.abouts[about[0]![0]]?.label}</b>
+              <b>{aboutName(about[0]![0])}</b>
               {`, exits: ${count(about[0]![1].count)}, ${ns(about[0]![1].cost)}.`}
             </>
           ) : (

@@ -112,7 +112,7 @@ export function Reasons() {
   return (
     <section id="reasons" aria-label="Reasons">
       <h2>Exits by reason</h2>
-      <p class="note">Cost is the time that kernel and user space handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.{part}</p>
+      <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
         <Distribution id="distribution" title="How long exits took" series={series} bits={3} log={log} />

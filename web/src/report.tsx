@@ -2,16 +2,17 @@
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
 import { count, ns } from "./format";
+import { Gangs } from "./gangs";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./heat";
 import { Overview } from "./overview";
 import { Phases } from "./phases";
+import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Shell, type Section } from "./shell";
 import { data } from "./state";
 import { Filters, Strip, Timeline } from "./timeline";
 import { Yields } from "./yields";
-import { Gangs } from "./gangs";
 
 function sections(): Section[] {
   const { report, over } = data;
@@ -40,7 +41,7 @@ export function Report() {
     selection.longer_than_ns && `longer than ${ns(selection.longer_than_ns)}`,
   ].filter(Boolean);
   const about = [
-    vms.length === 1 && vms[0] !== "-" && vms[0],
+    vms.length === 1 && vms[0] !== "-" && (/^\d+$/.test(vms[0]!) ? `${isXen() ? "domain" : "VM"} ${vms[0]}` : vms[0]),
     ...[first?.format, first?.arch, first?.hostname, first?.release],
     ns(duration_ns),
     `${count(data.report.total.count)} exits`,

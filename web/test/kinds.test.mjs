@@ -259,6 +259,29 @@ for (const [kind, file] of Object.entries(kinds)) {
   });
 }
 
+test("every chart answers to the pointer", async () => {
+  for (const file of [diff(), sweep(), lab(), gang()]) {
+    const page = await open(browser, file);
+    for (const id of await page.$$eval("figure.chart:not(#chart-strip)", (charts) => charts.map((chart) => chart.id))) {
+      const canvas = page.locator(`#${id} canvas`);
+      await canvas.evaluate((canvas) => canvas.scrollIntoView({ block: "center" }));
+      await frame(page);
+      const box = await canvas.boundingBox();
+      let said = "";
+      for (let step = 0; step < 2000 && !said; step++) {
+        // In steps of a size that meets single dots, too.
+        const [x, y] = [60 + 23 * (step % 53), 12 + 18 * Math.floor(step / 53)];
+        if (x >= box.width || y >= box.height) continue;
+        await page.mouse.move(box.x + x, box.y + y);
+        said = await page.evaluate((id) => document.querySelector(`#${id} .tip`)?.textContent ?? "", id);
+      }
+      assert.ok(said.length > 3, `${id} of ${file}`);
+      assert.doesNotMatch(said, /NaN|undefined/);
+    }
+    await done(page);
+  }
+});
+
 test("names out of hostile files are shown, and run nothing", async () => {
   const bad = "<img src=x onerror=alert(1)>";
   const traces = ["before", "after"].map((side, at) => {
