@@ -60,7 +60,8 @@ export function Intervals(props: Props) {
         const [from, to] = [scale(row.low), scale(row.high)];
         const stroke = bars && !log ? ink : row.color;
         s.path([from, y, to, y], stroke, 1.6);
-        for (const end of [from, to]) s.path([end, y - 4, end, y + 4], stroke, 1.6);
+        // By a logarithm, what reaches to zero has no end.
+        for (const end of log && row.low <= 0 ? [to] : [from, to]) s.path([end, y - 4, end, y + 4], stroke, 1.6);
       }
       if (!bars || log) s.dot(x, y, 4, row.color);
     });

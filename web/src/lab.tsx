@@ -137,7 +137,7 @@ function Table({ lab, at }: { lab: LabRun; at: number }) {
     });
   const legend = () =>
     table.labels.length > 1
-      ? [...new Set(table.rows.map((row) => row.labels.at(-1) ?? ""))].slice(0, 8).map((label, at) => ({ label: `${table.labels.at(-1)} ${label || "–"}`, color: colors.value.reasons[at % 8]! }))
+      ? [...new Set(table.rows.map((row) => row.labels.at(-1) ?? ""))].slice(0, 8).map((label, at) => ({ label: `${table.labels.at(-1)}: ${label || "–"}`, color: colors.value.reasons[at % 8]! }))
       : [{ label: name, color: colors.value.reasons[0]! }];
   return <Intervals {...common} rows={rows} bars log={asLog} legend={legend} />;
 }

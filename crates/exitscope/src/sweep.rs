@@ -32,7 +32,7 @@ type Figures = Vec<Option<f64>>;
 
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
-        page_file::check(to, &[args.scenario.scenario.clone()])?;
+        page_file::check(to, std::slice::from_ref(&args.scenario.scenario))?;
     }
     let grid = Grid::new(args)?;
     let checked: Vec<Result<(), String>> =
