@@ -141,7 +141,7 @@ function Changes({ diff }: { diff: Comparison }) {
         ];
       }}
       twin={() => ({ columns: columns(), rows: diff.rows })}
-      note={`The line is the ${diff.confidence_percent} % interval of the change: where it holds zero, chance explains it. ${diff.rows.length > TOP + 1 ? `The ${TOP} reasons that cost most; the table has all.` : ""}`}
+      note={`The line is the ${diff.confidence_percent} % interval of the change: where it holds zero, it may be chance. ${diff.rows.length > TOP + 1 ? `The ${TOP} reasons that cost most; the table has all.` : ""}`}
       controls={
         <>
           <span role="group" aria-label="What is compared" class="choice">
