@@ -42,25 +42,18 @@ export function HeatMap() {
     const most = Math.log(1 + map.most);
     const [cold, hot] = colors.value.heat as [string, string];
     const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, 0.18 + (0.82 * at) / 32));
-    const shade = (group: number, long: number): number => {
-      const many = map.counts[group * UNTIMED + long]! + map.counts[group * UNTIMED + long + 1]!;
+    const rows: { long: number; y: number; h: number }[] = [];
+    for (let long = map.low & ~1; long <= map.high; long += 2) {
+      const top = y(lengthFrom(long + 2));
+      rows.push({ long, y: top, h: Math.max(1, y(Math.max(1, lengthFrom(long))) - top) });
+    }
+    const shade = (row: number, group: number): number => {
+      const place = group * UNTIMED + rows[row]!.long;
+      const many = map.counts[place]! + map.counts[place + 1]!;
       return many ? Math.round((Math.log(1 + many) / most) * 32) : -1;
     };
-    s.clip(plot.x, plot.y, plot.w, plot.h, () => {
-      const lefts = Array.from({ length: map.across + 1 }, (_, group) => x(map.from + group * map.step));
-      for (let long = map.low & ~1; long <= map.high; long += 2) {
-        const top = y(lengthFrom(long + 2));
-        const tall = Math.max(1, y(Math.max(1, lengthFrom(long))) - top);
-        for (let group = 0; group < map.across; ) {
-          const from = group;
-          const now = shade(group, long);
-          // Neighbours of one shade are one bar.
-          do group++;
-          while (group < map.across && shade(group, long) === now);
-          if (now >= 0) s.rect(lefts[from]!, top, Math.max(1.5, lefts[group]! - lefts[from]!), tall, shades[now]!);
-        }
-      }
-    });
+    const left = x(map.from);
+    s.clip(plot.x, plot.y, plot.w, plot.h, () => s.cells(left, x(map.from + map.across * map.step) - left, rows, map.across, shade, shades));
     last.current = { plot, x, y, map };
     drawBrush(s, plot, x, brush.value);
   };
