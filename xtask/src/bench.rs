@@ -30,8 +30,6 @@ use wait4::Wait4;
 const PERF_TIMES: u64 = 5;
 const TRACEDAT_TIMES: u64 = 20;
 const XENTRACE_TIMES: u64 = 60;
-/// What a xentrace log does not say: the clock's ticks in a second.
-const XEN_FLAGS: [&str; 2] = ["--tsc-hz", "2596120000"];
 /// How much larger the input is that shows whether time and memory grow with the trace, and how often it is read at
 /// most: `perf script` takes long for it.
 const LARGER: u64 = 10;
@@ -197,7 +195,7 @@ fn exitscope_page(input: &Input) -> anyhow::Result<Case<'_>> {
 
 fn exitscope_xen(input: &Input) -> anyhow::Result<Case<'_>> {
     let program = target()?.join("release/exitscope");
-    Ok(case(input, "exitscope report --tsc-hz", program, &["report", XEN_FLAGS[0], XEN_FLAGS[1]], &[]))
+    Ok(case(input, "exitscope report --tsc-hz", program, &["report", "--tsc-hz", "2596120000"], &[]))
 }
 
 fn xenalyze(input: &Input) -> Case<'_> {
