@@ -19,7 +19,6 @@ function bucketOf(low: number): number {
 /** Whose lengths are drawn; none for all reasons together. */
 export const reason = kept<string>("reason", "");
 const per = kept<"share" | "second">("per", "share", ["share", "second"]);
-const log = kept("log", "");
 
 export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLengths[] }) {
   const known = lengths.some((row) => row.reason === reason.value) ? reason.value : null;
@@ -65,7 +64,6 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
           title="Lengths, before and after"
           series={series}
           bits={BITS}
-          log={log}
           unit={shares ? ["Share of exits (%)", "% of exits"] : ["Exits per second", "exits/s"]}
           show={(value) => (shares ? small(value) : value < 100 ? small(value) : rate(value))}
           controls={

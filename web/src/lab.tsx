@@ -12,7 +12,7 @@ type Row = LabTable["rows"][0];
 
 /** Of which figure each table is, by name; and whether lengths are drawn by their logarithm. */
 const figures = kept<string>("figures", "");
-const log = kept<"" | "yes" | "no">("log", "", ["", "yes", "no"]);
+const log = kept<"" | "yes" | "no">("scale", "", ["", "yes", "no"]);
 
 /** So many times the smallest, the largest needs a logarithm unless another is asked for. */
 const WIDE = 30;

@@ -1,11 +1,11 @@
 // How long exits took: how many of which length, and the length by percentile; of reasons, or of two recordings.
 import { useRef } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import type { Signal } from "@preact/signals";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Plot, type Scale } from "./axes";
 import { Chart, type LegendItem, type Tip } from "./chart";
 import { lengthFrom } from "./data";
 import { count, ns } from "./format";
+import { kept } from "./link";
 import type { Surface } from "./surface";
 
 export interface LengthSeries {
@@ -31,11 +31,13 @@ interface DistributionProps extends Props {
   /** Of the axis, and of a column. */
   unit?: [string, string];
   show?: (value: number) => string;
-  log: Signal<string>;
   controls?: ComponentChildren;
 }
 
-export const LENGTH_AXIS = "Length, from exit to entry (log)";
+/** Whether counts are drawn by their logarithm. */
+const log = kept<"" | "yes">("log", "", ["", "yes"]);
+
+const LENGTH_AXIS = "Length, from exit to entry (log)";
 
 /** The length at or below which `part` of the exits are, to within a bucket. */
 export function quantile(counts: ArrayLike<number>, part: number, bits = 3): number | null {
@@ -76,7 +78,7 @@ const names = (series: LengthSeries[]): string => series.map((one) => one.label)
 const legend = (series: LengthSeries[]): LegendItem[] => series.map(({ label, color, click }) => ({ label, color, click }));
 
 export function Distribution(props: DistributionProps) {
-  const { id, title, series, bits, unit = ["Exits", "exits"], show = count, log, controls, note } = props;
+  const { id, title, series, bits, unit = ["Exits", "exits"], show = count, controls, note } = props;
   const last = useRef<{ plot: Plot; x: Scale; series: LengthSeries[]; sums: Float64Array[] } | null>(null);
   // Four lengths to a doubling: steps that can be told apart.
   const step = bits - 2;

@@ -23,7 +23,7 @@ export function keep(one: Kept): void {
   all.push(one);
 }
 
-/** A text that is kept under a name, unless it is as at first; whoever uses it takes what makes no sense as the first. */
+/** A text that is kept under a name of its own, unless it is as at first; whoever uses it takes what makes no sense as the first. */
 export function kept<T extends string>(name: string, first: T, known: readonly T[] | null = null): Signal<T> {
   const text = signal<T>(first);
   keep({

@@ -2,7 +2,6 @@
 import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { Distribution, Percentiles, quantile, type LengthSeries } from "./lengths";
-import { kept } from "./link";
 import { byLength, byReason, costOf, handlers, totalOf, type Sums } from "./query";
 import { calm, data, isAll, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
@@ -96,8 +95,6 @@ function drawn(): number[] {
   return [...new Set([...all.slice(0, 4), ...frequent])].map((row) => row.reason);
 }
 
-const log = kept("log", "");
-
 const series = (): LengthSeries[] =>
   drawn().map((reason) => ({
     label: reasonName(reason),
@@ -115,7 +112,7 @@ export function Reasons() {
       <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
-        <Distribution id="distribution" title="How long exits took" series={series} bits={3} log={log} />
+        <Distribution id="distribution" title="How long exits took" series={series} bits={3} />
         <Percentiles id="percentiles" title="Percentiles" series={series} bits={3} />
       </div>
     </section>
