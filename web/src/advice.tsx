@@ -1,7 +1,7 @@
 // Advice, with the facts that say so; each leads to the chart in which it can be seen.
 import { colors } from "./colors";
 import { count, ns, rate, share } from "./format";
-import { go } from "./overview";
+import { go } from "./shell";
 import { data } from "./state";
 import type { Advice, AdviceSetting } from "./types";
 

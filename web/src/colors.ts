@@ -1,7 +1,8 @@
 // Colours that people with any colour vision can tell apart (after Paul Tol's bright and muted schemes); a reason has the
 // same one everywhere.
 import { computed } from "@preact/signals";
-import { data, isDark } from "./state";
+import { isDark } from "./link";
+import { data } from "./state";
 
 const LIGHT = {
   ground: "#ffffff",

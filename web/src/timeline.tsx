@@ -94,17 +94,23 @@ export function drawBrush(s: Surface, plot: Plot, scale: Scale, brush: [number, 
 export function drawStacks(s: Surface, plot: Plot, scale: Scale, stacks: Stacks, fills: string[], full: (group: number) => number): void {
   const base = plot.y + plot.h;
   const below = new Float64Array(stacks.groups);
+  const edges = Array.from({ length: stacks.groups + 1 }, (_, group) =>
+    // Whole pixels, so that no seams show between bars.
+    Math.min(plot.x + plot.w, Math.max(plot.x, Math.round(scale(stacks.from + group * stacks.step)))),
+  );
   stacks.values.forEach((values, series) => {
     const fill = fills[series]!;
-    for (let group = 0; group < stacks.groups; group++) {
-      const value = values[group]!;
-      if (!value) continue;
-      const h = (value / full(group)) * plot.h;
-      // Whole pixels, so that no seams show between bars.
-      const x = Math.max(plot.x, Math.round(scale(stacks.from + group * stacks.step)));
-      const right = Math.min(plot.x + plot.w, Math.round(scale(stacks.from + (group + 1) * stacks.step)));
-      if (right > x) s.rect(x, base - below[group]! - h, right - x, h, fill);
-      below[group]! += h;
+    for (let group = 0; group < stacks.groups; ) {
+      const h = (values[group]! / full(group)) * plot.h;
+      const [from, bottom] = [group, below[group]!];
+      // Neighbours that look the same are one bar.
+      for (; group < stacks.groups; group++) {
+        const own = (values[group]! / full(group)) * plot.h;
+        if (group > from && (Math.abs(own - h) > 0.2 || Math.abs(below[group]! - bottom) > 0.2)) break;
+        below[group]! += own;
+      }
+      const [left, right] = [edges[from]!, edges[group]!];
+      if (h > 0 && right > left) s.rect(left, base - bottom - h, right - left, h, fill);
     }
   });
 }
@@ -169,19 +175,19 @@ function sliding(scale: () => Scale): Pointing {
 
 /** The whole recording, with the range marked; drag in it to move or set the range. */
 export function Strip() {
-  const held = useRef<{ scale: Scale; of: unknown; lanes: number; sum: Stacks | null } | null>(null);
+  const held = useRef<{ scale: Scale; of: unknown; fills: string[]; lanes: number; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
     const of = lanes.value;
-    if (held.current?.of === of && held.current.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at) held.current.scale = scale;
-    else {
+    const fills = colors.value.states;
+    if (held.current?.of !== of || held.current.fills !== fills || held.current.scale.ticks.at(-1)?.at !== scale.ticks.at(-1)?.at) {
       const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
-      held.current = { scale, of, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
+      held.current = { scale, of, fills, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
     }
     const { sum } = held.current;
     const most = (sum?.step ?? 1) * held.current.lanes;
-    if (sum) drawStacks(s, plot, scale, sum, colors.value.states, () => most);
+    if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, fills, () => most));
     for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
   };

@@ -26,15 +26,18 @@ export const json = (...args) => JSON.parse(run(...args, "--format", "json"));
 
 const written = new Map();
 
-/** The page of a trace; written once. */
-export function pageOf(name, trace, ...args) {
+/** The page of a command; written once. */
+export function pageBy(name, ...args) {
   if (!written.has(name)) {
     const file = join(folder, `${name}.html`);
-    run("report", trace, "--html", file, ...args);
+    run(...args, "--html", file);
     written.set(name, file);
   }
   return written.get(name);
 }
+
+/** The page of a trace. */
+export const pageOf = (name, trace, ...args) => pageBy(name, "report", trace, ...args);
 
 export async function launch() {
   const executablePath = CHROMIUM.find((path) => existsSync(path));
@@ -84,7 +87,7 @@ export async function csvOf(page, id) {
   const stream = await (await saved).createReadStream();
   let text = "";
   for await (const part of stream) text += part;
-  const [head, ...rows] = text.trimEnd().split("\n").map((line) => line.split(","));
+  const [head, ...rows] = text.trimEnd().split("\n").map(fields);
   return rows.map((row) => Object.fromEntries(head.map((name, at) => [name, row[at]])));
 }
 
@@ -98,6 +101,20 @@ export async function tableOf(page, caption) {
       [...table.tBodies[0].rows].map((row) => [row.cells[0].textContent, Object.fromEntries([...row.cells].map((cell, at) => [head[at], cell.textContent]))]),
     );
   }, caption);
+}
+
+/** Fields of a line of CSV. */
+const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
+
+/** Charts draw something, and say what their axes are. */
+export async function drawsAll(page) {
+  for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
+    await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+    await page.waitForFunction((id) => {
+      const canvas = document.querySelector(`#${id} canvas`);
+      return canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
+    }, id);
+  }
 }
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");

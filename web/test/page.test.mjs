@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, folder, frame, json, launch, open, pageOf, run, tableOf, thousands } from "./browser.mjs";
+import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageOf, run, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -241,13 +241,7 @@ test("every kind of recording has its views, and each chart draws something", as
   for (const [file, sections] of kinds) {
     const page = await open(browser, file);
     for (const id of sections) assert.equal(await page.locator(`main > section#${id}`).count(), 1, `${file}: ${id}`);
-    for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
-      await page.locator(`#${id}`).scrollIntoViewIfNeeded();
-      await page.waitForFunction((id) => {
-        const canvas = document.querySelector(`#${id} canvas`);
-        return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
-      }, id);
-    }
+    await drawsAll(page);
     await done(page);
   }
 });

@@ -300,6 +300,9 @@ pub struct DiffArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -529,6 +532,9 @@ pub struct SweepArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -571,6 +577,8 @@ pub enum LabCommand {
     Yield(LabArgs),
     /// What exits cost the other vCPUs of a virtual core, which all leave the guest together
     Gang(LabArgs),
+    /// Show a run that was saved with --format json again, as a page for one
+    Show(LabShowArgs),
     /// List the experiments
     List,
 }
@@ -607,6 +615,21 @@ pub struct LabArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "against"])]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabShowArgs {
+    /// The run: what an experiment wrote with --format json
+    pub run: PathBuf,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: LabFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -622,6 +645,9 @@ pub struct LabRunArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,18 +10,17 @@
 use crate::Outcome;
 use crate::advise::judgement;
 use crate::cli::ReportArgs;
+use crate::page_file;
 use crate::read::{self, Earlier, Sink, Trace};
 use crate::report::{self, Totals};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use exitscope_analysis::advice::{Material, Trials};
 use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, Yield};
-use exitscope_page::{Contents, OverTime, halt_polls, is_built, write_page};
+use exitscope_page::{Contents, Drags, OverTime, halt_polls, write_page};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Halts that are kept (40 MB).
@@ -31,6 +30,7 @@ const MOST_HALTS: usize = 1 << 18;
 struct Gathered {
     material: Material,
     over_time: OverTime,
+    drags: Drags,
     halts: Vec<Halt>,
     first: Moment,
 }
@@ -40,7 +40,13 @@ impl Gathered {
         let wanted = Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() };
         let mut material = Material::new(selection);
         material.facts = Facts::new(&wanted);
-        Gathered { material, over_time: OverTime::new(selection), halts: Vec::new(), first: Moment::default() }
+        Gathered {
+            material,
+            over_time: OverTime::new(selection),
+            drags: Drags::new(selection),
+            halts: Vec::new(),
+            first: Moment::default(),
+        }
     }
 
     fn end(&mut self, trace: &Trace) {
@@ -62,6 +68,7 @@ impl Sink for Gathered {
         self.first = first;
         self.material.begin(first);
         self.over_time.begin(first);
+        self.drags.begin(first);
     }
 
     fn events(&mut self, events: &[Event]) {
@@ -104,26 +111,20 @@ impl Sink for Gathered {
     }
 
     fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.material.facts.absorb_runner_event(event));
+        for event in events {
+            self.material.facts.absorb_runner_event(event);
+            self.drags.absorb(event);
+        }
     }
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
-    if !is_built() {
-        bail!(
-            "--html: this exitscope was built without the front end of pages. With Node 20 or later and npm: \
-             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope anew"
-        );
-    }
     let selection = args.select.selection();
     for reason in &selection.reasons {
         report::check_reason(reason)?;
     }
     let files = read::files(&args.files, &args.inputs)?;
-    let same = |path: &Path| path.canonicalize().is_ok_and(|path| to.canonicalize().is_ok_and(|to| path == to));
-    if files.iter().any(|path| same(path)) {
-        bail!("--html: {} is the trace itself", to.display());
-    }
+    page_file::check(to, &files)?;
     // A pipe is put into a file once, so that it can be read again.
     let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
@@ -150,19 +151,17 @@ pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
         }
         _ => None,
     };
-    let Gathered { material, over_time, halts, .. } = all;
+    let Gathered { material, over_time, drags, halts, .. } = all;
+    // Several recordings have no common time.
+    let drags = drags.finish().filter(|_| totals.traces.len() == 1);
     let host = PollHost::of(&totals.info);
     let polls = halt_polls(&material.facts.halts, &within(halts, &selection, &totals), &host);
     let breaches = report::breaches(args, &material.facts, &totals.ledger)?;
     let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
     let info = std::mem::take(&mut totals.info);
     let report = totals.report(args, &material.facts, &info, selection, breaches);
-    let contents = Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, info: &info };
-    let name = to.display();
-    let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {name}"))?);
-    write_page(contents, &mut out).and_then(|()| out.flush()).with_context(|| format!("cannot write {name}"))?;
-    let size = out.get_ref().metadata().map_or(0, |file| file.len());
-    anstream::eprintln!("exitscope: wrote {name} ({} KB); open it in any browser", size / 1000);
+    let contents = Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags, info: &info };
+    page_file::write(to, |out| write_page(contents, out))?;
     Ok(outcome)
 }
 

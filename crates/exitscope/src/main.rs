@@ -15,6 +15,7 @@ mod html;
 mod lab;
 mod lab_files;
 mod live;
+mod page_file;
 mod read;
 mod record;
 mod replay;

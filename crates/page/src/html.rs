@@ -4,6 +4,7 @@
 //! base64( gzip( length of the JSON (4 bytes, lowest first) │ JSON │ columns ) )
 //! ```
 
+use crate::drags::DragsHead;
 use crate::over_time::{OverTime, OverTimeHead};
 use crate::polls::Polls;
 use base64::engine::general_purpose::STANDARD;
@@ -36,19 +37,37 @@ pub struct Contents<'a> {
     pub polls: Option<&'a Polls>,
     /// What happened when.
     pub over_time: OverTime,
+    /// Who forced whom out of the guest, when.
+    pub drags: Option<DragsHead>,
     /// Names of threads.
     pub info: &'a TraceInfo,
 }
 
 #[derive(Serialize)]
 struct Json<'a> {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    head: Head,
     report: &'a Report,
     left_out: usize,
     advice: Option<&'a Advised>,
     polls: Option<&'a Polls>,
     over: OverTimeHead,
+    drags: Option<DragsHead>,
+}
+
+/// What the data of every page begins with.
+#[derive(Serialize)]
+pub(crate) struct Head {
+    schema: &'static str,
+    version: &'static str,
+    /// Which of its views the front end shows.
+    kind: &'static str,
+}
+
+impl Head {
+    pub(crate) fn of(kind: &'static str) -> Head {
+        Head { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), kind }
+    }
 }
 
 /// Whether the front end was there when this program was built.
@@ -56,38 +75,35 @@ pub fn is_built() -> bool {
     TEMPLATE.contains(DATA)
 }
 
-/// Writes the page. Errors: those of `out`; also if the front end is not there.
+/// Writes the page of a report. Errors: those of `out`; also if the front end is not there.
 pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
-    let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
-    let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
-    let Contents { mut report, advice, polls, over_time, info } = contents;
+    let Contents { mut report, advice, polls, over_time, drags, info } = contents;
     let names: Vec<&str> = report.traces.iter().map(|trace| trace.name.as_str()).collect();
-    let title = format!("exitscope: {}", names.join(", "));
+    let title = names.join(", ");
     let left_out = report.details.len().saturating_sub(MOST_ROWS);
     report.details.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
     let (over, columns) = over_time.finish(report.traces.len() == 1, info);
-    let json = Json {
-        schema: "exitscope.page/1",
-        version: env!("CARGO_PKG_VERSION"),
-        report: &report,
-        left_out,
-        advice,
-        polls,
-        over,
-    };
-    let json = serde_json::to_vec(&json)?;
+    let json = Json { head: Head::of("report"), report: &report, left_out, advice, polls, over, drags };
+    write_file(&title, &json, &columns, out)
+}
+
+/// Writes the front end with this title and data.
+pub(crate) fn write_file(title: &str, json: &impl Serialize, columns: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
+    let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
+    let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
+    let json = serde_json::to_vec(json)?;
 
     out.write_all(head.as_bytes())?;
-    out.write_all(escaped(&title).as_bytes())?;
+    out.write_all(escaped(&format!("exitscope: {title}")).as_bytes())?;
     out.write_all(middle.as_bytes())?;
     let mut packed = GzEncoder::new(EncoderWriter::new(&mut *out, &STANDARD), Compression::new(6));
     packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
     packed.write_all(&json)?;
-    packed.write_all(&columns)?;
+    packed.write_all(columns)?;
     packed.finish()?.finish()?;
     out.write_all(tail.as_bytes())
 }
