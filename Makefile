@@ -5,7 +5,10 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools node page demo test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools node page demo top test test-page test-rig lint bench screenshots soak
+
+# Watching a host's guests is root's.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +48,9 @@ demo: rust page ## Account for the exits of a recorded guest: as text, and as a 
 	$(CARGO) build --release --quiet --locked --package exitscope
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz --html demo.html
+
+top: rust ## Build the command, and watch this host's guests with it, as root
+	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top
 
 test: setup page lint ## Run every test and check
 	$(CARGO) test --workspace --quiet --locked

@@ -672,18 +672,25 @@ pub enum LabFormat {
     Benchstat,
 }
 
+/// Whose exits are looked at.
 #[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// Record only this process; several with commas [default: every virtual machine's]
+pub struct WhoseArgs {
+    /// Only this process; several with commas [default: every virtual machine's]
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
-    /// Record only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of
-    /// Firecracker), or its process
+    /// Only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of Firecracker), or
+    /// its process; top and exporter find it again when it is started anew
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     pub vm: Option<String>,
-    /// Record every virtual machine, as without this flag
+    /// Every virtual machine, as without this flag
     #[arg(short, long = "all-cpus")]
     pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// For how long, like 10s [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
     pub length: Option<Nanos>,
@@ -709,15 +716,8 @@ pub struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Watch only this process; several with commas [default: every virtual machine's]
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
-    pub pid: Vec<u32>,
-    /// Watch only the virtual machine of this name, also when it is started anew
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
-    pub vm: Option<String>,
-    /// Watch every virtual machine, as without this flag
-    #[arg(short, long = "all-cpus")]
-    pub all: bool,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// How long an interval is
     #[arg(short = 'd', long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
     pub interval: Nanos,
@@ -740,12 +740,8 @@ pub struct ExporterArgs {
     /// Address and port to serve on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965")]
     pub listen: std::net::SocketAddr,
-    /// Count only for this process; several with commas [default: every virtual machine's]
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "vm")]
-    pub pid: Vec<u32>,
-    /// Count only for the virtual machine of this name, also when it is started anew
-    #[arg(long, value_name = "NAME")]
-    pub vm: Option<String>,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// Names of virtual machines with series of their own; what is beyond is counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,

@@ -2,11 +2,10 @@
 
 use crate::Outcome;
 use crate::cli::ExporterArgs;
-use crate::live::processes;
 use anyhow::Context;
 use exitscope_exporter::{Access, Exporter, Limits, Source, access, serve};
 use exitscope_lab::{catch_signals, signalled};
-use exitscope_record::{Aggregation, Counting, Processes, Route, Snapshot, process_name, vms};
+use exitscope_record::{Aggregation, Counting, LookOut, Processes, Route, Snapshot, process_name};
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
@@ -27,12 +26,13 @@ struct Host {
     measured: bool,
     /// If only this VM is wanted: its name, and its processes that are looked at.
     only: Option<(String, BTreeSet<u32>)>,
+    look_out: LookOut,
 }
 
 impl Source for Host {
     fn read(&mut self) -> Result<&Snapshot, String> {
         if let Some((name, watched)) = &mut self.only {
-            for vm in vms().into_iter().filter(|vm| vm.name == *name) {
+            for vm in self.look_out.look().into_iter().flatten().filter(|vm| vm.name == *name) {
                 if watched.insert(vm.process) {
                     self.counting.watch(vm.process).map_err(|error| error.to_string())?;
                 }
@@ -88,8 +88,8 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
         };
         anstream::eprintln!("exitscope: whoever reaches {address} may ask it, {missing}");
     }
-    let processes = processes(&args.pid, args.vm.as_deref())?;
-    let only = args.vm.clone().map(|name| match &processes {
+    let processes = args.whose.processes()?;
+    let only = args.whose.vm.clone().map(|name| match &processes {
         Processes::These(these) => (name, these.iter().copied().collect()),
         Processes::All => (name, BTreeSet::new()),
     });
@@ -99,7 +99,7 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     }
     anstream::eprintln!("exitscope: serving {scheme}://{address}/metrics");
     let exporter = Exporter::new(
-        Host { counting, began: Instant::now(), measured: false, only },
+        Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() },
         Limits { vms: args.max_vms, reasons: REASONS },
     );
     serve(listener, access, exporter, || signalled().is_some()).context("cannot serve")?;

@@ -1,6 +1,6 @@
 //! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
 
-use super::lab;
+use super::{lab, live};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,35 @@ pub const STEPS: &[Step] = &[
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
                exitscope lab run /scenarios/random-io.toml --duration 300ms --format json",
         check: Some(lab::trace_shows_the_labs_counts),
+    },
+    Step {
+        name: "record-perf-kvm-stat",
+        line: "exitscope record -o trace -- perf kvm --host stat record -a -o theirs -- tiny-guest --repeat 107 && \
+               perf kvm --host -i theirs stat report >theirs.txt 2>&1; \
+               perf kvm --host -i trace stat report >ours.txt 2>&1",
+        check: Some(live::record_counts_what_perf_counts),
+    },
+    Step {
+        name: "record-no-bpf",
+        line: "exitscope record --no-bpf -m 16M -o trace -- tiny-guest --repeat 109",
+        check: Some(live::trace_has_the_prime_counts),
+    },
+    Step {
+        name: "top",
+        line: "exitscope top --format json >frames & \
+               until [ -s frames ]; do sleep 0.2; done; \
+               exitscope record -m 16M -o trace -- tiny-guest --repeat 113; \
+               seen=$(wc -l <frames); until [ $(wc -l <frames) -gt $((seen + 1)) ]; do sleep 0.2; done; \
+               kill $!; wait",
+        check: Some(live::top_counts_what_is_recorded),
+    },
+    Step {
+        name: "record-hotplug",
+        line: "cpu=/sys/devices/system/cpu/cpu1/online; for flag in '' --no-bpf; do \
+               exitscope record $flag -m 16M -o trace$flag -- sh -c \"\
+               taskset 2 tiny-guest --repeat 11; echo 0 >$cpu; tiny-guest --repeat 13; echo 1 >$cpu; sleep 1; \
+               taskset 2 tiny-guest --repeat 17\" || exit 1; done",
+        check: Some(live::a_cpu_that_comes_back_is_recorded),
     },
 ];
 
