@@ -46,7 +46,7 @@ pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};
 pub use histogram::Histogram;
 pub use keyed::{Keyed, MAX_KEYS, Tally};
 pub use lengths::Lengths;
-pub use poll_settings::{PollSettings, Seen};
+pub use poll_settings::{PollHost, PollSettings, Seen};
 pub use run_states::{RunStates, StateTimes, Times};
 pub use select::{Selection, When};
 pub use slowest::Slowest;

@@ -5,8 +5,9 @@
 //! halt 900 us: poll 200000 ─► 100000 (shrink)     cut from 320000 to 200000: halt_poll_ns; shrink 2
 //! ```
 
-use exitscope_model::{PollChange, Told, Who};
-use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, Params};
+use exitscope_model::{PollChange, Told, TraceInfo, Who};
+use exitscope_policy::Knob;
+use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, Params, Whose};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -115,10 +116,10 @@ impl PollSettings {
         self.shrink.value().or((self.shrink == Seen::Never && reset && self.reset_from > 0).then_some(0))
     }
 
-    /// Settings under which KVM would have decided as it did; where it showed nothing, the defaults of `arch`, as
-    /// `uname -m` says it.
-    pub fn params(&self, arch: &str) -> Params {
-        let mut params = Params { halt_poll_ns: default_poll(arch), ..Params::default() };
+    /// Settings under which KVM would have decided as it did; where it showed nothing, those that the recording tells of
+    /// its host.
+    pub fn params(&self, host: &PollHost) -> Params {
+        let mut params = host.params;
         let fits = |poll: u64| poll > self.more_than && self.less_than.is_none_or(|less| poll < less);
         if let Some(cut) = self.cut_to.value() {
             params.halt_poll_ns = Nanos(u64::from(cut));
@@ -132,6 +133,38 @@ impl PollSettings {
             self.start.value().map_or(params.halt_poll_ns_grow_start, |start| Nanos(u64::from(start)));
         params.halt_poll_ns_shrink = self.shrink().unwrap_or(params.halt_poll_ns_shrink);
         params
+    }
+}
+
+/// What a recording tells of its host's polling, besides decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollHost {
+    /// The settings of module kvm that were recorded; of the others, the defaults of the architecture. A VM may have had
+    /// others: a limit of its own, or the one of when it was made.
+    pub params: Params,
+    /// `halt_poll_ns` as it was recorded, if it was.
+    pub told: Option<Nanos>,
+    /// Who polls: vCPUs, or virtual cores.
+    pub whose: Whose,
+}
+
+impl PollHost {
+    /// Of the machine on which this was recorded.
+    pub fn of(info: &TraceInfo) -> PollHost {
+        let mut params = Params { halt_poll_ns: default_poll(&info.arch), ..Params::default() };
+        let told = |knob: &'static Knob| Some((knob.name, knob.parse(info.setting("kvm", knob.name)?).ok()?));
+        for (name, value) in Params::KNOBS.iter().filter_map(told) {
+            // A value that the policy does not take was not in force.
+            let _ = params.set(name, value);
+        }
+        let told = info.setting("kvm", "halt_poll_ns").and(Some(params.halt_poll_ns));
+        let whose = if info.arch.starts_with("ppc") { Whose::Vcore } else { Whose::Vcpu };
+        PollHost { params, told, whose }
+    }
+
+    /// Whether virtual cores poll, as on powerpc, whose guests have no governor of their own that does.
+    pub fn is_of_vcores(&self) -> bool {
+        self.whose == Whose::Vcore
     }
 }
 
@@ -150,6 +183,7 @@ fn default_poll(arch: &str) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_model::Setting;
     use exitscope_units::{Tid, VcpuId, VmId};
 
     fn seen(halts: &[(u64, bool, u32, u32)]) -> PollSettings {
@@ -162,6 +196,23 @@ mod tests {
         settings
     }
 
+    fn x86(told: &[(&str, &str)]) -> PollHost {
+        let settings = told.iter().map(|(name, value)| Setting::new("kvm", name, *value)).collect();
+        PollHost::of(&TraceInfo { arch: "x86_64".to_string(), settings, ..TraceInfo::default() })
+    }
+
+    #[test]
+    fn what_the_recording_tells_stands_until_decisions_speak_against_it() {
+        let told = x86(&[("halt_poll_ns", "400000"), ("halt_poll_ns_shrink", "2"), ("halt_poll_ns_grow", "many")]);
+        let silent = PollSettings::default().params(&told);
+        assert_eq!((silent.halt_poll_ns, silent.halt_poll_ns_shrink), (Nanos(400_000), 2));
+        assert_eq!(silent.halt_poll_ns_grow, Params::default().halt_poll_ns_grow, "not a number");
+        let fitting = seen(&[(300_000, true, 160_000, 320_000)]);
+        assert_eq!(fitting.params(&told).halt_poll_ns, Nanos(400_000));
+        let of_its_own = seen(&[(300_000, true, 160_000, 320_000), (350_000, false, 320_000, 0)]);
+        assert_eq!(of_its_own.params(&told).halt_poll_ns, Nanos(349_999), "the VM has a limit of its own");
+    }
+
     #[test]
     fn settings_are_read_off_decisions() {
         let grown = [(15_000, true, 0, 20_000), (30_000, true, 20_000, 60_000), (170_000, true, 160_000, 480_000)];
@@ -170,17 +221,17 @@ mod tests {
             (settings.start, settings.grow, settings.bounds()),
             (Seen::One(20_000), Seen::One(3), (170_000, None))
         );
-        assert_eq!(settings.params("x86_64").halt_poll_ns, Nanos(200_000), "the default, which fits");
+        assert_eq!(settings.params(&x86(&[])).halt_poll_ns, Nanos(200_000), "the default, which fits");
         let cut = seen(&[&grown[..], &[(900_000, false, 250_000, 62_500)]].concat());
         assert_eq!((cut.cut_to, cut.shrink()), (Seen::One(250_000), Some(4)));
-        assert_eq!(cut.params("x86_64").halt_poll_ns, Nanos(250_000));
+        assert_eq!(cut.params(&x86(&[])).halt_poll_ns, Nanos(250_000));
     }
 
     #[test]
     fn a_default_that_does_not_fit_is_not_assumed() {
         let settings = seen(&[(350_000, true, 10_000, 20_000), (420_000, false, 20_000, 0)]);
         assert_eq!(settings.bounds(), (350_000, Some(420_000)));
-        assert_eq!(settings.params("x86_64").halt_poll_ns, Nanos(419_999));
+        assert_eq!(settings.params(&x86(&[])).halt_poll_ns, Nanos(419_999));
     }
 
     #[test]

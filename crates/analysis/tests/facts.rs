@@ -264,7 +264,7 @@ proptest! {
         prop_assert_eq!(&merged.vcpus, &whole.vcpus);
         let shown = |halts: &Halts| {
             let seen = halts.settings.get(&VmId(1));
-            seen.map(|seen| (seen.changes, seen.bounds(), seen.params("")))
+            seen.map(|seen| (seen.changes, seen.bounds(), seen.params(&PollHost::of(&TraceInfo::default()))))
         };
         prop_assert_eq!(shown(&merged), shown(&whole));
         let all = whole.all();

@@ -15,7 +15,7 @@ use crate::read::{self, Earlier, Sink, Trace};
 use crate::report::{self, Totals};
 use anyhow::Context;
 use exitscope_analysis::advice::{Material, Trials};
-use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, Yield};
 use exitscope_page::{Contents, Drags, OverTime, halt_polls, write_page};
 use exitscope_trace::Input;
@@ -154,8 +154,8 @@ pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let Gathered { material, over_time, drags, halts, .. } = all;
     // Several recordings have no common time.
     let drags = drags.finish().filter(|_| totals.traces.len() == 1);
-    let arch = totals.traces.first().map_or(String::new(), |trace| trace.arch.clone());
-    let polls = halt_polls(&material.facts.halts, &within(halts, &selection, &totals), &arch);
+    let host = PollHost::of(&totals.info);
+    let polls = halt_polls(&material.facts.halts, &within(halts, &selection, &totals), &host);
     let breaches = report::breaches(args, &material.facts, &totals.ledger)?;
     let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
     let info = std::mem::take(&mut totals.info);

@@ -1,7 +1,7 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{Halts, Lengths};
+use exitscope_analysis::{Halts, Lengths, PollHost};
 use exitscope_model::Halt;
 use exitscope_view::LengthsRow;
 use serde::Serialize;
@@ -41,15 +41,14 @@ struct PollRow {
     latency: LengthsRow,
 }
 
-/// Replays `halts`, the first of those that `of` counts, recorded on a machine that `uname -m` calls `arch`; `None` if there
-/// are none.
-pub fn halt_polls(of: &Halts, halts: &[Halt], arch: &str) -> Option<Polls> {
+/// Replays `halts`, the first of those that `of` counts, recorded on `host`; `None` if there are none.
+pub fn halt_polls(of: &Halts, halts: &[Halt], host: &PollHost) -> Option<Polls> {
     let all = of.all();
     if halts.is_empty() || all.halts() == 0 {
         return None;
     }
     let run = |policy, set: &[(&'static str, u64)]| {
-        let mut replay = HaltReplay::new(policy, &of.settings, arch, set, &all).ok()?;
+        let mut replay = HaltReplay::new(policy, &of.settings, host, set, &all).ok()?;
         halts.iter().for_each(|halt| replay.absorb(halt));
         Some(PollRow::of(set.first().map(|row| row.1), &replay.outcome))
     };
@@ -64,7 +63,7 @@ pub fn halt_polls(of: &Halts, halts: &[Halt], arch: &str) -> Option<Polls> {
         inexact: all.inexact(),
         in_force: run(HaltPolicy::Host, &[])?,
         host: rows(HaltPolicy::Host, "halt_poll_ns", &HOST),
-        guest: match arch.starts_with("ppc") {
+        guest: match host.is_of_vcores() {
             true => Vec::new(),
             false => rows(HaltPolicy::Guest, "guest_halt_poll_ns", &GUEST),
         },

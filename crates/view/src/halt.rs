@@ -1,7 +1,7 @@
 //! Halts as plain data.
 
 use crate::report::WhoRow;
-use exitscope_analysis::{Facts, HaltCell, Lengths, PollSettings};
+use exitscope_analysis::{Facts, HaltCell, Lengths, PollHost, PollSettings};
 use exitscope_model::TraceInfo;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -124,9 +124,9 @@ pub struct PollSettingsRow {
 }
 
 impl HaltRows {
-    /// The halts of these facts, if there are any, recorded on a machine that `uname -m` calls `arch`.
-    pub fn of(facts: &Facts, info: &TraceInfo, arch: &str) -> Option<HaltRows> {
-        let halts = &facts.halts;
+    /// The halts of these facts, if there are any.
+    pub fn of(facts: &Facts, info: &TraceInfo) -> Option<HaltRows> {
+        let (halts, host) = (&facts.halts, PollHost::of(info));
         let all = halts.all();
         if all.halts() + all.cut == 0 {
             return None;
@@ -148,10 +148,10 @@ impl HaltRows {
                 .settings
                 .iter()
                 .filter(|(_, settings)| settings.changes > 0)
-                .map(|(vm, settings)| PollSettingsRow::of(vm.0, settings, arch))
+                .map(|(vm, settings)| PollSettingsRow::of(vm.0, settings, &host))
                 .collect(),
             guest_polls: halts.guest_polls,
-            of_vcores: arch.starts_with("ppc"),
+            of_vcores: host.is_of_vcores(),
         })
     }
 }
@@ -200,7 +200,7 @@ impl LengthsRow {
 }
 
 impl PollSettingsRow {
-    fn of(vm: u32, settings: &PollSettings, arch: &str) -> PollSettingsRow {
+    fn of(vm: u32, settings: &PollSettings, host: &PollHost) -> PollSettingsRow {
         let (more_than, less_than) = settings.bounds();
         PollSettingsRow {
             vm,
@@ -208,7 +208,7 @@ impl PollSettingsRow {
             halt_poll_ns: settings.cut_to.value().map(u64::from),
             halt_poll_more_than_ns: more_than,
             halt_poll_less_than_ns: less_than,
-            halt_poll_taken_ns: settings.params(arch).halt_poll_ns.0,
+            halt_poll_taken_ns: settings.params(host).halt_poll_ns.0,
             grow: settings.grow.value(),
             grow_start_ns: settings.start.value().map(u64::from),
             shrink: settings.shrink(),

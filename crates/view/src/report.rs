@@ -468,7 +468,7 @@ impl Report {
             rows.push(Row { place: Place { labels, ..Place::default() }, figures: figures(&group.other) });
         }
         let one = traces.len() == 1;
-        let halt = HaltRows::of(facts, info, traces.first().map_or("", |trace| &trace.arch));
+        let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
         Report {
             schema: Report::SCHEMA,

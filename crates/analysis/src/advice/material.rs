@@ -4,7 +4,7 @@
 use super::about::About;
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
-use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, Selection, Wanted, YieldCell};
+use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
 use exitscope_model::{
     CodeList, Detail, DetailKind, Event, Exit, ExitCode, Halt, Kind, LaneSpan, PleUpdate, Preemption, Yield, YieldCall,
 };
@@ -26,6 +26,8 @@ pub struct Machine {
     pub xen: bool,
     /// Command names of threads.
     pub comms: FxHashMap<u32, String>,
+    /// How it polls for halted vCPUs.
+    pub polling: PollHost,
 }
 
 /// Which kinds of events there were.

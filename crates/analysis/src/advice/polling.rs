@@ -177,16 +177,20 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
         how: How::Replayed(if side == Side::Host { "host_halt_poll" } else { "guest_halt_poll" }),
     };
     let value = knob.text(trial.value);
+    let was = match (side, machine.polling.told) {
+        (Side::Host, Some(told)) => format!(" (it was {told})"),
+        _ => String::new(),
+    };
     let caught = trial.came().caught;
     let change = match (side, longer, trial.value) {
         (Side::Host, true, _) => {
-            format!("let KVM poll longer for halted vCPUs: {name}={value} would catch {caught} halts")
+            format!("let KVM poll longer for halted vCPUs: {name}={value}{was} would catch {caught} halts")
         }
         (Side::Host, false, 0) => {
-            "switch KVM's polling for halted vCPUs off: it is mostly for nothing here".to_string()
+            format!("switch KVM's polling for halted vCPUs off: {name}=0{was}; it is mostly for nothing here")
         }
         (Side::Host, false, _) => {
-            format!("let KVM poll less for halted vCPUs: {name}={value}; most of it is for nothing here")
+            format!("let KVM poll less for halted vCPUs: {name}={value}{was}; most of it is for nothing here")
         }
         (Side::Guest, ..) => {
             format!(

@@ -8,9 +8,9 @@
 
 use super::judgement::Side;
 use super::material::{Machine, Material};
-use crate::Estimate;
 use crate::halts::{before_sleep, latency};
 use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, SpinReplay};
+use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
 use exitscope_policy::{Knob, knob, vcore};
@@ -65,12 +65,12 @@ pub(super) struct Bench {
 pub(super) type Range = (f64, f64, f64);
 
 impl Bench {
-    fn new(material: &Material, arch: &str, policy: HaltPolicy, vm: Option<VmId>, values: &[u64]) -> Bench {
+    fn new(material: &Material, host: &PollHost, policy: HaltPolicy, vm: Option<VmId>, values: &[u64]) -> Bench {
         let all = vm.map_or_else(|| material.facts.halts.all(), |vm| material.halts(vm));
         let knob = if policy == HaltPolicy::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
         let settings = &material.facts.halts.settings;
         let trial = |&value: &u64| {
-            let replay = HaltReplay::new(policy, settings, arch, &[(knob, value)], &all).ok()?;
+            let replay = HaltReplay::new(policy, settings, host, &[(knob, value)], &all).ok()?;
             Some(Trial { value, replay, parts: [Came::default(); PARTS] })
         };
         Bench {
@@ -317,7 +317,7 @@ pub struct Trials {
 impl Trials {
     /// What a recording is worth trying on.
     pub fn new(material: &Material, machine: &Machine) -> Trials {
-        let bench = |policy, vm, values: &[u64]| Bench::new(material, &machine.arch, policy, vm, values);
+        let bench = |policy, vm, values: &[u64]| Bench::new(material, &machine.polling, policy, vm, values);
         let guests = material.halting_vms().into_iter().take(MOST_GUESTS);
         let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
         Trials {

@@ -1,6 +1,6 @@
 //! Whether KVM's own traced decisions come out of the state machine again.
 
-use crate::PollSettings;
+use crate::{PollHost, PollSettings};
 use exitscope_model::{Halt, PollChange, Who};
 use exitscope_policy::host_halt_poll::{Change, HostHaltPoll, Leave, Params, Whose};
 use exitscope_units::VmId;
@@ -22,10 +22,10 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Under the settings that each VM's decisions show; `arch` as `uname -m` says it.
-    pub fn new(settings: &BTreeMap<VmId, PollSettings>, arch: &str) -> Decisions {
+    /// Under the settings that each VM's decisions show, on `host`.
+    pub fn new(settings: &BTreeMap<VmId, PollSettings>, host: &PollHost) -> Decisions {
         let settings = settings.iter().filter(|(_, seen)| seen.changes > 0);
-        let settings = settings.map(|(vm, seen)| (*vm, seen.params(arch))).collect();
+        let settings = settings.map(|(vm, seen)| (*vm, seen.params(host))).collect();
         Decisions { settings, vcpus: BTreeMap::new(), known: 0, same: 0, changes: 0, same_changes: 0 }
     }
 

@@ -6,11 +6,11 @@
 //! ```
 
 use crate::halts::{gap, latency};
-use crate::{HaltCell, Lengths, PollSettings};
+use crate::{HaltCell, Lengths, PollHost, PollSettings};
 use exitscope_model::{Halt, Who};
 use exitscope_policy::KnobError;
 use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
-use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave, Whose};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave};
 use exitscope_units::{Nanos, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct HaltReplay {
     guest: FxHashMap<Who, (guest_halt_poll::Params, GuestHaltPoll)>,
     /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
     told: bool,
-    arch: String,
+    from: PollHost,
     /// What it would have done.
     pub outcome: HaltOutcome,
 }
@@ -84,19 +84,19 @@ impl HaltReplay {
     pub fn new(
         policy: HaltPolicy,
         settings: &BTreeMap<VmId, PollSettings>,
-        arch: &str,
+        host: &PollHost,
         set: &[(&'static str, u64)],
         all: &HaltCell,
     ) -> Result<HaltReplay, KnobError> {
         let replay = HaltReplay {
             policy,
-            base: settings.iter().map(|(vm, seen)| (*vm, seen.params(arch))).collect(),
+            base: settings.iter().map(|(vm, seen)| (*vm, seen.params(host))).collect(),
             set: set.to_vec(),
             typical: Typical::of(all),
             host: FxHashMap::default(),
             guest: FxHashMap::default(),
             told: all.is_told(),
-            arch: arch.to_string(),
+            from: *host,
             outcome: HaltOutcome::default(),
         };
         match policy {
@@ -107,7 +107,7 @@ impl HaltReplay {
     }
 
     fn host_params(&self, vm: VmId) -> Result<host_halt_poll::Params, KnobError> {
-        let mut params = self.base.get(&vm).copied().unwrap_or_else(|| PollSettings::default().params(&self.arch));
+        let mut params = self.base.get(&vm).copied().unwrap_or_else(|| PollSettings::default().params(&self.from));
         self.set.iter().try_for_each(|(name, value)| params.set(name, *value))?;
         Ok(params)
     }
@@ -132,8 +132,7 @@ impl HaltReplay {
         if !self.host.contains_key(&halt.who) {
             // `new` has checked that the knobs can be set.
             let params = self.host_params(halt.who.vm).unwrap_or_default();
-            let whose = if self.arch.starts_with("ppc") { Whose::Vcore } else { Whose::Vcpu };
-            self.host.insert(halt.who, (params, HostHaltPoll::new(whose)));
+            self.host.insert(halt.who, (params, HostHaltPoll::new(self.from.whose)));
         }
         let recorded = Recorded::of(halt);
         let Some((params, state)) = self.host.get_mut(&halt.who) else { return };
@@ -236,10 +235,14 @@ impl Recorded {
 mod tests {
     use super::*;
     use crate::Halts;
-    use exitscope_model::Told;
+    use exitscope_model::{Told, TraceInfo};
     use exitscope_units::{Moment, Tid, VcpuId};
 
     const US: u64 = 1_000;
+
+    fn x86() -> PollHost {
+        PollHost::of(&TraceInfo { arch: "x86_64".to_string(), ..TraceInfo::default() })
+    }
 
     /// Ten halts of 50 us, of which the vCPU sleeps all; 20 us from the wake-up to the CPU, 5 us from there to the entry.
     fn slept() -> Vec<Halt> {
@@ -265,7 +268,7 @@ mod tests {
     fn replayed(policy: HaltPolicy, set: &[(&'static str, u64)]) -> HaltOutcome {
         let mut halts = Halts::default();
         slept().iter().for_each(|halt| halts.absorb(halt));
-        let mut replay = HaltReplay::new(policy, &halts.settings, "x86_64", set, &halts.all()).unwrap();
+        let mut replay = HaltReplay::new(policy, &halts.settings, &x86(), set, &halts.all()).unwrap();
         slept().iter().for_each(|halt| replay.absorb(halt));
         replay.outcome
     }
@@ -299,7 +302,7 @@ mod tests {
         };
         halts.absorb(&cut);
         let set = [("halt_poll_ns_grow_start", 100 * US), ("halt_poll_ns", 200 * US)];
-        let mut replay = HaltReplay::new(HaltPolicy::Host, &halts.settings, "x86_64", &set, &halts.all()).unwrap();
+        let mut replay = HaltReplay::new(HaltPolicy::Host, &halts.settings, &x86(), &set, &halts.all()).unwrap();
         replay.absorb(&cut);
         replay.absorb(&cut);
         assert_eq!((replay.outcome.caught, replay.outcome.polling), (0, 10 * US), "as long as it polled when recorded");
@@ -308,7 +311,7 @@ mod tests {
     #[test]
     fn a_knob_of_another_policy_is_refused() {
         let halts = Halts::default();
-        let other = HaltReplay::new(HaltPolicy::Guest, &halts.settings, "", &[("halt_poll_ns", 1)], &halts.all());
+        let other = HaltReplay::new(HaltPolicy::Guest, &halts.settings, &x86(), &[("halt_poll_ns", 1)], &halts.all());
         assert_eq!(other.err(), Some(KnobError::NoSuchKnob));
     }
 }

@@ -14,6 +14,7 @@ use crate::cli::{AdviseArgs, EventsFormat};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::bail;
+use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
 use exitscope_trace::Input;
@@ -93,6 +94,7 @@ pub fn judgement(
         cpus: info.cpus,
         xen: info.by_vcpu,
         comms: info.comms.clone(),
+        polling: PollHost::of(info),
     };
     let mut trials = Trials::new(material, &machine);
     if trials.need_reading() {

@@ -5,9 +5,8 @@ use crate::cli::{PolicyName, ReplayArgs};
 use crate::read::{self, Earlier, Sink};
 use anyhow::bail;
 use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{Facts, Selection, Wanted};
+use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, Wanted};
 use exitscope_model::{Exit, Halt};
-use exitscope_policy::host_halt_poll;
 use exitscope_trace::Input;
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
@@ -80,17 +79,17 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         bail!("{}: powerpc guests have no cpuidle governor haltpoll", trace.row.name);
     }
     let configurations = grid.configurations(args.policy.name())?;
-    let arch = trace.row.arch.clone();
+    let host = PollHost::of(&trace.info);
     let settings = &facts.halts.settings;
-    let mut replays = vec![HaltReplay::new(HaltPolicy::Host, settings, &arch, &[], &all)?];
+    let mut replays = vec![HaltReplay::new(HaltPolicy::Host, settings, &host, &[], &all)?];
     for configuration in &configurations {
-        replays.push(HaltReplay::new(policy, settings, &arch, &configuration.set, &all)?);
+        replays.push(HaltReplay::new(policy, settings, &host, &configuration.set, &all)?);
     }
     let fresh = || Replays {
         selection: selection.clone(),
         window: (Moment::default(), Moment::MAX),
         replays: replays.clone(),
-        decisions: Decisions::new(settings, &arch),
+        decisions: Decisions::new(settings, &host),
     };
     let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
 
@@ -113,9 +112,9 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     replay.figures = FIGURES.iter().filter(shown).cloned().collect();
     replay.best_by = best_by(args.best.as_deref(), exact.then_some("net"), &mut replay.figures)?;
     replay.vary = grid.axes();
-    let params = in_force(facts.halts.settings.values().map(|seen| seen.params(&arch)).collect(), &arch);
+    let params = facts.halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&host);
     replay.in_force = knobs("host_halt_poll")
-        .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
+        .filter(|knob| trace.row.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
         .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
         .collect();
     let decisions = &done.decisions;
@@ -144,12 +143,6 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     replay.mark_best();
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
     Ok(replay)
-}
-
-/// The settings to show: those of all VMs if they agree, else of the first.
-fn in_force(of_vms: Vec<host_halt_poll::Params>, arch: &str) -> host_halt_poll::Params {
-    let default = exitscope_analysis::PollSettings::default().params(arch);
-    of_vms.into_iter().next().unwrap_or(default)
 }
 
 fn value(name: &str, outcome: &HaltOutcome, base: &HaltOutcome) -> Option<f64> {

@@ -193,7 +193,9 @@ impl Windows {
         if let Some(known) = there(self) {
             return Ok(known);
         }
-        self.block.resize(LOOK, 0);
+        // Behind a long window the next one is likely long, too.
+        let far = at.saturating_sub(self.block_at) >= LOOK as u64;
+        self.block.resize(if far { HEADER as usize } else { LOOK }, 0);
         let got = input.read_up_to(at, &mut self.block)?;
         self.block.truncate(got);
         self.block_at = at;
