@@ -60,7 +60,7 @@ test: setup page lint ## Run every test and check
 	$(CARGO) xtask rig x86-svm
 
 test-page: page ## Test the page in Chromium; also a part of `make test`
-	$(CARGO) build --quiet --locked --package exitscope
+	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest
 	cd web && npm test --silent
 
 screenshots: page ## Draw docs/images anew

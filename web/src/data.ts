@@ -1,4 +1,4 @@
-// base64( gzip( length of the JSON │ JSON │ columns ) ) → the page's data, columns as typed arrays.
+// gzip( length of the JSON │ JSON │ columns ), in the page as base64 → the page's data, columns as typed arrays.
 import type { Other, Over, Page } from "./types";
 
 /** One table of columns, ordered by bucket of time. */
@@ -48,12 +48,20 @@ function columns(over: Over, bytes: Uint8Array): Data["tables"] {
   return tables as Data["tables"];
 }
 
-/** Unpacks the text between the page's data tags. */
-export async function unpack(text: string): Promise<Data | Other> {
+/** What a page may show. */
+export type Shown = Data | Other;
+
+/** The text between the page's data tags, as bytes. */
+export function inText(text: string): Uint8Array<ArrayBuffer> {
   // A loop, because a function called for each byte takes half a second for a few megabytes.
   const letters = atob(text.trim());
   const packed = new Uint8Array(letters.length);
   for (let at = 0; at < letters.length; at++) packed[at] = letters.charCodeAt(at);
+  return packed;
+}
+
+/** Unpacks what a page shows. */
+export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);

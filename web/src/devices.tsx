@@ -18,10 +18,12 @@ interface Row {
 const same = (row: { kind: string; key: number; direction: string | null }, about: { kind: string; key: number; label: string }) =>
   row.kind === about.kind && row.key === about.key && (row.direction === null || about.label.split(" ").includes(row.direction));
 
-/** Details and accesses of each thing, looked up once. */
-const joined = new Map<number, Pick<Row, "detail" | "pio">>();
+/** Details and accesses of each thing of this report, looked up once. */
+let joined = new Map<number, Pick<Row, "detail" | "pio">>();
+let joinedOf: unknown = null;
 
 function rows(kind: string): Row[] {
+  if (joinedOf !== data.report) [joined, joinedOf] = [new Map(), data.report];
   return [...byAbout.value]
     .filter(([at]) => data.over.abouts[at]?.kind === kind)
     .map(([at, sums]) => {

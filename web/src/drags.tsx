@@ -10,7 +10,7 @@ import { Matrix } from "./matrix";
 import { statesOver, stepFor } from "./query";
 import { calm, data, isCalmWhole, range } from "./state";
 import { textWidth, type Surface } from "./surface";
-import { brushing, drawBrush, laneName, TIME_AXIS, zero } from "./timeline";
+import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
 
 interface Drag {
   /** In ns from the base. */
@@ -75,7 +75,7 @@ function Lanes() {
     const left = Math.min(170, Math.max(60, ...names.map((name) => textWidth(name) + 34)));
     const outer = { x: left, y: 4, w: w - left - 56, h: h - 42 };
     const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
-    bottomAxis(s, outer, scale, TIME_AXIS);
+    bottomAxis(s, outer, scale, timeAxis());
     const list = within(range.value);
     const single = list.reduce((sum, drag) => sum + drag.forced, 0) <= SINGLE;
     const running = statesOver(range.value, outer.w / 2);

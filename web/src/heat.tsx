@@ -10,7 +10,7 @@ import { handlers, heat, slowest, slowestIn, type Heat } from "./query";
 import { data, lanes, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
-import { brushing, drawBrush, laneName, TIME_AXIS, zero } from "./timeline";
+import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
 import type { Slow } from "./types";
 
 /** The next 1, 2 or 5 times a power of ten that is not above. */
@@ -38,7 +38,7 @@ export function HeatMap() {
     plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length, from exit to entry (log)");
-    bottomAxis(s, plot, x, TIME_AXIS);
+    bottomAxis(s, plot, x, timeAxis());
     const most = Math.log(1 + map.most);
     const [cold, hot] = colors.value.heat as [string, string];
     const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, 0.18 + (0.82 * at) / 32));
@@ -175,7 +175,7 @@ export function Slowest() {
     plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length without idle (log)");
-    bottomAxis(s, plot, x, TIME_AXIS);
+    bottomAxis(s, plot, x, timeAxis());
     for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(long(exit)), 3, reasonColor(exit.reason_at));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);

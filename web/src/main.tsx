@@ -1,11 +1,14 @@
 // exitscope's page: unpacks what it shows, and shows it.
 import { render, type VNode } from "preact";
 import { rankReasons } from "./colors";
-import { unpack } from "./data";
+import { inText, unpack } from "./data";
 import { DiffPage } from "./diff";
+import { filesPage } from "./files";
 import { LabPage } from "./lab";
 import { begin as beginLink } from "./link";
 import { Report } from "./report";
+import { renew } from "./served";
+import { listen, load, served, type Addresses } from "./source";
 import { begin } from "./state";
 import "./style.css";
 import { SweepPage } from "./sweep";
@@ -14,13 +17,18 @@ const root = document.getElementById("app")!;
 
 async function start(): Promise<void> {
   const tag = document.getElementById("data")!;
-  const page = await unpack(tag.textContent ?? "");
+  const text = tag.textContent!.trim();
   tag.remove();
+  // Data is base64; a served page has addresses instead.
+  if (text.startsWith("{")) served.value = JSON.parse(text) as Addresses;
+  const page = !served.value ? await unpack(inText(text)) : served.value.data ? await load() : null;
   let view: VNode;
-  if (page.kind === "report") {
+  if (page === null) view = await filesPage();
+  else if (page.kind === "report") {
     begin(page);
     rankReasons();
     view = <Report />;
+    if (served.value) listen((newer) => newer.kind === "report" && renew(newer));
   } else {
     beginLink();
     view = page.kind === "diff" ? <DiffPage {...page} /> : page.kind === "sweep" ? <SweepPage {...page} /> : <LabPage {...page} />;
@@ -32,6 +40,8 @@ async function start(): Promise<void> {
 }
 
 start().catch((error: unknown) => {
-  root.textContent = `This page could not be unpacked: ${String(error)}. It needs a browser of 2023 or later; the file may also be cut off.`;
+  root.textContent = served.value
+    ? `This cannot be shown: ${error instanceof Error ? error.message : String(error)}`
+    : `This page could not be unpacked: ${String(error)}. It needs a browser of 2023 or later; the file may also be cut off.`;
 });
 

@@ -3,6 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { said } from "./chart";
 import { section, theme } from "./link";
+import { ServedBar } from "./served";
+import { served } from "./source";
 
 export interface Section {
   id: string;
@@ -37,14 +39,17 @@ interface Props {
   about: ComponentChildren;
   sections: Section[];
   /** How to have the same as text. */
-  made: ComponentChildren;
+  made?: ComponentChildren;
   version: string;
   children: ComponentChildren;
 }
 
 export function Shell({ title, about, sections, made, version, children }: Props) {
+  const there = sections.filter((row) => row.there !== false);
   useEffect(() => {
     if (section.value !== "overview") document.getElementById(section.value)?.scrollIntoView({ block: "start" });
+  }, []);
+  useEffect(() => {
     const seen = new IntersectionObserver(
       (entries) => {
         const top = entries.filter((entry) => entry.isIntersecting).at(-1);
@@ -54,7 +59,7 @@ export function Shell({ title, about, sections, made, version, children }: Props
     );
     document.querySelectorAll("main > section").forEach((element) => seen.observe(element));
     return () => seen.disconnect();
-  }, []);
+  }, [there.map((row) => row.id).join()]);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")!.focus())}>
@@ -67,18 +72,17 @@ export function Shell({ title, about, sections, made, version, children }: Props
         </div>
         <ThemeChoice />
       </header>
+      <ServedBar />
       <div class="body">
         <nav aria-label="Sections">
           <ul>
-            {sections
-              .filter((row) => row.there !== false)
-              .map((row) => (
-                <li>
-                  <a href={`#view=${row.id}`} aria-current={section.value === row.id ? "true" : undefined} onClick={(event) => (event.preventDefault(), go(row.id))}>
-                    {row.title}
-                  </a>
-                </li>
-              ))}
+            {there.map((row) => (
+              <li>
+                <a href={`#view=${row.id}`} aria-current={section.value === row.id ? "true" : undefined} onClick={(event) => (event.preventDefault(), go(row.id))}>
+                  {row.title}
+                </a>
+              </li>
+            ))}
           </ul>
         </nav>
         <main id="main" tabIndex={-1}>
@@ -86,7 +90,8 @@ export function Shell({ title, about, sections, made, version, children }: Props
         </main>
       </div>
       <footer>
-        Made by exitscope {version}. Everything shown is in this file; it loads nothing. The same figures {made}.
+        {served.value ? `Served by exitscope ${version}.` : `Made by exitscope ${version}. Everything shown is in this file; it loads nothing.`}
+        {made && <> The same figures {made}.</>}
       </footer>
       <div class="said" role="status">
         {said.value}

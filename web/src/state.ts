@@ -2,9 +2,18 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { Data } from "./data";
 import { begin as beginLink, keep, kept } from "./link";
+import { served } from "./source";
 
-/** Set before anything of a recording is drawn. */
-export let data: Data;
+const current = signal<Data | null>(null);
+
+/** The recording that is shown, as soon as there is one. What reads it is drawn anew when there is another. */
+export const data = new Proxy({} as Data, { get: (_, name) => current.value![name as keyof Data] });
+
+/** Shows another one. */
+export const replace = (of: Data): void => void (current.value = of);
+
+/** Whether what happens is shown as it happens: for how many ns it is kept. */
+export const liveFor = (): number | null => served.value?.keep_ns ?? null;
 
 /** From and to, in ns from the base; whole numbers of `data.snap`. */
 export const range = signal<[number, number]>([0, 1]);
@@ -77,7 +86,7 @@ function numbers(text: string | null, below: number): ReadonlySet<number> | null
 
 keep({
   read(hash) {
-    if (!data) return;
+    if (!current.value) return;
     const from = Number(hash.get("from") ?? NaN);
     const to = Number(hash.get("to") ?? NaN);
     look(Number.isFinite(from) ? from : data.from, Number.isFinite(to) ? to : data.to);
@@ -85,7 +94,7 @@ keep({
     reasons.value = numbers(hash.get("reasons"), data.over.reasons.length);
   },
   write(hash) {
-    if (!data) return;
+    if (!current.value) return;
     if (!isWhole.value) {
       hash.set("from", String(range.value[0]));
       hash.set("to", String(range.value[1]));
@@ -97,15 +106,16 @@ keep({
 
 /** Begins with this recording. */
 export function begin(of: Data): void {
-  data = of;
+  replace(of);
   beginLink();
   let resting = 0;
-  const many = Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
+  const many = (): boolean => Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
   calm.value = range.value;
   effect(() => {
     const next = range.value;
     clearTimeout(resting);
-    if (many) resting = window.setTimeout(() => (calm.value = next), REST);
+    // What is shown live is summed up at once, however much it is: the range goes on with it.
+    if (liveFor() === null && many()) resting = window.setTimeout(() => (calm.value = next), REST);
     else calm.value = next;
   });
 }

@@ -6,7 +6,7 @@ import { Chart, type Pointing, type Tip } from "./chart";
 import { colors, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
-import { calm, data, isWhole, lanes, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
 
 /** vCPUs that are drawn unless all are asked for. */
@@ -14,9 +14,13 @@ const FIRST_LANES = 12;
 /** Height of a lane: the fewer, the taller. */
 const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
 
-export const zero = (): number => Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity).filter(Number.isFinite), Infinity) === Infinity ? data.from : Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity));
+export const zero = (): number => {
+  if (liveFor()) return data.to;
+  const firsts = data.over.lanes.flatMap((lane) => lane.first_ns ?? []);
+  return firsts.length ? Math.min(...firsts) : data.from;
+};
 
-export const TIME_AXIS = "Time since the first entry or exit (s)";
+export const timeAxis = (): string => (liveFor() ? "Time, from the last moment that is shown (s)" : "Time since the first entry or exit (s)");
 
 export function laneName(lane: number): string {
   const row = data.over.lanes[lane];
@@ -175,15 +179,18 @@ function sliding(scale: () => Scale): Pointing {
 
 /** The whole recording, with the range marked; drag in it to move or set the range. */
 export function Strip() {
-  const held = useRef<{ scale: Scale; of: unknown; fills: string[]; lanes: number; sum: Stacks | null } | null>(null);
+  const held = useRef<{ scale: Scale; of: unknown; table: unknown; fills: string[]; lanes: number; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
     const of = lanes.value;
     const fills = colors.value.states;
-    if (held.current?.of !== of || held.current.fills !== fills || held.current.scale.ticks.at(-1)?.at !== scale.ticks.at(-1)?.at) {
+    const table = data.tables.states;
+    const before = held.current;
+    const isSame = before?.of === of && before.table === table && before.fills === fills && before.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at;
+    if (!held.current || !isSame) {
       const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
-      held.current = { scale, of, fills, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
+      held.current = { scale, of, table, fills, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
     }
     const { sum } = held.current;
     const most = (sum?.step ?? 1) * held.current.lanes;
@@ -239,7 +246,7 @@ export function Timeline() {
     const { fills } = series();
     const states = stack.value === "states";
     const most = states ? 0 : Math.max(1, ...own.map((lane) => (stacks.has(lane) ? peak(stacks.get(lane)!) : 1)));
-    bottomAxis(s, outer, scale, TIME_AXIS);
+    bottomAxis(s, outer, scale, timeAxis());
     const plots = own.map((lane, at) => {
       const plot = { x: outer.x, y: outer.y + at * tall + 3, w: outer.w, h: tall - 8 };
       const of = stacks.get(lane);
@@ -341,9 +348,9 @@ export function Filters() {
   return (
     <div class="filters" role="group" aria-label="What is looked at">
       {data.over.in_time && (
-        <span class="range" aria-live="polite">
+        <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value
-            ? `whole recording, ${ns(to - from)}`
+            ? `${liveFor() ? "all that is kept" : "whole recording"}, ${ns(to - from)}`
             : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
         </span>
       )}

@@ -1,6 +1,7 @@
 // Pages in a real browser: Debian's Chromium, driven by Playwright.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -58,18 +59,21 @@ export async function launch() {
 }
 
 /** Opens a page from disk, and waits until it is drawn. `page.troubles` lists everything that goes wrong. */
-export async function open(browser, file, { hash = "", ...options } = {}) {
+export const open = (browser, file, { hash = "", ...options } = {}) => visit(browser, pathToFileURL(file).href + hash, /^(file|data|blob):/, options);
+
+/** Opens an address; what `may` does not allow to be asked for is a trouble. */
+export async function visit(browser, address, may, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
   page.troubles = [];
   page.on("pageerror", (error) => page.troubles.push(String(error)));
   page.on("console", (message) => message.type() === "error" && page.troubles.push(message.text()));
-  page.on("request", (request) => !/^(file|data|blob):/.test(request.url()) && page.troubles.push(`asks for ${request.url()}`));
+  page.on("request", (request) => !may.test(request.url()) && page.troubles.push(`asks for ${request.url()}`));
   page.on("dialog", (dialog) => {
     page.troubles.push(`a dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
-  await page.goto(pathToFileURL(file).href + hash);
+  await page.goto(address);
   await page.waitForSelector("html[data-ready=yes]", { timeout: 20_000 });
   await frame(page);
   return page;
@@ -115,6 +119,18 @@ export async function drawsAll(page) {
       return canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
     }, id);
   }
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What axe finds that is serious, with everything unfolded. */
+export async function seriousOf(page) {
+  await page.evaluate(axe);
+  await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+  await frame(page);
+  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
+  const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
+  return serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`);
 }
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");

@@ -1,10 +1,9 @@
 // Pages of comparisons, sweeps and experiments of the lab; gangs and yields.
 import assert from "node:assert/strict";
-import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root } from "./browser.mjs";
+import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf } from "./browser.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -208,7 +207,6 @@ test("yields: whom they name, and what came of them", async () => {
   await done(other);
 });
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const kinds = { diff, sweep, lab };
 for (const [kind, file] of Object.entries(kinds)) {
   for (const colorScheme of ["light", "dark"]) {
@@ -216,12 +214,7 @@ for (const [kind, file] of Object.entries(kinds)) {
       const page = await open(browser, file(), { colorScheme });
       assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), colorScheme === "dark" ? "rgb(21, 24, 28)" : "rgb(255, 255, 255)");
       await drawsAll(page);
-      await page.evaluate(axe);
-      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
-      await frame(page);
-      const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
-      const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
-      assert.deepEqual(serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`), []);
+      assert.deepEqual(await seriousOf(page), []);
       await done(page);
     });
   }

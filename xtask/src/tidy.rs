@@ -82,7 +82,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("trace", &["units", "model"]),
     ("record", &["units", "model", "trace"]),
     ("analysis", &["units", "policy", "model"]),
-    ("exporter", &["model", "record"]),
+    ("http", &[]),
+    ("exporter", &["http", "model", "record"]),
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "model", "analysis", "view"]),
     (
@@ -97,6 +98,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "model",
             "trace",
             "record",
+            "http",
             "exporter",
             "analysis",
             "view",

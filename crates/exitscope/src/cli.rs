@@ -40,6 +40,10 @@ pub enum Command {
     ///
     /// OpenMetrics at /metrics, counted in the kernel. docs/exporter.md lists the metrics. Needs what `record` needs.
     Exporter(ExporterArgs),
+    /// Serve recordings, or what happens now, as pages to a browser, until it is stopped
+    ///
+    /// The pages are those of `report --html`. docs/serve.md says who may look. With --live it needs what `record` needs.
+    Serve(ServeArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
@@ -136,7 +140,7 @@ pub enum Document {
     Metrics,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ReportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
@@ -189,7 +193,7 @@ pub struct ReportArgs {
     pub fail_on: Vec<Threshold>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct ClockArgs {
     /// Ticks per second of the trace's clock, needed where the clock counts ticks and the trace does not say how many make
     /// a second; with report also to have cycles beside times
@@ -220,7 +224,7 @@ impl ClockArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SelectArgs {
     /// Only these VMs, by process id, or by Xen's domain number; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
@@ -745,18 +749,58 @@ pub struct ExporterArgs {
     /// Names of virtual machines with series of their own; what is beyond is counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Do not use BPF
+    #[arg(long)]
+    pub no_bpf: bool,
+}
+
+/// Who may ask a server.
+#[derive(Debug, Args)]
+pub struct AccessArgs {
     /// Speak TLS, with this certificate (PEM, those that vouch for it in the same file)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; /healthz answers all
+    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; browsers have it from the address that
+    /// `serve` prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Do not use BPF
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Traces to show, read anew when they change [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    #[arg(conflicts_with = "live")]
+    pub files: Vec<PathBuf>,
+    /// Show what this host's virtual machines do, as it happens
     #[arg(long)]
+    pub live: bool,
+    /// How much of it is kept and shown, like 90s, 5m or 1h
+    #[arg(long, value_name = "LENGTH", default_value = "5m", requires = "live", conflicts_with = "files", value_parser = parse_keep)]
+    pub keep: Nanos,
+    /// Address, or name, and port to serve on; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9966")]
+    pub listen: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
+    /// With --live: size of each CPU's ring, in bytes, or with K or M
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", requires = "live", conflicts_with = "files", value_parser = parse_size)]
+    pub buffer: usize,
+    /// With --live: leave the scheduler's events out
+    #[arg(long, requires = "live", conflicts_with = "files")]
+    pub no_sched: bool,
+    /// With --live: do not use BPF
+    #[arg(long, requires = "live", conflicts_with = "files")]
     pub no_bpf: bool,
+    #[command(flatten)]
+    pub clock: ClockArgs,
 }
 
 #[derive(Debug, Args)]
@@ -788,9 +832,10 @@ pub enum SimFormat {
     Csv,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For a person, in a terminal
+    #[default]
     Text,
     /// One object; `exitscope docs report-schema` describes it
     Json,
@@ -911,6 +956,19 @@ fn parse_interval(text: &str) -> Result<Nanos, String> {
     let allowed = Nanos(100_000_000)..=Nanos(3_600_000_000_000);
     let length = parse_length(&length)?;
     if allowed.contains(&length) { Ok(length) } else { Err("an interval is 100ms to 3600s".to_string()) }
+}
+
+/// A length of ten seconds to a day; also in minutes or hours.
+fn parse_keep(text: &str) -> Result<Nanos, String> {
+    let of =
+        |number: &str, seconds: u64| Some(Nanos(number.parse::<u64>().ok()?.checked_mul(seconds * 1_000_000_000)?));
+    let length = match (text.strip_suffix('m'), text.strip_suffix('h')) {
+        (Some(minutes), _) => of(minutes, 60),
+        (_, Some(hours)) => of(hours, 3600),
+        _ => Nanos::parse(text),
+    };
+    let allowed = Nanos(10_000_000_000)..=Nanos(86_400_000_000_000);
+    length.filter(|length| allowed.contains(length)).ok_or_else(|| "10s to 24h, like 90s, 5m or 1h".to_string())
 }
 
 /// A size in bytes, or with K or M.

@@ -21,7 +21,7 @@ use exitscope_page::{Contents, Drags, OverTime, halt_polls, write_page};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Halts that are kept (40 MB).
 const MOST_HALTS: usize = 1 << 18;
@@ -119,12 +119,21 @@ impl Sink for Gathered {
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
+    let files = read::files(&args.files, &args.inputs)?;
+    page_file::check(to, &files)?;
+    look_at(args, &files, |contents| page_file::write(to, |out| write_page(contents, out)))
+}
+
+/// Reads files, and has `then` make a page of what they hold.
+pub fn look_at(
+    args: &ReportArgs,
+    files: &[PathBuf],
+    then: impl FnOnce(Contents) -> anyhow::Result<()>,
+) -> anyhow::Result<Outcome> {
     let selection = args.select.selection();
     for reason in &selection.reasons {
         report::check_reason(reason)?;
     }
-    let files = read::files(&args.files, &args.inputs)?;
-    page_file::check(to, &files)?;
     // A pipe is put into a file once, so that it can be read again.
     let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
@@ -160,8 +169,7 @@ pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
     let info = std::mem::take(&mut totals.info);
     let report = totals.report(args, &material.facts, &info, selection, breaches);
-    let contents = Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags, info: &info };
-    page_file::write(to, |out| write_page(contents, out))?;
+    then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags, info: &info })?;
     Ok(outcome)
 }
 

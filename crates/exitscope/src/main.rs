@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
 
+mod access;
 mod advise;
 mod cli;
 mod costs;
@@ -20,6 +21,7 @@ mod read;
 mod record;
 mod replay;
 mod report;
+mod serve;
 mod sim;
 mod sweep;
 mod top;
@@ -60,6 +62,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Record(args) => live::run(&args)?,
         Command::Top(args) => top::run(&args, &mut out)?,
         Command::Exporter(args) => exporter::run(&args)?,
+        Command::Serve(args) => serve::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,

@@ -6,13 +6,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+/// Why there are no pages.
+pub const NOT_BUILT: &str = "this exitscope was built without the front end of pages. With Node 20 or later and npm: \
+                             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope anew";
+
 /// Fails if there will be no page: there is no front end, or the file is one of those that are read.
 pub fn check(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     if !is_built() {
-        bail!(
-            "--html: this exitscope was built without the front end of pages. With Node 20 or later and npm: \
-             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope anew"
-        );
+        bail!("--html: {NOT_BUILT}");
     }
     let same = |path: &Path| path.canonicalize().is_ok_and(|path| to.canonicalize().is_ok_and(|to| path == to));
     match inputs.iter().any(|path| same(path)) {

@@ -56,7 +56,7 @@ impl Run {
 /// The scheduler has not said yet.
 pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lane {
     pub who: Who,
     pub state: State,

@@ -17,11 +17,14 @@ use serde::Serialize;
 use std::io::{self, Write};
 
 /// The front end as it was built; empty if it was not.
-const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+pub(crate) const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
 /// Where title and data belong.
-const TITLE: &str = "<!--exitscope:title-->";
-const DATA: &str = "<!--exitscope:data-->";
+pub(crate) const TITLE: &str = "<!--exitscope:title-->";
+pub(crate) const DATA: &str = "<!--exitscope:data-->";
+
+/// How hard a page's data is packed, 0 to 9.
+pub(crate) const PACKING: Compression = Compression::new(6);
 
 /// Rows of one table of the report that a page holds at most; the most costly come first.
 const MOST_ROWS: usize = 2_000;
@@ -77,9 +80,14 @@ pub fn is_built() -> bool {
 
 /// Writes the page of a report. Errors: those of `out`; also if the front end is not there.
 pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Contents { mut report, advice, polls, over_time, drags, info } = contents;
-    let names: Vec<&str> = report.traces.iter().map(|trace| trace.name.as_str()).collect();
+    let names: Vec<&str> = contents.report.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = names.join(", ");
+    write_file(&title, |to| write_data(contents, PACKING, to), out)
+}
+
+/// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
+pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
+    let Contents { mut report, advice, polls, over_time, drags, info } = contents;
     let left_out = report.details.len().saturating_sub(MOST_ROWS);
     report.details.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
@@ -87,29 +95,43 @@ pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()>
     }
     let (over, columns) = over_time.finish(report.traces.len() == 1, info);
     let json = Json { head: Head::of("report"), report: &report, left_out, advice, polls, over, drags };
-    write_file(&title, &json, &columns, out)
+    pack(&json, &columns, packing, out)
 }
 
-/// Writes the front end with this title and data.
-pub(crate) fn write_file(title: &str, json: &impl Serialize, columns: &[u8], out: &mut dyn Write) -> io::Result<()> {
+/// Writes the front end with this title and what `data` writes.
+pub(crate) fn write_file(
+    title: &str,
+    data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
     let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
     let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
-    let json = serde_json::to_vec(json)?;
 
     out.write_all(head.as_bytes())?;
     out.write_all(escaped(&format!("exitscope: {title}")).as_bytes())?;
     out.write_all(middle.as_bytes())?;
-    let mut packed = GzEncoder::new(EncoderWriter::new(&mut *out, &STANDARD), Compression::new(6));
-    packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
-    packed.write_all(&json)?;
-    packed.write_all(columns)?;
-    packed.finish()?.finish()?;
+    {
+        let mut text = EncoderWriter::new(&mut *out, &STANDARD);
+        data(&mut text)?;
+        text.finish()?;
+    }
     out.write_all(tail.as_bytes())
 }
 
+/// Packs what a page shows.
+pub(crate) fn pack(json: &impl Serialize, columns: &[u8], packing: Compression, out: &mut dyn Write) -> io::Result<()> {
+    let json = serde_json::to_vec(json)?;
+    let mut packed = GzEncoder::new(out, packing);
+    packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
+    packed.write_all(&json)?;
+    packed.write_all(columns)?;
+    packed.finish()?;
+    Ok(())
+}
+
 /// Text as HTML shows it.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
         match c {

@@ -19,11 +19,14 @@ mod other;
 mod over_time;
 mod polls;
 mod rows;
+mod served;
 mod slow;
 mod states;
 
 pub use drags::{Drags, DragsHead};
-pub use html::{Contents, is_built, write_page};
+pub use flate2::Compression;
+pub use html::{Contents, is_built, write_data, write_page};
 pub use other::{Other, SideLengths, write_other};
 pub use over_time::OverTime;
 pub use polls::{Polls, halt_polls};
+pub use served::{Addresses, served_page};

@@ -1,6 +1,6 @@
 //! Pages that are not of a report: what `diff`, `sweep` and `lab` say as JSON, as it is.
 
-use crate::html::{Head, write_file};
+use crate::html::{Head, PACKING, pack, write_file};
 use exitscope_analysis::{Diff, Histogram};
 use exitscope_model::ExitCode;
 use exitscope_view::{Comparison, LabReport, Sweep};
@@ -87,5 +87,6 @@ struct Json<'a> {
 
 /// Writes the page. Errors: those of `out`; also if the front end is not there.
 pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
-    write_file(&shown.title(), &Json { head: Head::of(shown.kind()), shown }, &[], out)
+    let json = Json { head: Head::of(shown.kind()), shown };
+    write_file(&shown.title(), |to| pack(&json, &[], PACKING, to), out)
 }

@@ -98,6 +98,13 @@ impl<const N: usize> Rows<N> {
         self.settle();
     }
 
+    /// Forgets the buckets that end before a moment.
+    pub fn forget(&mut self, before: u64) {
+        self.settle();
+        let first = before / self.width;
+        self.rows.retain(|row| row.bucket >= first);
+    }
+
     /// The same with other keys.
     pub fn rekeyed(mut self, key: impl Fn(u32) -> u32) -> Rows<N> {
         self.settle();
@@ -194,6 +201,17 @@ mod tests {
         assert!(rows.iter().all(|row| row.sums == [2]));
         let (_, rows) = of(99, &exits).finish(false, |_| 0);
         assert_eq!(rows, [Row { bucket: 0, key: 0, sums: [100] }]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_to_the_bucket() {
+        let exits: Vec<_> = (0..10u64).map(|at| (at * 1_000, 3)).collect();
+        let mut rows = of(100, &exits);
+        rows.forget(4_500);
+        rows.absorb(9_000, 3, &[1]);
+        let (_, rows) = rows.finish(true, |key| key);
+        let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[0])).collect();
+        assert_eq!(sums, [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 2)]);
     }
 
     #[test]
