@@ -59,6 +59,10 @@ const GENERATED: &[(&str, &[&str])] = &[
         ],
     ),
     ("docs/examples/replay-vcore.txt", &["replay", "corpus/powerpc/p8_smt4_trace.dat.gz", "--policy", "vcore"]),
+    (
+        "docs/examples/replay-yield.txt",
+        &["replay", "corpus/lab/contended.data.gz", "--policy", "yielding", "--from", "+724ms", "--to", "+827ms"],
+    ),
     ("docs/examples/advise-gang.txt", &["advise", "corpus/powerpc/p8_smt4_two_vms.data.gz"]),
     ("docs/examples/advise-as.txt", &["advise", "corpus/x86-svm/t4-none.dat.gz", "--as", "libvirt"]),
     ("docs/examples/advise.txt", &["advise", "corpus/x86-svm/t4-zstd.data.gz"]),

@@ -501,7 +501,8 @@ pub struct SimArgs {
     pub scenario: ScenarioArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file
+    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file; what was
+    /// there is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Output format

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
-use crate::lab_files::{can_write, replace};
+use crate::new_file::{can_write, replace};
 use crate::record::write_events;
 use crate::report::look;
 use crate::{costs, page_file, sim};
@@ -58,17 +58,15 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
     }
 }
 
+static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {
+    let style = ProgressStyle::with_template("turns {bar:40} {pos}/{len}, {eta} left");
+    ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
+});
+
 /// Draws how many turns are over, between two of them; nothing draws during one.
 fn tell_progress(over: u64, all: u64) {
-    static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {
-        let style = ProgressStyle::with_template("turns {wide_bar} {pos}/{len} {eta}");
-        ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
-    });
     BAR.set_length(all);
     BAR.set_position(over);
-    if over == all {
-        BAR.finish_and_clear();
-    }
 }
 
 /// An experiment that needs no more than a machine and a plan.
@@ -104,9 +102,14 @@ fn experiment(
         pin: !args.no_pin,
         progress: std::io::stderr().is_terminal().then_some(tell_progress),
     };
-    let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
+    let found = run(&machine, &plan, args.trace.is_some());
+    if plan.progress.is_some() {
+        BAR.finish_and_clear();
+    }
+    let (mut findings, events) = found?;
+    findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| write_events(to, &event_names(), &events))?;
+        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
@@ -147,9 +150,10 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let machine = Machine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
-    let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| write_events(to, &event_names(), &events))?;
+        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
     }
     let report = LabReport::of(&findings);
     let format = match args.format {

@@ -1,8 +1,8 @@
-//! Files that a run of the lab leaves. It may take minutes, and may be stopped: what was there stays until the new one is
-//! whole.
+//! Files that a run of the lab or of the simulator leaves. It may take minutes, and may be stopped: what was there stays
+//! until the new one is whole.
 //!
 //! ```text
-//! before the run: can it be written? · after it: a temporary file beside it ─► FILE ─► FILE.old, then that ─► FILE
+//! can_write: nothing is run in vain · replace: a temporary file beside it, written; FILE ─► FILE.old; that ─► FILE
 //! ```
 
 use crate::live::keep_old;
@@ -22,17 +22,19 @@ pub fn can_write(path: &Path) -> anyhow::Result<()> {
     tried.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes the file; what was there is kept as FILE.old.
-pub fn replace(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<()>) -> anyhow::Result<()> {
+/// Writes the file; what was there is kept as FILE.old. If that fails, all stays as it was.
+pub fn replace<T>(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let cannot = || format!("cannot write {}", path.display());
+    // Another trouble than with the file may have ended it.
+    let of_file = |error: anyhow::Error| if error.is::<io::Error>() { error.context(cannot()) } else { error };
     if is_special(path) {
-        return write(&File::create(path).with_context(cannot)?).with_context(cannot);
+        return write(&File::create(path).with_context(cannot)?).map_err(of_file);
     }
     let new = beside(path).with_context(cannot)?;
-    write(new.as_file()).with_context(cannot)?;
+    let made = write(new.as_file()).map_err(of_file)?;
     keep_old(path)?;
     new.persist(path).with_context(cannot)?;
-    Ok(())
+    Ok(made)
 }
 
 /// Something that is not a file, like /dev/null: it is written as it is.
