@@ -220,6 +220,12 @@ fn live(process: u32, flags: &[&str]) -> Option<Server> {
     Server::start(&flags).map_err(|said| cannot(&said)).ok()
 }
 
+/// Ends a guest that nobody watches.
+fn end(mut guest: Child) {
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+}
+
 #[test]
 fn live_data_are_what_a_guest_did() {
     if !is_built() {
@@ -228,7 +234,7 @@ fn live_data_are_what_a_guest_did() {
     let _machine = machine();
     for flags in [&["--keep", "10m"][..], &["--no-bpf", "--no-sched"]] {
         let mut guest = held_guest(200);
-        let Some(server) = live(guest.id(), flags) else { return };
+        let Some(server) = live(guest.id(), flags) else { return end(guest) };
         go(&mut guest);
         assert!(guest.wait().unwrap().success());
         let began = Instant::now();
@@ -258,7 +264,7 @@ fn what_is_older_than_wanted_is_forgotten() {
     }
     let _machine = machine();
     let mut guest = held_guest(50);
-    let Some(server) = live(guest.id(), &["--keep", "10s"]) else { return };
+    let Some(server) = live(guest.id(), &["--keep", "10s"]) else { return end(guest) };
     go(&mut guest);
     assert!(guest.wait().unwrap().success());
     let began = Instant::now();
