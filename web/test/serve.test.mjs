@@ -25,7 +25,7 @@ async function serve(...args) {
   let said = "";
   for await (const part of child.stderr) {
     said += part;
-    const url = said.match(/serving (http:\S+)/)?.[1];
+    const url = said.match(/serving (http:\S+)\n/)?.[1];
     if (url) return { url, end: (signal = "SIGTERM") => (child.kill(signal), ended) };
   }
   return { said };
