@@ -73,7 +73,7 @@ fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
     for words in ["KVM, since the VM began", "polled, and caught it", "90.0%", "polled in vain", "asleep", "5.00s"] {
         assert!(screen.contains(words), "{words} is not on\n{screen}");
     }
-    assert!(screen.contains("KVM's statistics") && screen.contains('█'), "{screen}");
+    assert!(screen.contains("KVM's own: its statistics") && screen.contains('█'), "{screen}");
     frame.vms[0].kvm_halts = None;
     let screen = drawn((80, 24), &frame, &mut state, Some("debugfs is locked"));
     assert!(screen.contains("debugfs is locked") && !screen.contains("polled in vain"), "{screen}");
