@@ -32,6 +32,9 @@ use std::time::{Duration, Instant};
 /// How long a signal may wait.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How long an orderly end may take after a signal.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let is_batch = args.batch || args.format == EventsFormat::Json;
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -58,11 +61,21 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         return Ok(Outcome::Fine);
     }
+    std::thread::spawn(end_without_terminal);
     // Restores the terminal when the loop ends in whatever way, and when it panics.
     let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
     let ended = watch(&mut terminal, &mut sampler, interval, args.iterations);
     ratatui::restore();
     ended.map(|()| Outcome::Fine)
+}
+
+/// Ends the process after a signal if nothing else does: crossterm reads a terminal that has gone away for ever.
+fn end_without_terminal() {
+    while signalled().is_none() {
+        sleep(TURN);
+    }
+    sleep(PATIENCE);
+    std::process::exit(1);
 }
 
 /// False if a signal came.
