@@ -89,7 +89,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("http", &[]),
     ("exporter", &["http", "model", "record"]),
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
-    ("page", &["units", "model", "analysis", "view"]),
+    ("page", &["units", "policy", "model", "analysis", "view"]),
     (
         "exitscope",
         &[
