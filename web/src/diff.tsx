@@ -1,7 +1,7 @@
 // The page of a comparison: what changed from one recording to another, and how long exits took in both.
 import { colors } from "./colors";
 import { Lengths, reason } from "./diff_lengths";
-import { count, ns, rate, share } from "./format";
+import { chosenBy, count, ns, rate, share } from "./format";
 import { Intervals, type IntervalRow } from "./intervals";
 import { kept } from "./link";
 import { Shell } from "./shell";
@@ -221,12 +221,7 @@ function Coverage({ diff }: { diff: Comparison }) {
   ];
   const lost = sides.some(([, of]) => bad(of).length > 0);
   const { selection } = diff;
-  const chosen = [
-    selection.vms.length && `VM ${selection.vms.join(", ")}`,
-    selection.vcpus.length && `vCPU ${selection.vcpus.join(", ")}`,
-    selection.reasons.length && `reason ${selection.reasons.join(", ")}`,
-    selection.longer_than_ns && `longer than ${ns(selection.longer_than_ns)}`,
-  ].filter(Boolean);
+  const chosen = chosenBy(selection);
   return (
     <div class={lost ? "coverage bad" : "coverage"} role={lost ? "alert" : undefined}>
       {lost && <b>Figures are affected by what is missing.</b>}

@@ -1,7 +1,7 @@
 // The page of a report.
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
-import { count, ns } from "./format";
+import { chosenBy, count, ns } from "./format";
 import { Gangs } from "./gangs";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./heat";
@@ -34,12 +34,7 @@ export function Report() {
   const { traces, selection, duration_ns } = data.report;
   const first = traces[0];
   const vms = [...new Set(data.over.lanes.map((lane) => lane.vm_label))];
-  const chosen = [
-    selection.vms.length && `VM ${selection.vms.join(", ")}`,
-    selection.vcpus.length && `vCPU ${selection.vcpus.join(", ")}`,
-    selection.reasons.length && `reason ${selection.reasons.join(", ")}`,
-    selection.longer_than_ns && `longer than ${ns(selection.longer_than_ns)}`,
-  ].filter(Boolean);
+  const chosen = chosenBy(selection);
   const about = [
     vms.length === 1 && vms[0] !== "-" && (/^\d+$/.test(vms[0]!) ? `${isXen() ? "domain" : "VM"} ${vms[0]}` : vms[0]),
     ...[first?.format, first?.arch, first?.hostname, first?.release],

@@ -1,4 +1,5 @@
 // Pages in a real browser: Debian's Chromium, driven by Playwright.
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -134,3 +135,9 @@ export async function seriousOf(page) {
 }
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+
+/** Ends a test: nothing may have gone wrong. */
+export async function done(page) {
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+}

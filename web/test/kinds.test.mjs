@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf } from "./browser.mjs";
+import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf } from "./browser.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -54,11 +54,6 @@ function labRun() {
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser?.close());
-
-async function done(page) {
-  assert.deepEqual(page.troubles, []);
-  await page.context().close();
-}
 
 test("a comparison has diff's figures, for each measure and reason", async () => {
   const compared = json("diff", BEFORE, AFTER);

@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageOf, run, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, run, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -14,12 +14,6 @@ const halts = () => pageOf("t4", corpus("x86-svm/t4-none.dat.gz"));
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser?.close());
-
-/** Ends a test: nothing may have gone wrong. */
-async function done(page) {
-  assert.deepEqual(page.troubles, []);
-  await page.context().close();
-}
 
 test("a page is one file below 1.5 MB and data, and loads nothing", async () => {
   const text = readFileSync(boot(), "utf8");

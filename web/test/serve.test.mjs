@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, exitscope, folder, frame, json, launch, seriousOf, tableOf, thousands, visit } from "./browser.mjs";
+import { corpus, done, exitscope, folder, frame, json, launch, seriousOf, tableOf, thousands, visit } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const T4 = corpus("x86-svm/t4-none.dat.gz");
@@ -32,12 +32,6 @@ async function serve(...args) {
 }
 
 const open = (url, options) => visit(browser, url, new RegExp(`^(${new URL(url).origin}/|data:|blob:)`), options);
-
-/** Ends a test: nothing may have gone wrong. */
-async function done(page) {
-  assert.deepEqual(page.troubles, []);
-  await page.context().close();
-}
 
 test("the list of recordings leads to pages with the report's figures, and back", async () => {
   const torn = join(folder, "no-trace.data");

@@ -68,33 +68,30 @@ pub struct KvmHalts {
 impl KvmHalts {
     /// What KVM's statistics of a vCPU say, if they are of halts.
     fn of_stats(stats: &Stats) -> Option<KvmHalts> {
-        let (number, lengths) = (|name| stats.value(name), |name| stats.lengths(name).unwrap_or_default());
+        let lengths = |name| stats.lengths(name).unwrap_or_default();
         Some(KvmHalts {
-            source: "descriptors",
-            attempted: number("halt_attempted_poll")?,
-            successful: number("halt_successful_poll")?,
-            invalid: number("halt_poll_invalid")?,
-            wakeups: number("halt_wakeup")?,
-            success_ns: number("halt_poll_success_ns")?,
-            fail_ns: number("halt_poll_fail_ns")?,
-            wait_ns: number("halt_wait_ns").unwrap_or(0),
             success_lengths: lengths("halt_poll_success_hist"),
             fail_lengths: lengths("halt_poll_fail_hist"),
             wait_lengths: lengths("halt_wait_hist"),
+            ..KvmHalts::of_numbers("descriptors", |name| stats.value(name).ok_or(())).ok()?
         })
     }
 
     /// Of debugfs's folder of a VM.
     fn of_debugfs(folder: &Path) -> Result<KvmHalts, (PathBuf, io::Error)> {
-        let number = |name: &str| {
+        KvmHalts::of_numbers("debugfs", |name| {
             let path = folder.join(name);
             match fs::read_to_string(&path) {
                 Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
                 Err(error) => Err((path, error)),
             }
-        };
+        })
+    }
+
+    /// What KVM counts under its own names; older kernels do not know how long vCPUs slept.
+    fn of_numbers<E>(source: &'static str, number: impl Fn(&str) -> Result<u64, E>) -> Result<KvmHalts, E> {
         Ok(KvmHalts {
-            source: "debugfs",
+            source,
             attempted: number("halt_attempted_poll")?,
             successful: number("halt_successful_poll")?,
             invalid: number("halt_poll_invalid")?,
