@@ -85,6 +85,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("exporter", &["model", "record"]),
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "model", "analysis", "view"]),
+    ("export", &["units", "model", "analysis", "view"]),
     (
         "exitscope",
         &[
@@ -101,6 +102,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "analysis",
             "view",
             "page",
+            "export",
         ],
     ),
 ];

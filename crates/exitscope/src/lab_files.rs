@@ -6,12 +6,10 @@
 //! ```
 
 use crate::live::keep_old;
+use crate::whole_file::{self, beside, is_special};
 use anyhow::Context;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
 use std::path::Path;
-use tempfile::NamedTempFile;
 
 /// Fails if the file will not be able to be written; changes nothing.
 pub fn can_write(path: &Path) -> anyhow::Result<()> {
@@ -24,23 +22,5 @@ pub fn can_write(path: &Path) -> anyhow::Result<()> {
 
 /// Writes the file; what was there is kept as FILE.old.
 pub fn replace(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    if is_special(path) {
-        return write(&File::create(path).with_context(cannot)?).with_context(cannot);
-    }
-    let new = beside(path).with_context(cannot)?;
-    write(new.as_file()).with_context(cannot)?;
-    keep_old(path)?;
-    new.persist(path).with_context(cannot)?;
-    Ok(())
-}
-
-/// Something that is not a file, like /dev/null: it is written as it is.
-fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|about| !about.is_file())
-}
-
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+    whole_file::write(path, write, || keep_old(path))
 }

@@ -3,12 +3,14 @@
 //! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
 
 mod advise;
+mod background;
 mod cli;
 mod costs;
 mod diff;
 mod docs;
 mod doctor;
 mod events;
+mod export;
 mod exporter;
 mod host;
 mod html;
@@ -24,6 +26,7 @@ mod sweep;
 mod top;
 mod validate;
 mod vary;
+mod whole_file;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -61,6 +64,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Exporter(args) => exporter::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
+        Command::Export(args) => export::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,
         Command::Replay(args) => replay::run(&args, &mut out)?,
         Command::Advise(args) => advise::run(&args, &mut out)?,

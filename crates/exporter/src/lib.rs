@@ -6,6 +6,8 @@
 //!                                        server: GET /metrics, /healthz, / ◄─────────────────────────────────┘
 //! ```
 //!
+//! [`Recorded`] makes the same of a recording, without HTTP.
+//!
 //! Every metric is a row of [`FAMILIES`]: from it come the text, the documentation and the check of the dashboard.
 //! Nothing grows with time: VMs that ended are forgotten after a while, and those beyond the limit share one place.
 //!
@@ -17,12 +19,14 @@ mod counts;
 mod exporter;
 mod families;
 mod own;
+mod recorded;
 mod server;
 mod sheet;
 
 pub use counts::{Limits, OTHER, UNKNOWN};
 pub use exporter::{Exporter, Source};
 pub use families::{FAMILIES, Family, Kind};
+pub use recorded::Recorded;
 pub use server::{Access, serve};
 
 use std::time::Duration;

@@ -159,17 +159,29 @@ impl<const N: usize> Rows<N> {
         self.rows.iter_mut().for_each(|row| row.bucket /= factor);
     }
 
-    /// Makes one row of rows of the same bucket and key.
+    /// Makes one row of rows of the same bucket and key, in order of these.
     fn compact(&mut self) {
-        // Stable, because that makes use of the order in which most of them are.
-        self.rows.sort_by_key(|row| (row.bucket, row.key));
-        self.rows.dedup_by(|next, kept| {
-            let same = (next.bucket, next.key) == (kept.bucket, kept.key);
-            if same {
-                add(&mut kept.sums, &next.sums);
+        let place = |row: &Row<N>| (row.bucket, row.key);
+        if self.rows.is_sorted_by(|row, next| place(row) < place(next)) {
+            return;
+        }
+        // Their places are sorted instead of them, so that each row, which is long, moves only once.
+        let mut order: Vec<u128> = self
+            .rows
+            .iter()
+            .zip(0..)
+            .map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at)
+            .collect();
+        order.sort_unstable();
+        let mut compact: Vec<Row<N>> = Vec::with_capacity(self.rows.len());
+        for place in order {
+            let row = &self.rows[(place as u32) as usize];
+            match compact.last_mut().filter(|kept| (kept.bucket, kept.key) == (row.bucket, row.key)) {
+                Some(kept) => add(&mut kept.sums, &row.sums),
+                None => compact.push(*row),
             }
-            same
-        });
+        }
+        self.rows = compact;
     }
 }
 
