@@ -5,7 +5,10 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools node page demo test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools node page demo top test test-page test-rig lint bench screenshots soak
+
+# Watching a host's guests is root's.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +49,9 @@ demo: rust page ## Account for the exits of a recorded guest: as text, and as a 
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz --html demo.html
 
+top: rust ## Build the command, and watch this host's guests with it, as root
+	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top
+
 test: setup page lint ## Run every test and check
 	$(CARGO) test --workspace --quiet --locked
 	$(MAKE) --no-print-directory test-page
@@ -54,7 +60,7 @@ test: setup page lint ## Run every test and check
 	$(CARGO) xtask rig x86-svm
 
 test-page: page ## Test the page in Chromium; also a part of `make test`
-	$(CARGO) build --quiet --locked --package exitscope
+	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest
 	cd web && npm test --silent
 
 screenshots: page ## Draw docs/images anew

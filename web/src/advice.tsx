@@ -1,8 +1,8 @@
 // Advice, with the facts that say so; each leads to the chart in which it can be seen.
 import { colors } from "./colors";
 import { count, ns, rate, share } from "./format";
-import { go } from "./overview";
-import { data } from "./state";
+import { go } from "./shell";
+import { data, liveFor } from "./state";
 import type { Advice, AdviceSetting } from "./types";
 
 type Item = Advice["advice"][number];
@@ -90,7 +90,8 @@ export function AdviceView() {
   return (
     <section id="advice" aria-label="Advice">
       <h2>What to change</h2>
-      {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
+      {!advice && liveFor() && <p class="note">Advice is about a recording: <code>exitscope record</code>, then <code>exitscope advise</code> or <code>exitscope serve FILE</code>.</p>}
+      {!advice && !liveFor() && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
       {advice && <p class="note">Of the whole recording. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
       {advice?.advice.length === 0 && <p>Nothing that this recording shows to be worth a change.</p>}
       {advice?.advice.map((item) => (

@@ -18,13 +18,16 @@ export interface Scale {
   ticks: { at: number; label: string; minor?: boolean }[];
 }
 
+/** A tick's label without digits that say nothing: `50us` of `50.0us`. Plain numbers keep theirs, so that all have as many. */
+const tidy = (label: string): string => label.replace(/(\.\d*?)0+(?=[a-z%])/, "$1").replace(/\.(?=[a-z%])/, "");
+
 export function linear(from: number, to: number, low: number, high: number, ticks: number, label: (value: number, step: number) => string): Scale {
   const scale = scaleLinear([from, to], [low, high]);
   const values = from === to ? [from] : scale.ticks(ticks);
   const step = values.length > 1 ? values[1]! - values[0]! : to - from || 1;
   return Object.assign((value: number) => scale(value), {
     back: (at: number) => scale.invert(at),
-    ticks: values.map((value) => ({ at: scale(value), label: label(value, step) })),
+    ticks: values.map((value) => ({ at: scale(value), label: tidy(label(value, step)) })),
   });
 }
 
@@ -40,7 +43,7 @@ export function logarithmic(from: number, to: number, low: number, high: number,
     ticks: scale
       .ticks()
       .filter((value) => lead(value) === 1 || room > 40)
-      .map((value) => ({ at: scale(value), label: labelled(value) ? label(value) : "", minor: !labelled(value) })),
+      .map((value) => ({ at: scale(value), label: labelled(value) ? tidy(label(value)) : "", minor: !labelled(value) })),
   });
 }
 

@@ -1,7 +1,8 @@
 // Colours that people with any colour vision can tell apart (after Paul Tol's bright and muted schemes); a reason has the
 // same one everywhere.
 import { computed } from "@preact/signals";
-import { data, isDark } from "./state";
+import { isDark } from "./link";
+import { data } from "./state";
 
 const LIGHT = {
   ground: "#ffffff",
@@ -38,7 +39,8 @@ export const colors = computed(() => (isDark.value ? DARK : LIGHT));
 /** Reasons that have a colour of their own, those that cost most first, and, after them, the most frequent. */
 export let ranked: number[] = [];
 
-export function rankReasons(): void {
+/** Ranks them; reasons that had a colour before, by that, keep it as long as they have one. */
+export function rankReasons(before: string[] = []): void {
   const cost = new Map<number, [number, number]>();
   const { reason, kernel, user, count } = data.tables.exits.col;
   for (let row = 0; row < data.tables.exits.rows; row++) {
@@ -46,7 +48,10 @@ export function rankReasons(): void {
     cost.set(reason![row]!, [sums[0] + kernel![row]! + user![row]!, sums[1] + count![row]!]);
   }
   const most = (at: 0 | 1) => [...cost].sort((a, b) => b[1][at] - a[1][at]).map((row) => row[0]);
-  ranked = [...new Set([...most(0).slice(0, 6), ...most(1).slice(0, 8)])].slice(0, 8);
+  const first = [...new Set([...most(0).slice(0, 6), ...most(1).slice(0, 8)])].slice(0, 8);
+  const further = first.filter((reason) => !before.includes(reasonName(reason)));
+  const places = before.map((name) => first.find((reason) => reasonName(reason) === name) ?? further.shift());
+  ranked = [...places, ...further].filter((reason) => reason !== undefined);
 }
 
 export function reasonColor(reason: number): string {

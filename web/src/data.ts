@@ -1,5 +1,5 @@
-// base64( gzip( length of the JSON │ JSON │ columns ) ) → the page's data, columns as typed arrays.
-import type { Over, Page } from "./types";
+// gzip( length of the JSON │ JSON │ columns ), in the page as base64 → the page's data, columns as typed arrays.
+import type { Other, Over, Page } from "./types";
 
 /** One table of columns, ordered by bucket of time. */
 export interface Table {
@@ -48,13 +48,25 @@ function columns(over: Over, bytes: Uint8Array): Data["tables"] {
   return tables as Data["tables"];
 }
 
-/** Unpacks the text between the page's data tags. */
-export async function unpack(text: string): Promise<Data> {
-  const packed = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+/** What a page may show. */
+export type Shown = Data | Other;
+
+/** The text between the page's data tags, as bytes. */
+export function inText(text: string): Uint8Array<ArrayBuffer> {
+  // A loop, because a function called for each byte takes half a second for a few megabytes.
+  const letters = atob(text.trim());
+  const packed = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) packed[at] = letters.charCodeAt(at);
+  return packed;
+}
+
+/** Unpacks what a page shows. */
+export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as Page;
+  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as Page | Other;
+  if (page.kind !== "report") return page;
   const tables = columns(page.over, bytes.subarray(4 + length));
   const ends = Object.values(tables).flatMap((table) =>
     table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
@@ -83,11 +95,11 @@ export function rowAt(table: Table, at: number): number {
   return low;
 }
 
-/** Shortest length of the bucket of lengths, in ns; eight to a doubling. */
-export function lengthFrom(index: number): number {
-  if (index < 16) return index;
-  const shift = (index >> 3) - 1;
-  return (index - (shift << 3)) * 2 ** shift;
+/** Shortest length of the bucket of lengths, in ns; `2 ** bits` buckets to a doubling. */
+export function lengthFrom(index: number, bits = 3): number {
+  if (index < 2 << bits) return index;
+  const shift = (index >> bits) - 1;
+  return (index - (shift << bits)) * 2 ** shift;
 }
 
 /** The bucket of exits that are not timed. */

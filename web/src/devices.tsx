@@ -18,10 +18,12 @@ interface Row {
 const same = (row: { kind: string; key: number; direction: string | null }, about: { kind: string; key: number; label: string }) =>
   row.kind === about.kind && row.key === about.key && (row.direction === null || about.label.split(" ").includes(row.direction));
 
-/** Details and accesses of each thing, looked up once. */
-const joined = new Map<number, Pick<Row, "detail" | "pio">>();
+/** Details and accesses of each thing of this report, looked up once. */
+let joined = new Map<number, Pick<Row, "detail" | "pio">>();
+let joinedOf: unknown = null;
 
 function rows(kind: string): Row[] {
+  if (joinedOf !== data.report) [joined, joinedOf] = [new Map(), data.report];
   return [...byAbout.value]
     .filter(([at]) => data.over.abouts[at]?.kind === kind)
     .map(([at, sums]) => {
@@ -63,13 +65,22 @@ const columns = (heading: string): Column<Row>[] => {
 
 const NAMES: Record<string, string> = { port: "port", mmio: "MMIO page", msr: "MSR", cpuid: "CPUID leaf" };
 
+const KINDS: Record<string, string> = { mmio: "MMIO", msr: "MSR", cpuid: "CPUID", apic: "APIC" };
+
+/** What an exit was about, beside things of other kinds: a bare number says of what. */
+export function aboutName(at: number): string {
+  const about = data.over.abouts[at];
+  if (!about) return "(further)";
+  return about.label.startsWith("0x") ? `${KINDS[about.kind] ?? about.kind.replaceAll("_", " ")} ${about.label}` : about.label;
+}
+
 export function Devices() {
   const kinds = [...new Set(data.over.abouts.map((about) => about.kind))];
   const order = ["port", "mmio", "msr"];
   kinds.sort((a, b) => (order.indexOf(a) + 1 || 9) - (order.indexOf(b) + 1 || 9));
   const hottest = (): (Bar & { cost: number })[] =>
     [...byAbout.value]
-      .map(([at, sums]) => ({ label: data.over.abouts[at]?.label ?? "(further)", parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
+      .map(([at, sums]) => ({ label: aboutName(at), parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
       .filter((bar) => bar.cost > 0)
       .sort((a, b) => b.cost - a.cost)
       .slice(0, 12);

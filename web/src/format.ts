@@ -62,3 +62,25 @@ export function csvField(value: string | number | null | undefined): string {
   const text = value === null || value === undefined ? "" : String(value);
   return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
+
+/** A value in a unit of the simulator and the lab: `ns`, `cycles`, `1/s`, `share` or `count`. */
+export function quantity(unit: string, value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  const sign = value < 0 ? "-" : "";
+  const size = Math.abs(value);
+  switch (unit) {
+    case "ns":
+      return ns(value);
+    case "1/s":
+      return `${sign}${size > 0 && size < 10 ? size.toFixed(2) : count(size)}/s`;
+    case "share":
+      return sign + share(size);
+    case "cycles":
+      return sign + count(size);
+    default:
+      return Number.isInteger(size) || size >= 100 ? sign + count(size) : sign + size.toFixed(2);
+  }
+}
+
+/** What stands behind the name of a figure in an axis title. */
+export const unitName = (unit: string): string => ({ ns: "time", "1/s": "per second", share: "%", cycles: "cycles of the time stamp counter", count: "number" })[unit] ?? unit;

@@ -1,10 +1,10 @@
 // Halts: how long vCPUs have nothing to do, and what a limit of polling would make of it.
-import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors } from "./colors";
-import { count, ns, share } from "./format";
+import { count, ns, round, share } from "./format";
+import { kept } from "./link";
 import { data } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
@@ -13,6 +13,10 @@ import type { HaltRow, PollRow } from "./types";
 
 /** Shorter gaps are drawn as such of this length. */
 const SHORTEST = 1024;
+
+/** Whose polling is replayed, and with which limit, in ns. */
+const whose = kept<"host" | "guest">("polls", "host", ["host", "guest"]);
+const limit = kept<string>("limit", "");
 
 const haltColumns: Column<HaltRow>[] = [
   {
@@ -39,12 +43,15 @@ function name(row: HaltRow): string {
 export function Halts() {
   const halt = data.report.halt!;
   const polls = data.polls;
-  const guest = useSignal(false);
-  const rows = (): PollRow[] => (polls ? (guest.value ? polls.guest : polls.host) : []);
+  const ofGuest = () => polls !== null && polls.guest.length > 0 && whose.value === "guest";
+  const rows = (): PollRow[] => (polls ? (ofGuest() ? polls.guest : polls.host) : []);
   const taken = halt.settings[0]?.halt_poll_taken_ns ?? null;
   const first = Math.max(0, (polls?.host ?? []).findIndex((row) => row.value_ns === taken));
-  const place = useSignal(first);
-  const row = (): PollRow | undefined => rows()[Math.min(place.value, rows().length - 1)];
+  const place = (): number => {
+    const asked = rows().findIndex((row) => String(row.value_ns) === limit.value);
+    return Math.min(asked < 0 ? first : asked, rows().length - 1);
+  };
+  const row = (): PollRow | undefined => rows()[place()];
   return (
     <section id="halts" aria-label="Halts">
       <h2>Halts and polling</h2>
@@ -54,16 +61,16 @@ export function Halts() {
         {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that it caught are missing here."}
         {halt.of_vcores && " These are the halts of virtual cores."}
       </p>
-      {polls && <Gaps limit={() => row()?.value_ns ?? 0} label={() => (guest.value ? "guest_halt_poll_ns" : "halt_poll_ns")} />}
+      {polls && <Gaps limit={() => row()?.value_ns ?? 0} label={() => (ofGuest() ? "guest_halt_poll_ns" : "halt_poll_ns")} />}
       {polls && (
         <div class="card wide what-if">
           <h3>What if the limit were another</h3>
           <span role="group" aria-label="Who polls" class="choice">
-            <button type="button" aria-pressed={!guest.value} onClick={() => (guest.value = false)}>
+            <button type="button" aria-pressed={!ofGuest()} onClick={() => (whose.value = "host")}>
               host (halt_poll_ns)
             </button>
             {polls.guest.length > 0 && (
-              <button type="button" aria-pressed={guest.value} onClick={() => (guest.value = true)}>
+              <button type="button" aria-pressed={ofGuest()} onClick={() => (whose.value = "guest")}>
                 guest (guest_halt_poll_ns)
               </button>
             )}
@@ -75,18 +82,18 @@ export function Halts() {
               min={0}
               max={rows().length - 1}
               step={1}
-              value={Math.min(place.value, rows().length - 1)}
+              value={place()}
               aria-valuetext={ns(row()?.value_ns ?? 0)}
-              onInput={(event) => (place.value = Number(event.currentTarget.value))}
+              onInput={(event) => (limit.value = String(rows()[Number(event.currentTarget.value)]?.value_ns ?? ""))}
             />
           </label>
-          <Compare now={polls.in_force} then={row()!} guest={guest.value} />
+          <Compare now={polls.in_force} then={row()!} guest={ofGuest()} />
           <p class="note">
             {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the first ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
             {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so polls would catch somewhat more.`}
             {" The gaps are taken as they were; a guest that is answered sooner may ask again sooner."}
           </p>
-          <Tradeoff rows={rows} at={() => Math.min(place.value, rows().length - 1)} />
+          <Tradeoff rows={rows} at={place} />
         </div>
       )}
       <DataTable columns={haltColumns} rows={halt.vcpus} caption="Halts by vCPU" top={12} foot={halt.vcpus.length > 1 ? halt.all : undefined} />
@@ -220,7 +227,7 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
     };
     line((row) => row.polling_ns, y, states[2]!);
     line((row) => row.latency.mean_ns ?? 0, right, states[1]!);
-    list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, ns(row.value_ns), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
+    list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, round(row.value_ns ?? 0), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
     for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: states[1]! });
     s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
     s.text(plot.x + plot.w / 2, plot.y + plot.h + 27, "Limit of polling", { color: soft, align: "center" });

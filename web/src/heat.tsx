@@ -6,43 +6,54 @@ import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { lengthFrom, UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
-import { handlers, heat, slowest, slowestIn } from "./query";
+import { handlers, heat, slowest, slowestIn, type Heat } from "./query";
 import { data, lanes, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
-import { brushing, drawBrush, laneName, TIME_AXIS, zero } from "./timeline";
+import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
 import type { Slow } from "./types";
+
+/** The next 1, 2 or 5 times a power of ten that is not above. */
+function below(nanos: number): number {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(1, nanos)) + 1e-9);
+  return ten * ([5, 2].find((lead) => ten * lead <= nanos) ?? 1);
+}
+
+/** From the shortest to the longest length that there is, and 1 us to 1 ms if there is none. */
+function span(map: Heat): [number, number] {
+  if (map.low > map.high) return [1e3, 1e6];
+  return [below(lengthFrom(map.low & ~1)), lengthFrom(map.high + 2)];
+}
 
 export function HeatMap() {
   const brush = useSignal<[number, number] | null>(null);
-  const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: ReturnType<typeof heat> } | null>(null);
+  const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: Heat } | null>(null);
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 0, y: 8, w: 0, h: h - 46 };
     const map = heat(range.value, (w - 90) / 5);
-    const none = map.low > map.high;
-    const [low, high] = none ? [1e3, 1e6] : [Math.max(1, lengthFrom(map.low & ~1)), lengthFrom(map.high + 2)];
+    const [low, high] = span(map);
     const y = logarithmic(low, high, plot.y + plot.h, plot.y);
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length, from exit to entry (log)");
-    bottomAxis(s, plot, x, TIME_AXIS);
-    const most = Math.log(1 + map.counts.reduce((most, many) => Math.max(most, many), 1));
+    bottomAxis(s, plot, x, timeAxis());
+    const most = Math.log(1 + map.most);
     const [cold, hot] = colors.value.heat as [string, string];
     const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, 0.18 + (0.82 * at) / 32));
-    s.clip(plot.x, plot.y, plot.w, plot.h, () => {
-      for (let long = map.low & ~1; long <= map.high; long += 2) {
-        const top = y(lengthFrom(long + 2));
-        const tall = Math.max(1, y(Math.max(1, lengthFrom(long))) - top);
-        for (let group = 0; group < map.across; group++) {
-          const many = map.counts[group * UNTIMED + long]! + map.counts[group * UNTIMED + long + 1]!;
-          if (!many) continue;
-          const left = x(map.from + group * map.step);
-          s.rect(left, top, Math.max(1.5, x(map.from + (group + 1) * map.step) - left), tall, shades[Math.round((Math.log(1 + many) / most) * 32)]!);
-        }
-      }
-    });
+    const rows: { long: number; y: number; h: number }[] = [];
+    for (let long = map.low & ~1; long <= map.high; long += 2) {
+      const top = y(lengthFrom(long + 2));
+      rows.push({ long, y: top, h: Math.max(1, y(Math.max(1, lengthFrom(long))) - top) });
+    }
+    const shade = (row: number, group: number): number => {
+      const place = group * UNTIMED + rows[row]!.long;
+      const many = map.counts[place]! + map.counts[place + 1]!;
+      return many ? Math.round((Math.log(1 + many) / most) * 32) : -1;
+    };
+    const left = x(map.from);
+    s.clip(plot.x, plot.y, plot.w, plot.h, () => s.cells(left, x(map.from + map.across * map.step) - left, rows, map.across, shade, shades));
     last.current = { plot, x, y, map };
     drawBrush(s, plot, x, brush.value);
   };
@@ -107,6 +118,9 @@ export function HeatMap() {
 
 const part = (title: string, value: (exit: Slow) => number): Column<Slow> => ({ title, value, show: (exit) => ns(value(exit)) });
 
+/** Xen is no kernel. */
+const doorName = (exit: Slow): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
+
 export const slowColumns = (): Column<Slow>[] => [
   {
     title: "when (s)",
@@ -132,7 +146,7 @@ export const slowColumns = (): Column<Slow>[] => [
     ),
   },
   { title: "about", text: true, value: (exit) => exit.detail ?? "", show: (exit) => exit.detail ?? "" },
-  { title: "handled by", text: true, value: (exit) => exit.door, show: (exit) => exit.door },
+  { title: "handled by", text: true, value: doorName, show: doorName },
   part("without idle", (exit) => exit.total_ns - exit.idle_ns),
   part(handlers()[0], (exit) => exit.kernel_ns),
   part(handlers()[1], (exit) => exit.user_ns),
@@ -152,15 +166,16 @@ export function Slowest() {
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const long = (exit: Slow) => exit.total_ns - exit.idle_ns;
   const draw = (s: Surface, w: number, h: number) => {
-    const list = slowestIn(range.value);
+    // Where all of it is idle, there is no length.
+    const list = slowestIn(range.value).filter((exit) => long(exit) > 0);
     const plot = { x: 0, y: 10, w: 0, h: h - 48 };
-    const [low, high] = list.length ? [Math.max(1, long(list.at(-1)!)), long(list[0]!) * 1.3] : [1e3, 1e6];
+    const [low, high] = list.length ? [below(long(list.at(-1)!)), long(list[0]!) * 1.3] : [1e3, 1e6];
     const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length without idle (log)");
-    bottomAxis(s, plot, x, TIME_AXIS);
+    bottomAxis(s, plot, x, timeAxis());
     for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(long(exit)), 3, reasonColor(exit.reason_at));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);

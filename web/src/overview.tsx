@@ -1,22 +1,12 @@
 // The first screen: what the recording is worth, where the time went, what is hot, what was slow, what to change.
 import { Bars, type Bar } from "./bars";
 import { colors, reasonName } from "./colors";
+import { aboutName } from "./devices";
 import { clock, count, ns, rate, share } from "./format";
+import { go } from "./shell";
 import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
-import { calm, data, isAll, isCalmWhole, lanes, only, reasons, section } from "./state";
+import { calm, data, isAll, isCalmWhole, lanes, liveFor, only, reasons } from "./state";
 import { laneName, zero } from "./timeline";
-
-let jumped = -Infinity;
-
-/** Whether a jump has just been made, so that what is scrolled past does not count. */
-export const jumping = (): boolean => performance.now() - jumped < 1000;
-
-/** Goes to a section. */
-export function go(to: string): void {
-  jumped = performance.now();
-  section.value = to;
-  document.getElementById(to)?.scrollIntoView({ block: "start" });
-}
 
 /** What is missing from the recording; first where figures suffer. */
 export function CoverageNote() {
@@ -136,12 +126,12 @@ export function Overview() {
         <Sentence to="devices" head="What was hot">
           {doors.length > 0 ? (
             <>
-              <b>{data.over.abouts[doors[0]![0]]?.label}</b>
+              <b>{aboutName(doors[0]![0])}</b>
               {`: ${count(doors[0]![1].count)} ${doors[0]![1].count === 1 ? "exit" : "exits"} cost ${ns(doors[0]![1].cost)}, ${share(doors[0]![1].cost / cost)} of the cost of all exits.`}
               {about[0] && about[0][0] !== doors[0]![0] && (
                 <>
                   {" Still more for "}
-                  <b>{data.over.abouts[about[0][0]]?.label}</b>
+                  <b>{aboutName(about[0][0])}</b>
                   {`, ${ns(about[0][1].cost)}.`}
                 </>
               )}
@@ -149,7 +139,7 @@ export function Overview() {
           ) : about.length > 0 ? (
             <>
               {"No port or device. Most costly: "}
-              <b>{data.over.abouts[about[0]![0]]?.label}</b>
+              <b>{aboutName(about[0]![0])}</b>
               {`, exits: ${count(about[0]![1].count)}, ${ns(about[0]![1].cost)}.`}
             </>
           ) : (
@@ -170,7 +160,9 @@ export function Overview() {
         </Sentence>
         <Sentence to="advice" head="What to change">
           {data.advice === null
-            ? "Advice needs one recording, all its reasons and lengths."
+            ? liveFor()
+              ? "Advice is about a recording: exitscope record, then exitscope advise."
+              : "Advice needs one recording, all its reasons and lengths."
             : advice.length === 0
               ? "Nothing that the recording shows to be worth it."
               : `${advice[0]!.change[0]!.toUpperCase()}${advice[0]!.change.slice(1)}${advice.length > 1 ? `; and ${advice.length - 1} more` : ""}.`}

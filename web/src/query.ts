@@ -1,6 +1,7 @@
 // What the range, vCPUs and reasons that are looked at come to.
 import { computed } from "@preact/signals";
-import { lengthFrom, rowAt, UNTIMED, type Table } from "./data";
+import { UNTIMED } from "./data";
+import { collapsed, level, levelsOf, rowsIn, type Levels } from "./levels";
 import type { Slow } from "./types";
 import { calm, data, lanes, reasons } from "./state";
 
@@ -19,11 +20,6 @@ const none = (): Sums => ({ count: 0, timed: 0, toUser: 0, kernel: 0, user: 0, i
 export const costOf = (sums: Sums): number => sums.kernel + sums.user;
 export const totalOf = (sums: Sums): number => costOf(sums) + sums.idle + sums.waiting;
 
-/** Rows of a table within a range. */
-function within(table: Table, [from, to]: [number, number]): [number, number] {
-  return [rowAt(table, from), rowAt(table, to)];
-}
-
 /** Whether a number is shown, as a list for fast look-ups. */
 function shown(of: ReadonlySet<number> | null, size: number): Uint8Array {
   const list = new Uint8Array(Math.max(size, 1 << 12) + 1).fill(of ? 0 : 1);
@@ -40,7 +36,7 @@ export const byReason = computed<Map<number, Sums>>(() => {
   const { lane, reason, count, timed, to_user, kernel, user, idle, waiting } = table.col;
   const show = laneShown.value;
   const found = new Map<number, Sums>();
-  const [from, to] = within(table, calm.value);
+  const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
     if (!show[lane![row]!]) continue;
     const key = reason![row]!;
@@ -72,13 +68,13 @@ export const byLane = computed<{ times: number[]; exits: number }[]>(() => {
   const rows = data.over.lanes.map(() => ({ times: [0, 0, 0, 0, 0], exits: 0 }));
   const table = data.tables.states;
   const parts = STATES.map((state) => table.col[state.key]!);
-  const [from, to] = within(table, calm.value);
+  const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
     const times = rows[table.col.lane![row]!]?.times;
     if (times) for (let at = 0; at < parts.length; at++) times[at]! += parts[at]![row]!;
   }
   const exits = data.tables.exits;
-  const [first, last] = within(exits, calm.value);
+  const [first, last] = rowsIn(exits, calm.value);
   for (let row = first; row < last; row++) {
     const lane = rows[exits.col.lane![row]!];
     if (lane) lane.exits += exits.col.count![row]!;
@@ -100,7 +96,7 @@ export const byLength = computed<Map<number, Float64Array>>(() => {
   const { lane, reason, length, count } = table.col;
   const show = laneShown.value;
   const found = new Map<number, Float64Array>();
-  const [from, to] = within(table, calm.value);
+  const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
     if (!show[lane![row]!] || length![row] === UNTIMED) continue;
     let counts = found.get(reason![row]!);
@@ -110,29 +106,13 @@ export const byLength = computed<Map<number, Float64Array>>(() => {
   return found;
 });
 
-/** The length at or below which `part` of the exits are, to within an eighth. */
-export function quantile(counts: Float64Array, part: number): number | null {
-  const sum = counts.reduce((sum, count) => sum + count, 0);
-  if (!sum) return null;
-  const rank = Math.max(1, Math.ceil(sum * part));
-  let before = 0;
-  for (let at = 0; at < counts.length; at++) {
-    if (before + counts[at]! >= rank) {
-      const low = lengthFrom(at);
-      return low + (lengthFrom(at + 1) - low) * ((rank - before) / counts[at]!) * 0.999;
-    }
-    before += counts[at]!;
-  }
-  return null;
-}
-
 /** What exits were about: count and cost by number. */
 export const byAbout = computed<Map<number, { count: number; cost: number }>>(() => {
   const table = data.tables.about;
   const { lane, about, count, cost } = table.col;
   const show = laneShown.value;
   const found = new Map<number, { count: number; cost: number }>();
-  const [from, to] = within(table, calm.value);
+  const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
     if (!show[lane![row]!]) continue;
     let sums = found.get(about![row]!);
@@ -194,19 +174,20 @@ export function stepFor(width: number, [from, to]: [number, number], most: numbe
 
 /** What vCPUs do over time: ns of each state in each group; by lane. */
 export function statesOver(at: [number, number], most: number): Map<number, Stacks> {
-  const table = data.tables.states;
+  const step = stepFor(data.tables.states.width, at, most);
+  const table = level(levelsOf(data.tables.states, ["lane"]), step / data.tables.states.width);
   const { bucket, lane } = table.col;
-  const step = stepFor(table.width, at, most);
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
   const parts = STATES.map((state) => table.col[state.key]!);
   const found = new Map<number, Stacks>();
-  const [from, to] = [rowAt(table, begin), rowAt(table, begin + groups * step)];
+  const [from, to] = rowsIn(table, [begin, begin + groups * step]);
+  const first = begin / step;
   for (let row = from; row < to; row++) {
     const key = lane![row]!;
     let stacks = found.get(key);
     if (!stacks) found.set(key, (stacks = { from: begin, step, groups, values: parts.map(() => new Float64Array(groups)) }));
-    const group = Math.floor((bucket![row]! * table.width - begin) / step);
+    const group = bucket![row]! - first;
     for (let part = 0; part < parts.length; part++) stacks.values[part]![group]! += parts[part]![row]!;
   }
   return found;
@@ -220,14 +201,15 @@ export function exitsOver(
   series: (reason: number) => number,
   sizes: number,
 ): Map<number, Stacks> {
-  const table = data.tables.exits;
+  const step = stepFor(data.tables.exits.width, at, most);
+  const table = level(levelsOf(data.tables.exits, ["lane", "reason"]), step / data.tables.exits.width);
   const { bucket, lane, reason, count, kernel, user } = table.col;
-  const step = stepFor(table.width, at, most);
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
   const show = reasonShown.value;
   const found = new Map<number, Stacks>();
-  const [from, to] = [rowAt(table, begin), rowAt(table, begin + groups * step)];
+  const [from, to] = rowsIn(table, [begin, begin + groups * step]);
+  const first = begin / step;
   for (let row = from; row < to; row++) {
     if (!show[reason![row]!]) continue;
     const place = series(reason![row]!);
@@ -236,7 +218,7 @@ export function exitsOver(
     let stacks = found.get(key);
     if (!stacks)
       found.set(key, (stacks = { from: begin, step, groups, values: Array.from({ length: sizes }, () => new Float64Array(groups)) }));
-    const group = Math.floor((bucket![row]! * table.width - begin) / step);
+    const group = bucket![row]! - first;
     stacks.values[place]![group]! += what === "count" ? count![row]! : kernel![row]! + user![row]!;
   }
   return found;
@@ -252,25 +234,47 @@ export function together(all: Iterable<Stacks>): Stacks | null {
   return sum;
 }
 
-/** Exits by time and length: `across` columns, one row for every bucket of length. */
-export function heat(at: [number, number], most: number): { from: number; step: number; across: number; low: number; high: number; counts: Float64Array } {
+/** Lengths of the vCPUs and reasons that are looked at, all together. */
+const shownLengths = computed<Levels>(() => {
   const table = data.tables.lengths;
-  const { bucket, lane, reason, length, count } = table.col;
-  const step = stepFor(table.width, at, most);
+  const { lane, reason, length } = table.col;
+  const [showLane, showReason] = [laneShown.value, reasonShown.value];
+  const keep = (row: number) => length![row] !== UNTIMED && !!showLane[lane![row]!] && !!showReason[reason![row]!];
+  return levelsOf(collapsed(table, keep, ["length"], "count"), ["length"]);
+});
+
+export interface Heat {
+  from: number;
+  step: number;
+  across: number;
+  low: number;
+  high: number;
+  /** The most of one length, two of eight to a doubling together, in a group. */
+  most: number;
+  counts: Float64Array;
+}
+
+/** Exits by time and length: `across` groups, in each a count for every bucket of length. */
+export function heat(at: [number, number], most: number): Heat {
+  const step = stepFor(data.tables.lengths.width, at, most);
+  const table = level(shownLengths.value, step / data.tables.lengths.width);
+  const { bucket, length, count } = table.col;
   const begin = Math.floor(at[0] / step) * step;
   const across = Math.max(1, Math.ceil((at[1] - begin) / step));
-  const [showLane, showReason] = [laneShown.value, reasonShown.value];
-  const [from, to] = [rowAt(table, begin), rowAt(table, begin + across * step)];
+  const [from, to] = rowsIn(table, [begin, begin + across * step]);
   const counts = new Float64Array(across * UNTIMED + 1);
+  const first = begin / step;
   let low = UNTIMED;
   let high = 0;
+  let highest = 1;
   for (let row = from; row < to; row++) {
     const long = length![row]!;
-    if (long === UNTIMED || !showLane[lane![row]!] || !showReason[reason![row]!]) continue;
-    const group = Math.floor((bucket![row]! * table.width - begin) / step);
-    counts[group * UNTIMED + long]! += count![row]!;
+    const place = (bucket![row]! - first) * UNTIMED + long;
+    counts[place]! += count![row]!;
     if (long > 0 && long < low) low = long;
     if (long > high) high = long;
+    const pair = place - (long & 1);
+    highest = Math.max(highest, counts[pair]! + counts[pair + 1]!);
   }
-  return { from: begin, step, across, low, high, counts };
+  return { from: begin, step, across, low, high, most: highest, counts };
 }

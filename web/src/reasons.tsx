@@ -1,14 +1,9 @@
 // Reasons: figures, distribution of lengths, percentile curve.
-import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
-import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Plot, type Scale } from "./axes";
-import { Chart, type Tip } from "./chart";
 import { reasonColor, reasonName } from "./colors";
-import { lengthFrom } from "./data";
 import { count, ns, rate, share } from "./format";
-import { byLength, byReason, costOf, handlers, quantile, totalOf, type Sums } from "./query";
+import { Distribution, Percentiles, quantile, type LengthSeries } from "./lengths";
+import { byLength, byReason, costOf, handlers, totalOf, type Sums } from "./query";
 import { calm, data, isAll, only, reasons } from "./state";
-import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
 
 interface Row {
@@ -100,169 +95,13 @@ function drawn(): number[] {
   return [...new Set([...all.slice(0, 4), ...frequent])].map((row) => row.reason);
 }
 
-function ends(list: number[]): [number, number] {
-  let [low, high] = [510, 0];
-  for (const reason of list) {
-    byLength.value.get(reason)!.forEach((many, at) => {
-      // Where the clock stood still there is no length; a logarithm has no place for it.
-      if (many && at > 0 && at < low) low = at;
-      if (many && at > high) high = at;
-    });
-  }
-  return low > high ? [40, 120] : [low, high + 1];
-}
-
-const zeros = (): number => drawn().reduce((sum, reason) => sum + byLength.value.get(reason)![0]!, 0);
-
-export const LENGTH_AXIS = "Length, from exit to entry (log)";
-
-export function Distribution() {
-  const log = useSignal(false);
-  const last = useRef<{ plot: Plot; x: Scale; list: number[] } | null>(null);
-  const draw = (s: Surface, w: number, h: number) => {
-    const list = drawn();
-    const [low, high] = ends(list);
-    // Two of the eight lengths of a doubling together: steps that can be told apart.
-    const sums = list.map((reason) => grouped(reason));
-    const most = Math.max(1, ...sums.flatMap((counts) => [...counts]));
-    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
-    const y = log.value
-      ? logarithmic(0.7, most * 1.3, plot.y + plot.h, plot.y, count)
-      : linear(0, most * 1.05, plot.y + plot.h, plot.y, 5, (value) => count(value));
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 24;
-    const x = logarithmic(Math.max(1, lengthFrom(low)), lengthFrom(high), plot.x, plot.x + plot.w);
-    leftAxis(s, plot, y, log.value ? "Exits (log)" : "Exits");
-    bottomAxis(s, plot, x, LENGTH_AXIS);
-    s.clip(plot.x, plot.y, plot.w, plot.h, () => {
-      list.forEach((reason, at) => {
-        const points: number[] = [x(Math.max(1, lengthFrom(low & ~1))), plot.y + plot.h];
-        for (let group = low >> 1; group <= high >> 1; group++) {
-          const value = sums[at]![group]!;
-          const top = log.value && !value ? plot.y + plot.h : y(value);
-          points.push(x(Math.max(1, lengthFrom(group * 2))), top, x(Math.max(1, lengthFrom(group * 2 + 2))), top);
-        }
-        points.push(points.at(-2)!, plot.y + plot.h);
-        const color = reasonColor(reason);
-        s.path(points, color, 1.5, color + "22");
-      });
-    });
-    last.current = { plot, x, list };
-  };
-  const grouped = (reason: number): Float64Array => {
-    const counts = byLength.value.get(reason)!;
-    const sums = new Float64Array(257);
-    counts.forEach((many, at) => (sums[at >> 1]! += many));
-    return sums;
-  };
-  const hit = (x: number): Tip | null => {
-    if (!last.current) return null;
-    const long = last.current.x.back(x);
-    let group = 0;
-    while (group < 254 && lengthFrom(group * 2 + 2) <= long) group++;
-    const lines = last.current.list.map((reason): [string, string] => [reasonName(reason), count(grouped(reason)[group]!)]);
-    return { title: `${ns(lengthFrom(group * 2))} to ${ns(lengthFrom(group * 2 + 2))}`, lines };
-  };
-  const twin = () => {
-    const list = drawn();
-    const [low, high] = ends(list);
-    const sums = list.map(grouped);
-    return {
-      columns: [
-        { title: "from", show: (row: number[]) => ns(row[0]!), value: (row: number[]) => row[0]! },
-        { title: "to", show: (row: number[]) => ns(row[1]!), value: (row: number[]) => row[1]! },
-        ...list.map((reason, at) => ({
-          title: `${reasonName(reason)} (exits)`,
-          show: (row: number[]) => count(row[at + 2]!),
-          value: (row: number[]) => row[at + 2]!,
-        })),
-      ],
-      rows: Array.from({ length: (high >> 1) + 1 }, (_, group) => [lengthFrom(group * 2), lengthFrom(group * 2 + 2), ...sums.map((counts) => counts[group]!)]).filter(
-        (row, group) => group >= low >> 1 || row.slice(2).some((many) => many > 0),
-      ),
-    };
-  };
-  return (
-    <Chart
-      id="distribution"
-      title="How long exits took"
-      summary={() => `Distributions of ${drawn().map(reasonName).join(", ")}.`}
-      height={260}
-      draw={draw}
-      hit={hit}
-      legend={legend}
-      twin={twin}
-      note={zeros() ? `${count(zeros())} exits whose two ends bear the same moment are not drawn.` : undefined}
-      controls={
-        <button type="button" aria-pressed={log.value} onClick={() => (log.value = !log.value)}>
-          log counts
-        </button>
-      }
-    />
-  );
-}
-
-const legend = () =>
-  drawn().map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => only(reasons, reason) }));
-
-/** Parts of exits, so that every further nine takes the same room. */
-const CURVE = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999];
-const nines = (part: number): number => -Math.log10(1 - part);
-
-export function Percentiles() {
-  const last = useRef<{ plot: Plot; x: Scale; list: number[] } | null>(null);
-  const draw = (s: Surface, w: number, h: number) => {
-    const list = drawn();
-    const [low, high] = ends(list);
-    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
-    const y = logarithmic(Math.max(1, lengthFrom(low)), lengthFrom(high), plot.y + plot.h, plot.y);
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 24;
-    const across = linear(0, 4, plot.x, plot.x + plot.w, 4, String);
-    const labels: [number, string][] = [[0, "0"], [0.5, "50"], [0.9, "90"], [0.99, "99"], [0.999, "99.9"], [0.9999, "99.99"]];
-    const x = Object.assign((value: number) => across(value), {
-      back: across.back,
-      ticks: labels.map(([part, label]) => ({ at: across(nines(part)), label })),
-    });
-    leftAxis(s, plot, y, "Length (log)");
-    bottomAxis(s, plot, x, "Percentile of exits (%)");
-    for (const reason of list) {
-      const counts = byLength.value.get(reason)!;
-      const timed = counts.reduce((sum, many) => sum + many, 0);
-      const points: number[] = [];
-      for (const part of CURVE) {
-        // Beyond what the number of exits can tell, there is no curve.
-        if (1 - part < 1 / timed && part > 0.5) break;
-        points.push(x(nines(part)), y(quantile(counts, part) ?? 1));
-      }
-      if (points.length > 2) s.path(points, reasonColor(reason), 1.8);
-      else if (points.length) s.dot(points[0]!, points[1]!, 3, reasonColor(reason));
-    }
-    last.current = { plot, x, list };
-  };
-  const hit = (x: number): Tip | null => {
-    if (!last.current) return null;
-    const part = Math.min(0.9999, Math.max(0.01, 1 - 10 ** -last.current.x.back(x)));
-    return {
-      title: `${(part * 100).toFixed(part > 0.99 ? 2 : 0)}% of exits took at most`,
-      lines: last.current.list.map((reason): [string, string] => [reasonName(reason), ns(quantile(byLength.value.get(reason)!, part))]),
-    };
-  };
-  const twin = () => ({
-    columns: [
-      { title: "percentile", show: (part: number) => String(part * 100), value: (part: number) => part * 100 },
-      ...drawn().map((reason) => ({
-        title: reasonName(reason),
-        show: (part: number) => ns(quantile(byLength.value.get(reason)!, part)),
-        value: (part: number) => Math.round(quantile(byLength.value.get(reason)!, part) ?? 0),
-      })),
-    ],
-    rows: CURVE,
-  });
-  return (
-    <Chart id="percentiles" title="Percentiles" summary={() => `Length by percentile of ${drawn().map(reasonName).join(", ")}.`} height={260} draw={draw} hit={hit} legend={legend} twin={twin} />
-  );
-}
+const series = (): LengthSeries[] =>
+  drawn().map((reason) => ({
+    label: reasonName(reason),
+    color: reasonColor(reason),
+    counts: byLength.value.get(reason)!,
+    click: () => only(reasons, reason),
+  }));
 
 export function Reasons() {
   const list = rows();
@@ -270,11 +109,11 @@ export function Reasons() {
   return (
     <section id="reasons" aria-label="Reasons">
       <h2>Exits by reason</h2>
-      <p class="note">Cost is the time that kernel and user space handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.{part}</p>
+      <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
-        <Distribution />
-        <Percentiles />
+        <Distribution id="distribution" title="How long exits took" series={series} bits={3} />
+        <Percentiles id="percentiles" title="Percentiles" series={series} bits={3} />
       </div>
     </section>
   );

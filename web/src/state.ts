@@ -1,9 +1,19 @@
-// What is looked at: range of time, vCPUs, reasons; kept in the page's address, so that a link shows the same.
+// What of a recording is looked at: range of time, vCPUs, reasons; kept in the page's address.
 import { computed, effect, signal } from "@preact/signals";
 import type { Data } from "./data";
+import { begin as beginLink, keep, kept } from "./link";
+import { served } from "./source";
 
-/** Set before anything is drawn. */
-export let data: Data;
+const current = signal<Data | null>(null);
+
+/** The recording that is shown, as soon as there is one. What reads it is drawn anew when there is another. */
+export const data = new Proxy({} as Data, { get: (_, name) => current.value![name as keyof Data] });
+
+/** Shows another one. */
+export const replace = (of: Data): void => void (current.value = of);
+
+/** Whether what happens is shown as it happens: for how many ns it is kept. */
+export const liveFor = (): number | null => served.value?.keep_ns ?? null;
 
 /** From and to, in ns from the base; whole numbers of `data.snap`. */
 export const range = signal<[number, number]>([0, 1]);
@@ -12,11 +22,7 @@ export const lanes = signal<ReadonlySet<number> | null>(null);
 /** Reasons that are shown; `null` for all. */
 export const reasons = signal<ReadonlySet<number> | null>(null);
 /** What the timeline stacks. */
-export const stack = signal<"states" | "exits" | "cost">("states");
-/** `auto` follows the system. */
-export const theme = signal<"auto" | "light" | "dark">("auto");
-/** The section in sight. */
-export const section = signal("overview");
+export const stack = kept<"states" | "exits" | "cost">("stack", "states", ["states", "exits", "cost"]);
 
 const whole = ([from, to]: [number, number]): boolean => from <= data.from && to >= data.to;
 
@@ -33,11 +39,6 @@ export const isWhole = computed(() => whole(range.value));
 export const isCalmWhole = computed(() => whole(calm.value));
 /** Whether the panels show the whole recording of all vCPUs. */
 export const isAll = computed(() => isCalmWhole.value && lanes.value === null);
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const systemDark = signal(dark.matches);
-dark.addEventListener("change", () => (systemDark.value = dark.matches));
-export const isDark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
 
 /** Sets the range, to whole buckets within the recording. */
 export function look(from: number, to: number): void {
@@ -83,57 +84,38 @@ function numbers(text: string | null, below: number): ReadonlySet<number> | null
   return found.length ? new Set(found) : null;
 }
 
-function read(): void {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  const from = Number(hash.get("from") ?? NaN);
-  const to = Number(hash.get("to") ?? NaN);
-  look(Number.isFinite(from) ? from : data.from, Number.isFinite(to) ? to : data.to);
-  lanes.value = numbers(hash.get("vcpus"), data.over.lanes.length);
-  reasons.value = numbers(hash.get("reasons"), data.over.reasons.length);
-  const shown = hash.get("stack");
-  stack.value = shown === "exits" || shown === "cost" ? shown : "states";
-  const asked = hash.get("theme");
-  theme.value = asked === "light" || asked === "dark" ? asked : "auto";
-  section.value = hash.get("view") ?? "overview";
-}
+keep({
+  read(hash) {
+    if (!current.value) return;
+    const from = Number(hash.get("from") ?? NaN);
+    const to = Number(hash.get("to") ?? NaN);
+    look(Number.isFinite(from) ? from : data.from, Number.isFinite(to) ? to : data.to);
+    lanes.value = numbers(hash.get("vcpus"), data.over.lanes.length);
+    reasons.value = numbers(hash.get("reasons"), data.over.reasons.length);
+  },
+  write(hash) {
+    if (!current.value) return;
+    if (!isWhole.value) {
+      hash.set("from", String(range.value[0]));
+      hash.set("to", String(range.value[1]));
+    }
+    if (lanes.value) hash.set("vcpus", [...lanes.value].join(","));
+    if (reasons.value) hash.set("reasons", [...reasons.value].join(","));
+  },
+});
 
-function write(): void {
-  const hash = new URLSearchParams();
-  hash.set("view", section.value);
-  if (!isWhole.value) {
-    hash.set("from", String(range.value[0]));
-    hash.set("to", String(range.value[1]));
-  }
-  if (lanes.value) hash.set("vcpus", [...lanes.value].join(","));
-  if (reasons.value) hash.set("reasons", [...reasons.value].join(","));
-  if (stack.value !== "states") hash.set("stack", stack.value);
-  if (theme.value !== "auto") hash.set("theme", theme.value);
-  const text = "#" + hash.toString().replaceAll("%2C", ",");
-  if (text !== location.hash) history.replaceState(null, "", text);
-}
-
-/** Begins: reads the address, and keeps it up to date from then on. */
+/** Begins with this recording. */
 export function begin(of: Data): void {
-  data = of;
-  read();
-  let timer = 0;
+  replace(of);
+  beginLink();
   let resting = 0;
-  const many = Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
+  const many = (): boolean => Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
   calm.value = range.value;
   effect(() => {
     const next = range.value;
     clearTimeout(resting);
-    if (many) resting = window.setTimeout(() => (calm.value = next), REST);
+    // What is shown live is summed up at once, however much it is: the range goes on with it.
+    if (liveFor() === null && many()) resting = window.setTimeout(() => (calm.value = next), REST);
     else calm.value = next;
   });
-  effect(() => {
-    // Browsers refuse to change the address too often.
-    void [range.value, lanes.value, reasons.value, stack.value, theme.value, section.value];
-    clearTimeout(timer);
-    timer = window.setTimeout(write, 200);
-  });
-  effect(() => {
-    document.documentElement.dataset.theme = isDark.value ? "dark" : "light";
-  });
-  addEventListener("hashchange", read);
 }

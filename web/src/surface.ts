@@ -20,7 +20,13 @@ export interface Surface {
   /** `y` is the middle of the text. */
   text(x: number, y: number, text: string, style: TextStyle): void;
   clip(x: number, y: number, w: number, h: number, inside: () => void): void;
+  /** Cells of equal width in rows, of which `rows` says top and height; the number of a cell's fill, or -1 for none. */
+  cells(x: number, w: number, rows: { y: number; h: number }[], columns: number, cell: (row: number, column: number) => number, fills: string[]): void;
+  /** What `inside` draws; a canvas keeps it as an image for as long as `key` is the same object. */
+  kept(key: object, w: number, h: number, inside: (s: Surface) => void): void;
 }
+
+const images = new WeakMap<object, HTMLCanvasElement>();
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const SIZE = 11;
@@ -91,6 +97,40 @@ export class CanvasSurface implements Surface {
     to.restore();
   }
 
+  cells(x: number, w: number, rows: { y: number; h: number }[], columns: number, cell: (row: number, column: number) => number, fills: string[]): void {
+    if (!rows.length) return;
+    // A pixel for each cell, drawn larger: thousands of rectangles would take longer than a frame has.
+    const colors = fills.map((fill) => (fill.match(/\d+/g) ?? []).map(Number));
+    const pixels = new ImageData(columns, rows.length);
+    for (let row = 0; row < rows.length; row++)
+      for (let column = 0; column < columns; column++) {
+        const color = colors[cell(row, column)];
+        if (color) pixels.data.set([color[0]!, color[1]!, color[2]!, 255], (row * columns + column) * 4);
+      }
+    const image = document.createElement("canvas");
+    image.width = columns;
+    image.height = rows.length;
+    image.getContext("2d")!.putImageData(pixels, 0, 0);
+    this.to.imageSmoothingEnabled = false;
+    rows.forEach(({ y, h }, row) => this.to.drawImage(image, 0, row, columns, 1, x, y, w, h));
+    this.to.imageSmoothingEnabled = true;
+  }
+
+  kept(key: object, w: number, h: number, inside: (s: Surface) => void): void {
+    const dense = this.to.getTransform().a;
+    let image = images.get(key);
+    if (!image || image.width !== Math.ceil(w * dense)) {
+      image = document.createElement("canvas");
+      image.width = Math.ceil(w * dense);
+      image.height = Math.ceil(h * dense);
+      const to = image.getContext("2d")!;
+      to.scale(dense, dense);
+      inside(new CanvasSurface(to));
+      images.set(key, image);
+    }
+    this.to.drawImage(image, 0, 0, image.width / dense, image.height / dense);
+  }
+
   clip(x: number, y: number, w: number, h: number, inside: () => void): void {
     this.to.save();
     this.to.beginPath();
@@ -137,6 +177,23 @@ export class SvgSurface implements Surface {
     this.parts.push(
       `<text x="${short(x)}" y="${short(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? SIZE}"${style.bold ? ' font-weight="600"' : ""} fill="${style.color}"${turn}>${escaped(cut(text, style))}</text>`,
     );
+  }
+
+  cells(x: number, w: number, rows: { y: number; h: number }[], columns: number, cell: (row: number, column: number) => number, fills: string[]): void {
+    rows.forEach(({ y, h }, row) => {
+      for (let column = 0; column < columns; ) {
+        const from = column;
+        const now = cell(row, column);
+        // Neighbours of one colour are one.
+        do column++;
+        while (column < columns && cell(row, column) === now);
+        if (now >= 0) this.rect(x + (from * w) / columns, y, ((column - from) * w) / columns, h, fills[now]!);
+      }
+    });
+  }
+
+  kept(_key: object, _w: number, _h: number, inside: (s: Surface) => void): void {
+    inside(this);
   }
 
   clip(x: number, y: number, w: number, h: number, inside: () => void): void {

@@ -6,7 +6,7 @@ import { Chart, type Pointing, type Tip } from "./chart";
 import { colors, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
-import { calm, data, isWhole, lanes, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
 
 /** vCPUs that are drawn unless all are asked for. */
@@ -14,9 +14,13 @@ const FIRST_LANES = 12;
 /** Height of a lane: the fewer, the taller. */
 const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
 
-export const zero = (): number => Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity).filter(Number.isFinite), Infinity) === Infinity ? data.from : Math.min(...data.over.lanes.map((lane) => lane.first_ns ?? Infinity));
+export const zero = (): number => {
+  if (liveFor()) return data.to;
+  const firsts = data.over.lanes.flatMap((lane) => lane.first_ns ?? []);
+  return firsts.length ? Math.min(...firsts) : data.from;
+};
 
-export const TIME_AXIS = "Time since the first entry or exit (s)";
+export const timeAxis = (): string => (liveFor() ? "Time, from the last moment that is shown (s)" : "Time since the first entry or exit (s)");
 
 export function laneName(lane: number): string {
   const row = data.over.lanes[lane];
@@ -94,17 +98,23 @@ export function drawBrush(s: Surface, plot: Plot, scale: Scale, brush: [number, 
 export function drawStacks(s: Surface, plot: Plot, scale: Scale, stacks: Stacks, fills: string[], full: (group: number) => number): void {
   const base = plot.y + plot.h;
   const below = new Float64Array(stacks.groups);
+  const edges = Array.from({ length: stacks.groups + 1 }, (_, group) =>
+    // Whole pixels, so that no seams show between bars.
+    Math.min(plot.x + plot.w, Math.max(plot.x, Math.round(scale(stacks.from + group * stacks.step)))),
+  );
   stacks.values.forEach((values, series) => {
     const fill = fills[series]!;
-    for (let group = 0; group < stacks.groups; group++) {
-      const value = values[group]!;
-      if (!value) continue;
-      const h = (value / full(group)) * plot.h;
-      // Whole pixels, so that no seams show between bars.
-      const x = Math.max(plot.x, Math.round(scale(stacks.from + group * stacks.step)));
-      const right = Math.min(plot.x + plot.w, Math.round(scale(stacks.from + (group + 1) * stacks.step)));
-      if (right > x) s.rect(x, base - below[group]! - h, right - x, h, fill);
-      below[group]! += h;
+    for (let group = 0; group < stacks.groups; ) {
+      const h = (values[group]! / full(group)) * plot.h;
+      const [from, bottom] = [group, below[group]!];
+      // Neighbours that look the same are one bar.
+      for (; group < stacks.groups; group++) {
+        const own = (values[group]! / full(group)) * plot.h;
+        if (group > from && (Math.abs(own - h) > 0.2 || Math.abs(below[group]! - bottom) > 0.2)) break;
+        below[group]! += own;
+      }
+      const [left, right] = [edges[from]!, edges[group]!];
+      if (h > 0 && right > left) s.rect(left, base - bottom - h, right - left, h, fill);
     }
   });
 }
@@ -169,19 +179,22 @@ function sliding(scale: () => Scale): Pointing {
 
 /** The whole recording, with the range marked; drag in it to move or set the range. */
 export function Strip() {
-  const held = useRef<{ scale: Scale; of: unknown; lanes: number; sum: Stacks | null } | null>(null);
+  const held = useRef<{ scale: Scale; of: unknown; table: unknown; fills: string[]; lanes: number; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
     const of = lanes.value;
-    if (held.current?.of === of && held.current.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at) held.current.scale = scale;
-    else {
+    const fills = colors.value.states;
+    const table = data.tables.states;
+    const before = held.current;
+    const isSame = before?.of === of && before.table === table && before.fills === fills && before.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at;
+    if (!held.current || !isSame) {
       const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
-      held.current = { scale, of, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
+      held.current = { scale, of, table, fills, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
     }
     const { sum } = held.current;
     const most = (sum?.step ?? 1) * held.current.lanes;
-    if (sum) drawStacks(s, plot, scale, sum, colors.value.states, () => most);
+    if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, fills, () => most));
     for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
   };
@@ -233,7 +246,7 @@ export function Timeline() {
     const { fills } = series();
     const states = stack.value === "states";
     const most = states ? 0 : Math.max(1, ...own.map((lane) => (stacks.has(lane) ? peak(stacks.get(lane)!) : 1)));
-    bottomAxis(s, outer, scale, TIME_AXIS);
+    bottomAxis(s, outer, scale, timeAxis());
     const plots = own.map((lane, at) => {
       const plot = { x: outer.x, y: outer.y + at * tall + 3, w: outer.w, h: tall - 8 };
       const of = stacks.get(lane);
@@ -335,9 +348,9 @@ export function Filters() {
   return (
     <div class="filters" role="group" aria-label="What is looked at">
       {data.over.in_time && (
-        <span class="range" aria-live="polite">
+        <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value
-            ? `whole recording, ${ns(to - from)}`
+            ? `${liveFor() ? "all that is kept" : "whole recording"}, ${ns(to - from)}`
             : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
         </span>
       )}

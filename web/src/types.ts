@@ -141,6 +141,10 @@ export interface YieldRow extends Who {
   sibling_preempted: number;
   sibling_woken: number;
   nobody_waited: number;
+  gave_target: number;
+  gave_sibling: number;
+  gave_other: number;
+  kept: number;
   waited_ns: number;
   lasted: Lengths;
 }
@@ -256,12 +260,114 @@ export interface Over {
   named: { vm: string; from: string; to: number; count: number }[];
 }
 
+/** Who forced whom out of the guest, when; columns of equal length. */
+export interface Drags {
+  width_ns: number;
+  base_ns: string;
+  triples: { vm: number | null; vcpu: number | null; cause: number | null; reason: string | null }[];
+  /** Less that of the row before. */
+  bucket: number[];
+  triple: number[];
+  forced: number[];
+  lost: number[];
+}
+
 export interface Page {
   schema: string;
   version: string;
+  kind: "report";
   report: Report;
   left_out: number;
   advice: Advice | null;
   polls: Polls | null;
   over: Over;
+  drags: Drags | null;
 }
+
+export interface Change {
+  measure: string;
+  before: number | null;
+  after: number | null;
+  low: number | null;
+  high: number | null;
+  verdict: "more" | "less" | "unclear" | "too few";
+}
+
+export interface Compared {
+  reason: string | null;
+  count_before: number;
+  count_after: number;
+  changes: Change[];
+}
+
+export interface Side {
+  traces: Trace[];
+  events: number;
+  exits: number;
+  lost: number;
+  duration_ns: number;
+  lines: CoverageLine[];
+}
+
+export interface Comparison {
+  confidence_percent: number;
+  selection: Report["selection"];
+  before: Side;
+  after: Side;
+  rows: Compared[];
+  rows_left_out: number;
+}
+
+export interface SideLengths {
+  reason: string | null;
+  /** Shortest length of a bucket, exits before, exits after. */
+  counts: [number, number, number][];
+}
+
+export interface SweepMetric {
+  name: string;
+  unit: string;
+  higher_is_better: boolean | null;
+}
+
+export type SweepRow = { replicates: number; best: boolean; pareto: boolean; error: string | null } & Record<string, number | string | null | boolean>;
+
+export interface Sweep {
+  scenario: { file: string; name: string; about: string; set: string[]; seed: number; warmup_ns: number; duration_ns: number; arch: string; sockets: number; cores: number; threads: number; vms: number; vcpus: number };
+  replicates: number;
+  confidence_percent: number;
+  vary: { key: string; column: string; values: string[] }[];
+  metrics: SweepMetric[];
+  rows: SweepRow[];
+}
+
+export interface LabFigure {
+  name: string;
+  unit: string;
+  value: number;
+  low: number | null;
+  high: number | null;
+  p5: number | null;
+  p95: number | null;
+  samples: number | null;
+  outliers: number | null;
+  rounds: number[];
+}
+
+export interface LabTable {
+  title: string;
+  labels: string[];
+  rows: { labels: string[]; figures: LabFigure[]; cannot: string | null }[];
+}
+
+export interface LabRun {
+  experiment: string;
+  about: string;
+  manifest: { back_end: string; emulates_ring_0: boolean; vendor: string; kernel: string; tsc_hz: number; cpus: number; pinned: boolean; rounds: number; duration_ns: number };
+  summary: string[];
+  warnings: string[];
+  tables: LabTable[];
+}
+
+/** Pages that are not of a report. */
+export type Other = { version: string } & ({ kind: "diff"; diff: Comparison; lengths: SideLengths[] } | { kind: "sweep"; sweep: Sweep } | { kind: "lab"; lab: LabRun });

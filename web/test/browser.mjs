@@ -1,6 +1,7 @@
 // Pages in a real browser: Debian's Chromium, driven by Playwright.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -26,15 +27,18 @@ export const json = (...args) => JSON.parse(run(...args, "--format", "json"));
 
 const written = new Map();
 
-/** The page of a trace; written once. */
-export function pageOf(name, trace, ...args) {
+/** The page of a command; written once. */
+export function pageBy(name, ...args) {
   if (!written.has(name)) {
     const file = join(folder, `${name}.html`);
-    run("report", trace, "--html", file, ...args);
+    run(...args, "--html", file);
     written.set(name, file);
   }
   return written.get(name);
 }
+
+/** The page of a trace. */
+export const pageOf = (name, trace, ...args) => pageBy(name, "report", trace, ...args);
 
 export async function launch() {
   const executablePath = CHROMIUM.find((path) => existsSync(path));
@@ -55,18 +59,21 @@ export async function launch() {
 }
 
 /** Opens a page from disk, and waits until it is drawn. `page.troubles` lists everything that goes wrong. */
-export async function open(browser, file, { hash = "", ...options } = {}) {
+export const open = (browser, file, { hash = "", ...options } = {}) => visit(browser, pathToFileURL(file).href + hash, /^(file|data|blob):/, options);
+
+/** Opens an address; what `may` does not allow to be asked for is a trouble. */
+export async function visit(browser, address, may, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
   page.troubles = [];
   page.on("pageerror", (error) => page.troubles.push(String(error)));
   page.on("console", (message) => message.type() === "error" && page.troubles.push(message.text()));
-  page.on("request", (request) => !/^(file|data|blob):/.test(request.url()) && page.troubles.push(`asks for ${request.url()}`));
+  page.on("request", (request) => !may.test(request.url()) && page.troubles.push(`asks for ${request.url()}`));
   page.on("dialog", (dialog) => {
     page.troubles.push(`a dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
-  await page.goto(pathToFileURL(file).href + hash);
+  await page.goto(address);
   await page.waitForSelector("html[data-ready=yes]", { timeout: 20_000 });
   await frame(page);
   return page;
@@ -84,7 +91,7 @@ export async function csvOf(page, id) {
   const stream = await (await saved).createReadStream();
   let text = "";
   for await (const part of stream) text += part;
-  const [head, ...rows] = text.trimEnd().split("\n").map((line) => line.split(","));
+  const [head, ...rows] = text.trimEnd().split("\n").map(fields);
   return rows.map((row) => Object.fromEntries(head.map((name, at) => [name, row[at]])));
 }
 
@@ -98,6 +105,32 @@ export async function tableOf(page, caption) {
       [...table.tBodies[0].rows].map((row) => [row.cells[0].textContent, Object.fromEntries([...row.cells].map((cell, at) => [head[at], cell.textContent]))]),
     );
   }, caption);
+}
+
+/** Fields of a line of CSV. */
+const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
+
+/** Charts draw something, and say what their axes are. */
+export async function drawsAll(page) {
+  for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
+    await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+    await page.waitForFunction((id) => {
+      const canvas = document.querySelector(`#${id} canvas`);
+      return canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
+    }, id);
+  }
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What axe finds that is serious, with everything unfolded. */
+export async function seriousOf(page) {
+  await page.evaluate(axe);
+  await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+  await frame(page);
+  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
+  const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
+  return serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`);
 }
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");

@@ -1,11 +1,10 @@
 // The page shows what the report says, whatever is chosen, and in every form.
 import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, folder, frame, json, launch, open, pageOf, run, tableOf, thousands } from "./browser.mjs";
+import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageOf, run, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -214,17 +213,11 @@ test("everything can be reached by keyboard, and seen to be", async () => {
   await done(page);
 });
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 for (const colorScheme of ["light", "dark"]) {
   test(`no serious finding of axe, ${colorScheme}`, async () => {
     for (const file of [boot(), pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), pageOf("yield", corpus("xen/pvh2_contend_sched_hvm.xentrace.gz"), ...XEN)]) {
       const page = await open(browser, file, { colorScheme });
-      await page.evaluate(axe);
-      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
-      await frame(page);
-      const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
-      const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
-      assert.deepEqual(serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`), []);
+      assert.deepEqual(await seriousOf(page), []);
       await done(page);
     }
   });
@@ -241,13 +234,7 @@ test("every kind of recording has its views, and each chart draws something", as
   for (const [file, sections] of kinds) {
     const page = await open(browser, file);
     for (const id of sections) assert.equal(await page.locator(`main > section#${id}`).count(), 1, `${file}: ${id}`);
-    for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
-      await page.locator(`#${id}`).scrollIntoViewIfNeeded();
-      await page.waitForFunction((id) => {
-        const canvas = document.querySelector(`#${id} canvas`);
-        return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
-      }, id);
-    }
+    await drawsAll(page);
     await done(page);
   }
 });

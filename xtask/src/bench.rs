@@ -1,5 +1,5 @@
 //! Measures exitscope against perf, trace-cmd and xenalyze on large traces made from the corpus, its simulator against
-//! nexosim and SimPy, and its lab against a bare loop of KVM_RUN, and writes docs/benchmarks.md.
+//! nexosim and SimPy, its lab against a bare loop of KVM_RUN, and its page in a browser, and writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
@@ -10,6 +10,7 @@
 
 mod inputs;
 mod lab;
+mod page;
 mod record;
 mod sim;
 mod xentrace;
@@ -56,6 +57,8 @@ enum Part {
     Lab,
     /// Recording, which needs /dev/kvm and root
     Record,
+    /// Pages in a browser, which needs npm and Chromium
+    Page,
 }
 
 /// A trace to measure with.
@@ -83,7 +86,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         Some(at) => (text[..at].trim_end().to_string() + "\n", text[at..].to_string()),
         None => (text.to_string(), String::new()),
     };
-    let (rest, mut recording) = split(&old, "## Recording");
+    let (rest, mut pages) = split(&old, "## Pages");
+    let (rest, mut recording) = split(&rest, "## Recording");
     let (rest, mut lab) = split(&rest, "## Lab");
     let (mut trace, mut simulator) = split(&rest, "## Simulator");
     let wants = |part| flags.only.is_none_or(|only| only == part);
@@ -99,7 +103,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     if wants(Part::Record) {
         recording = record::section(flags.rounds)?;
     }
-    let page = format!("{trace}\n{simulator}\n{lab}\n{recording}");
+    if wants(Part::Page) {
+        pages = page::section()?;
+    }
+    let page = format!("{trace}\n{simulator}\n{lab}\n{recording}\n{pages}");
     print!("{page}");
     Ok(std::fs::write(path, page)?)
 }
@@ -110,13 +117,7 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
         let found = Command::new(tool).arg(asked).stdout(Stdio::null()).stderr(Stdio::null()).status();
         ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
     }
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--package", "exitscope"])
-        .env("CARGO_TARGET_DIR", target()?)
-        .current_dir(root())
-        .status()?;
-    ensure!(status.success(), "exitscope does not build");
-
+    build()?;
     let perf = perf_input("perf.data", PERF_TIMES)?;
     let larger = perf_input("larger perf.data", PERF_TIMES * LARGER)?;
     let tracedat = tracedat_input()?;
@@ -167,7 +168,18 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
         }
     }
 
-    page([rounds, large_rounds], &[&perf, &larger, &tracedat, &xen, &larger_xen], &speed, &large)
+    trace_text([rounds, large_rounds], &[&perf, &larger, &tracedat, &xen, &larger_xen], &speed, &large)
+}
+
+/// Builds exitscope as it is measured.
+fn build() -> anyhow::Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--package", "exitscope"])
+        .env("CARGO_TARGET_DIR", target()?)
+        .current_dir(root())
+        .status()?;
+    ensure!(status.success(), "exitscope does not build");
+    Ok(())
 }
 
 fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
@@ -328,7 +340,12 @@ fn lines(command: &mut Command) -> anyhow::Result<u64> {
     Ok(count)
 }
 
-fn page([rounds, large_rounds]: [u32; 2], inputs: &[&Input], speed: &[Case], large: &[Case]) -> anyhow::Result<String> {
+fn trace_text(
+    [rounds, large_rounds]: [u32; 2],
+    inputs: &[&Input],
+    speed: &[Case],
+    large: &[Case],
+) -> anyhow::Result<String> {
     let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`; change nothing by hand.\n\n");
     writeln!(page, "{}\n", machine(&["rustc", "perf", "trace-cmd"])?)?;
     writeln!(page, "| input | made from | size | events |\n| --- | --- | ---: | ---: |")?;

@@ -11,6 +11,7 @@
 
 mod initramfs;
 mod lab;
+mod live;
 mod machine;
 mod packages;
 mod steps;

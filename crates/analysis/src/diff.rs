@@ -138,6 +138,18 @@ impl Diff {
         self.recordings.push(before..self.blocks.len());
     }
 
+    /// The lengths of a reason's exits; of all exits for `None`.
+    pub fn lengths(&self, reason: Option<ExitCode>) -> Histogram {
+        let mut lengths = Histogram::default();
+        for block in &self.blocks {
+            match reason {
+                Some(code) => block.cells.get(&code).iter().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1)),
+                None => block.cells.values().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1)),
+            }
+        }
+        lengths
+    }
+
     fn cut(&mut self, first: Moment, last: Moment) {
         let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
         let width = group.width().0;

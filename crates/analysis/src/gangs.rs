@@ -124,6 +124,21 @@ pub(crate) struct CoreRun {
     pub members: Vec<Member>,
 }
 
+/// A vCPU that was forced out of the guest, and is back in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drag {
+    /// Its VM.
+    pub vm: VmId,
+    /// The vCPU.
+    pub vcpu: VcpuId,
+    /// When it was forced out.
+    pub at: Moment,
+    /// From then until its next entry.
+    pub lost: Nanos,
+    /// Who had to leave, and why: with several, nobody can tell which came first.
+    pub causes: Vec<Member>,
+}
+
 /// What an event completed.
 pub(crate) enum Completed {
     Run(CoreRun),
@@ -138,6 +153,17 @@ pub(crate) enum Completed {
 }
 
 impl Runs {
+    /// Takes one event: whom it shows to be back after it was forced out.
+    pub fn drag(&mut self, event: &Event) -> Option<Drag> {
+        match self.take(event)? {
+            Completed::Back { vcpu, forced: Forced { at, mut members, runner }, lost } => {
+                members.retain(Member::is_cause);
+                Some(Drag { vm: runner.0, vcpu, at, lost, causes: members })
+            }
+            Completed::Run(_) | Completed::Unpaired => None,
+        }
+    }
+
     /// Takes one event.
     pub(crate) fn take(&mut self, event: &Event) -> Option<Completed> {
         match event.kind {

@@ -40,7 +40,7 @@ pub use diff::{Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
 pub use estimate::Estimate;
 pub use facts::{DetailKey, Facts, Wanted};
-pub use gangs::{Cause, GangCell, Gangs, Member, VcoreGangs};
+pub use gangs::{Cause, Drag, GangCell, Gangs, Member, Runs, VcoreGangs};
 pub use group::{Dim, Group, Part};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};
 pub use histogram::Histogram;

@@ -40,6 +40,10 @@ pub enum Command {
     ///
     /// OpenMetrics at /metrics, counted in the kernel. docs/exporter.md lists the metrics. Needs what `record` needs.
     Exporter(ExporterArgs),
+    /// Serve recordings, or what happens now, as pages to a browser, until it is stopped
+    ///
+    /// The pages are those of `report --html`. docs/serve.md says who may look. With --live it needs what `record` needs.
+    Serve(ServeArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
     /// Write the exits of a trace in the format of another tool's viewer
@@ -141,7 +145,7 @@ pub enum Document {
     Metrics,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ReportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
@@ -194,7 +198,7 @@ pub struct ReportArgs {
     pub fail_on: Vec<Threshold>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct ClockArgs {
     /// Ticks per second of the trace's clock, needed where the clock counts ticks and the trace does not say how many make
     /// a second; with report also to have cycles beside times
@@ -225,7 +229,7 @@ impl ClockArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SelectArgs {
     /// Only these VMs, by process id, or by Xen's domain number; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
@@ -293,7 +297,8 @@ pub struct ExportArgs {
     /// The format
     #[arg(long = "to", value_enum, value_name = "FORMAT")]
     pub format: ExportFormat,
-    /// Write to this file, which is there only when it is whole [default: standard output]
+    /// Write to this file, which is there only when it is whole; what was there is kept as FILE.old [default: standard
+    /// output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Of hdr, how long an interval of the log is, like 1s [default: all of the recording]
@@ -346,6 +351,9 @@ pub struct DiffArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -540,7 +548,8 @@ pub struct SimArgs {
     pub scenario: ScenarioArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file
+    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file; what was
+    /// there is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Output format
@@ -575,6 +584,9 @@ pub struct SweepArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -617,6 +629,8 @@ pub enum LabCommand {
     Yield(LabArgs),
     /// What exits cost the other vCPUs of a virtual core, which all leave the guest together
     Gang(LabArgs),
+    /// Show a run that was saved with --format json again, as a page for one
+    Show(LabShowArgs),
     /// List the experiments
     List,
 }
@@ -653,6 +667,21 @@ pub struct LabArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "against"])]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabShowArgs {
+    /// The run: what an experiment wrote with --format json
+    pub run: PathBuf,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: LabFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -668,6 +697,9 @@ pub struct LabRunArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -692,18 +724,25 @@ pub enum LabFormat {
     Benchstat,
 }
 
+/// Whose exits are looked at.
 #[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// Record only this process; several with commas [default: every virtual machine's]
+pub struct WhoseArgs {
+    /// Only this process; several with commas [default: every virtual machine's]
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
-    /// Record only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of
-    /// Firecracker), or its process
+    /// Only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of Firecracker), or
+    /// its process; top and exporter find it again when it is started anew
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     pub vm: Option<String>,
-    /// Record every virtual machine, as without this flag
+    /// Every virtual machine, as without this flag
     #[arg(short, long = "all-cpus")]
     pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// For how long, like 10s [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
     pub length: Option<Nanos>,
@@ -729,15 +768,8 @@ pub struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Watch only this process; several with commas [default: every virtual machine's]
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
-    pub pid: Vec<u32>,
-    /// Watch only the virtual machine of this name, also when it is started anew
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
-    pub vm: Option<String>,
-    /// Watch every virtual machine, as without this flag
-    #[arg(short, long = "all-cpus")]
-    pub all: bool,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// How long an interval is
     #[arg(short = 'd', long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
     pub interval: Nanos,
@@ -760,27 +792,63 @@ pub struct ExporterArgs {
     /// Address and port to serve on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965")]
     pub listen: std::net::SocketAddr,
-    /// Count only for this process; several with commas [default: every virtual machine's]
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "vm")]
-    pub pid: Vec<u32>,
-    /// Count only for the virtual machine of this name, also when it is started anew
-    #[arg(long, value_name = "NAME")]
-    pub vm: Option<String>,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// Names of virtual machines with series of their own; what is beyond is counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Do not use BPF
+    #[arg(long)]
+    pub no_bpf: bool,
+}
+
+/// Who may ask a server.
+#[derive(Debug, Args)]
+pub struct AccessArgs {
     /// Speak TLS, with this certificate (PEM, those that vouch for it in the same file)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; /healthz answers all
+    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; browsers have it from the address that
+    /// `serve` prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Do not use BPF
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Traces to show, read anew when they change [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    #[arg(conflicts_with = "live")]
+    pub files: Vec<PathBuf>,
+    /// Show what this host's virtual machines do, as it happens
     #[arg(long)]
+    pub live: bool,
+    /// How much of it is kept and shown, like 90s, 5m or 1h
+    #[arg(long, value_name = "LENGTH", default_value = "5m", requires = "live", conflicts_with = "files", value_parser = parse_keep)]
+    pub keep: Nanos,
+    /// Address, or name, and port to serve on; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9966")]
+    pub listen: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
+    /// With --live: size of each CPU's ring, in bytes, or with K or M
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", requires = "live", conflicts_with = "files", value_parser = parse_size)]
+    pub buffer: usize,
+    /// With --live: leave the scheduler's events out
+    #[arg(long, requires = "live", conflicts_with = "files")]
+    pub no_sched: bool,
+    /// With --live: do not use BPF
+    #[arg(long, requires = "live", conflicts_with = "files")]
     pub no_bpf: bool,
+    #[command(flatten)]
+    pub clock: ClockArgs,
 }
 
 #[derive(Debug, Args)]
@@ -812,9 +880,10 @@ pub enum SimFormat {
     Csv,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For a person, in a terminal
+    #[default]
     Text,
     /// One object; `exitscope docs report-schema` describes it
     Json,
@@ -935,6 +1004,19 @@ fn parse_interval(text: &str) -> Result<Nanos, String> {
     let allowed = Nanos(100_000_000)..=Nanos(3_600_000_000_000);
     let length = parse_length(&length)?;
     if allowed.contains(&length) { Ok(length) } else { Err("an interval is 100ms to 3600s".to_string()) }
+}
+
+/// A length of ten seconds to a day; also in minutes or hours.
+fn parse_keep(text: &str) -> Result<Nanos, String> {
+    let of =
+        |number: &str, seconds: u64| Some(Nanos(number.parse::<u64>().ok()?.checked_mul(seconds * 1_000_000_000)?));
+    let length = match (text.strip_suffix('m'), text.strip_suffix('h')) {
+        (Some(minutes), _) => of(minutes, 60),
+        (_, Some(hours)) => of(hours, 3600),
+        _ => Nanos::parse(text),
+    };
+    let allowed = Nanos(10_000_000_000)..=Nanos(86_400_000_000_000);
+    length.filter(|length| allowed.contains(length)).ok_or_else(|| "10s to 24h, like 90s, 5m or 1h".to_string())
 }
 
 /// A size in bytes, or with K or M.

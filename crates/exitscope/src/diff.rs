@@ -2,10 +2,12 @@
 
 use crate::Outcome;
 use crate::cli::{DiffArgs, EventsFormat};
+use crate::page_file;
 use crate::read::{self, Earlier, Sink};
 use crate::report::{check_reason, look};
-use exitscope_analysis::{Diff, Selection};
+use exitscope_analysis::{Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
+use exitscope_page::{Other, SideLengths, write_other};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -42,10 +44,14 @@ impl Sink for Selected {
 
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let [before, after] = files(args)?;
+    if let Some(to) = &args.html {
+        page_file::check(to, &[before.as_slice(), &after].concat())?;
+    }
     let (before_diff, before) = side(&before, args)?;
     let (after_diff, after) = side(&after, args)?;
     let rows = after_diff.against(&before_diff, (args.confidence * 100.0).round() as u64);
-    let top = args.top.unwrap_or(if args.format == EventsFormat::Text { TEXT_TOP } else { usize::MAX });
+    let text = args.format == EventsFormat::Text && args.html.is_none();
+    let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
     let comparison = Comparison {
@@ -57,6 +63,12 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         rows: rows.iter().take(shown).map(Compared::of).collect(),
         rows_left_out: rows.len().saturating_sub(shown),
     };
+    if let Some(to) = &args.html {
+        let of = |row: &DiffRow| SideLengths::of(row.reason, &before_diff, &after_diff);
+        let lengths = rows.iter().take(shown).map(of).collect();
+        page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
+        return Ok(Outcome::Fine);
+    }
     match args.format {
         EventsFormat::Json => {
             serde_json::to_writer(&mut *out, &comparison)?;

@@ -6,9 +6,9 @@
 
 use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
+use crate::new_file::{can_write, is_none_of, replace};
 use crate::read::{self, Earlier, Sink};
 use crate::report::{Totals, check_reason};
-use crate::whole_file;
 use anyhow::bail;
 use exitscope_analysis::Selection;
 use exitscope_export::{
@@ -20,7 +20,6 @@ use exitscope_trace::Input;
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, WhoRow, thousands};
 use rustc_hash::FxHashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 /// VMs and reasons of which metrics have series of their own.
@@ -124,7 +123,10 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let files = read::files(&args.files, &args.inputs)?;
     match &args.output {
-        Some(to) => whole_file::is_none_of(to, &files, "--output")?,
+        Some(to) => {
+            is_none_of(to, &files, "--output")?;
+            can_write(to)?;
+        }
         None if args.format == ExportFormat::Perfetto && io::stdout().is_terminal() => {
             bail!("a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe")
         }
@@ -138,10 +140,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let (written, beyond) = match &args.output {
         None => write(args, &selection, &known, out)?,
-        Some(to) => {
-            let write = |file: &File| write(args, &selection, &known, &mut BufWriter::new(file));
-            whole_file::write(to, write, || Ok(()))?
-        }
+        Some(to) => replace(to, |file| write(args, &selection, &known, &mut BufWriter::new(file)))?,
     };
     say(args, &known, &written, beyond);
     Ok(Outcome::Fine)

@@ -1,14 +1,14 @@
 //! `exitscope exporter`: counts of this host's exits for Prometheus.
 
 use crate::Outcome;
+use crate::access::{access_of, listen, scheme, warn};
 use crate::cli::ExporterArgs;
-use crate::live::processes;
 use anyhow::Context;
-use exitscope_exporter::{Access, Exporter, Limits, Source, access, serve};
+use exitscope_exporter::{Exporter, Limits, Source};
+use exitscope_http::serve;
 use exitscope_lab::{catch_signals, signalled};
-use exitscope_record::{Aggregation, Counting, Processes, Route, Snapshot, process_name, vms};
+use exitscope_record::{Aggregation, Counting, LookOut, Processes, Route, Snapshot, process_name};
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
@@ -27,12 +27,13 @@ struct Host {
     measured: bool,
     /// If only this VM is wanted: its name, and its processes that are looked at.
     only: Option<(String, BTreeSet<u32>)>,
+    look_out: LookOut,
 }
 
 impl Source for Host {
     fn read(&mut self) -> Result<&Snapshot, String> {
         if let Some((name, watched)) = &mut self.only {
-            for vm in vms().into_iter().filter(|vm| vm.name == *name) {
+            for vm in self.look_out.look().into_iter().flatten().filter(|vm| vm.name == *name) {
                 if watched.insert(vm.process) {
                     self.counting.watch(vm.process).map_err(|error| error.to_string())?;
                 }
@@ -69,27 +70,11 @@ impl Source for Host {
 
 pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     catch_signals()?;
-    let access = Access {
-        tls: match (&args.tls_cert, &args.tls_key) {
-            (Some(certificate), Some(key)) => Some(access::tls(certificate, key)?),
-            _ => None,
-        },
-        token: args.token_file.as_deref().map(access::token).transpose()?,
-        ..Access::default()
-    };
-    let listener = TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
-    let address = listener.local_addr()?;
-    let scheme = if access.tls.is_some() { "https" } else { "http" };
-    if !address.ip().is_loopback() && (access.tls.is_none() || access.token.is_none()) {
-        let missing = match (&access.tls, &access.token) {
-            (None, None) => "without TLS and without a token (--tls-cert, --tls-key, --token-file)",
-            (None, _) => "without TLS, so that the token can be read on the way (--tls-cert, --tls-key)",
-            _ => "without a token (--token-file)",
-        };
-        anstream::eprintln!("exitscope: whoever reaches {address} may ask it, {missing}");
-    }
-    let processes = processes(&args.pid, args.vm.as_deref())?;
-    let only = args.vm.clone().map(|name| match &processes {
+    let access = access_of(&args.access)?;
+    let (listener, address) = listen(args.listen)?;
+    warn(address, &access);
+    let processes = args.whose.processes()?;
+    let only = args.whose.vm.clone().map(|name| match &processes {
         Processes::These(these) => (name, these.iter().copied().collect()),
         Processes::All => (name, BTreeSet::new()),
     });
@@ -97,9 +82,9 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     if let Route::PerfEvents { because } = counting.route() {
         anstream::eprintln!("exitscope: counting by perf events, as BPF may not be used: {because}");
     }
-    anstream::eprintln!("exitscope: serving {scheme}://{address}/metrics");
+    anstream::eprintln!("exitscope: serving {}://{address}/metrics", scheme(&access));
     let exporter = Exporter::new(
-        Host { counting, began: Instant::now(), measured: false, only },
+        Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() },
         Limits { vms: args.max_vms, reasons: REASONS },
     );
     serve(listener, access, exporter, || signalled().is_some()).context("cannot serve")?;

@@ -1,7 +1,7 @@
 //! What a recording made on this host says of it.
 
 use exitscope_lab::host;
-use exitscope_model::{EventNames, Setting};
+use exitscope_model::{EventNames, Setting, TraceInfo};
 use exitscope_trace::PerfHead;
 use std::fs;
 
@@ -38,6 +38,21 @@ impl Host {
         place
     }
 
+    /// What is known of what happens here, as if a recording said it.
+    pub fn info(self) -> TraceInfo {
+        TraceInfo {
+            format: "live".to_string(),
+            arch: std::env::consts::ARCH.to_string(),
+            hostname: self.hostname,
+            release: self.release,
+            clock: "CLOCK_MONOTONIC".to_string(),
+            cpus: cpus(),
+            cpu: self.cpu,
+            settings: self.settings,
+            ..TraceInfo::default()
+        }
+    }
+
     /// The head of a recording of these tracepoints.
     pub fn head<'a>(&'a self, names: &'a EventNames, compressed: bool) -> PerfHead<'a> {
         PerfHead {
@@ -47,12 +62,16 @@ impl Host {
             settings: &self.settings,
             hostname: &self.hostname,
             release: &self.release,
-            cpus: std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            cpus: cpus(),
             command: &self.command,
             names,
             compressed,
         }
     }
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
 /// What /proc/cpuinfo says of the first CPU.

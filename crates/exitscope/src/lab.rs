@@ -2,21 +2,22 @@
 
 use crate::Outcome;
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
-use crate::lab_files::{can_write, replace};
+use crate::new_file::{can_write, replace};
 use crate::record::write_events;
 use crate::report::look;
-use crate::{costs, sim};
+use crate::{costs, page_file, sim};
 use anyhow::{Context, bail};
 use exitscope_lab::events::event_names;
 use exitscope_lab::findings::Findings;
 use exitscope_lab::measure::Plan;
 use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, gang, haltpoll, pio, yielding};
 use exitscope_model::Event;
+use exitscope_page::{Other, write_other};
 use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -49,20 +50,23 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
         LabCommand::Haltpoll(args) => experiment("haltpoll", args, None, out, haltpoll::run),
         LabCommand::Yield(args) => experiment("yield", args, None, out, yielding::run),
         LabCommand::Gang(args) => experiment("gang", args, None, out, gang::run),
+        LabCommand::Show(args) => {
+            check_page(args.html.as_deref(), std::slice::from_ref(&args.run))?;
+            let report = saved(&args.run)?;
+            show(&report, args.format, args.html.as_deref(), out)
+        }
     }
 }
 
+static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {
+    let style = ProgressStyle::with_template("turns {bar:40} {pos}/{len}, {eta} left");
+    ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
+});
+
 /// Draws how many turns are over, between two of them; nothing draws during one.
 fn tell_progress(over: u64, all: u64) {
-    static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {
-        let style = ProgressStyle::with_template("turns {wide_bar} {pos}/{len} {eta}");
-        ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
-    });
     BAR.set_length(all);
     BAR.set_position(over);
-    if over == all {
-        BAR.finish_and_clear();
-    }
 }
 
 /// An experiment that needs no more than a machine and a plan.
@@ -79,7 +83,8 @@ fn experiment(
     if !args.against.is_empty() && args.format != LabFormat::Text {
         bail!("--against compares as text only; save this run with --format json, and compare it the next time");
     }
-    let before = args.against.iter().map(|path| saved(path, name)).collect::<anyhow::Result<Vec<LabReport>>>()?;
+    check_page(args.html.as_deref(), &[])?;
+    let before = args.against.iter().map(|path| saved_of(path, name)).collect::<anyhow::Result<Vec<LabReport>>>()?;
     catch_signals()?;
     let machine = Machine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
@@ -90,68 +95,92 @@ fn experiment(
             machine.back_end
         );
     }
-    args.trace.as_deref().into_iter().chain(model).try_for_each(can_write)?;
+    args.trace.as_deref().into_iter().chain(model).chain(args.html.as_deref()).try_for_each(can_write)?;
     let plan = Plan {
         rounds: args.repeat,
         duration: Duration::from_nanos(args.duration.0),
         pin: !args.no_pin,
         progress: std::io::stderr().is_terminal().then_some(tell_progress),
     };
-    let (findings, events) = run(&machine, &plan, args.trace.is_some())?;
+    let found = run(&machine, &plan, args.trace.is_some());
+    if plan.progress.is_some() {
+        BAR.finish_and_clear();
+    }
+    let (mut findings, events) = found?;
+    findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| write_events(to, &event_names(), &events))?;
+        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
         let costs = costs::costs(&report)?;
         replace(path, |mut to| Ok(to.write_all(costs.as_bytes())?))?;
     }
-    match args.format {
-        LabFormat::Json => {
-            serde_json::to_writer(&mut *out, &report)?;
+    if !before.is_empty() {
+        write_page(&lab_comparison_page(&before, &report), look(), out)?;
+        return Ok(Outcome::Fine);
+    }
+    show(&report, args.format, args.html.as_deref(), out)
+}
+
+/// Shows what an experiment found, or writes the page.
+fn show(report: &LabReport, format: LabFormat, html: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    match (html, format) {
+        (Some(to), _) => page_file::write(to, |out| write_other(&Other::Lab { lab: report }, out))?,
+        (None, LabFormat::Json) => {
+            serde_json::to_writer(&mut *out, report)?;
             writeln!(out)?;
         }
-        LabFormat::Csv => write_lab_csv(&report, out)?,
-        LabFormat::Benchstat => write_benchstat(&report, out)?,
-        LabFormat::Text if before.is_empty() => write_page(&lab_page(&report), look(), out)?,
-        LabFormat::Text => write_page(&lab_comparison_page(&before, &report), look(), out)?,
+        (None, LabFormat::Csv) => write_lab_csv(report, out)?,
+        (None, LabFormat::Benchstat) => write_benchstat(report, out)?,
+        (None, LabFormat::Text) => write_page(&lab_page(report), look(), out)?,
     }
     Ok(Outcome::Fine)
+}
+
+/// Whether there will be a page, if one is asked for.
+fn check_page(html: Option<&Path>, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    html.map_or(Ok(()), |to| page_file::check(to, inputs))
 }
 
 fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    check_page(args.html.as_deref(), std::slice::from_ref(&args.scenario.scenario))?;
     let scenario = sim::read(&args.scenario)?.scenario()?;
     catch_signals()?;
     let machine = Machine::new()?;
-    args.trace.as_deref().map_or(Ok(()), can_write)?;
+    args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
-    let (findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| write_events(to, &event_names(), &events))?;
+        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
     }
     let report = LabReport::of(&findings);
-    match args.format {
-        LabRunFormat::Json => {
-            serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out)?;
-        }
-        LabRunFormat::Csv => write_lab_csv(&report, out)?,
-        LabRunFormat::Text => write_page(&lab_page(&report), look(), out)?,
-    }
-    Ok(Outcome::Fine)
+    let format = match args.format {
+        LabRunFormat::Json => LabFormat::Json,
+        LabRunFormat::Csv => LabFormat::Csv,
+        LabRunFormat::Text => LabFormat::Text,
+    };
+    show(&report, format, args.html.as_deref(), out)
 }
 
-/// A run of an experiment that was saved with --format json.
-fn saved(path: &Path, experiment: &str) -> anyhow::Result<LabReport> {
+/// A run of this experiment that was saved with --format json.
+fn saved_of(path: &Path, experiment: &str) -> anyhow::Result<LabReport> {
+    let report = saved(path)?;
+    if report.experiment != experiment {
+        bail!("{} is a run of lab {}, not of lab {experiment}", path.display(), report.experiment);
+    }
+    Ok(report)
+}
+
+/// A run that was saved with --format json.
+fn saved(path: &Path) -> anyhow::Result<LabReport> {
     let name = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     let report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
         .with_context(|| format!("{name} is not a run of the lab, saved with --format json"))?;
     if report.schema != LabReport::SCHEMA {
         bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
-    }
-    if report.experiment != experiment {
-        bail!("{name} is a run of lab {}, not of lab {experiment}", report.experiment);
     }
     Ok(report)
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::RecordArgs;
+use crate::cli::{RecordArgs, WhoseArgs};
 use crate::host::Host;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
@@ -42,7 +42,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     if !args.no_sched {
         tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
     }
-    let processes = processes(&args.pid, args.vm.as_deref())?;
+    let processes = args.whose.processes()?;
     keep_old(&args.output)?;
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
@@ -55,7 +55,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut child = start(&args.command)?;
     let ended = record(args, &mut capture, &mut file, &mut child, began);
     let took = began.elapsed();
-    capture.stop();
+    // Detaching takes a while, in which a ring might get full: that is after the end.
     let drained = file.drain(&mut capture);
     if let Some(child) = &mut child
         && ended.is_err()
@@ -109,27 +109,29 @@ fn record(
     }
 }
 
-/// Whose exits are wanted.
-pub fn processes(pids: &[u32], vm: Option<&str>) -> anyhow::Result<Processes> {
-    if let Some(name) = vm {
-        let vms = vms();
-        let these: Vec<u32> = vms.iter().filter(|vm| vm.name == name).map(|vm| vm.process).collect();
-        if these.is_empty() {
-            let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
-            let there = if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") };
-            bail!("no virtual machine called {name}; there are: {there}");
+impl WhoseArgs {
+    /// The processes that are named; an error if they are not there.
+    pub fn processes(&self) -> anyhow::Result<Processes> {
+        if let Some(name) = &self.vm {
+            let vms = vms();
+            let these: Vec<u32> = vms.iter().filter(|vm| vm.name == *name).map(|vm| vm.process).collect();
+            if these.is_empty() {
+                let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
+                let there = if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") };
+                bail!("no virtual machine called {name}; there are: {there}");
+            }
+            return Ok(Processes::These(these));
         }
-        return Ok(Processes::These(these));
-    }
-    for pid in pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            bail!("no process {pid}");
+        for pid in &self.pid {
+            if !Path::new(&format!("/proc/{pid}")).exists() {
+                bail!("no process {pid}");
+            }
         }
-    }
-    match pids.len() {
-        0 => Ok(Processes::All),
-        1..=Processes::MAX => Ok(Processes::These(pids.to_vec())),
-        _ => bail!("at most {} processes can be named", Processes::MAX),
+        match self.pid.len() {
+            0 => Ok(Processes::All),
+            1..=Processes::MAX => Ok(Processes::These(self.pid.clone())),
+            _ => bail!("at most {} processes can be named", Processes::MAX),
+        }
     }
 }
 
@@ -154,6 +156,8 @@ struct Recording {
     /// Threads whose names it has.
     named: BTreeSet<u32>,
     lost: u64,
+    /// CPUs that came on line, of which something may be missing.
+    came: BTreeSet<u32>,
     /// Of each tracepoint, whether it is one of KVM's.
     of_kvm: Vec<bool>,
     events: u64,
@@ -178,8 +182,8 @@ impl Recording {
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
         let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.is_scheduler()).collect();
-        let (named, cost) = (BTreeSet::new(), None);
-        Ok(Recording { writer, named, lost: 0, of_kvm, events: 0, kvm_events: 0, own, cost })
+        let (named, came, cost) = (BTreeSet::new(), BTreeSet::new(), None);
+        Ok(Recording { writer, named, lost: 0, came, of_kvm, events: 0, kvm_events: 0, own, cost })
     }
 
     fn note(&mut self, name: &str, value: &str) {
@@ -212,6 +216,7 @@ impl Recording {
             }
         })?;
         failed.map_or(Ok(()), Err).context("cannot write the recording")?;
+        self.came.extend(drained.came);
         for (cpu, count) in drained.lost {
             self.lost += count;
             let lost = Event::lost(Moment::from_nanos(drained.until), PcpuId(cpu), count);
@@ -258,6 +263,14 @@ impl Recording {
         }
         if self.lost > 0 {
             anstream::eprintln!("exitscope: events are lost where a ring is full: a larger one is --buffer 16M");
+        }
+        if !self.came.is_empty() {
+            let cpus: Vec<String> = self.came.iter().map(u32::to_string).collect();
+            anstream::eprintln!(
+                "exitscope: CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
+                 (BPF misses nothing then)",
+                cpus.join(", ")
+            );
         }
         if self.events == 0 {
             anstream::eprintln!(

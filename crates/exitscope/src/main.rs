@@ -2,8 +2,8 @@
 //!
 //! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
 
+mod access;
 mod advise;
-mod background;
 mod cli;
 mod costs;
 mod diff;
@@ -15,18 +15,19 @@ mod exporter;
 mod host;
 mod html;
 mod lab;
-mod lab_files;
 mod live;
+mod new_file;
+mod page_file;
 mod read;
 mod record;
 mod replay;
 mod report;
+mod serve;
 mod sim;
 mod sweep;
 mod top;
 mod validate;
 mod vary;
-mod whole_file;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -62,6 +63,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Record(args) => live::run(&args)?,
         Command::Top(args) => top::run(&args, &mut out)?,
         Command::Exporter(args) => exporter::run(&args)?,
+        Command::Serve(args) => serve::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
         Command::Export(args) => export::run(&args, &mut out)?,

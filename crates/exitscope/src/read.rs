@@ -211,6 +211,11 @@ fn read_once(
     }
 }
 
+/// Passes on what the assembler found beside rows of a trace of which no earlier one holds anything.
+pub fn pass_all_beside(assembler: &Assembler, vcpu_of: &FxHashMap<Tid, VcpuId>, sink: &mut impl Sink) {
+    pass_beside(assembler, vcpu_of, &[], sink);
+}
+
 /// Passes on what the assembler found beside rows.
 fn pass_beside(
     assembler: &Assembler,
@@ -245,7 +250,7 @@ fn pass_beside(
 
 /// Completes `who` with what is known of its thread; `false` if its vCPU stays unknown.
 #[inline]
-fn name_vcpu(who: &mut Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> bool {
+pub fn name_vcpu(who: &mut Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> bool {
     if who.vcpu == VcpuId::UNKNOWN {
         who.vcpu = vcpu_of.get(&who.tid).copied().unwrap_or(VcpuId::UNKNOWN);
     }

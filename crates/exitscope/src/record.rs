@@ -1,7 +1,6 @@
 //! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
 use crate::host::Host;
-use anyhow::Context;
 use exitscope_model::{Event, EventNames};
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_sim::{Observer, event_names, processes};
@@ -10,10 +9,9 @@ use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 
 /// Writes the events of real guests, which are in the order of time.
-pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> anyhow::Result<()> {
+pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> io::Result<()> {
     let host = Host::new();
     let head = host.head(names, false);
     let mut named = FxHashSet::default();
@@ -36,9 +34,8 @@ fn say_left_out(written: Written) {
 }
 
 /// Writes events from the end of the warm-up on.
-pub struct Recorder {
-    path: PathBuf,
-    writer: PerfWriter<File>,
+pub struct Recorder<'a> {
+    writer: PerfWriter<&'a File>,
     from: Moment,
     /// vCPU threads that have their names.
     named: FxHashSet<Tid>,
@@ -46,9 +43,9 @@ pub struct Recorder {
     error: Option<io::Error>,
 }
 
-impl Recorder {
+impl<'a> Recorder<'a> {
     /// Begins a file.
-    pub fn new(path: &Path, scenario: &Scenario) -> anyhow::Result<Recorder> {
+    pub fn new(to: &'a File, scenario: &Scenario) -> io::Result<Recorder<'a>> {
         // The processor tells `perf kvm stat` whose exit codes these are.
         let (arch, cpuid) = match scenario.host.arch {
             Arch::Vmx => ("x86_64", "GenuineIntel,6,85,7"),
@@ -71,24 +68,19 @@ impl Recorder {
             compressed: false,
         };
         let from = Moment::from_nanos(scenario.warmup.as_nanos());
-        let begin = || -> io::Result<PerfWriter<File>> {
-            let mut writer = PerfWriter::create(path, &head)?;
-            for (vm, name) in processes(scenario) {
-                writer.thread(from, vm, Tid(vm.0), &name)?;
-            }
-            Ok(writer)
-        };
-        let writer = begin().with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Recorder { path: path.to_path_buf(), writer, from, named: FxHashSet::default(), error: None })
+        let mut writer = PerfWriter::new(to, &head)?;
+        for (vm, name) in processes(scenario) {
+            writer.thread(from, vm, Tid(vm.0), &name)?;
+        }
+        Ok(Recorder { writer, from, named: FxHashSet::default(), error: None })
     }
 
     /// Writes the end of the file.
-    pub fn finish(self) -> anyhow::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
         let written = match self.error {
-            Some(error) => Err(error),
-            None => self.writer.finish(),
+            Some(error) => return Err(error),
+            None => self.writer.finish()?,
         };
-        let written = written.with_context(|| format!("cannot write {}", self.path.display()))?;
         say_left_out(written);
         Ok(())
     }
@@ -102,7 +94,7 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
+impl Observer for Recorder<'_> {
     const WANTED: bool = true;
 
     fn event(&mut self, event: Event) {

@@ -2,9 +2,11 @@
 
 use crate::Outcome;
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
+use crate::new_file::replace;
 use crate::record::Recorder;
 use crate::report::look;
 use anyhow::{Context, bail};
+use exitscope_lab::{catch_signals, signalled};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
 use exitscope_scenario::{Document, Scenario};
@@ -28,9 +30,13 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             if same(path, &args.scenario.scenario) {
                 bail!("--trace would overwrite the scenario {}", path.display());
             }
-            let (outcome, recorder) = exitscope_sim::run(&scenario, Recorder::new(path, &scenario)?, limits)?;
-            recorder.finish()?;
-            outcome
+            catch_signals()?;
+            let limits = Limits { stop: || signalled().is_some(), ..limits };
+            replace(path, |to| {
+                let (outcome, recorder) = exitscope_sim::run(&scenario, Recorder::new(to, &scenario)?, limits)?;
+                recorder.finish()?;
+                Ok(outcome)
+            })?
         }
     };
     let run = Simulated::of(&outcome, &scenario, row(&args.scenario, &scenario));

@@ -6,10 +6,12 @@
 
 use crate::Outcome;
 use crate::cli::{SimFormat, SweepArgs};
+use crate::page_file;
 use crate::report::look;
 use crate::sim;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
+use exitscope_page::{Other, write_other};
 use exitscope_scenario::{Document, Op, Scenario};
 use exitscope_sim::{Metric, Unseen, possible_metrics};
 use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
@@ -29,6 +31,9 @@ const VARIES: f64 = 0.001;
 type Figures = Vec<Option<f64>>;
 
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if let Some(to) = &args.html {
+        page_file::check(to, std::slice::from_ref(&args.scenario.scenario))?;
+    }
     let grid = Grid::new(args)?;
     let checked: Vec<Result<(), String>> =
         (0..grid.size).map(|number| grid.scenario(number).map(|_| ()).map_err(|error| format!("{error:#}"))).collect();
@@ -57,12 +62,16 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let base = grid.document.scenario().unwrap_or(scenario);
     let sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
     match args.format {
+        _ if args.html.is_some() => {}
         SimFormat::Json => {
             serde_json::to_writer(&mut *out, &sweep)?;
             writeln!(out)?;
         }
         SimFormat::Csv => write_sweep_csv(&sweep, &mut *out)?,
         SimFormat::Text => write_page(&sweep_page(&sweep), look(), out)?,
+    }
+    if let Some(to) = &args.html {
+        page_file::write(to, |out| write_other(&Other::Sweep { sweep: &sweep }, out))?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }

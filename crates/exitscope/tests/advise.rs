@@ -428,6 +428,27 @@ fn a_form_says_everything_in_lines_or_in_comments() {
     assert!(checked.status.success(), "{}", stderr(&checked));
 }
 
+#[test]
+fn what_is_to_be_filled_in_is_a_comment_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "duration = '300ms'\n[host]\ncores = 2\n[[vm]]\nname = 'web'\nvcpus = 4\nlocks = ['l']\n\
+        [[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { compute = '5us' }, { \
+        unlock = 'l' }, 'count'] }]\n";
+    let trace = simulated(folder.path(), scenario);
+    let output = run(&["advise", trace.to_str().unwrap(), "--as", "libvirt"]);
+    let text = stdout(&output);
+    let pins: String = (0..4).map(|vcpu| format!("    <!-- <vcpupin vcpu='{vcpu}' cpuset='…'/> -->\n")).collect();
+    let template = format!("then uncomment: -->\n{pins}  </cputune>\n");
+    assert!(text.contains("<domain>\n  <cputune>\n    <!-- fill in ") && text.contains(&template), "{text}");
+    // Used as it is, it changes what needs nobody's word, and no more.
+    let bare: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("<!--")).collect();
+    assert!(bare.contains(&"    <pvspinlock state='on'/>") && !bare.concat().contains('…'), "{text}");
+    assert!(
+        stdout(&run(&["advise", trace.to_str().unwrap()]))
+            .contains("<vcpupin vcpu='0' cpuset='…'/> and 3 more like it")
+    );
+}
+
 /// A tree that stands for the host's /sys and /proc.
 fn host(folder: &Path, halt_poll_ns: &str) -> PathBuf {
     let root = folder.join("host");

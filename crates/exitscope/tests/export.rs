@@ -2,6 +2,7 @@
 //! counts.
 
 #[path = "../../export/tests/common/decode.rs"]
+#[allow(dead_code)]
 mod decode;
 
 mod common;
@@ -119,7 +120,7 @@ fn in_perfetto(bytes: &[u8]) -> Sums {
     let mut sums = Sums::default();
     let decoded = decode::perfetto(bytes);
     let mut whole: Option<(u64, u64)> = None;
-    let mut settle = |whole: Option<(u64, u64)>, sums: &mut Sums| {
+    let settle = |whole: Option<(u64, u64)>, sums: &mut Sums| {
         // What no part says is handling; where there are parts, they are all of it.
         let Some((length, in_parts)) = whole else { return };
         assert!(in_parts == 0 || in_parts == length, "parts of {in_parts} in {length}");
@@ -352,7 +353,8 @@ fn a_file_is_there_when_it_is_whole() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("wrote") && output.stdout.is_empty());
     assert_eq!(in_csv(&std::fs::read(to).unwrap()), Sums::of(&report(&[Path::new(trace)], &[])));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(std::fs::read_to_string(format!("{to}.old")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 
     let before = std::fs::read(trace).unwrap();
     let itself = run(&["export", trace, "--to", "csv", "-o", trace]);

@@ -6,6 +6,54 @@ mod common;
 use common::{corpus, run, stderr};
 use flate2::read::GzDecoder;
 use std::io::Read;
+use std::path::Path;
+
+/// The JSON in a page.
+fn data(page: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (_, data) = text.split_once("id=\"data\">").unwrap();
+    let (data, _) = data.split_once('<').unwrap();
+    let mut bytes = Vec::new();
+    let packed = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+    serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap()
+}
+
+#[test]
+fn a_comparison_and_a_sweep_are_on_their_pages_as_they_are_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("out.html");
+    let [before, after] = ["t4-none.dat.gz", "t4-zstd.data.gz"].map(|name| corpus(&format!("x86-svm/{name}")));
+    let scenario = corpus("../scenarios/first.toml");
+    let diff = ["diff", before.to_str().unwrap(), after.to_str().unwrap()];
+    let vary = ["sweep", scenario.to_str().unwrap(), "--vary", "halt_poll_ns=0,50us", "--replicates", "2"];
+    for (kind, command) in [("diff", &diff[..]), ("sweep", &vary[..])] {
+        let output = run(&[command, &["--html", page.to_str().unwrap()]].concat());
+        if !exitscope_page::is_built() {
+            assert_eq!(output.status.code(), Some(2));
+            assert!(stderr(&output).contains("make page"), "{}", stderr(&output));
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let json = data(&page);
+        let printed = run(&[command, &["--format", "json"]].concat());
+        let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+        assert_eq!(json["kind"], kind);
+        assert_eq!(json[kind], printed);
+        for (lengths, row) in
+            json["lengths"].as_array().into_iter().flatten().zip(json["diff"]["rows"].as_array().into_iter().flatten())
+        {
+            let sum = |at: usize| {
+                lengths["counts"].as_array().unwrap().iter().map(|row| row[at].as_u64().unwrap()).sum::<u64>()
+            };
+            assert_eq!(lengths["reason"], row["reason"]);
+            let counts = ["count_before", "count_after"].map(|name| row[name].as_u64().unwrap());
+            // At either end of a recording some exits have one end only.
+            assert!(counts[0] - sum(1) <= 4 && counts[1] - sum(2) <= 4, "{row}");
+        }
+    }
+}
 
 #[test]
 fn a_page_is_written_or_what_is_missing_is_said() {
@@ -21,14 +69,8 @@ fn a_page_is_written_or_what_is_missing_is_said() {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let text = std::fs::read_to_string(&page).unwrap();
-    let (_, data) = text.split_once("id=\"data\">").unwrap();
-    let (data, _) = data.split_once('<').unwrap();
-    let mut bytes = Vec::new();
-    let packed = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
-    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
+    let json = data(&page);
+    assert_eq!(json["kind"], "report");
     let report = run(&["report", trace.to_str().unwrap(), "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {

@@ -109,6 +109,9 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
             let words: Vec<&str> = line.split(' ').collect();
             let units: std::collections::BTreeSet<&str> = words.iter().skip(3).step_by(2).copied().collect();
             assert!(words.len() >= 4 && units.len() * 2 + 2 == words.len(), "{line}");
+            // What is behind a dash would be a number of CPUs.
+            assert!(!words[0].contains('-') && words[1].parse::<u64>().is_ok(), "{line}");
+            assert!(words[2..].iter().step_by(2).all(|value| value.parse::<f64>().is_ok()), "{line}");
         }
     }
 }
@@ -127,7 +130,7 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
     assert!(!stdout(&compared).contains("NaN") && !stdout(&compared).contains("inf%"), "{}", stdout(&compared));
     let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
     let of_port_reads =
-        lines.lines().filter(|line| line.contains("/port_read/user_space ") && line.ends_with(" ns/op"));
+        lines.lines().filter(|line| line.contains("/exit=port_read/door=user_space ") && line.ends_with(" ns/op"));
     assert_eq!(of_port_reads.count(), 2, "{lines}");
     assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
     // Nothing is measured in vain.

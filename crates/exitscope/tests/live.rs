@@ -4,10 +4,13 @@
 
 mod common;
 
-use common::{cannot, exits_at, machine, report, tiny_guest};
+use common::{cannot, exits_at, go, held_guest, machine, report, tiny_guest};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Records the guest; `None` if that cannot be done here and was allowed not to be.
 fn record(folder: &Path, name: &str, flags: &[&str], guest_flags: &[&str]) -> Option<PathBuf> {
@@ -156,27 +159,138 @@ fn what_a_full_ring_loses_is_counted() {
     assert_eq!(many + lost, 2000 * once, "every event is there or counted");
 }
 
+/// Recorders that are killed, by so many threads.
+const KILLS: u64 = 100;
+const KILLERS: u64 = 5;
+
+/// The latest moment of a kill, in milliseconds after the guest's beginning: twice as long as a block takes at most.
+const LATEST: u64 = 2_000;
+
+/// A random number (splitmix64), and the next state.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut number = *state;
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// Records a guest, kills both so long after the guest's beginning, and says how many events the file has; `None` if that
+/// cannot be done here and was allowed not to be.
+fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
+    let mut guest = held_guest(1_000_000);
+    let pid = guest.id().to_string();
+    let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+    record.args(["record", "--no-sched", "-p", &pid]).args(flags).arg("-o").arg(data);
+    record.args(["--", "sh", "-c", "echo recording; read stop"]).process_group(0);
+    let mut record = record.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    if said.is_empty() {
+        guest.kill().unwrap();
+        guest.wait().unwrap();
+        let output = record.wait_with_output().unwrap();
+        cannot(&common::stderr(&output));
+        return None;
+    }
+    go(&mut guest);
+    sleep(Duration::from_millis(millis));
+    let group = format!("-{}", record.id());
+    assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
+    record.wait().unwrap();
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+    let report = report(&[data], &[]);
+    let lines = report["coverage"]["lines"].as_array().unwrap();
+    assert!(lines.iter().all(|line| line["severity"] != "error"), "{lines:?}");
+    // What is there is a beginning of what the guest does, not an exit is missing.
+    if report["coverage"]["lost"] == 0 {
+        let [out, r#in, mmio] = [("port", 0x10, "out"), ("port", 0x11, "in"), ("mmio", 0x8000, "write")]
+            .map(|(kind, key, direction)| exits_at(&report, kind, key, direction));
+        let runs = mmio / 13;
+        let rest = [out - 23 * runs, r#in - 17 * runs, mmio - 13 * runs];
+        // The last access may be told of before its exit.
+        let is_beginning = match rest {
+            [out, 0, 0] => out <= 24,
+            [out, r#in, 0] => out >= 23 && r#in <= 18,
+            [out, r#in, _] => out >= 23 && r#in >= 17,
+        };
+        assert!(is_beginning, "{rest:?} after {runs} runs");
+    }
+    Some(report["coverage"]["events"].as_u64().unwrap())
+}
+
 #[test]
-fn a_recording_that_is_killed_is_whole_up_to_then() {
+fn a_recording_that_is_killed_at_any_moment_is_whole_up_to_its_last_block() {
+    let _machine = machine();
+    if let Err(error) = std::fs::File::open("/dev/kvm") {
+        return cannot(&format!("/dev/kvm: {error}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = std::env::var("EXITSCOPE_SEED").map_or(now.as_nanos() as u64, |seed| seed.parse().unwrap());
+    println!("EXITSCOPE_SEED={seed}");
+    let killer = |number: u64| {
+        let mut state = seed.wrapping_add(number);
+        let mut events = Vec::new();
+        for turn in 0..KILLS / KILLERS {
+            let data = folder.path().join(format!("{number}-{turn}.data"));
+            let flags: &[&str] = [&[][..], &["--no-bpf"], &["--no-compress"]][(random(&mut state) % 3) as usize];
+            events.push(killed(&data, flags, random(&mut state) % LATEST)?);
+            std::fs::remove_file(&data).unwrap();
+        }
+        Some(events)
+    };
+    let all = std::thread::scope(|scope| {
+        let killers: Vec<_> = (0..KILLERS).map(|number| scope.spawn(move || killer(number))).collect();
+        killers.into_iter().map(|killer| killer.join().unwrap()).collect::<Option<Vec<_>>>()
+    });
+    let Some(all) = all else { return };
+    let whole: u64 = all.iter().flatten().filter(|&&events| events > 0).count() as u64;
+    assert!(
+        whole >= KILLS / 10,
+        "blocks were written before most kills, but only {whole} of {KILLS} files have events"
+    );
+}
+
+#[test]
+fn a_hangup_ends_a_recording_as_sigterm_does_unless_it_is_ignored() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
-    for (round, millis) in [1100, 1350, 1600, 1950, 2300].into_iter().enumerate() {
-        let data = folder.path().join(format!("{round}.data"));
-        let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
-        record.args(["record", "-o"]).arg(&data).arg("--").arg(tiny_guest()).args(["--repeat", "1000000"]);
-        let mut recorder = record.process_group(0).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(millis));
-        let group = format!("-{}", recorder.id());
-        assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
-        recorder.wait().unwrap();
-        if !data.is_file() {
-            // It had not begun, or cannot be done here, which the test above says.
-            continue;
+    for (signal, ignored) in [("-TERM", false), ("-HUP", false), ("-HUP", true)] {
+        let data = folder.path().join("perf.data");
+        let trap = if ignored { "trap '' HUP; " } else { "" };
+        let begin = format!("{trap}exec \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &begin, "sh", env!("CARGO_BIN_EXE_exitscope"), "record", "-o"]).arg(&data);
+        command.args(["--", "sh", "-c", "echo recording; read stop"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut record = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        if said.is_empty() {
+            return cannot(&common::stderr(&record.wait_with_output().unwrap()));
         }
+        assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());
+        let pid = record.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        if ignored {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+            assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "SIGHUP is number 1");
+            assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());
+        }
+        // The command that it runs ends with its input.
+        drop(record.stdin.take());
+        let output = record.wait_with_output().unwrap();
+        let said = common::stderr(&output);
+        assert!(said.contains("Look at it with"), "{said}");
+        let guests = if ignored { 2 } else { 1 };
         let report = report(&[&data], &[]);
-        assert_eq!(report["coverage"]["lost"], 0);
-        let lines = report["coverage"]["lines"].as_array().unwrap();
-        assert!(lines.iter().all(|line| line["severity"] != "error"), "{lines:?}");
+        assert_eq!(
+            (exits_at(&report, "port", 0x10, "out"), report["coverage"]["lost"].as_u64()),
+            (23 * guests, Some(0))
+        );
     }
 }
 

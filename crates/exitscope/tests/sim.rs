@@ -315,3 +315,39 @@ fn the_trace_of_a_run_has_its_exits_and_can_be_compared() {
     let rate = stdout(&output).lines().find(|line| line.trim_start().starts_with("HLT")).unwrap().to_string();
     assert!(rate.ends_with("more"), "without polling there are halts: {rate}");
 }
+
+#[test]
+fn a_trace_replaces_the_old_one_when_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.data");
+    let to = trace.to_str().unwrap();
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    std::fs::write(&trace, "an earlier recording").unwrap();
+    let is_as_it_was = || std::fs::read_to_string(&trace).unwrap() == "an earlier recording" && files() == 1;
+
+    let said = refused("sim", "ping-pong", &["--trace", to, "--limit-events", "1000"]);
+    assert!(said.contains("stopped after 1000 events") && !said.contains("cannot write"), "{said}");
+    assert!(is_as_it_was());
+    let said = refused("sim", "ping-pong", &["--trace", "/no/such/folder/run.data"]);
+    assert!(said.contains("cannot write /no/such/folder/run.data"), "{said}");
+    let mut child = exitscope()
+        .args(["sim", &scenario("ping-pong"), "--set", "duration=3600s", "--trace", to])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while files() < 2 {
+        assert_eq!(child.try_wait().unwrap(), None, "it runs until it is stopped");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("stopped after"), "{}", stderr(&output));
+    assert!(is_as_it_was());
+
+    page("sim", "ping-pong", &["--set", "duration=50ms", "--trace", to]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("run.data.old")).unwrap(), "an earlier recording");
+    assert_eq!(files(), 2);
+    assert!(report(&[&trace], &[])["coverage"]["exits"].as_u64() > Some(10));
+}

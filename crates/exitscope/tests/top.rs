@@ -231,13 +231,36 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
     // A shell says which process it is, and becomes it.
     let command =
         format!("sh -c 'echo $$ > {}; exec {} top -d 100ms'", file.display(), env!("CARGO_BIN_EXE_exitscope"));
-    for (name, size) in [("small", (30, 8)), ("large", (200, 60))] {
+    for (name, size, signal) in
+        [("small", (30, 8), "-TERM"), ("large", (200, 60), "-INT"), ("hangup", (80, 24), "-HUP")]
+    {
         let Some(terminal) = Terminal::start(name, size, &command) else { return };
         terminal.wait_for(&["exitscope top"]);
         let pid = std::fs::read_to_string(&file).unwrap();
-        assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, pid.trim()]).status().unwrap().success());
         terminal.wait_for(&["ended with 0"]);
         terminal.keys(&["echo $((6 * 7))", "Enter"]);
         assert!(terminal.wait_for(&["42"]).contains("echo $((6 * 7))"), "what is typed is seen");
+    }
+}
+
+#[test]
+fn a_terminal_that_goes_away_leaves_nothing_running() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let command = format!("sh -c 'echo $$ > {}; exec {} top'", file.display(), env!("CARGO_BIN_EXE_exitscope"));
+    let Some(terminal) = Terminal::start("gone", (80, 24), &command) else { return };
+    terminal.wait_for(&["exitscope top"]);
+    let process = format!("/proc/{}", std::fs::read_to_string(&file).unwrap().trim());
+    drop(terminal);
+    let began = Instant::now();
+    // Its programs are gone with its descriptors.
+    while std::path::Path::new(&process).exists() {
+        assert!(began.elapsed() < PATIENCE, "{process} still runs");
+        sleep(Duration::from_millis(50));
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{corpus, exitscope, misfits, report, run, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const HZ: [&str; 2] = ["--tsc-hz", "2596120000"];
@@ -220,6 +220,27 @@ fn a_trace_without_yields_says_what_to_record_and_a_replay_what_it_cannot_do() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).contains(words), "{arguments:?}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn what_real_guests_yielded_in_the_lab_is_replayed() {
+    let trace = corpus("lab/contended.data.gz");
+    let replay = replay(&trace, &["--from", "+724ms", "--to", "+827ms"]);
+    let number = |says: &str, spin_retry: u64, name: &str| {
+        let is_it =
+            |row: &&Value| row["says"] == says && [&json!(spin_retry), &json!("-")].contains(&&row["spin_retry"]);
+        let row = replay["rows"].as_array().unwrap().iter().find(is_it);
+        row.and_then(|row| row[name].as_f64()).unwrap_or_else(|| panic!("no {name} of {says} {spin_retry}: {replay}"))
+    };
+    let yields = |says: &str, spin_retry: u64| number(says, spin_retry, "yields");
+    let recorded = replay["rows"][0]["yields"].as_f64().unwrap();
+    assert_eq!((recorded, &replay["rows"][0]["in_force"]), (322.0, &json!(true)));
+    // Recorded were 1000 looks before each X'9C'; after fewer looks one asks more often, who says nothing never does.
+    assert!((0.8..1.25).contains(&(yields("X'9C'", 1_000) / recorded)), "{}", yields("X'9C'", 1_000));
+    assert!(yields("X'9C'", 100) > 5.0 * recorded && yields("X'9C'", 10_000) < recorded / 4.0);
+    assert_eq!(yields("nothing", 0), 0.0);
+    // Eight vCPUs over two threads wait for one another: to say nothing is worse.
+    assert!(number("nothing", 0, "time_won_ns") < number("X'9C'", 1_000, "time_won_ns"));
 }
 
 #[test]

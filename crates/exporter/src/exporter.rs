@@ -4,12 +4,19 @@ use crate::counts::{Counts, Limits};
 use crate::families as f;
 use crate::own::Own;
 use crate::sheet::{Sheet, Value};
-use crate::{Count, Site};
+use exitscope_http::{Answer, Asked, Count, Place, Site, StatusCode};
 use exitscope_record::Snapshot;
+use std::cell::RefCell;
+use std::future::ready;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How often the source is read if nobody asks: often enough that a VM's name is learnt while it runs.
 const TURN: Duration = Duration::from_secs(1);
+
+/// What OpenMetrics calls itself.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 
 /// Where counts come from.
 pub trait Source {
@@ -29,6 +36,11 @@ pub trait Source {
 /// The exporter.
 #[derive(Debug)]
 pub struct Exporter<S> {
+    state: RefCell<State<S>>,
+}
+
+#[derive(Debug)]
+struct State<S> {
     source: S,
     counts: Counts,
     own: Own,
@@ -40,9 +52,12 @@ pub struct Exporter<S> {
 impl<S: Source> Exporter<S> {
     /// Serves the counts of `source`.
     pub fn new(source: S, limits: Limits) -> Exporter<S> {
-        Exporter { source, counts: Counts::new(limits), own: Own::new(), read: Instant::now(), trouble: None }
+        let (counts, own) = (Counts::new(limits), Own::new());
+        Exporter { state: RefCell::new(State { source, counts, own, read: Instant::now(), trouble: None }) }
     }
+}
 
+impl<S: Source> State<S> {
     fn absorb(&mut self) -> Result<(), String> {
         self.read = Instant::now();
         // A copy, as the source is asked for names meanwhile.
@@ -52,22 +67,23 @@ impl<S: Source> Exporter<S> {
         self.trouble = read.as_ref().err().cloned();
         read
     }
-}
 
-impl<S: Source> Site for Exporter<S> {
+    /// The metrics, as they are now; an error is what to tell whoever asked.
     fn scrape(&mut self) -> Result<String, String> {
-        self.absorb()?;
-        let mut sheet = Sheet::default();
-        self.counts.write(&mut sheet);
-        sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], Value::Info);
-        self.own.write(&mut sheet);
-        Ok(sheet.text())
+        let began = Instant::now();
+        let absorbed = self.absorb();
+        let text = absorbed.map(|()| {
+            let mut sheet = Sheet::default();
+            self.counts.write(&mut sheet);
+            sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], Value::Info);
+            self.own.write(&mut sheet);
+            sheet.text()
+        });
+        self.own.scraped(began.elapsed());
+        text
     }
 
-    fn health(&self) -> Result<(), String> {
-        self.trouble.clone().map_or(Ok(()), Err)
-    }
-
+    /// The page that people see.
     fn index(&self) -> String {
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>exitscope</title></head><body>\n\
@@ -78,15 +94,41 @@ impl<S: Source> Site for Exporter<S> {
             self.counts.running(),
         )
     }
+}
 
-    fn turn(&mut self) {
-        if self.read.elapsed() >= TURN {
-            // An error is kept for /healthz.
-            let _ = self.absorb();
+impl<S: Source + 'static> Site for Exporter<S> {
+    fn place(&self, path: &str) -> Place {
+        match path {
+            "/healthz" => Place::Open,
+            "/" | "/metrics" => Place::Guarded,
+            _ => Place::None,
         }
     }
 
-    fn count(&mut self, what: Count) {
-        self.own.count(what);
+    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
+        let mut state = self.state.borrow_mut();
+        ready(match asked.path.as_str() {
+            "/healthz" => match &state.trouble {
+                None => Answer::text(StatusCode::OK, "ok\n"),
+                Some(trouble) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
+            },
+            "/metrics" => match state.scrape() {
+                Ok(text) => Answer::of(StatusCode::OK, OPEN_METRICS, text),
+                Err(trouble) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{trouble}\n")),
+            },
+            _ => Answer::of(StatusCode::OK, HTML, state.index()),
+        })
+    }
+
+    fn turn(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        if state.read.elapsed() >= TURN {
+            // An error is kept for /healthz.
+            let _ = state.absorb();
+        }
+    }
+
+    fn count(&self, what: Count) {
+        self.state.borrow_mut().own.count(what);
     }
 }

@@ -1,8 +1,8 @@
 //! What this process takes itself, out of /proc.
 
-use crate::Count;
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
+use exitscope_http::Count;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,13 +32,15 @@ impl Own {
     pub fn count(&mut self, what: Count) {
         match what {
             Count::Answered(status) => *self.responses.entry(status).or_default() += 1,
-            Count::Scraped(took) => {
-                self.scrapes += 1;
-                self.scraping += took;
-            }
             Count::Cut => self.cut += 1,
             Count::NoTls => self.no_tls += 1,
         }
+    }
+
+    /// Takes note that metrics were made, in this time.
+    pub fn scraped(&mut self, took: Duration) {
+        self.scrapes += 1;
+        self.scraping += took;
     }
 
     /// Puts it onto a sheet. What /proc does not say is left out.

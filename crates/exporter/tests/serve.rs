@@ -1,19 +1,17 @@
 //! The server and what it serves, asked by clients that behave and by clients that do not.
 
-use exitscope_exporter::{Access, Exporter, FAMILIES, Kind, Limits, Source, access, serve};
+use exitscope_exporter::{Exporter, FAMILIES, Kind, Limits, Source};
+use exitscope_http::{Access, Patience, serve};
 use exitscope_model::{CodeList, ExitCode};
 use exitscope_record::{Cause, Cost, Key, Lane, LaneState, Runner, Snapshot};
 use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// Names that need care in OpenMetrics.
 const NAMES: [&str; 3] = ["plain", "a \"quoted\" back\\slash", "two\nlines, and ö"];
@@ -218,7 +216,8 @@ fn what_is_no_proper_request_is_refused() {
 
 #[test]
 fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
-    let patience = Duration::from_secs(2);
+    let two = Duration::from_secs(2);
+    let patience = Patience { request: two, answer: two, ..Patience::default() };
     // Some 10 MB of text, which no socket's buffers hold.
     let server = Server::start(Fixed::new(400, 30), Access { patience, ..Access::default() });
     let mut deaf = server.connect();
@@ -240,56 +239,4 @@ fn a_source_that_fails_is_told_to_who_asks() {
     let answer = server.get("/metrics");
     assert_eq!((status(&answer), body(&answer)), (500, "the kernel is gone\n"));
     assert_eq!(status(&server.get("/healthz")), 503);
-}
-
-/// A certificate for `localhost` and its key, in files, and the certificate itself.
-fn certificate(folder: &std::path::Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
-    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    (certificate, key, made.cert.der().clone())
-}
-
-#[test]
-fn with_a_certificate_only_tls_is_spoken() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key, trusted) = certificate(folder.path());
-    let access = Access { tls: Some(access::tls(&certificate, &key).unwrap()), ..Access::default() };
-    let server = Server::start(Fixed::new(1, 1), access);
-    let speak = |trusted: Option<CertificateDer<'static>>| {
-        let mut roots = RootCertStore::empty();
-        trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots).with_no_client_auth();
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), server.connect());
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok::<String, std::io::Error>(answer)
-    };
-    let answer = speak(Some(trusted.clone())).unwrap();
-    assert_eq!(status(&answer), 200);
-    assert!(body(&answer).ends_with("# EOF\n"));
-    assert!(speak(None).is_err(), "whoever does not know the certificate does not go on");
-    let mut plain = server.connect();
-    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    let _ = plain.read_to_end(&mut answer);
-    assert!(!String::from_utf8_lossy(&answer).contains("exitscope"), "nothing is said without TLS");
-    let answer = speak(Some(trusted)).unwrap();
-    assert!(answer.contains("exitscope_tls_failures_total 2\n"), "{answer}");
-}
-
-#[test]
-fn a_certificate_and_anothers_key_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, _, _) = self::certificate(folder.path());
-    let other = tempfile::tempdir().unwrap();
-    let (_, key, _) = self::certificate(other.path());
-    assert!(access::tls(&certificate, &key).is_err());
-    assert!(access::tls(&certificate, &certificate).is_err_and(|error| error.to_string().contains("private key")));
-    assert!(access::tls(&key, &key).is_err_and(|error| error.to_string().contains("certificate")));
 }

@@ -173,6 +173,10 @@ pub struct VcpuPage {
     pub done: Done,
     /// Halts, with the doorbell or HLT.
     pub halts: u64,
+    /// Those with HLT.
+    pub hlts: u64,
+    /// Doorbells rung.
+    pub bells: u64,
     /// Polls before a halt, and those that made the halt unnecessary.
     pub polls: u64,
     /// Polls that made the halt unnecessary.

@@ -6,6 +6,7 @@
 //!          └ Table … ── Row … ── labels · Figure … (value, interval, spread) · or why it cannot be done here
 //! ```
 
+use crate::executed::Instruction;
 use exitscope_analysis::Estimate;
 
 /// What an experiment found.
@@ -23,6 +24,9 @@ pub struct Findings {
     pub warnings: Vec<String>,
     /// The figures.
     pub tables: Vec<Table>,
+    /// What the guests executed in all that leaves a guest: known when every guest is gone, from
+    /// [`Machine::executed`](crate::Machine::executed).
+    pub executed: Vec<(Instruction, u64)>,
 }
 
 /// What ran an experiment.

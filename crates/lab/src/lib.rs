@@ -43,6 +43,7 @@ pub mod doctor;
 pub mod doors;
 mod error;
 pub mod events;
+pub mod executed;
 pub mod exits;
 pub mod findings;
 pub mod gang;

@@ -3,11 +3,13 @@
 //! What the back end can do is found out by doing it, in guests that live for milliseconds; names are for people.
 
 use crate::abi::{self, op};
+use crate::executed::Executed;
 use crate::host::back_end;
 use crate::payload::{sampled, step};
 use crate::{LabError, Payload, Ring, Vm, VmConfig, Watch, next_exit, open_kvm};
 use exitscope_policy::Policies;
 use kvm_ioctls::Kvm;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a probing guest may take.
@@ -35,6 +37,8 @@ pub struct Machine {
     pub emulates_ring_0: bool,
     /// The CPUs on which this process may run.
     pub cpus: Vec<usize>,
+    /// What guests on it executed so far.
+    pub executed: Arc<Executed>,
 }
 
 impl Machine {
@@ -51,6 +55,7 @@ impl Machine {
             vendor,
             emulates_ring_0: false,
             cpus: allowed_cpus(),
+            executed: Arc::default(),
         };
         let speed = |ring| compute_speed(&machine, ring);
         let (three, zero) = (speed(Ring::Three)?, speed(Ring::Zero));

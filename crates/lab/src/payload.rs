@@ -6,6 +6,7 @@
 
 use crate::abi::{self, Control, Shared, Step, VcpuPage, op};
 use crate::boot::{self, Ring};
+use crate::executed::Executed;
 use crate::{GuestMemory, LabError, Machine, Vm};
 use exitscope_policy::{Policies, all_knobs};
 use std::mem::offset_of;
@@ -21,19 +22,24 @@ pub struct Payload {
     shared: Arc<GuestMemory>,
     /// The number of the VM's first vCPU among all that share memory.
     first: u32,
+    vcpus: u32,
+    /// vCPUs halt with HLT.
+    hlt: bool,
     /// Where the next program or table goes.
     free: u64,
+    executed: Arc<Executed>,
 }
 
 impl Payload {
     /// Writes what all vCPUs of the VM are told: the knobs, and `flags` of [`abi::machine`].
     pub fn new(vm: &Vm, machine: &Machine, policies: &Policies, flags: u32) -> Payload {
         let memory = Arc::clone(vm.memory());
+        let hlt = vm.config().ring == Ring::Zero && vm.config().irqchip;
         let mut control = Control {
             magic: abi::MAGIC,
             ticks_per_2_20_ns: machine.ticks_in(1 << 20),
             vcpus: vm.config().vcpus,
-            hlt: u32::from(vm.config().ring == Ring::Zero && vm.config().irqchip),
+            hlt: u32::from(hlt),
             machine: flags | if machine.vmmcall { abi::machine::VMMCALL } else { 0 },
             knob_count: 0,
             knobs: [0; abi::MAX_KNOBS],
@@ -43,15 +49,40 @@ impl Payload {
             control.knob_count += 1;
         }
         memory.put(abi::CONTROL, &control);
-        let payload =
-            Payload { memory, shared: Arc::clone(vm.shared()), first: vm.first_number(), free: abi::PROGRAMS };
+        let payload = Payload {
+            memory,
+            shared: Arc::clone(vm.shared()),
+            first: vm.first_number(),
+            vcpus: vm.config().vcpus,
+            hlt,
+            free: abi::PROGRAMS,
+            executed: Arc::clone(&machine.executed),
+        };
         payload.reset();
         payload
     }
 
     /// Puts locks, boxes and counters back to their beginning. No vCPU that shares them may be running.
     pub fn reset(&self) {
+        self.count_interrupts();
         self.shared.clear(0, abi::SHARED_SIZE);
+    }
+
+    /// Has the interrupts that were served counted for good. Of VMs that share memory, the first one does it for all.
+    fn count_interrupts(&self) {
+        if self.first == 0 {
+            let served = self.shared(offset_of!(Shared, interrupts)).swap(0, Ordering::SeqCst);
+            self.executed.add_interrupts(served);
+        }
+    }
+
+    /// Has what a vCPU's program did counted for good. Its page is as before it was loaded.
+    fn count_program(&self, vcpu: u32) {
+        let page = self.page(vcpu);
+        if page.steps > 0 {
+            self.executed.add(&page, self.hlt);
+            self.memory.put(boot::area(vcpu), &VcpuPage::default());
+        }
     }
 
     /// Forgets all programs, to load others.
@@ -70,6 +101,7 @@ impl Payload {
 
     /// Gives a vCPU its program, which [`op::END`] is put behind, and begins its page anew.
     pub fn load(&mut self, vcpu: u32, steps: &[Step], seed: u64) -> Result<(), LabError> {
+        self.count_program(vcpu);
         let program = self.place((steps.len() as u64 + 1) * size_of::<Step>() as u64)?;
         let page =
             VcpuPage { index: self.first + vcpu, steps: steps.len() as u32 + 1, program, seed, ..VcpuPage::default() };
@@ -143,6 +175,13 @@ impl Payload {
         let target = (bits != 0).then_some(bits.trailing_zeros())?;
         let bit = 1 << target;
         (waiting.fetch_and(!bit, Ordering::SeqCst) & bit != 0).then_some(target)
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        (0..self.vcpus).for_each(|vcpu| self.count_program(vcpu));
+        self.count_interrupts();
     }
 }
 

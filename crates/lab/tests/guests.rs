@@ -7,6 +7,7 @@ use common::machine;
 use exitscope_lab::abi::{self, Step, bell, op};
 use exitscope_lab::account::Reason;
 use exitscope_lab::bench::{Bench, Job, Spec};
+use exitscope_lab::executed::Instruction;
 use exitscope_lab::serve::{Served, Setup, parkers, serve, serve_into};
 use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
 use exitscope_policy::Policies;
@@ -94,6 +95,64 @@ fn every_door_is_gone_through_as_often_as_the_guest_asks() {
         let devices = (0..3).map(|at| (Place::Port(0x10 + at), Place::Port(0x10 + at))).collect();
         let spec = Spec { job, config, devices, lock: Some(lock), ..base.clone() };
         assert_eq!(turn(spec).account.count(Reason::PortOut), 3 * 503, "{lock:?}");
+    }
+}
+
+#[test]
+fn what_guests_executed_is_counted_in_all() {
+    let Some(machine) = machine() else { return };
+    let ring = machine.ring();
+    let hypercall = Step { b: 100, ..step(op::HYPERCALL) };
+    let load = Step { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
+    let ping_pong = |ring, irqchip| Spec {
+        job: Job::PingPong,
+        config: VmConfig { irqchip, ..VmConfig::new(2, ring) },
+        ..Spec::new(ring, step(op::NOTHING))
+    };
+    // Each runs twice, 53 and 48 times; whatever ends a program is a doorbell, which is a port's.
+    for (spec, expected) in [
+        (Spec::new(ring, hypercall), [101, 0, 0, 2, 0, 0, 0]),
+        (Spec::new(ring, step(op::CPUID)), [0, 101, 0, 2, 0, 0, 0]),
+        (Spec::new(Ring::Zero, Step { b: 0x277, ..step(op::RDMSR) }), [0, 0, 101, 2, 0, 0, 0]),
+        (Spec::new(Ring::Zero, step(op::INTERRUPT)), [0, 0, 2 * 101, 2, 0, 0, 0]),
+        (Spec::new(ring, PORT), [0, 0, 0, 101 + 2, 0, 0, 0]),
+        (Spec::new(ring, load), [0, 0, 0, 2, 101, 0, 0]),
+        (Spec::new(ring, Step { b: abi::ARENA, c: 4096, ..step(op::TOUCH) }), [0, 0, 0, 2, 0, 0, 101]),
+    ] {
+        let before = machine.executed.rows();
+        let mut bench = Bench::new(&machine, spec).unwrap();
+        bench.turn(&machine, 53, false, false).unwrap();
+        bench.turn(&machine, 48, false, false).unwrap();
+        drop(bench);
+        let counts = machine.executed.rows().into_iter().zip(before).map(|((kind, now), (_, then))| (kind, now - then));
+        let expected: Vec<_> = Instruction::ALL.into_iter().zip(expected).collect();
+        let mut counts: Vec<_> = counts.collect();
+        // An emulated processor may deliver an interrupt twice.
+        if expected[2].1 == 2 * 101 && machine.emulates_ring_0 {
+            assert!(counts[2].1 >= 2 * 101, "{counts:?}");
+            counts[2] = expected[2];
+        }
+        assert_eq!(counts, expected);
+    }
+    // Who waits halts and is woken: by doorbells, or with HLT and an interrupt, whose end is an MSR's write too.
+    for (ring, irqchip) in [(Ring::Three, false), (Ring::Zero, true)] {
+        let before = machine.executed.rows();
+        let mut bench = Bench::new(&machine, ping_pong(ring, irqchip)).unwrap();
+        let turn = bench.turn(&machine, 53, false, false).unwrap();
+        let pages = [0, 1].map(|vcpu| bench.payload().page(vcpu));
+        drop(bench);
+        let count = |kind: Instruction| machine.executed.rows()[kind as usize].1 - before[kind as usize].1;
+        let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
+        let (halts, wakes) = (sum(|page| page.halts), sum(|page| page.wakes_sent));
+        let bells = turn.account.count(Reason::Halt) + turn.account.count(Reason::Wake);
+        assert_eq!(count(Instruction::Port), bells + 2);
+        match irqchip {
+            false => assert_eq!((bells, count(Instruction::Halt)), (halts + wakes, 0)),
+            true => {
+                assert_eq!((bells, count(Instruction::Halt)), (0, halts));
+                assert!(count(Instruction::Msr) >= wakes, "{wakes}");
+            }
+        }
     }
 }
 

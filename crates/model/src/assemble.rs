@@ -50,7 +50,7 @@ pub struct LaneSpan {
 }
 
 /// Makes exit rows of events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,

@@ -44,6 +44,9 @@ pub struct ExitCode {
 }
 
 impl ExitCode {
+    /// `KVM_EXIT_INTR` (`include/uapi/linux/kvm.h`): a signal ended `KVM_RUN`.
+    pub const INTR: ExitCode = ExitCode::new(CodeList::KvmExit, 10);
+
     /// The code `number` of `list`.
     pub const fn new(list: CodeList, number: u64) -> ExitCode {
         ExitCode { list, number }
@@ -52,8 +55,7 @@ impl ExitCode {
     /// Why `KVM_RUN` returned, by the fields of `kvm_userspace_exit`. A signal ends it with -EINTR; `reason` is then left over
     /// from an earlier exit.
     pub const fn of_userspace(reason: u32, errno: i32) -> ExitCode {
-        let reason = if errno < 0 { KVM_EXIT_INTR } else { reason };
-        ExitCode::new(CodeList::KvmExit, reason as u64)
+        if errno < 0 { ExitCode::INTR } else { ExitCode::new(CodeList::KvmExit, reason as u64) }
     }
 
     /// The kernel's name for the reason; a number, as the kernel prints it, where it has none.
@@ -153,9 +155,6 @@ impl ExitCode {
         )
     }
 }
-
-/// `KVM_EXIT_INTR`, `include/uapi/linux/kvm.h`.
-const KVM_EXIT_INTR: u32 = 10;
 
 /// The name of `number` in a table sorted by number.
 pub fn lookup(table: &'static [(u64, &'static str)], number: u64) -> Option<&'static str> {

@@ -48,7 +48,8 @@ pub struct Exit {
     pub kernel: Nanos,
     /// Time from the return to user space to the next `KVM_RUN`; on Xen, time waiting for the device model.
     pub user: Nanos,
-    /// Time halted: the vCPU had nothing to do. Never a cost.
+    /// Time halted: the vCPU had nothing to do. Also time that its thread slept in user space after it was kicked out
+    /// (`KVM_EXIT_INTR`): who kicked it wanted it to wait. Never a cost.
     pub idle: Nanos,
     /// Time runnable but not running, from scheduler events; on Xen, also paused.
     pub waiting: Nanos,
@@ -111,7 +112,7 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "total_ns", unit: "ns", prose: "From exit to entry, everything included." },
     Column { name: "kernel_ns", unit: "ns", prose: "Handled by the kernel." },
     Column { name: "user_ns", unit: "ns", prose: "In user space, or waiting for Xen's device model." },
-    Column { name: "idle_ns", unit: "ns", prose: "Halted; never a cost." },
+    Column { name: "idle_ns", unit: "ns", prose: "Halted, or asleep in user space after a kick; never a cost." },
     Column { name: "waiting_ns", unit: "ns", prose: "Runnable but not running, from scheduler events." },
     Column { name: "reaching_ns", unit: "ns", prose: "Of kernel_ns, until the first event of the exit's handler." },
     Column { name: "leaving_ns", unit: "ns", prose: "Of kernel_ns, on the way to user space." },

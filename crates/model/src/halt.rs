@@ -57,7 +57,7 @@ pub struct PollChange {
 }
 
 /// A lane's halt so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Halting {
     /// The exit that says that there is nothing to do.
     idle_since: Option<Moment>,

@@ -56,7 +56,7 @@ impl Run {
 /// The scheduler has not said yet.
 pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lane {
     pub who: Who,
     pub state: State,
@@ -73,6 +73,8 @@ pub struct Lane {
     pub cost_before: Nanos,
     /// What the open exit says of a port access.
     pub words: PortWords,
+    /// It is in user space because it was kicked out, not because the guest wants something.
+    pub kicked: bool,
     /// The open exit is on its way to user space, and this is the time that it was there before.
     pub returning: Option<Nanos>,
     /// The system call that user space makes for the open exit: since when, and whether it is about registers.
@@ -173,6 +175,7 @@ impl Lane {
             step: Step::Reaching,
             cost_before: Nanos::ZERO,
             words: PortWords::NONE,
+            kicked: false,
             returning: None,
             call: None,
             early: None,
@@ -203,6 +206,10 @@ impl Lane {
             }
             Some(exit) if self.run == Run::Offline => exit.waiting = exit.waiting.plus(spent),
             Some(exit) if exit.is_idle || self.run == Run::Blocked => exit.idle = exit.idle.plus(spent),
+            // Nobody works for the guest then: whoever kicked it out wants it to wait.
+            Some(exit) if self.kicked && self.state == State::User && self.run == Run::Sleeping => {
+                exit.idle = exit.idle.plus(spent);
+            }
             Some(exit) if self.state == State::User => exit.user = exit.user.plus(spent),
             Some(exit) => exit.kernel = exit.kernel.plus(spent),
             None if self.state == State::Guest && self.run == Run::Running => self.guest = self.guest.plus(spent),
@@ -310,6 +317,7 @@ impl Lane {
         let code = ExitCode::of_userspace(reason, errno);
         let reason = code.number as u32;
         self.account(event.at);
+        self.kicked = steps::was_kicked(code, errno);
         if let Some(exit) = &mut self.open {
             exit.door = Door::Userspace(reason);
             exit.events += 1;

@@ -21,7 +21,7 @@ const MAX_WAITING: usize = 4096;
 const MAX_CPUS: usize = 8192;
 
 /// A vCPU that waits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiter {
     lane: u32,
     is_preempted: bool,
@@ -30,14 +30,14 @@ struct Waiter {
 }
 
 /// How many vCPUs wait for a CPU, and since when it is so many.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cpu {
     waiting: u32,
     since: Moment,
 }
 
 /// The vCPUs that wait for a CPU.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RunQueue {
     vms: FxHashMap<VmId, Vec<Waiter>>,
     /// By number; `None` of those that ran no vCPU so far.

@@ -4,6 +4,7 @@
 //! base64( gzip( length of the JSON (4 bytes, lowest first) │ JSON │ columns ) )
 //! ```
 
+use crate::drags::DragsHead;
 use crate::over_time::{OverTime, OverTimeHead};
 use crate::polls::Polls;
 use base64::engine::general_purpose::STANDARD;
@@ -16,11 +17,14 @@ use serde::Serialize;
 use std::io::{self, Write};
 
 /// The front end as it was built; empty if it was not.
-const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+pub(crate) const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
 /// Where title and data belong.
-const TITLE: &str = "<!--exitscope:title-->";
-const DATA: &str = "<!--exitscope:data-->";
+pub(crate) const TITLE: &str = "<!--exitscope:title-->";
+pub(crate) const DATA: &str = "<!--exitscope:data-->";
+
+/// How hard a page's data is packed, 0 to 9.
+pub(crate) const PACKING: Compression = Compression::new(6);
 
 /// Rows of one table of the report that a page holds at most; the most costly come first.
 const MOST_ROWS: usize = 2_000;
@@ -36,19 +40,37 @@ pub struct Contents<'a> {
     pub polls: Option<&'a Polls>,
     /// What happened when.
     pub over_time: OverTime,
+    /// Who forced whom out of the guest, when.
+    pub drags: Option<DragsHead>,
     /// Names of threads.
     pub info: &'a TraceInfo,
 }
 
 #[derive(Serialize)]
 struct Json<'a> {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    head: Head,
     report: &'a Report,
     left_out: usize,
     advice: Option<&'a Advised>,
     polls: Option<&'a Polls>,
     over: OverTimeHead,
+    drags: Option<DragsHead>,
+}
+
+/// What the data of every page begins with.
+#[derive(Serialize)]
+pub(crate) struct Head {
+    schema: &'static str,
+    version: &'static str,
+    /// Which of its views the front end shows.
+    kind: &'static str,
+}
+
+impl Head {
+    pub(crate) fn of(kind: &'static str) -> Head {
+        Head { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), kind }
+    }
 }
 
 /// Whether the front end was there when this program was built.
@@ -56,44 +78,60 @@ pub fn is_built() -> bool {
     TEMPLATE.contains(DATA)
 }
 
-/// Writes the page. Errors: those of `out`; also if the front end is not there.
+/// Writes the page of a report. Errors: those of `out`; also if the front end is not there.
 pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
-    let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
-    let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
-    let Contents { mut report, advice, polls, over_time, info } = contents;
-    let names: Vec<&str> = report.traces.iter().map(|trace| trace.name.as_str()).collect();
-    let title = format!("exitscope: {}", names.join(", "));
+    let names: Vec<&str> = contents.report.traces.iter().map(|trace| trace.name.as_str()).collect();
+    let title = names.join(", ");
+    write_file(&title, |to| write_data(contents, PACKING, to), out)
+}
+
+/// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
+pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
+    let Contents { mut report, advice, polls, over_time, drags, info } = contents;
     let left_out = report.details.len().saturating_sub(MOST_ROWS);
     report.details.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
     let (over, columns) = over_time.finish(report.traces.len() == 1, info);
-    let json = Json {
-        schema: "exitscope.page/1",
-        version: env!("CARGO_PKG_VERSION"),
-        report: &report,
-        left_out,
-        advice,
-        polls,
-        over,
-    };
-    let json = serde_json::to_vec(&json)?;
+    let json = Json { head: Head::of("report"), report: &report, left_out, advice, polls, over, drags };
+    pack(&json, &columns, packing, out)
+}
+
+/// Writes the front end with this title and what `data` writes.
+pub(crate) fn write_file(
+    title: &str,
+    data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the front end of pages");
+    let (head, rest) = TEMPLATE.split_once(TITLE).ok_or_else(missing)?;
+    let (middle, tail) = rest.split_once(DATA).ok_or_else(missing)?;
 
     out.write_all(head.as_bytes())?;
-    out.write_all(escaped(&title).as_bytes())?;
+    out.write_all(escaped(&format!("exitscope: {title}")).as_bytes())?;
     out.write_all(middle.as_bytes())?;
-    let mut packed = GzEncoder::new(EncoderWriter::new(&mut *out, &STANDARD), Compression::new(6));
-    packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
-    packed.write_all(&json)?;
-    packed.write_all(&columns)?;
-    packed.finish()?.finish()?;
+    {
+        let mut text = EncoderWriter::new(&mut *out, &STANDARD);
+        data(&mut text)?;
+        text.finish()?;
+    }
     out.write_all(tail.as_bytes())
 }
 
+/// Packs what a page shows.
+pub(crate) fn pack(json: &impl Serialize, columns: &[u8], packing: Compression, out: &mut dyn Write) -> io::Result<()> {
+    let json = serde_json::to_vec(json)?;
+    let mut packed = GzEncoder::new(out, packing);
+    packed.write_all(&u32::try_from(json.len()).map_err(io::Error::other)?.to_le_bytes())?;
+    packed.write_all(&json)?;
+    packed.write_all(columns)?;
+    packed.finish()?;
+    Ok(())
+}
+
 /// Text as HTML shows it.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
         match c {

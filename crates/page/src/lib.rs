@@ -1,8 +1,9 @@
-//! The report as one self-contained HTML page.
+//! What exitscope found as one self-contained HTML page: a report, a comparison, a sweep, an experiment of the lab.
 //!
 //! ```text
 //! Exit rows, halts ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
-//! Report, Advised, polls, as JSON ────────────────────────────────────────┴─► gzip ─► web/dist/page.html with data ─► file
+//! Report, Advised, polls, drags, as JSON ─────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
+//! Comparison and its lengths, Sweep, LabReport, as JSON ──────────────────┘
 //! ```
 //!
 //! What a report already has comes from there; what is computed here is only what a picture over time needs, bounded in
@@ -11,14 +12,21 @@
 //! Does not know: files to read, where rows came from.
 
 mod columns;
+mod drags;
 mod html;
 mod index;
+mod other;
 mod over_time;
 mod polls;
 mod rows;
+mod served;
 mod slow;
 mod states;
 
-pub use html::{Contents, is_built, write_page};
+pub use drags::{Drags, DragsHead};
+pub use flate2::Compression;
+pub use html::{Contents, is_built, write_data, write_page};
+pub use other::{Other, SideLengths, write_other};
 pub use over_time::OverTime;
 pub use polls::{Polls, halt_polls};
+pub use served::{Addresses, served_page};

@@ -139,16 +139,23 @@ pub struct OverTimeHead {
 impl OverTime {
     /// Nothing yet.
     pub fn new(selection: &Selection) -> OverTime {
+        OverTime::of_part(selection, 1)
+    }
+
+    /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
+    pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
+        // Places in hand, too: fewer where there are fewer rows.
+        let bits = |most: u32| most.saturating_sub(parts.ilog2()).max(6);
         OverTime {
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             lanes: Index::of_at_most(LANES),
             reasons: Index::of_at_most(REASONS),
             abouts: Index::of_at_most(ABOUTS),
-            states: States::default(),
-            exits: Rows::of_at_most(EXIT_ROWS, 10),
-            lengths: Rows::of_at_most(LENGTH_ROWS, 13),
-            about: Rows::of_at_most(ABOUT_ROWS, 10),
+            states: States::of_part(parts),
+            exits: Rows::of_at_most(EXIT_ROWS / parts, bits(10)),
+            lengths: Rows::of_at_most(LENGTH_ROWS / parts, bits(13)),
+            about: Rows::of_at_most(ABOUT_ROWS / parts, bits(10)),
             slow: Slow::default(),
             spans: FxHashMap::default(),
             vcpu_of: FxHashMap::default(),
@@ -263,6 +270,16 @@ impl OverTime {
         for (key, count) in other.named {
             *self.named.entry(key).or_default() += count;
         }
+    }
+
+    /// Forgets what was before this moment, to the bucket of time.
+    pub fn forget(&mut self, before: Moment) {
+        let before = before.as_nanos();
+        self.states.forget(before);
+        self.exits.forget(before);
+        self.lengths.forget(before);
+        self.about.forget(before);
+        self.slow.forget(before);
     }
 
     /// Everything as JSON and, after it, columns. `in_time`: there is one trace, and so one clock.

@@ -98,6 +98,13 @@ impl<const N: usize> Rows<N> {
         self.settle();
     }
 
+    /// Forgets the buckets that end before a moment.
+    pub fn forget(&mut self, before: u64) {
+        self.settle();
+        let first = before / self.width;
+        self.rows.retain(|row| row.bucket >= first);
+    }
+
     /// The same with other keys.
     pub fn rekeyed(mut self, key: impl Fn(u32) -> u32) -> Rows<N> {
         self.settle();
@@ -159,29 +166,17 @@ impl<const N: usize> Rows<N> {
         self.rows.iter_mut().for_each(|row| row.bucket /= factor);
     }
 
-    /// Makes one row of rows of the same bucket and key, in order of these.
+    /// Makes one row of rows of the same bucket and key.
     fn compact(&mut self) {
-        let place = |row: &Row<N>| (row.bucket, row.key);
-        if self.rows.is_sorted_by(|row, next| place(row) < place(next)) {
-            return;
-        }
-        // Their places are sorted instead of them, so that each row, which is long, moves only once.
-        let mut order: Vec<u128> = self
-            .rows
-            .iter()
-            .zip(0..)
-            .map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at)
-            .collect();
-        order.sort_unstable();
-        let mut compact: Vec<Row<N>> = Vec::with_capacity(self.rows.len());
-        for place in order {
-            let row = &self.rows[(place as u32) as usize];
-            match compact.last_mut().filter(|kept| (kept.bucket, kept.key) == (row.bucket, row.key)) {
-                Some(kept) => add(&mut kept.sums, &row.sums),
-                None => compact.push(*row),
+        // Stable, because that makes use of the order in which most of them are.
+        self.rows.sort_by_key(|row| (row.bucket, row.key));
+        self.rows.dedup_by(|next, kept| {
+            let same = (next.bucket, next.key) == (kept.bucket, kept.key);
+            if same {
+                add(&mut kept.sums, &next.sums);
             }
-        }
-        self.rows = compact;
+            same
+        });
     }
 }
 
@@ -206,6 +201,17 @@ mod tests {
         assert!(rows.iter().all(|row| row.sums == [2]));
         let (_, rows) = of(99, &exits).finish(false, |_| 0);
         assert_eq!(rows, [Row { bucket: 0, key: 0, sums: [100] }]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_to_the_bucket() {
+        let exits: Vec<_> = (0..10u64).map(|at| (at * 1_000, 3)).collect();
+        let mut rows = of(100, &exits);
+        rows.forget(4_500);
+        rows.absorb(9_000, 3, &[1]);
+        let (_, rows) = rows.finish(true, |key| key);
+        let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[0])).collect();
+        assert_eq!(sums, [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 2)]);
     }
 
     #[test]

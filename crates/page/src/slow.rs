@@ -54,6 +54,12 @@ impl Slow {
         self.narrow_enough();
     }
 
+    /// Forgets the parts that end before a moment.
+    pub fn forget(&mut self, before: u64) {
+        self.settle();
+        self.parts = self.parts.split_off(&(before / self.width));
+    }
+
     /// All that are kept, slowest first.
     pub fn finish(mut self) -> Vec<Exit> {
         self.settle();

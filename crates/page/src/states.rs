@@ -31,13 +31,12 @@ struct Lane {
     cells: Vec<[u64; STATES]>,
 }
 
-impl Default for States {
-    fn default() -> States {
-        States::of_at_most(MOST)
-    }
-}
-
 impl States {
+    /// For one of so many parts that will be merged.
+    pub fn of_part(parts: usize) -> States {
+        States::of_at_most(MOST / parts as u64)
+    }
+
     fn of_at_most(most: u64) -> States {
         States { most, width: NARROWEST, range: None, lanes: Vec::new(), last: (0, 0, 0) }
     }
@@ -134,6 +133,18 @@ impl States {
         }
     }
 
+    /// Forgets the buckets that end before a moment.
+    pub fn forget(&mut self, before: u64) {
+        let from = before / self.width;
+        self.last = (0, 0, 0);
+        self.range = self.range.map(|(first, last)| (first.max(from), last.max(from)));
+        for lane in &mut self.lanes {
+            let gone = from.saturating_sub(lane.first).min(lane.cells.len() as u64);
+            lane.cells.drain(..gone as usize);
+            lane.first += gone;
+        }
+    }
+
     /// The same with other numbers for lanes.
     pub fn renumbered(mut self, number: impl Fn(u32) -> u32) -> States {
         for (at, lane) in std::mem::take(&mut self.lanes).into_iter().enumerate() {
@@ -213,6 +224,16 @@ mod tests {
         let (width, rows) = states.finish(true, |lane| lane);
         let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[3])).collect();
         assert_eq!((width, sums), (1_000, vec![(1, 500), (2, 1_000), (3, 500)]));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_to_the_bucket() {
+        let mut states = of(100, &[(0, 0, 3_000), (0, 4_000, 3_000), (1, 0, 1_000)]);
+        states.forget(5_500);
+        states.spread(1, 7_000, 8_000, &[0, 0, 0, 7, 0]);
+        let (width, rows) = states.finish(true, |lane| lane);
+        let found: Vec<_> = rows.iter().map(|row| (row.bucket, row.key, row.sums[3])).collect();
+        assert_eq!((width, found), (1_000, vec![(5, 0, 667), (6, 0, 667), (7, 1, 7)]));
     }
 
     proptest! {

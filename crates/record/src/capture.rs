@@ -70,11 +70,14 @@ pub struct Drained {
     pub samples: u64,
     /// Records lost since the last drain, by CPU.
     pub lost: Vec<(u32, u64)>,
+    /// CPUs that came on line, of which nobody knows what they did until now. BPF programs miss nothing of them.
+    pub came: Vec<u32>,
     /// Up to when samples have been handed out: later drains give later ones.
     pub until: u64,
 }
 
-/// Recording at work. It stops when it is dropped.
+/// Recording at work. It stops when it is dropped, which takes the kernel some 40 ms for each tracepoint: it waits until no
+/// CPU is in its handler any more, for one after the other, in however many threads they are closed.
 #[derive(Debug)]
 pub struct Capture {
     wanted: Wanted,
@@ -111,7 +114,7 @@ impl Capture {
         let (engine, route) = match bpf {
             Ok(bpf) => (Engine::Bpf(bpf), Route::Bpf),
             Err(NoBpf::Trouble(error)) => return Err(error),
-            Err(NoBpf::Forbidden(bpf)) => match PerfEvents::start(&wanted.tracepoints, processes, cpus, size) {
+            Err(NoBpf::Forbidden(bpf)) => match PerfEvents::start(&wanted.tracepoints, processes, size) {
                 Ok(events) => (Engine::PerfEvents(events), Route::PerfEvents { because: bpf.to_string() }),
                 Err(perf) => return Err(RecordError::NoRoute { bpf, perf }),
             },
@@ -146,22 +149,17 @@ impl Capture {
         (runs.count > 0).then_some(Cost { runs: runs.count, ns: runs.ns })
     }
 
-    /// Stops. What was recorded until now can still be drained, by a last call.
-    pub fn stop(&mut self) {
-        match &mut self.engine {
-            Engine::Bpf(bpf) => bpf.stop(),
-            Engine::PerfEvents(events) => events.stop(),
-        }
-    }
-
-    /// Hands out what was recorded since the last call, in the order of time, over all calls.
+    /// Hands out what was recorded since the last call, in the order of time, over all calls. Everything that happened before
+    /// the call is handed out by then.
     pub fn drain(&mut self, mut each: impl FnMut(Sample)) -> Result<Drained, RecordError> {
         // What is stamped with an earlier time has its place in a ring by now.
         let until = sys::now();
         let tracepoints = &self.wanted.tracepoints;
         match &mut self.engine {
             Engine::Bpf(bpf) => bpf.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("bpf", e))?,
-            Engine::PerfEvents(events) => events.gather(tracepoints, &mut self.batch),
+            Engine::PerfEvents(events) => {
+                events.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("perf_event_open", e))?;
+            }
         }
         for row in &self.batch.rows {
             if !tracepoints[usize::from(row.number)].is_scheduler() && self.vcpus.insert(row.thread) {
@@ -172,7 +170,8 @@ impl Capture {
             }
         }
         let samples = self.batch.hand_out(until, &mut each);
-        Ok(Drained { samples, lost: std::mem::take(&mut self.batch.lost), until })
+        let Batch { lost, came, .. } = &mut self.batch;
+        Ok(Drained { samples, lost: std::mem::take(lost), came: std::mem::take(came), until })
     }
 }
 
@@ -183,6 +182,8 @@ pub(crate) struct Batch {
     rows: Vec<Row>,
     /// CPU and number of records lost.
     pub lost: Vec<(u32, u64)>,
+    /// CPUs that came on line.
+    pub came: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -228,16 +229,41 @@ impl Batch {
 
 /// How many CPUs there can be: what BPF's maps have room for, and what CPUs are numbered up to.
 pub(crate) fn possible_cpus() -> Result<u32, RecordError> {
-    let path = "/sys/devices/system/cpu/possible";
-    let text = std::fs::read_to_string(path).map_err(|error| RecordError::io(path, error))?;
-    let last = text.trim().rsplit([',', '-']).next().and_then(|number| number.parse::<u32>().ok());
-    let last = last.ok_or_else(|| RecordError::io(path, io::Error::other(format!("not a list of CPUs: {text}"))))?;
-    Ok(last + 1)
+    let cpus = cpus("possible").map_err(|error| RecordError::io("possible CPUs", error))?;
+    Ok(cpus.last().map_or(1, |last| last + 1))
+}
+
+/// The CPUs that are at work, ascending.
+pub(crate) fn online_cpus() -> io::Result<Vec<u32>> {
+    cpus("online")
+}
+
+fn cpus(which: &str) -> io::Result<Vec<u32>> {
+    let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
+    list_of(&text).ok_or_else(|| io::Error::other(format!("not a list of CPUs: {text}")))
+}
+
+/// The numbers of a list like `0-3,8`.
+fn list_of(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(list_of("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(list_of("0\n"), Some(vec![0]));
+        assert_eq!((list_of(""), list_of("a-b")), (None, None));
+    }
 
     #[test]
     fn records_leave_by_time_and_later_ones_wait() {

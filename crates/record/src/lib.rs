@@ -25,6 +25,7 @@ mod capture;
 mod error;
 mod mapping;
 mod perf_events;
+mod stats;
 mod sys;
 mod tracepoints;
 mod vms;
@@ -34,5 +35,6 @@ pub use aggregate::{
 };
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
+pub use stats::{Stats, vcpu_stats};
 pub use tracepoints::{SCHEDULER, TRACEPOINTS, Tracepoint, find, of_kvm, tracefs};
-pub use vms::{Vm, process_name, thread_name, vms};
+pub use vms::{LookOut, Vm, process_name, thread_name, vms};

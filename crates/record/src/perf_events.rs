@@ -7,7 +7,7 @@
 //! ```
 
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::capture::Batch;
+use crate::capture::{Batch, online_cpus};
 use crate::mapping::Mapping;
 use crate::sys::{self, page_size};
 use crate::tracepoints::{COMMON, Tracepoint};
@@ -41,13 +41,14 @@ const RAW: usize = 44;
 
 #[derive(Debug)]
 pub struct PerfEvents {
-    rings: Vec<Ring>,
+    /// By CPU; those off line have none.
+    rings: BTreeMap<u32, Ring>,
     /// Number of the tracepoint, by the id in its samples.
     numbers: BTreeMap<u64, u16>,
-    /// Kept open: closing one stops it.
-    events: Vec<OwnedFd>,
     processes: Vec<u32>,
     threads: HashSet<u32>,
+    /// Bytes of a ring.
+    size: usize,
 }
 
 #[derive(Debug)]
@@ -55,36 +56,58 @@ struct Ring {
     cpu: u32,
     mapping: Mapping,
     size: usize,
+    /// Kept open: closing one stops it.
+    events: Vec<OwnedFd>,
 }
 
 impl PerfEvents {
     /// Opens every tracepoint on every CPU that is on line. Rings have `size` bytes, a power of two.
-    pub fn start(tracepoints: &[Tracepoint], processes: &[u32], cpus: u32, size: usize) -> io::Result<PerfEvents> {
-        let (mut rings, mut numbers, mut events) = (Vec::new(), BTreeMap::new(), Vec::new());
-        for cpu in 0..cpus {
-            let mut first: Option<usize> = None;
-            for (number, tracepoint) in (0..).zip(tracepoints) {
-                let event = match sys::open_tracepoint(tracepoint.id, cpu, SAMPLE_TYPE, size as u32 / 2) {
-                    // Possible, but not on line.
-                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => break,
-                    event => event?,
-                };
-                numbers.insert(sys::event_id(&event)?, number);
-                match first {
-                    Some(first) => sys::set_output(&event, &events[first])?,
-                    None => {
-                        let mapping = Mapping::new(&event, 0, page_size() + size, true)?;
-                        rings.push(Ring { cpu, mapping, size });
-                        first = Some(events.len());
-                    }
+    pub fn start(tracepoints: &[Tracepoint], processes: &[u32], size: usize) -> io::Result<PerfEvents> {
+        let (processes, threads) = (processes.to_vec(), HashSet::new());
+        let (rings, numbers) = (BTreeMap::new(), BTreeMap::new());
+        let mut events = PerfEvents { rings, numbers, processes, threads, size };
+        for cpu in online_cpus()? {
+            events.open(cpu, tracepoints)?;
+        }
+        events.rings.values().flat_map(|ring| &ring.events).try_for_each(sys::enable)?;
+        Ok(events)
+    }
+
+    /// Opens every tracepoint on a CPU, if it is on line.
+    fn open(&mut self, cpu: u32, tracepoints: &[Tracepoint]) -> io::Result<()> {
+        let mut opened: Option<Ring> = None;
+        for (number, tracepoint) in (0..).zip(tracepoints) {
+            let event = match sys::open_tracepoint(tracepoint.id, cpu, SAMPLE_TYPE, self.size as u32 / 2) {
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
+                event => event?,
+            };
+            self.numbers.insert(sys::event_id(&event)?, number);
+            match &mut opened {
+                Some(ring) => {
+                    sys::set_output(&event, &ring.events[0])?;
+                    ring.events.push(event);
                 }
-                events.push(event);
+                None => {
+                    let mapping = Mapping::new(&event, 0, page_size() + self.size, true)?;
+                    opened = Some(Ring { cpu, mapping, size: self.size, events: vec![event] });
+                }
             }
         }
-        for event in &events {
-            sys::enable(event)?;
+        self.rings.extend(opened.map(|ring| (cpu, ring)));
+        Ok(())
+    }
+
+    /// CPUs go off line, and their events with them; on those that come on line, events are opened.
+    fn follow_cpus(&mut self, online: Vec<u32>, tracepoints: &[Tracepoint], batch: &mut Batch) -> io::Result<()> {
+        self.rings.retain(|cpu, _| online.contains(cpu));
+        for cpu in online {
+            if !self.rings.contains_key(&cpu) {
+                self.open(cpu, tracepoints)?;
+                self.rings.get(&cpu).into_iter().flat_map(|ring| &ring.events).try_for_each(sys::enable)?;
+                batch.came.push(cpu);
+            }
         }
-        Ok(PerfEvents { rings, numbers, events, processes: processes.to_vec(), threads: HashSet::new() })
+        Ok(())
     }
 
     /// From now on, the scheduling of this thread is recorded.
@@ -92,15 +115,12 @@ impl PerfEvents {
         self.threads.insert(thread);
     }
 
-    /// Stops; what was recorded can still be taken.
-    pub fn stop(&mut self) {
-        self.events.clear();
-    }
-
     /// Takes what is in the rings.
-    pub fn gather(&mut self, tracepoints: &[Tracepoint], batch: &mut Batch) {
+    pub fn gather(&mut self, tracepoints: &[Tracepoint], batch: &mut Batch) -> io::Result<()> {
         let mut record = Vec::new();
-        for ring in &self.rings {
+        // First, so that what is off line then has no more than is taken now.
+        let online = online_cpus()?;
+        for ring in self.rings.values() {
             let head = ring.mapping.u64(DATA_HEAD).load(Ordering::Acquire);
             let mut at = ring.mapping.u64(DATA_TAIL).load(Ordering::Relaxed);
             while at < head {
@@ -112,6 +132,7 @@ impl PerfEvents {
             }
             ring.mapping.u64(DATA_TAIL).store(at, Ordering::Release);
         }
+        self.follow_cpus(online, tracepoints, batch)
     }
 
     fn take(&self, cpu: u32, record: &[u8], tracepoints: &[Tracepoint], batch: &mut Batch) {

@@ -1,4 +1,4 @@
-//! The system calls that have no safe wrapper: `bpf`, `perf_event_open`, and a few of their ioctls.
+//! The system calls that have no safe wrapper: `bpf`, `perf_event_open` and a few of their ioctls, `pidfd_getfd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -321,6 +321,18 @@ pub fn event_id(event: &OwnedFd) -> io::Result<u64> {
     let mut id = 0u64;
     ioctl(event, IOC_ID, std::ptr::from_mut(&mut id) as libc::c_ulong)?;
     Ok(id)
+}
+
+/// A descriptor of the process of this id.
+pub fn open_process(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers and returns a descriptor.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) })
+}
+
+/// Another descriptor of what `fd` is in that process. Needs the right to attach a debugger to it.
+pub fn take_descriptor(process: &OwnedFd, fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers and returns a descriptor.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }
 
 /// CLOCK_MONOTONIC, in nanoseconds: what BPF programs and samples are stamped with.

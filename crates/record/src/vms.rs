@@ -6,6 +6,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long there is between two looks at all processes, at least; and how many times as long as one took.
+const REST: Duration = Duration::from_secs(1);
+const REST_TIMES: u32 = 50;
 
 /// A process that runs virtual machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,26 @@ pub fn vms() -> Vec<Vm> {
     let mut vms: Vec<Vm> = processes.filter_map(vm).collect();
     vms.sort_by_key(|vm| vm.process);
     vms
+}
+
+/// Looks for virtual machines now and then: with many processes a look takes long, and it is to take 2 % of a CPU at most.
+#[derive(Debug, Default)]
+pub struct LookOut {
+    next: Option<Instant>,
+}
+
+impl LookOut {
+    /// The machines, as [`vms`] has them; `None` if it is not time yet to look.
+    pub fn look(&mut self) -> Option<Vec<Vm>> {
+        let began = Instant::now();
+        if self.next.is_some_and(|next| began < next) {
+            return None;
+        }
+        let found = vms();
+        let took = began.elapsed();
+        self.next = Some(began + took + REST.max(took * REST_TIMES));
+        Some(found)
+    }
 }
 
 fn vm(process: u32) -> Option<Vm> {
@@ -83,7 +108,14 @@ fn machine_name(command: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::machine_name;
+    use super::*;
+
+    #[test]
+    fn nobody_looks_again_at_once() {
+        let mut look_out = LookOut::default();
+        assert!(look_out.look().is_some());
+        assert!(look_out.look().is_none());
+    }
 
     #[test]
     fn machines_have_the_names_that_their_owners_gave() {

@@ -45,12 +45,14 @@ pub struct Limits {
     pub messages: usize,
     /// When to give up, looked at every 65,536 events.
     pub deadline: Option<Instant>,
+    /// Whether to give up now, asked as often.
+    pub stop: fn() -> bool,
 }
 
 impl Default for Limits {
-    /// Ten billion events: hours. A million messages. No deadline.
+    /// Ten billion events: hours. A million messages. No deadline, and nobody who stops it.
     fn default() -> Limits {
-        Limits { events: 10_000_000_000, messages: 1_000_000, deadline: None }
+        Limits { events: 10_000_000_000, messages: 1_000_000, deadline: None, stop: || false }
     }
 }
 
@@ -112,6 +114,14 @@ pub enum SimError {
     #[error("stopped after {events} events at {} of simulated time: the limit", Nanos(at / 1_000))]
     TooManyEvents {
         /// The limit.
+        events: u64,
+        /// When.
+        at: u64,
+    },
+    /// Whoever was asked whether to go on said no.
+    #[error("stopped after {events} events at {} of simulated time", Nanos(at / 1_000))]
+    Stopped {
+        /// How far it came.
         events: u64,
         /// When.
         at: u64,

@@ -23,7 +23,7 @@ pub(crate) const FULL_LOAD: u32 = 1_000;
 /// How many idle CPUs are looked at for one on an idle core.
 const PLACES_TRIED: usize = 64;
 
-/// After how many events the deadline is looked at.
+/// After how many events it is looked whether to go on.
 const DEADLINE_EVERY: u64 = 65_536;
 
 impl<O: Observer> World<'_, O> {
@@ -49,10 +49,14 @@ impl<O: Observer> World<'_, O> {
             if self.m.events > self.limits.events {
                 return Err(SimError::TooManyEvents { events: self.limits.events, at: self.now });
             }
-            if self.m.events.is_multiple_of(DEADLINE_EVERY)
-                && self.limits.deadline.is_some_and(|at| at <= Instant::now())
-            {
-                return Err(SimError::TooLong { events: self.m.events, at: self.now });
+            if self.m.events.is_multiple_of(DEADLINE_EVERY) {
+                let (events, at) = (self.m.events, self.now);
+                if self.limits.deadline.is_some_and(|at| at <= Instant::now()) {
+                    return Err(SimError::TooLong { events, at });
+                }
+                if (self.limits.stop)() {
+                    return Err(SimError::Stopped { events, at });
+                }
             }
             self.happen(what);
             if self.trouble.is_some() {

@@ -329,7 +329,12 @@ impl AdviceSettingRow {
             "knob" if !self.writable => format!("{side}: {name}={value} when the module is loaded (modprobe.d)"),
             "knob" => format!("{side}: {name}={value} in {}", self.file.as_deref().unwrap_or("the kernel")),
             "module" => format!("{side}: load the module {name} with {value}"),
-            "libvirt" => format!("libvirt, in <{}>: {value}", self.within.unwrap_or_default().replace('/', "><")),
+            "libvirt" => {
+                let mut elements = value.lines();
+                let (first, more) = (elements.next().unwrap_or_default(), elements.count());
+                let more = if more > 0 { format!(" and {more} more like it (--as libvirt)") } else { String::new() };
+                format!("libvirt, in <{}>: {first}{more}", self.within.unwrap_or_default().replace('/', "><"))
+            }
             "qemu" => format!("QEMU: {value}"),
             "boot" => format!("guest kernel's command line: {value}"),
             _ => value.clone(),

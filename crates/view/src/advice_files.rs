@@ -68,8 +68,8 @@ impl File<'_> {
         let of_vm = || row.whose();
         let value = &setting.value;
         match (self.form, setting.kind) {
-            // What has to be filled in by hand would break a file that is used as it is.
-            (Form::Libvirt | Form::Qemu, "libvirt" | "qemu") if value.contains('…') || value.starts_with('(') => None,
+            // What has to be filled in by hand would break a command line that is used as it is.
+            (Form::Qemu, "qemu") if value.contains('…') || value.starts_with('(') => None,
             (Form::Libvirt, "libvirt") => Some((of_vm(), format!("{}\t{value}", setting.within?))),
             (Form::Qemu, "qemu") => Some((of_vm(), value.clone())),
             (Form::Libvirt | Form::Qemu, _) => None,
@@ -178,13 +178,43 @@ impl File<'_> {
                     open.push(name);
                     writeln!(out, "{}<{name}>", "  ".repeat(open.len()))?;
                 }
-                writeln!(out, "{}{xml}", "  ".repeat(open.len() + 1))?;
+                let indent = "  ".repeat(open.len() + 1);
+                // What has to be filled in is a comment until it is.
+                let blank = blank(xml);
+                if let Some(what) = blank {
+                    write!(out, "{indent}")?;
+                    say(out, &format!("fill in {what}, then uncomment:"))?;
+                }
+                for element in xml.lines() {
+                    match blank {
+                        None => writeln!(out, "{indent}{element}")?,
+                        Some(_) => {
+                            write!(out, "{indent}")?;
+                            say(out, element)?;
+                        }
+                    }
+                }
             }
             close_to(&mut open, 0, out)?;
             writeln!(out, "</domain>")?;
         }
         Ok(())
     }
+}
+
+/// What of an element is for a person to fill in, as the recording does not say it; `None` of one that is whole.
+fn blank(xml: &str) -> Option<&'static str> {
+    const BLANKS: &[(&str, &str)] = &[
+        (
+            "<vcpupin ",
+            "for each vCPU the number of a CPU that nobody else needs: which are free, the recording does not say",
+        ),
+        ("<topology ", "the number of cores: that of the VM's vCPUs by that of threads"),
+        ("<disk ", "the disk's own attributes and elements, as they are now"),
+        ("<driver ", "the driver's other attributes, as they are now"),
+    ];
+    let known = BLANKS.iter().find(|(element, _)| xml.starts_with(element)).map_or("what is missing", |row| row.1);
+    xml.contains('…').then_some(known)
 }
 
 fn close_to(open: &mut Vec<&str>, depth: usize, out: &mut dyn Write) -> io::Result<()> {

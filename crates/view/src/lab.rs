@@ -21,6 +21,20 @@ pub struct LabReport {
     pub warnings: Vec<String>,
     /// The figures.
     pub tables: Vec<LabTable>,
+    /// What the guests executed in all that leaves a guest, as they counted it: also those that probed the machine, first
+    /// turns and warm-ups. A recording of the kernel's shows as many exits, but where the processor answers by itself (MSRs
+    /// of interrupts, with APICv or AVIC), or an end of time stopped a guest in the middle (`lab run`).
+    #[serde(default)]
+    pub executed: Vec<ExecutedRow>,
+}
+
+/// Instructions of a kind.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ExecutedRow {
+    /// `hypercall`, `CPUID`, `MSR access`, `port access`, `MMIO access`, `HLT` or `first touch of a page`.
+    pub instruction: String,
+    /// How many.
+    pub count: u64,
 }
 
 /// What ran an experiment.
@@ -133,6 +147,11 @@ impl LabReport {
                         })
                         .collect(),
                 })
+                .collect(),
+            executed: findings
+                .executed
+                .iter()
+                .map(|(kind, count)| ExecutedRow { instruction: kind.name().to_string(), count: *count })
                 .collect(),
         }
     }

@@ -273,7 +273,10 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
                 writeln!(out, "Unit {unit} better=higher")?;
                 told.push(unit);
             }
-            let labels: Vec<String> = row.labels.iter().map(|label| word(label, '_')).collect();
+            // By keys its filters can be told: `-filter /door:kernel`.
+            let labels = table.labels.iter().zip(&row.labels);
+            let labels: Vec<String> =
+                labels.map(|(key, label)| format!("{}={}", word(key, '_'), word(label, '_'))).collect();
             let name = format!("Benchmark{}/{}", capital(&report.experiment), word(&table.title, '_'));
             let rounds = figures.iter().map(|figure| figure.rounds.len()).max().unwrap_or(0);
             let samples = figures.iter().find_map(|figure| figure.samples).unwrap_or(0) / (rounds as u64).max(1);
@@ -282,6 +285,7 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
                 // A round without a figure, like the part of no polls that paid, has fewer.
                 for figure in &figures {
                     if let Some(value) = figure.rounds.get(round) {
+                        let value = if figure.unit == "share" { value * 100.0 } else { *value };
                         let decimals = if figure.unit == "ns" { 1 } else { 4 };
                         write!(out, " {value:.decimals$} {}", benchmark_unit(figure))?;
                     }
@@ -293,14 +297,14 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-/// `ns/op`, `exit-to-entry-ns/op`, `locks/s`, `found-held-share`, `halts-each`.
+/// `ns/op`, `exit-to-entry-ns/op`, `locks/s`, `found-held-%`, `halts-each`.
 fn benchmark_unit(figure: &LabFigure) -> String {
     let name = word(&figure.name, '-').trim_matches('-').to_string();
     match (figure.unit.as_str(), name.as_str()) {
         ("ns", "time") => "ns/op".to_string(),
         ("ns", name) => format!("{name}-ns/op"),
         ("1/s", name) => format!("{name}/s"),
-        ("share", name) => format!("{name}-share"),
+        ("share", name) => format!("{name}-%"),
         (_, name) => name.to_string(),
     }
 }
@@ -356,6 +360,7 @@ mod tests {
                 labels: vec!["exit".into(), "door".into()],
                 rows: vec![row("port read", vec![time], None), row("MMIO", Vec::new(), Some("no such thing".into()))],
             }],
+            executed: Vec::new(),
         }
     }
 
@@ -417,9 +422,9 @@ mod tests {
         write_benchstat(&found, &mut lines).unwrap();
         let lines = String::from_utf8(lines).unwrap();
         let expected = "Unit X-9C/s better=higher\n\
-            BenchmarkExits/Exits/port_read/door__1 15 100.0 ns/op 7.0 exit-to-entry-ns/op 3.0000 X-9C/s 0.2500 \
-            polls-that-paid-share\n\
-            BenchmarkExits/Exits/port_read/door__1 15 102.5 ns/op 8.0 exit-to-entry-ns/op 4.0000 X-9C/s\n";
+            BenchmarkExits/Exits/exit=port_read/door=door__1 15 100.0 ns/op 7.0 exit-to-entry-ns/op 3.0000 X-9C/s 25.0000 \
+            polls-that-paid-%\n\
+            BenchmarkExits/Exits/exit=port_read/door=door__1 15 102.5 ns/op 8.0 exit-to-entry-ns/op 4.0000 X-9C/s\n";
         assert!(lines.ends_with(expected), "{lines}");
     }
 
@@ -448,7 +453,7 @@ mod tests {
         let mut lines = Vec::new();
         write_benchstat(&report, &mut lines).unwrap();
         let lines = String::from_utf8(lines).unwrap();
-        assert!(lines.contains("\nBenchmarkExits/Exits/port_read/door__1 15 102.5 ns/op\n"), "{lines}");
+        assert!(lines.contains("\nBenchmarkExits/Exits/exit=port_read/door=door__1 15 102.5 ns/op\n"), "{lines}");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The two times of a turn are a second or two apart, so that what else the machine does hits both; medians over many turns
-//! leave out the turns in which it did not. Attaching and detaching, which may take a second, are outside both times.
+//! leave out the turns in which it did not. Attaching and detaching, which may take a second, are outside both times, as is
+//! what recorders do only when they begin.
 
 use crate::{root, target};
 use anyhow::{Context, bail, ensure};
@@ -15,6 +16,8 @@ use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,6 +32,15 @@ const TURNS: u32 = 3;
 
 /// How long what serves or shows may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// No turn begins later, so that the whole takes some twelve minutes at most, however slow a recorder is.
+const LIMIT: Duration = Duration::from_secs(660);
+
+/// Seconds after which a command that runs the guest is killed.
+const COMMAND_LIMIT: &str = "60";
+
+/// How long what counts first measures its own cost, from its first events on: until its next look, a second later.
+const SETTLING: Duration = Duration::from_millis(2_300);
 
 /// Where the exporter listens meanwhile.
 const EXPORTER: &str = "127.0.0.1:19965";
@@ -51,10 +63,19 @@ enum How {
     Around(Vec<String>),
     /// As that, but it takes the guest as one word.
     AroundOneWord(Vec<String>),
-    /// It runs beside, and is at work when this address answers.
-    Beside(Vec<String>, &'static str),
+    /// It runs beside, and is at work when it [`Answers`].
+    Beside(Vec<String>, Answers),
     /// It runs beside, and is taken to be at work after a while.
     BesideFor(Vec<String>, Duration),
+}
+
+/// How what runs beside tells that it is at work.
+#[derive(Clone, Copy)]
+enum Answers {
+    /// To who asks at this address.
+    At(&'static str),
+    /// By what it prints.
+    Prints,
 }
 
 struct Recorder {
@@ -84,7 +105,13 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
     let runs = ((TURN / EXITS / an_exit) as u32).clamp(10, 1_000_000);
     let mut recorders = recorders()?;
     let turns = rounds * TURNS;
+    let (began, mut done) = (Instant::now(), 0);
     for turn in 0..=turns {
+        if began.elapsed() > LIMIT {
+            eprintln!("bench: recording: {done} turns of {turns} in {} s, no more", LIMIT.as_secs());
+            break;
+        }
+        done = turn;
         eprintln!("bench: recording, turn {turn} of {turns}");
         for recorder in recorders.iter_mut().filter(|recorder| recorder.trouble.is_none()) {
             let before = alone(&guest, runs)?;
@@ -98,7 +125,8 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
             }
         }
     }
-    Ok(page(turns, runs, &recorders))
+    ensure!(done > 0, "not a turn in {} s", LIMIT.as_secs());
+    Ok(page(done, runs, &recorders))
 }
 
 fn recorders() -> anyhow::Result<Vec<Recorder>> {
@@ -127,11 +155,13 @@ fn recorders() -> anyhow::Result<Vec<Recorder>> {
     };
     let trace_cmd: Vec<&str> = events.iter().flat_map(|event| ["-e", event]).collect();
     let trace_cmd = [&["record", "-q"], &trace_cmd[..]].concat();
-    let counting = How::Beside(words(&exitscope, &["exporter", "--listen", EXPORTER]), EXPORTER);
+    let exporter = How::Beside(words(&exitscope, &["exporter", "--listen", EXPORTER]), Answers::At(EXPORTER));
+    let top = How::Beside(words(&exitscope, &["top", "--batch"]), Answers::Prints);
     let live = words("perf", &["kvm", "stat", "live", "-d", "1"]);
     Ok(vec![
         recorder("empty BPF programs (bpftrace): the floor", probes("{}"), None),
-        recorder("`exitscope exporter`, which counts as `top` does", counting, None),
+        recorder("`exitscope top`", top, None),
+        recorder("`exitscope exporter`", exporter, None),
         recorder("`exitscope record`", around(&exitscope, &["record", "--no-sched"], &["--"]), Some(&file)),
         recorder(
             "`exitscope record --no-bpf`",
@@ -163,13 +193,12 @@ impl Recorder {
         let took = match &self.how {
             How::Around(command) => timed(&[&command[..], &words].concat(), runs)?,
             How::AroundOneWord(command) => timed(&[&command[..], &[words.join(" ")]].concat(), runs)?,
-            How::Beside(command, address) => {
-                let beside = Beside::start(command)?;
-                let began = Instant::now();
-                while !answers(address) {
-                    ensure!(began.elapsed() < PATIENCE, "does not begin");
-                    sleep(Duration::from_millis(50));
-                }
+            How::Beside(command, answers) => {
+                let mut beside = Beside::start(command)?;
+                beside.wait_for(*answers)?;
+                // It measures what it costs once it has seen events, and is slower meanwhile.
+                alone(guest, 10)?;
+                sleep(SETTLING);
                 let took = alone(guest, runs)?;
                 beside.end()?;
                 took
@@ -177,7 +206,7 @@ impl Recorder {
             How::BesideFor(command, begin) => {
                 let mut beside = Beside::start(command)?;
                 sleep(*begin);
-                ensure!(beside.0.try_wait()?.is_none(), "does not run here");
+                ensure!(beside.child.try_wait()?.is_none(), "does not run here");
                 let took = alone(guest, runs)?;
                 beside.end()?;
                 took
@@ -196,21 +225,53 @@ impl Recorder {
 }
 
 /// A program at work beside the guest, ended when dropped.
-struct Beside(Child);
+struct Beside {
+    child: Child,
+    /// Bytes that it has printed.
+    printed: Arc<AtomicU64>,
+}
 
 impl Beside {
     fn start(command: &[String]) -> anyhow::Result<Beside> {
         let mut start = Command::new(&command[0]);
         // What it reads must not end, as some take that for the end of their work.
-        start.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Beside(start.spawn().with_context(|| command[0].clone())?))
+        start.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = start.spawn().with_context(|| command[0].clone())?;
+        let mut said = child.stdout.take().context("its standard output")?;
+        let printed = Arc::new(AtomicU64::new(0));
+        let count = printed.clone();
+        // It ends with the child.
+        std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(size @ 1..) = said.read(&mut some) {
+                count.fetch_add(size as u64, Ordering::Relaxed);
+            }
+        });
+        Ok(Beside { child, printed })
+    }
+
+    /// Waits until it is at work.
+    fn wait_for(&mut self, answers: Answers) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let is_at_work = match answers {
+                Answers::At(address) => is_well(address),
+                Answers::Prints => self.printed.load(Ordering::Relaxed) > 0,
+            };
+            if is_at_work {
+                return Ok(());
+            }
+            ensure!(self.child.try_wait()?.is_none(), "does not run here");
+            ensure!(began.elapsed() < PATIENCE, "does not begin");
+            sleep(Duration::from_millis(50));
+        }
     }
 
     fn end(mut self) -> anyhow::Result<()> {
-        let asked = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status()?;
+        let asked = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status()?;
         ensure!(asked.success(), "cannot be asked to end");
         let began = Instant::now();
-        while self.0.try_wait()?.is_none() {
+        while self.child.try_wait()?.is_none() {
             ensure!(began.elapsed() < PATIENCE, "does not end");
             sleep(Duration::from_millis(20));
         }
@@ -220,13 +281,13 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 /// Whether the exporter says that all is well.
-fn answers(address: &str) -> bool {
+fn is_well(address: &str) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -250,13 +311,20 @@ fn alone(guest: &Path, runs: u32) -> anyhow::Result<f64> {
 
 /// Runs a command that runs the guest: nanoseconds an exit, as the guest says.
 fn timed(command: &[String], runs: u32) -> anyhow::Result<f64> {
-    let output = Command::new(&command[0]).args(&command[1..]).output().with_context(|| command[0].clone())?;
+    ensure!(on_path(&command[0]), "{} is not installed", command[0]);
+    let output = Command::new("timeout").args(["-k", "5", COMMAND_LIMIT]).args(command).output().context("timeout")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let took = text.lines().find_map(|line| line.strip_prefix("nanoseconds ")?.parse::<f64>().ok());
     let Some(took) = took else {
         bail!("the guest did not run: {}", String::from_utf8_lossy(&output.stderr).trim());
     };
     Ok(took / f64::from(runs) / EXITS)
+}
+
+/// Whether there is such a program.
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// The median, and the bounds within which that of more values would be, with 95 % confidence (by ranks: binomial, as a
@@ -279,7 +347,8 @@ fn page(turns: u32, runs: u32, recorders: &[Recorder]) -> String {
         "## Recording\n\nA guest does nothing but {exits} exits to user space; one recorder at a time looks at all of KVM's \
          events that it fires, about four an exit. Alone, an exit takes {nothing:.0} ns ({low:.0} to {high:.0}). *Added* is what \
          it takes longer with the recorder than alone just before: the median of {turns} turns, recorders taking turns, and \
-         its 95 % interval. Attaching and detaching are not in it.\n\n\
+         its 95 % interval. Attaching and detaching are not in it, nor the second in thirty (`top`) or sixty (`exporter`) in \
+         which the kernel measures the programs.\n\n\
          | recorder | added, ns an exit | interval, ns | to the floor's | to perf record's | bytes an exit |\n\
          | --- | ---: | ---: | ---: | ---: | ---: |\n"
     );

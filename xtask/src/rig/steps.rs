@@ -1,6 +1,6 @@
 //! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
 
-use super::lab;
+use super::{lab, live};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub const STEPS: &[Step] = &[
         name: "lab-exits",
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
                exitscope lab exits --duration 2ms --repeat 1 --format json",
-        check: Some(lab::trace_has_every_kind_of_exit),
+        check: Some(lab::trace_shows_what_the_guests_executed),
     },
     Step {
         name: "lab-run-ping-pong",
@@ -46,6 +46,35 @@ pub const STEPS: &[Step] = &[
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
                exitscope lab run /scenarios/random-io.toml --duration 300ms --format json",
         check: Some(lab::trace_shows_the_labs_counts),
+    },
+    Step {
+        name: "record-perf-kvm-stat",
+        line: "exitscope record -o trace -- perf kvm --host stat record -a -o theirs -- tiny-guest --repeat 107 && \
+               perf kvm --host -i theirs stat report >theirs.txt 2>&1; \
+               perf kvm --host -i trace stat report >ours.txt 2>&1",
+        check: Some(live::record_counts_what_perf_counts),
+    },
+    Step {
+        name: "record-no-bpf",
+        line: "exitscope record --no-bpf -m 16M -o trace -- tiny-guest --repeat 109",
+        check: Some(live::trace_has_the_prime_counts),
+    },
+    Step {
+        name: "top",
+        line: "exitscope top --format json >frames & \
+               until [ -s frames ]; do sleep 0.2; done; \
+               exitscope record -m 16M -o trace -- tiny-guest --repeat 113; \
+               seen=$(wc -l <frames); until [ $(wc -l <frames) -gt $((seen + 1)) ]; do sleep 0.2; done; \
+               kill $!; wait",
+        check: Some(live::top_counts_what_is_recorded),
+    },
+    Step {
+        name: "record-hotplug",
+        line: "cpu=/sys/devices/system/cpu/cpu1/online; for flag in '' --no-bpf; do \
+               exitscope record $flag -m 16M -o trace$flag -- sh -c \"\
+               taskset 2 tiny-guest --repeat 11; echo 0 >$cpu; tiny-guest --repeat 13; echo 1 >$cpu; sleep 1; \
+               taskset 2 tiny-guest --repeat 17\" || exit 1; done",
+        check: Some(live::a_cpu_that_comes_back_is_recorded),
     },
 ];
 
@@ -104,12 +133,32 @@ impl<'a> Outcome<'a> {
         ensure!(output.status.success(), "exitscope report {}: {}", path.display(), complaint.trim());
         Ok(Report(serde_json::from_slice(&output.stdout)?))
     }
+
+    /// How many page faults of guests at these guest-physical addresses are in one of its files.
+    pub fn page_faults(&self, name: &str, addresses: &std::ops::Range<u64>) -> anyhow::Result<u64> {
+        let path = self.folder.join(name);
+        let output = Command::new(self.exitscope).args(["events", "--format", "json"]).arg(&path).output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "exitscope events {}: {}", path.display(), complaint.trim());
+        let mut count = 0;
+        for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            let event: Value = serde_json::from_slice(line)?;
+            let is_there = event["value"].as_u64().is_some_and(|address| addresses.contains(&address));
+            count += u64::from(event["event"] == "kvm:kvm_page_fault" && is_there);
+        }
+        Ok(count)
+    }
 }
 
 /// What `exitscope report --format json` prints.
 pub struct Report(Value);
 
 impl Report {
+    /// The reasons that exits have.
+    pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.0["rows"].as_array().into_iter().flatten().filter_map(|row| row["reason"].as_str())
+    }
+
     /// The exits of a reason.
     pub fn of(&self, reason: &str) -> u64 {
         self.sum("rows", |row| row["reason"] == reason)
@@ -158,7 +207,7 @@ fn trace_shows_the_tiny_guest(outcome: &Outcome) -> anyhow::Result<String> {
 }
 
 /// Every first number is as the second.
-pub fn equal(counts: &[(&str, u64, u64)]) -> anyhow::Result<()> {
+pub fn equal<S: std::fmt::Display>(counts: &[(S, u64, u64)]) -> anyhow::Result<()> {
     let unequal = counts.iter().filter(|(_, found, expected)| found != expected);
     let said: Vec<String> = unequal.map(|(what, found, expected)| format!("{found} {what}, not {expected}")).collect();
     ensure!(said.is_empty(), "{}", said.join("; "));

@@ -18,6 +18,9 @@ const NAMED: usize = 8;
 /// Of those who took vCPUs' CPUs, so many are named.
 const INTRUDERS: usize = 3;
 
+/// vCPUs that are pinned at most.
+const PINS: u64 = 512;
+
 pub(super) const WAITED: &str = "part of the time that its vCPUs want a CPU in which they wait for one";
 
 /// Xen 3.3 to 4.0 emulate every port access as if it were string I/O; changeset 147808b8b8 of 2010 ended that.
@@ -101,7 +104,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
                     -p)",
             ),
             hand("neighbours: `perf sched timehist -w` says which task ran instead"),
-            Setting::Libvirt { within: "cputune", xml: "<vcpupin vcpu='0' cpuset='…'/>".into() },
+            pins(felt.iter().map(|(_, time)| time.vcpus).max().unwrap_or(1)),
         ],
     };
     let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
@@ -125,6 +128,13 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         acts: "at once".into(),
     };
     judgement.advise(facts[0], &facts[1..], plan);
+}
+
+/// A CPU of its own for each of a VM's vCPUs. Which CPUs nobody else needs no recording says: that is to be filled in.
+pub(super) fn pins(vcpus: u64) -> Setting {
+    let pin = |vcpu| format!("<vcpupin vcpu='{vcpu}' cpuset='…'/>");
+    let xml = (0..vcpus.clamp(1, PINS)).map(pin).collect::<Vec<String>>().join("\n");
+    Setting::Libvirt { within: "cputune", xml: xml.into() }
 }
 
 /// Who ran instead of the vCPUs of these VMs, most often first, under the names of their threads.
@@ -206,6 +216,13 @@ mod tests {
         judge(&material, &machine, &mut judgement);
         let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
         assert!(advice.plan().change.starts_with("look who takes the vCPUs' CPUs"), "{}", advice.plan().change);
+        let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+        assert_eq!(misspelt, Vec::<String>::new());
+        let pins = Setting::Libvirt {
+            within: "cputune",
+            xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),
+        };
+        assert!(advice.plan().settings.contains(&pins), "{:?}", advice.plan().settings);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
     }
 }

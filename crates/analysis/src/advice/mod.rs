@@ -40,16 +40,8 @@ pub use material::{Machine, Material};
 pub use simulated::{Simulated, Way};
 pub use trials::Trials;
 
-use std::ops::Deref;
-
-/// Judges a recording: `material` of its first reading, `trials` of its second, and what the simulator says, which is looked
-/// at only where a rule has nothing else to compare with.
-pub fn judge(
-    material: &Material,
-    trials: &Trials,
-    machine: &Machine,
-    simulated: &dyn Deref<Target = Simulated>,
-) -> Judgement {
+/// Judges a recording: `material` of its first reading, `trials` of its second, and what the simulator said.
+pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulated: &Simulated) -> Judgement {
     let mut judgement = Judgement::default();
     sources::judge(material, machine, simulated, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);

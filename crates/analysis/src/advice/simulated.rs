@@ -5,7 +5,7 @@
 //!                   the same, served in the kernel ───────────► time   ┴─► share that is spared ─► least, most
 //! ```
 //!
-//! The simulator is run by whoever asks for advice, and only if a rule wants to know; this is what it said.
+//! The simulator is run by whoever asks for advice; this is what it said.
 
 use exitscope_model::DetailKind;
 

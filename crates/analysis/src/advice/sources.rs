@@ -13,7 +13,6 @@ use crate::{Cell, DetailKey, Tally};
 use exitscope_model::DetailKind;
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
-use std::ops::Deref;
 
 /// One part in so many of the time judged against: less is within what runs of one and the same workload differ by.
 pub(super) const WORTH: u64 = 100;
@@ -53,12 +52,7 @@ pub(super) struct Account {
     answer: Option<&'static Answer>,
 }
 
-pub(super) fn judge(
-    material: &Material,
-    machine: &Machine,
-    simulated: &dyn Deref<Target = Simulated>,
-    judgement: &mut Judgement,
-) {
+pub(super) fn judge(material: &Material, machine: &Machine, simulated: &Simulated, judgement: &mut Judgement) {
     for (&vm, time) in &material.vms {
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
         for (key, about) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
@@ -92,7 +86,7 @@ pub(super) struct Vm<'a> {
     pub time: VmTime,
     pub material: &'a Material,
     pub machine: &'a Machine,
-    pub simulated: &'a dyn Deref<Target = Simulated>,
+    pub simulated: &'a Simulated,
 }
 
 impl Vm<'_> {
@@ -382,7 +376,7 @@ mod tests {
         end(&mut material, &[vcpu(0)], SECOND);
         let machine = Machine { arch: "x86_64".to_string(), xen, ..Machine::default() };
         let mut judgement = Judgement::default();
-        judge(&material, &machine, &Box::new(Simulated::default()), &mut judgement);
+        judge(&material, &machine, &Simulated::default(), &mut judgement);
         judgement
     }
 

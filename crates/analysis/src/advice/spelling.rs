@@ -147,6 +147,8 @@ fn what_is_misspelt_is_found() {
         Setting::Libvirt { within: "features/hyperv", xml: "<stimer state='on'><direct state='on'/>".into() },
         Setting::Libvirt { within: "features", xml: "<pmu state='no'/>".into() },
         Setting::Libvirt { within: "clock", xml: "<timer name='kvm-clock' present='yes'/>".into() },
+        Setting::Libvirt { within: "cputune", xml: "<vcpupin vcpu='0' cpu='…'/>".into() },
+        Setting::Libvirt { within: "cpu", xml: "<vcpupin vcpu='0' cpuset='…'/>".into() },
     ] {
         assert_ne!(misspelt(&setting), Vec::<String>::new(), "{setting:?}");
     }

@@ -6,7 +6,7 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::contention::{WAITED, share};
+use super::contention::{WAITED, pins, share};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::WORTH;
@@ -109,9 +109,8 @@ fn preempted_holders(
     let hand = |text: &'static str| Setting::ByHand(text.into());
     let undirected = material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
-    let mut settings = vec![hand(
-        "fewer vCPUs for this VM, or a CPU for each (libvirt: <cputune><vcpupin …/>): a lock's holder then runs",
-    )];
+    let vcpus = material.vms.get(&vm).map_or(1, |time| time.vcpus);
+    let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs"), pins(vcpus)];
     if x86 {
         settings.extend([
             Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },

@@ -15,12 +15,11 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
-use exitscope_analysis::advice::{Judgement, Machine, Material, Simulated, Trials, judge};
+use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
 use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
-use std::cell::{Cell, LazyCell};
 use std::io::Write;
 
 impl Sink for Material {
@@ -102,15 +101,7 @@ pub fn judgement(
         trials = again(trials)?;
         trials.end();
     }
-    let failed = Cell::new(None);
-    let simulate = || {
-        simulated::ways(&machine).unwrap_or_else(|error| {
-            failed.set(Some(error));
-            Simulated::default()
-        })
-    };
-    let judgement = judge(material, &trials, &machine, &LazyCell::new(simulate));
-    failed.take().map_or(Ok(judgement), Err)
+    Ok(judge(material, &trials, &machine, &simulated::ways(&machine)?))
 }
 
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {

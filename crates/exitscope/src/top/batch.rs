@@ -1,10 +1,9 @@
 //! `top --batch`: an interval after the other, as text or as a line of JSON.
 
-use super::frame::{Figures, Frame, Row};
+use super::frame::{Figures, Frame, GangRow, Row};
 use super::kernel::KvmHalts;
 use super::state::{Line, State, vcpu_name};
 use super::text;
-use exitscope_units::Nanos;
 use exitscope_view::{Column, Look, Page, Section, Sentence, Table, rate, share, thousands, write_page};
 use std::io::{self, Write};
 
@@ -17,8 +16,8 @@ pub fn write_json(frame: &Frame, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-/// An interval as a page.
-pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<()> {
+/// An interval as a page; `no_kvm`: why KVM's own counters are not there.
+pub fn write_text(frame: &Frame, no_kvm: Option<&str>, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut sections = vec![machines(frame)];
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
@@ -29,8 +28,11 @@ pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<
         if !vm.figures.halts.is_empty() {
             sections.push(list(format!("Halts{whose}"), &vm.figures.halts));
         }
-        sections.extend(vm.kvm_halts.map(|halts| kvm_halts(&whose, &halts)));
+        sections.extend(vm.kvm_halts.as_ref().map(|halts| kvm_halts(&whose, halts)));
+        sections.extend(vm.gangs.as_ref().map(|row| gangs(&whose, row)));
     }
+    let notes = &mut sections[0].notes;
+    notes.extend(no_kvm.filter(|_| frame.vms.iter().any(|vm| vm.figures.exits > 0)).map(text::no_kvm));
     write_page(&Page { sections }, look, out)
 }
 
@@ -78,8 +80,7 @@ fn machine(line: &Line) -> Vec<String> {
 }
 
 fn list(title: String, rows: &[Row]) -> Section {
-    let columns = ["name", "count", "/s", "cost", "idle", "to user", "mean", "p50", "p99"];
-    let columns = columns.into_iter().map(|title| Column { title: title.into(), names: title == "name", rank: 0 });
+    let columns = columns_of(&["name", "count", "/s", "cost", "idle", "to user", "mean", "p50", "p99"]);
     let row = |row: &Row| {
         let name = if ["reason", "halt"].contains(&row.kind) {
             row.name.clone()
@@ -96,23 +97,40 @@ fn list(title: String, rows: &[Row]) -> Section {
     let notes = (more > 0).then(|| format!("and {more} more (--format json has all)"));
     Section {
         title,
-        table: Some(Table { columns: columns.collect(), rows: rows.iter().take(ROWS).map(row).collect() }),
+        table: Some(Table { columns, rows: rows.iter().take(ROWS).map(row).collect() }),
         notes: notes.into_iter().collect(),
         ..Section::default()
     }
 }
 
 fn kvm_halts(whose: &str, halts: &KvmHalts) -> Section {
-    let text = format!(
-        "{} of {} polls caught the wake-up ({}); {} of polling for nothing",
-        thousands(halts.successful),
-        thousands(halts.attempted),
-        share(halts.successful as f64 / halts.attempted.max(1) as f64),
-        Nanos(halts.fail_ns),
-    );
+    let columns = ["halts", "count", "of polls", "time", "mean"];
+    let rows = text::kvm_halts(halts).map(|row| vec![row.name.to_string(), row.count, row.share, row.time, row.mean]);
     Section {
-        title: format!("Halts{whose} since the VM began, by KVM's own counters"),
-        sentences: vec![Sentence { text, warning: false }],
+        title: format!("Halts{whose} since the VM began, as KVM counts them"),
+        sentences: vec![Sentence { text: text::kvm_source(halts), warning: false }],
+        table: Some(Table { columns: columns_of(&columns), rows: rows.to_vec() }),
         ..Section::default()
     }
+}
+
+fn gangs(whose: &str, row: &GangRow) -> Section {
+    let causes = row.causes.iter().take(ROWS).map(|cause| {
+        let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
+        vec![name, rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)]
+    });
+    Section {
+        title: format!("Gang exits{whose}"),
+        sentences: text::gangs(row).into_iter().map(|text| Sentence { text, warning: false }).collect(),
+        table: Some(Table {
+            columns: columns_of(&["what forced others out", "runs/s", "forced/s", "lost"]),
+            rows: causes.collect(),
+        }),
+        ..Section::default()
+    }
+}
+
+/// Columns of which the first has names.
+fn columns_of(titles: &[&'static str]) -> Vec<Column> {
+    titles.iter().enumerate().map(|(at, title)| Column { title: (*title).into(), names: at == 0, rank: 0 }).collect()
 }

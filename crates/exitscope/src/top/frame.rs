@@ -3,6 +3,7 @@
 //! ```text
 //! Frame ─┬─ own: what watching costs      Figures: rates and shares of the interval, counts since watching began
 //!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
+//!                       ├─ kvm_halts, gangs
 //!                       └─ vcpus: VcpuRow ─ figures
 //! ```
 
@@ -63,6 +64,8 @@ pub struct VmRow {
     pub figures: Figures,
     /// What KVM itself counts of its halts.
     pub kvm_halts: Option<KvmHalts>,
+    /// Its virtual cores' runs, if they have any (POWER7 and POWER8).
+    pub gangs: Option<GangRow>,
     /// Each vCPU that left its guest since watching began, by number.
     pub vcpus: Vec<VcpuRow>,
 }
@@ -82,6 +85,38 @@ pub struct VcpuRow {
     pub open_ns: Option<u64>,
     /// How it fared.
     pub figures: Figures,
+}
+
+/// Runs of a VM's virtual cores: their threads leave the guest together, whoever had to.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct GangRow {
+    /// Runs in a second.
+    pub runs_per_s: f64,
+    /// Share of them that one thread's exit ended for others that worked.
+    pub ganged: f64,
+    /// Exits in a second that were forced: the thread had no reason of its own.
+    pub forced_per_s: f64,
+    /// Share of the exits of threads that worked that this is.
+    pub forced: f64,
+    /// Share of the vCPUs' wall time from being forced out to the next entry.
+    pub lost: f64,
+    /// What forced others out, most forced first.
+    pub causes: Vec<GangCause>,
+}
+
+/// Exits of a vCPU that forced others out.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct GangCause {
+    /// The vCPU's number.
+    pub vcpu: u32,
+    /// Why it had to leave.
+    pub reason: String,
+    /// Runs in a second that it ended so.
+    pub runs_per_s: f64,
+    /// Exits in a second that it forced; where several threads had a reason, each has them all.
+    pub forced_per_s: f64,
+    /// Share of the VM's vCPUs' wall time that it took from those.
+    pub lost: f64,
 }
 
 /// How vCPUs fared.

@@ -1,13 +1,14 @@
-//! What /proc and debugfs say beside the events.
+//! What /proc, the VMM's descriptors and debugfs say beside the events.
 //!
 //! ```text
-//! /proc/PID/task/TID/schedstat: run, waited      /sys/kernel/debug/kvm/PID-FD/halt_*: KVM's own counters
-//!                                                                   …/vcpuN/pid: which thread
+//! /proc/PID/task/TID/schedstat: run, waited      KVM's own counters: statistics descriptors that the VMM keeps open,
+//!                                                or else /sys/kernel/debug/kvm/PID-FD/halt_*      …/vcpuN/pid: which thread
 //! ```
 
+use exitscope_record::{Stats, vcpu_stats};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::ops::AddAssign;
@@ -38,8 +39,10 @@ pub fn own_time() -> u64 {
 }
 
 /// KVM's counters of a VM's halts, since the VM began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KvmHalts {
+    /// Where they are from: `descriptors` (KVM's statistics, which the VMM keeps open), or `debugfs`.
+    pub source: &'static str,
     /// Halts that polled.
     pub attempted: u64,
     /// Those that were woken while they polled.
@@ -54,10 +57,59 @@ pub struct KvmHalts {
     pub fail_ns: u64,
     /// Time asleep, in nanoseconds; kernels before 5.15 do not say.
     pub wait_ns: u64,
+    /// Polls that caught the wake-up, by length: lower bound in nanoseconds, count. Of the descriptors; empty by debugfs.
+    pub success_lengths: Vec<(u64, u64)>,
+    /// Polls for nothing, in the same way.
+    pub fail_lengths: Vec<(u64, u64)>,
+    /// Times asleep, in the same way.
+    pub wait_lengths: Vec<(u64, u64)>,
+}
+
+impl KvmHalts {
+    /// What KVM's statistics of a vCPU say, if they are of halts.
+    fn of_stats(stats: &Stats) -> Option<KvmHalts> {
+        let (number, lengths) = (|name| stats.value(name), |name| stats.lengths(name).unwrap_or_default());
+        Some(KvmHalts {
+            source: "descriptors",
+            attempted: number("halt_attempted_poll")?,
+            successful: number("halt_successful_poll")?,
+            invalid: number("halt_poll_invalid")?,
+            wakeups: number("halt_wakeup")?,
+            success_ns: number("halt_poll_success_ns")?,
+            fail_ns: number("halt_poll_fail_ns")?,
+            wait_ns: number("halt_wait_ns").unwrap_or(0),
+            success_lengths: lengths("halt_poll_success_hist"),
+            fail_lengths: lengths("halt_poll_fail_hist"),
+            wait_lengths: lengths("halt_wait_hist"),
+        })
+    }
+
+    /// Of debugfs's folder of a VM.
+    fn of_debugfs(folder: &Path) -> Result<KvmHalts, (PathBuf, io::Error)> {
+        let number = |name: &str| {
+            let path = folder.join(name);
+            match fs::read_to_string(&path) {
+                Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
+                Err(error) => Err((path, error)),
+            }
+        };
+        Ok(KvmHalts {
+            source: "debugfs",
+            attempted: number("halt_attempted_poll")?,
+            successful: number("halt_successful_poll")?,
+            invalid: number("halt_poll_invalid")?,
+            wakeups: number("halt_wakeup")?,
+            success_ns: number("halt_poll_success_ns")?,
+            fail_ns: number("halt_poll_fail_ns")?,
+            wait_ns: number("halt_wait_ns").unwrap_or(0),
+            ..KvmHalts::default()
+        })
+    }
 }
 
 impl AddAssign for KvmHalts {
     fn add_assign(&mut self, other: KvmHalts) {
+        self.source = other.source;
         self.attempted += other.attempted;
         self.successful += other.successful;
         self.invalid += other.invalid;
@@ -65,69 +117,92 @@ impl AddAssign for KvmHalts {
         self.success_ns += other.success_ns;
         self.fail_ns += other.fail_ns;
         self.wait_ns += other.wait_ns;
+        for (mine, others) in [
+            (&mut self.success_lengths, other.success_lengths),
+            (&mut self.fail_lengths, other.fail_lengths),
+            (&mut self.wait_lengths, other.wait_lengths),
+        ] {
+            let mut sums: BTreeMap<u64, u64> = std::mem::take(mine).into_iter().collect();
+            others.into_iter().for_each(|(low, count)| *sums.entry(low).or_default() += count);
+            *mine = sums.into_iter().collect();
+        }
     }
 }
 
-/// What KVM tells in debugfs of each process's VMs.
+/// What KVM itself tells of each process's VMs.
 #[derive(Debug, Default)]
 pub struct Kvm {
     /// By process.
     pub halts: HashMap<u32, KvmHalts>,
     /// By thread, the number of its vCPU.
     pub vcpus: HashMap<u32, u32>,
-    /// Why there are no counters.
+    /// Why a process has no counters.
     pub trouble: Option<String>,
 }
 
 impl Kvm {
-    /// Looks at the VMs of `wanted` processes.
-    pub fn look(wanted: impl Fn(u32) -> bool) -> Kvm {
+    /// Looks at the VMs of these processes.
+    pub fn look(processes: &[u32]) -> Kvm {
         let mut kvm = Kvm::default();
-        let folders = match fs::read_dir(DEBUGFS) {
-            Ok(folders) => folders,
-            Err(error) => {
-                kvm.trouble = Some(format!("{DEBUGFS}: {error}"));
-                return kvm;
+        let mut not_taken = None;
+        for &process in processes {
+            match vcpu_stats(process) {
+                Ok(vcpus) => vcpus.iter().filter_map(|(_, stats)| KvmHalts::of_stats(stats)).for_each(|halts| {
+                    *kvm.halts.entry(process).or_default() += halts;
+                }),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    not_taken = Some("taking its statistics descriptors needs CAP_SYS_PTRACE");
+                }
+                // It has ended, or KVM's layout is another: debugfs may know more.
+                Err(_) => {}
             }
-        };
-        for folder in folders.flatten() {
+        }
+        let not_read = kvm.look_at_debugfs(processes).err();
+        let is_missing = processes.iter().any(|process| !kvm.halts.contains_key(process));
+        kvm.trouble = not_read.filter(|_| is_missing).map(|(path, error)| {
+            let why = not_taken.unwrap_or("the VMM keeps no statistics descriptor open (QEMU does from 8.1 on)");
+            format!("{why}, and {}: {error}", path.display())
+        });
+        kvm
+    }
+
+    /// Of those that have no counters yet.
+    fn look_at_debugfs(&mut self, processes: &[u32]) -> Result<(), (PathBuf, io::Error)> {
+        let missing: Vec<u32> = processes.iter().copied().filter(|id| !self.halts.contains_key(id)).collect();
+        let mut result = Ok(());
+        for folder in fs::read_dir(DEBUGFS).map_err(|error| (DEBUGFS.into(), error))?.flatten() {
             let name = folder.file_name();
             let process = name.to_str().and_then(|name| name.split('-').next()?.parse::<u32>().ok());
-            let Some(process) = process.filter(|&process| wanted(process)) else { continue };
-            match halts(&folder.path()) {
-                Ok(halts) => *kvm.halts.entry(process).or_default() += halts,
-                // A VM that has just ended is no trouble.
-                Err((path, error)) if error.kind() != io::ErrorKind::NotFound => {
-                    kvm.trouble = Some(format!("{}: {error}", path.display()));
+            let Some(process) = process.filter(|process| processes.contains(process)) else { continue };
+            if missing.contains(&process) {
+                match KvmHalts::of_debugfs(&folder.path()) {
+                    Ok(halts) => *self.halts.entry(process).or_default() += halts,
+                    // A VM that has just ended is no trouble.
+                    Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(trouble) => result = Err(trouble),
                 }
-                Err(_) => {}
             }
             for vcpu in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
                 let number = vcpu.file_name().to_str().and_then(|name| name.strip_prefix("vcpu")?.parse::<u32>().ok());
                 let thread = fs::read_to_string(vcpu.path().join("pid")).ok();
                 let thread = thread.and_then(|text| text.trim().parse::<u32>().ok());
-                kvm.vcpus.extend(thread.zip(number));
+                self.vcpus.extend(thread.zip(number));
             }
         }
-        kvm
+        result
     }
 }
 
-fn halts(folder: &Path) -> Result<KvmHalts, (PathBuf, io::Error)> {
-    let number = |name: &str| {
-        let path = folder.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
-            Err(error) => Err((path, error)),
-        }
-    };
-    Ok(KvmHalts {
-        attempted: number("halt_attempted_poll")?,
-        successful: number("halt_successful_poll")?,
-        invalid: number("halt_poll_invalid")?,
-        wakeups: number("halt_wakeup")?,
-        success_ns: number("halt_poll_success_ns")?,
-        fail_ns: number("halt_poll_fail_ns")?,
-        wait_ns: number("halt_wait_ns").unwrap_or(0),
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vms_counters_are_the_sum_of_its_vcpus() {
+        let one = KvmHalts { wakeups: 3, wait_lengths: vec![(64, 2), (1024, 1)], ..KvmHalts::default() };
+        let other = KvmHalts { wakeups: 4, wait_lengths: vec![(1, 1), (1024, 3)], ..KvmHalts::default() };
+        let mut sum = one;
+        sum += other;
+        assert_eq!((sum.wakeups, sum.wait_lengths), (7, vec![(1, 1), (64, 2), (1024, 4)]));
+    }
 }

@@ -7,6 +7,7 @@
 
 mod batch;
 mod frame;
+mod gangs;
 mod kernel;
 mod sampler;
 mod screen;
@@ -16,7 +17,6 @@ mod text;
 
 use crate::Outcome;
 use crate::cli::{EventsFormat, TopArgs};
-use crate::live::processes;
 use crate::report::look;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
@@ -39,9 +39,10 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("this is not a terminal: use --batch, or --format json");
     }
     catch_signals()?;
-    let processes = processes(&args.pid, args.vm.as_deref())?;
-    let counting = Counting { processes: processes.clone(), without_bpf: args.no_bpf, ..Counting::default() };
-    let mut sampler = Sampler::new(Aggregation::start(&counting)?, &processes, args.vm.clone());
+    let processes = args.whose.processes()?;
+    let counting =
+        Counting { processes: processes.clone(), without_bpf: args.no_bpf, with_cores: true, ..Counting::default() };
+    let mut sampler = Sampler::new(Aggregation::start(&counting)?, &processes, args.whose.vm.clone());
     let interval = Duration::from_nanos(args.interval.0);
     if is_batch {
         for turn in 0.. {
@@ -51,7 +52,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             let frame = sampler.take()?;
             match args.format {
                 EventsFormat::Json => batch::write_json(&frame, out)?,
-                EventsFormat::Text => batch::write_text(&frame, look(), out)?,
+                EventsFormat::Text => batch::write_text(&frame, sampler.no_kvm_counters(), look(), out)?,
             }
             out.flush()?;
         }
@@ -88,7 +89,7 @@ fn watch(
     let mut changed = true;
     loop {
         if changed {
-            terminal.draw(|to| screen::draw(to, &frame, &mut state, sampler.no_kvm_counters.as_deref()))?;
+            terminal.draw(|to| screen::draw(to, &frame, &mut state, sampler.no_kvm_counters()))?;
         }
         changed = false;
         let left = next.saturating_duration_since(Instant::now());

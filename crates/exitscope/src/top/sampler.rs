@@ -2,22 +2,23 @@
 //!
 //! ```text
 //! Aggregation ─► Snapshot, less the one before ─► Sums of each vCPU ─► Sums of each VM ─► Frame
-//!                                schedstat, debugfs ───────┘
+//!                    schedstat, KVM's own counters ─────────┘
 //! ```
 
-use super::frame::{Frame, Own, VcpuRow, VmRow};
+use super::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
+use super::gangs::GangWatch;
 use super::kernel::{Kvm, Ran, own_time, ran};
 use super::sums::Sums;
 use crate::read::vcpu_by_name;
 use exitscope_record::{
-    Aggregation, Lane, LaneState, Processes, Route, Runner, Snapshot, process_name, thread_name, vms,
+    Aggregation, Lane, LaneState, LookOut, Processes, Route, Runner, Snapshot, process_name, thread_name,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Intervals from one look at all processes to the next: it takes long where there are many.
-const LOOK_AROUND: u64 = 5;
+/// How old KVM's own counters may be: to read them takes many files.
+const COUNTERS_AGE: Duration = Duration::from_secs(1);
 
 /// Intervals from one measurement of the programs' own cost to the next: they are slower meanwhile.
 const MEASURE: u64 = 30;
@@ -34,14 +35,16 @@ pub struct Sampler {
     names: HashMap<u32, String>,
     /// VMs that were found by looking around, exits or not.
     known: Vec<u32>,
+    look_out: LookOut,
+    kvm: Kvm,
+    kvm_read: Option<Instant>,
+    gangs: GangWatch,
     /// Numbers of vCPUs, by thread.
     vcpus: HashMap<u32, Option<u32>>,
     turn: u64,
     measuring: bool,
     ns_per_event: Option<f64>,
     host: (String, String),
-    /// Why KVM's own counters are not there.
-    pub no_kvm_counters: Option<String>,
 }
 
 impl Sampler {
@@ -60,12 +63,15 @@ impl Sampler {
             own_time: own_time(),
             names: HashMap::new(),
             known,
+            look_out: LookOut::default(),
+            kvm: Kvm::default(),
+            kvm_read: None,
+            gangs: GangWatch::default(),
             vcpus: HashMap::new(),
             turn: 0,
             measuring: false,
             ns_per_event: None,
             host: (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease")),
-            no_kvm_counters: None,
         };
         sampler.measure(true);
         sampler
@@ -73,14 +79,10 @@ impl Sampler {
 
     /// The interval from the last call, or the beginning, until now.
     pub fn take(&mut self) -> anyhow::Result<Frame> {
-        if self.turn.is_multiple_of(LOOK_AROUND) {
-            self.look_around()?;
-        }
+        self.look_around()?;
         self.known.retain(|process| Path::new(&format!("/proc/{process}")).exists());
         let now = self.counting.read()?.clone();
-        let (is_all, known) = (self.is_all, std::mem::take(&mut self.known));
-        let kvm = Kvm::look(|process| is_all || known.contains(&process));
-        self.known = known;
+        self.look_at_kvm(&now);
         let span = now.at.saturating_sub(self.before.at.max(self.before.began)).max(1);
         let seconds = span as f64 / 1e9;
         let lanes = self.sums(&now, span);
@@ -92,8 +94,8 @@ impl Sampler {
         frame.own.events_per_s = events as f64 / seconds;
         frame.own.ns_per_event = ns_per_event;
         frame.own.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
-        frame.vms = self.vms(&now, &lanes, &kvm, seconds);
-        self.no_kvm_counters = kvm.trouble;
+        let gangs = self.gangs(&lanes, seconds);
+        frame.vms = self.vms(&now, &lanes, &gangs, seconds);
         self.counting.forget_ended();
         self.before = self.counting.snapshot().clone();
         self.ran.retain(|lane, _| self.before.lanes.contains_key(lane));
@@ -102,12 +104,17 @@ impl Sampler {
         Ok(frame)
     }
 
+    /// Why KVM's own counters are not there.
+    pub fn no_kvm_counters(&self) -> Option<&str> {
+        self.kvm.trouble.as_deref()
+    }
+
     /// VMs come and go.
     fn look_around(&mut self) -> anyhow::Result<()> {
         if !self.is_all && self.name.is_none() {
             return Ok(());
         }
-        let found = vms();
+        let Some(found) = self.look_out.look() else { return Ok(()) };
         let wanted = found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.name == *name));
         let mut known = Vec::new();
         for vm in wanted {
@@ -119,6 +126,25 @@ impl Sampler {
         }
         self.known = known;
         Ok(())
+    }
+
+    /// What KVM counts itself, unless that was just read.
+    fn look_at_kvm(&mut self, now: &Snapshot) {
+        if self.kvm_read.is_some_and(|read| read.elapsed() < COUNTERS_AGE) {
+            return;
+        }
+        let at_work = now.lanes.iter().filter(|(_, state)| !state.ended).map(|(lane, _)| lane.process);
+        let processes: BTreeSet<u32> = self.known.iter().copied().chain(at_work).collect();
+        self.kvm = Kvm::look(&processes.into_iter().collect::<Vec<_>>());
+        self.kvm_read = Some(Instant::now());
+    }
+
+    /// Ganged exits, where virtual cores have any.
+    fn gangs(&mut self, lanes: &BTreeMap<Lane, Sums>, seconds: f64) -> HashMap<u32, GangRow> {
+        let Some(events) = self.counting.take_core_events() else { return HashMap::new() };
+        self.gangs.absorb(&events);
+        let wall = |pid| lanes.iter().filter(|(lane, _)| lane.process == pid).map(|(_, sums)| sums.wall).sum();
+        self.gangs.rows(seconds, wall)
     }
 
     fn frame(&mut self, now: &Snapshot, seconds: f64) -> Frame {
@@ -175,7 +201,13 @@ impl Sampler {
         lanes
     }
 
-    fn vms(&mut self, now: &Snapshot, lanes: &BTreeMap<Lane, Sums>, kvm: &Kvm, seconds: f64) -> Vec<VmRow> {
+    fn vms(
+        &mut self,
+        now: &Snapshot,
+        lanes: &BTreeMap<Lane, Sums>,
+        gangs: &HashMap<u32, GangRow>,
+        seconds: f64,
+    ) -> Vec<VmRow> {
         let mut vms: BTreeMap<u32, (Sums, Vec<VcpuRow>)> = BTreeMap::new();
         for &process in &self.known {
             vms.entry(process).or_default();
@@ -183,7 +215,7 @@ impl Sampler {
         for (lane, sums) in lanes {
             let state = now.lanes.get(lane).cloned().unwrap_or_default();
             let (tid, vcpu) = match lane.runner {
-                Runner::Thread(thread) => (Some(thread), self.vcpu(lane.process, thread, &state, kvm)),
+                Runner::Thread(thread) => (Some(thread), self.vcpu(lane.process, thread, &state)),
                 Runner::Vcpu(vcpu) => (None, Some(vcpu)),
             };
             let vm = vms.entry(lane.process).or_default();
@@ -206,7 +238,8 @@ impl Sampler {
                 name: names.entry(pid).or_insert_with(|| name_of(pid)).clone(),
                 ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
                 figures: sums.figures(seconds),
-                kvm_halts: kvm.halts.get(&pid).copied(),
+                kvm_halts: self.kvm.halts.get(&pid).cloned(),
+                gangs: gangs.get(&pid).cloned(),
                 vcpus,
             });
         }
@@ -215,10 +248,10 @@ impl Sampler {
     }
 
     /// The vCPU's number: an event's, else its thread's name's, else KVM's.
-    fn vcpu(&mut self, process: u32, thread: u32, state: &LaneState, kvm: &Kvm) -> Option<u32> {
+    fn vcpu(&mut self, process: u32, thread: u32, state: &LaneState) -> Option<u32> {
         let found = self.vcpus.entry(thread).or_insert_with(|| {
             let named = vcpu_by_name(&thread_name(process, thread)).map(|vcpu| vcpu.0);
-            named.or_else(|| kvm.vcpus.get(&thread).copied())
+            named.or_else(|| self.kvm.vcpus.get(&thread).copied())
         });
         state.vcpu.or(*found)
     }

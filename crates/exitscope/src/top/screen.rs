@@ -4,15 +4,15 @@
 //! exitscope top   host, kernel, how many, exits/s                                                time
 //! what watching costs
 //! VM / vCPU        exits/s   cost   idle  waiting   p99  top reason       ← the list; one row is selected
-//! ─ the selected row's exits, by reason ─ │ what they were about │ halts ← side by side, or one after Tab
+//! ─ the selected row's exits, by reason ─ │ what they were about │ halts, gang exits ← side by side, or one after Tab
 //! keys
 //! ```
 
-use super::frame::{Figures, Frame, Row as Group};
+use super::frame::{Figures, Frame, GangRow, Row as Group};
 use super::kernel::KvmHalts;
 use super::state::{Line as ListLine, Panel, RowId, Sort, State, vcpu_name};
 use super::text;
-use exitscope_view::{rate, share, thousands};
+use exitscope_view::{rate, share};
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
@@ -47,8 +47,8 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut State, no_kvm: O
     draw_head(to, head, frame);
     draw_list(to, list, &lines, selected, state, frame);
     let chosen = selected.map(|at| lines[at]);
-    draw_panels(to, panels, chosen, state, no_kvm);
-    draw_foot(to, foot, state);
+    draw_panels(to, panels, chosen, state.panel.on(frame), no_kvm);
+    draw_foot(to, foot, state, frame);
     if state.help {
         draw_help(to, to.area(), frame);
     }
@@ -166,18 +166,21 @@ fn list_cells(line: &ListLine, wide: bool) -> Vec<Cell<'static>> {
     cells
 }
 
-fn draw_panels(to: &mut ratatui::Frame, area: Rect, chosen: Option<ListLine>, state: &State, no_kvm: Option<&str>) {
+fn draw_panels(to: &mut ratatui::Frame, area: Rect, chosen: Option<ListLine>, panel: Panel, no_kvm: Option<&str>) {
     let Some(line) = chosen else { return };
     let figures = line.figures();
     let halts = line.vm.kvm_halts.as_ref();
+    let gangs = line.vm.gangs.as_ref();
     let name = line.name();
     let titles = [format!("{name}: exits"), format!("{name}: about what"), format!("{name}: halts")];
     let [reasons, about, halted] = titles;
+    let ganged = format!("{}: gang exits", line.vm.name);
     if area.width < WIDE {
-        return match state.panel {
+        return match panel {
             Panel::Reasons => draw_groups(to, area, reasons, &figures.reasons),
             Panel::About => draw_groups(to, area, about, &figures.about),
             Panel::Halts => draw_halts(to, area, halted, figures, halts, no_kvm),
+            Panel::Gangs => draw_gangs(to, area, ganged, gangs),
         };
     }
     let [left, _, right] =
@@ -187,7 +190,12 @@ fn draw_panels(to: &mut ratatui::Frame, area: Rect, chosen: Option<ListLine>, st
         Layout::vertical([Constraint::Length(rows.min(area.height * 2 / 3)), Constraint::Fill(1)]).areas(left);
     draw_groups(to, upper, reasons, &figures.reasons);
     draw_halts(to, lower, halted, figures, halts, no_kvm);
+    let gangs_height = if gangs.is_some() { right.height / 2 } else { 0 };
+    let [right, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(gangs_height)]).areas(right);
     draw_groups(to, right, about, &figures.about);
+    if gangs.is_some() {
+        draw_gangs(to, below, ganged, gangs);
+    }
 }
 
 /// A list of groups: reasons, or what exits were about.
@@ -238,23 +246,27 @@ fn draw_halts(
     kvm: Option<&KvmHalts>,
     no_kvm: Option<&str>,
 ) {
-    let [list, rest] =
-        Layout::vertical([Constraint::Length(figures.halts.len() as u16 + 1), Constraint::Fill(1)]).areas(area);
+    let [list, own, rest] = Layout::vertical([
+        Constraint::Length(figures.halts.len() as u16 + 1),
+        Constraint::Length(if kvm.is_some() { 4 } else { 0 }),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
     let header = [title, "/s".into(), "share".into(), "mean".into(), "p99".into(), text::BARS_TITLE.into()];
     let alignments =
         [Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Left];
-    let header = header.into_iter().zip(alignments).map(|(title, alignment)| cell(title, alignment));
+    let aligned =
+        |cells: [String; 6]| Row::new(cells.into_iter().zip(alignments).map(|(text, alignment)| cell(text, alignment)));
     let all: f64 = figures.halts.iter().map(|row| row.per_s).sum();
     let rows = figures.halts.iter().map(|row| {
-        let cells = [
+        aligned([
             row.name.clone(),
             rate(row.per_s),
             share(if all > 0.0 { row.per_s / all } else { 0.0 }),
             text::length(row.mean_ns),
             text::length(row.p99_ns),
             text::bars(&row.lengths),
-        ];
-        Row::new(cells.into_iter().zip(alignments).map(|(text, alignment)| cell(text, alignment)))
+        ])
     });
     let widths = [
         Constraint::Min(18),
@@ -264,34 +276,58 @@ fn draw_halts(
         Constraint::Length(6),
         Constraint::Length(24),
     ];
-    to.render_widget(Table::new(rows, widths).header(header_row(header)), list);
+    let reversed = Style::new().reversed();
+    to.render_widget(Table::new(rows, widths).header(aligned(header).style(reversed)), list);
+    if let Some(halts) = kvm {
+        let header = [
+            "KVM, since the VM began".to_string(),
+            "count".into(),
+            "share".into(),
+            "mean".into(),
+            "time".into(),
+            text::BARS_TITLE.into(),
+        ];
+        let rows = text::kvm_halts(halts)
+            .map(|row| aligned([row.name.into(), row.count, row.share, row.mean, row.time, text::bars(row.lengths)]));
+        to.render_widget(Table::new(rows, widths).header(aligned(header).style(reversed)), own);
+    }
     let mut said = Vec::new();
     if figures.halts.is_empty() {
-        said.push("no halt that ended in KVM yet".to_string());
+        said.push("no halt has ended in KVM since watching began".to_string());
     }
     if let Some(ns) = figures.poll_ns {
         said.push(format!("KVM polls for up to {} before it sleeps", text::length(Some(ns.into()))));
     }
     match (kvm, no_kvm) {
-        (Some(halts), _) => said.extend(kvm_says(halts)),
-        (None, Some(why)) => said.push(format!("KVM's own counters may not be read: {why}")),
+        (Some(halts), _) => said.push(text::kvm_source(halts)),
+        (None, Some(why)) => said.push(text::no_kvm(why)),
         (None, None) => {}
     }
     let said = Text::from(said.into_iter().map(Line::from).collect::<Vec<_>>());
     to.render_widget(Paragraph::new(said).wrap(Wrap { trim: true }), rest);
 }
 
-/// KVM's own counters since the VM began.
-fn kvm_says(halts: &KvmHalts) -> Vec<String> {
-    let caught = share(halts.successful as f64 / halts.attempted.max(1) as f64);
-    let [success, fail, asleep] = [halts.success_ns, halts.fail_ns, halts.wait_ns].map(|ns| text::length(Some(ns)));
-    vec![
-        format!("KVM since the VM began: {} wake-ups, {} polls", thousands(halts.wakeups), thousands(halts.attempted)),
-        format!("{caught} of polls caught it: {success} of polling paid, {fail} for nothing, {asleep} asleep"),
-    ]
+/// The runs of a VM's virtual cores, and what forced others out.
+fn draw_gangs(to: &mut ratatui::Frame, area: Rect, title: String, gangs: Option<&GangRow>) {
+    let Some(gangs) = gangs else {
+        return to.render_widget(Line::from(format!("{title}: none, its vCPUs run each by itself")), area);
+    };
+    let [said, list] = Layout::vertical([Constraint::Length(2), Constraint::Fill(1)]).areas(area);
+    let lines = text::gangs(gangs).map(Line::from);
+    to.render_widget(Paragraph::new(Text::from(lines.to_vec())), said);
+    let header = [title, "runs/s".into(), "forced/s".into(), "lost".into()];
+    let alignments = [Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Right];
+    let header = header.into_iter().zip(alignments).map(|(title, alignment)| cell(title, alignment));
+    let rows = gangs.causes.iter().map(|cause| {
+        let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
+        let cells = [name, rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)];
+        Row::new(cells.into_iter().zip(alignments).map(|(text, alignment)| cell(text, alignment)))
+    });
+    let widths = [Constraint::Min(18), Constraint::Length(8), Constraint::Length(8), Constraint::Length(6)];
+    to.render_widget(Table::new(rows, widths).header(header_row(header)), list);
 }
 
-fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State) {
+fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) {
     if state.typing {
         return to.render_widget(Line::from(format!("filter by name or PID: {}_", state.filter)), area);
     }
@@ -311,12 +347,7 @@ fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State) {
         say("Enter", "into".into());
     }
     if area.width < WIDE {
-        let next = match state.panel {
-            Panel::Reasons => "ports, MSRs",
-            Panel::About => "halts",
-            Panel::Halts => "reasons",
-        };
-        say("Tab", next.into());
+        say("Tab", state.panel.next(frame, 1).name().into());
     }
     say("p", if state.paused { "go on".into() } else { "pause".into() });
     say("q", "quit".into());
@@ -330,7 +361,7 @@ fn draw_help(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     const KEYS: &[(&str, &str)] = &[
         ("arrows j k PgUp PgDn", "select a VM or vCPU"),
         ("Enter, Esc", "look into it, and back"),
-        ("Tab", "next list: reasons; ports, MMIO, MSRs, …; halts"),
+        ("Tab", "next list: reasons; ports, MMIO, MSRs, …; halts; on POWER gang exits"),
         ("s S", "sort by the next or former column"),
         ("/", "filter by name or PID; Esc shows all"),
         ("v", "list vCPUs, or only VMs"),
@@ -366,36 +397,5 @@ fn header_row<'a>(cells: impl Iterator<Item = Cell<'a>>) -> Row<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::frame::{VcpuRow, VmRow};
-    use super::*;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
-    #[test]
-    fn any_size_of_terminal_will_do() {
-        let row =
-            Group { kind: "reason", name: "EXTERNAL_INTERRUPT".into(), lengths: vec![(4096, 7)], ..Group::default() };
-        let figures =
-            Figures { reasons: vec![row.clone()], about: vec![row.clone()], halts: vec![row], ..Figures::default() };
-        let vcpu = |vcpu| VcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..VcpuRow::default() };
-        let vcpus = (0..70_000).map(vcpu).collect();
-        let vm = VmRow {
-            name: "ein langer Name mit Ü und 漢字".into(),
-            figures: figures.clone(),
-            vcpus,
-            ..VmRow::default()
-        };
-        let frame = Frame { vms: vec![vm], time: 1.0, lost: 3, ..Frame::default() };
-        for (width, height) in [(1, 1), (3, 2), (9, 4), (20, 7), (80, 24), (119, 3), (120, 9), (160, 50), (300, 2)] {
-            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            for panel in Panel::ALL {
-                for help in [false, true] {
-                    let mut state = State { panel, help, ..State::default() };
-                    terminal.draw(|to| draw(to, &frame, &mut state, Some("forbidden"))).unwrap();
-                    terminal.draw(|to| draw(to, &Frame::default(), &mut state, None)).unwrap();
-                }
-            }
-        }
-    }
-}
+#[path = "screen_tests.rs"]
+mod tests;

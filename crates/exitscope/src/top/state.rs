@@ -70,10 +70,37 @@ pub enum Panel {
     Reasons,
     About,
     Halts,
+    /// Where virtual cores have runs.
+    Gangs,
 }
 
 impl Panel {
-    pub const ALL: [Panel; 3] = [Panel::Reasons, Panel::About, Panel::Halts];
+    const ALL: [Panel; 4] = [Panel::Reasons, Panel::About, Panel::Halts, Panel::Gangs];
+
+    /// Those that this frame has.
+    pub fn of(frame: &Frame) -> &'static [Panel] {
+        let with_gangs = frame.vms.iter().any(|vm| vm.gangs.is_some());
+        &Panel::ALL[..if with_gangs { 4 } else { 3 }]
+    }
+
+    /// Which this is, if it is there; else the first.
+    pub fn on(self, frame: &Frame) -> Panel {
+        if Panel::of(frame).contains(&self) { self } else { Panel::Reasons }
+    }
+
+    /// The one `steps` behind it.
+    pub fn next(self, frame: &Frame, steps: usize) -> Panel {
+        next(Panel::of(frame), self.on(frame), steps)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Panel::Reasons => "reasons",
+            Panel::About => "ports, MSRs",
+            Panel::Halts => "halts",
+            Panel::Gangs => "gang exits",
+        }
+    }
 }
 
 /// Where the user looks.
@@ -178,8 +205,8 @@ impl State {
             KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
             KeyCode::Char('v') => self.vcpus = !self.vcpus,
             KeyCode::Char('/') | KeyCode::F(4) if self.within.is_none() => self.typing = true,
-            KeyCode::Tab => self.panel = next(&Panel::ALL, self.panel, 1),
-            KeyCode::BackTab => self.panel = next(&Panel::ALL, self.panel, Panel::ALL.len() - 1),
+            KeyCode::Tab => self.panel = self.panel.next(frame, 1),
+            KeyCode::BackTab => self.panel = self.panel.next(frame, Panel::of(frame).len() - 1),
             KeyCode::Enter | KeyCode::Right => self.enter(),
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.leave(),
             KeyCode::Up | KeyCode::Char('k') => self.go(&lines, self.at.saturating_sub(1)),
@@ -267,6 +294,7 @@ fn next<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::GangRow;
     use super::*;
 
     fn frame() -> Frame {
@@ -319,6 +347,21 @@ mod tests {
         assert_eq!(names(&state, &frame), ["web"]);
         press(&mut state, &frame, &[KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')]);
         assert!(state.filter.is_empty() && state.quit);
+    }
+
+    #[test]
+    fn gang_exits_are_a_panel_where_there_are_virtual_cores() {
+        let (mut frame, mut state) = (frame(), State::default());
+        let seen = |state: &mut State, frame: &Frame| {
+            press(state, frame, &[KeyCode::Tab]);
+            state.panel.name()
+        };
+        assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "reasons"]);
+        frame.vms[1].gangs = Some(GangRow::default());
+        assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "gang exits"]);
+        // The VM has ended.
+        frame.vms.remove(1);
+        assert_eq!((state.panel.on(&frame), seen(&mut state, &frame)), (Panel::Reasons, "ports, MSRs"));
     }
 
     #[test]

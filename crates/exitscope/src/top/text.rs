@@ -1,8 +1,9 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
-use super::frame::{Frame, Own};
+use super::frame::{Frame, GangRow, Own};
+use super::kernel::KvmHalts;
 use exitscope_units::Nanos;
-use exitscope_view::{share, thousands};
+use exitscope_view::{rate, share, thousands};
 
 /// Bars of a histogram: one for each doubling from 1 us to 17 s.
 const FIRST_DOUBLING: u32 = 10;
@@ -67,6 +68,67 @@ pub fn how_many(frame: &Frame) -> String {
     let s = |count: usize| if count == 1 { "" } else { "s" };
     let vms = frame.vms.len();
     format!("{vms} VM{}, {vcpus} vCPU{}", s(vms), s(vcpus))
+}
+
+/// KVM's own count of one way in which halts went.
+pub struct KvmHaltRow<'a> {
+    pub name: &'static str,
+    pub count: String,
+    /// Of polls, of how many; asleep, nothing.
+    pub share: String,
+    pub mean: String,
+    pub time: String,
+    pub lengths: &'a [(u64, u64)],
+}
+
+/// What KVM itself counts of halts.
+pub fn kvm_halts(halts: &KvmHalts) -> [KvmHaltRow<'_>; 3] {
+    let failed = halts.attempted.saturating_sub(halts.successful);
+    // How often it slept only the histogram says.
+    let slept = halts.wait_lengths.iter().map(|(_, count)| count).sum::<u64>();
+    let row = |name, count: u64, all: u64, ns: u64, lengths| KvmHaltRow {
+        name,
+        count: if count == 0 && ns > 0 { "-".into() } else { thousands(count) },
+        share: if all == 0 { "-".into() } else { share(count as f64 / all as f64) },
+        mean: length(ns.checked_div(count)),
+        time: length(Some(ns)),
+        lengths,
+    };
+    [
+        row("polled, and caught it", halts.successful, halts.attempted, halts.success_ns, &halts.success_lengths),
+        row("polled in vain", failed, halts.attempted, halts.fail_ns, &halts.fail_lengths),
+        row("asleep", slept, 0, halts.wait_ns, &halts.wait_lengths),
+    ]
+}
+
+/// Where KVM's own counters are from.
+pub fn kvm_source(halts: &KvmHalts) -> String {
+    match halts.source {
+        "descriptors" => "KVM's own: its statistics, by the descriptors that the VMM keeps open".into(),
+        _ => "KVM's own: by debugfs, which has no histograms".into(),
+    }
+}
+
+/// Why there are none.
+pub fn no_kvm(why: &str) -> String {
+    format!("KVM's own counters are not shown: {why}")
+}
+
+/// What became of a VM's virtual cores' runs.
+pub fn gangs(gangs: &GangRow) -> [String; 2] {
+    [
+        format!(
+            "{} core runs/s, {} ended by one thread's exit for others that worked",
+            rate(gangs.runs_per_s),
+            share(gangs.ganged)
+        ),
+        format!(
+            "{} exits/s were forced, {} of all; {} of the vCPUs' time was lost by that",
+            rate(gangs.forced_per_s),
+            share(gangs.forced),
+            share(gangs.lost)
+        ),
+    ]
 }
 
 /// What went missing, if anything did.

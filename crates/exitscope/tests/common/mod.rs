@@ -136,7 +136,7 @@ fn fit(
     if let Some(name) = schema["$ref"].as_str() {
         return fit(value, root.pointer(name.trim_start_matches('#')).unwrap(), root, path, found);
     }
-    if let Some(any) = schema["anyOf"].as_array() {
+    if let Some(any) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
         let fits = |schema| {
             let mut misfits = Vec::new();
             fit(value, schema, root, path, &mut misfits);

@@ -7,7 +7,6 @@ use std::path::Path;
 /// A slice, or a moment, which ends where it begins.
 #[derive(Debug)]
 pub struct Slice {
-    pub track: u64,
     pub name: String,
     pub begin: u64,
     pub end: u64,
@@ -99,7 +98,7 @@ pub fn perfetto(bytes: &[u8]) -> Decoded {
         if !is_moment {
             open.push(decoded.slices.len());
         }
-        decoded.slices.push(Slice { track, name, begin: at, end: at, depth, is_moment, notes });
+        decoded.slices.push(Slice { name, begin: at, end: at, depth, is_moment, notes });
     }
     assert!(open.values().all(Vec::is_empty), "slices without an end");
     decoded

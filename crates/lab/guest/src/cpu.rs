@@ -1,6 +1,6 @@
 //! The instructions that leave the guest, and a few that do not.
 
-use crate::abi::{BELLS, SHARED, Shared, WAKE_VECTOR};
+use crate::abi::{BELLS, SHARED, Shared, VcpuPage, WAKE_VECTOR};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -70,12 +70,14 @@ pub fn relax() {
 }
 
 /// Rings a doorbell.
-pub fn ring(bell: u16, value: u32) {
+pub fn ring(page: &mut VcpuPage, bell: u16, value: u32) {
+    page.bells += 1;
     port_out(BELLS + bell, 4, value);
 }
 
 /// Asks at a doorbell.
-pub fn ask(bell: u16) -> u32 {
+pub fn ask(page: &mut VcpuPage, bell: u16) -> u32 {
+    page.bells += 1;
     port_in(BELLS + bell, 4)
 }
 

@@ -71,8 +71,12 @@ impl Idler {
         }
         page.halts += 1;
         match self.hlt {
-            true => page.halts -= u64::from(!cpu::halt_unless(has_come)),
-            false => cpu::ring(bell::HALT, 0),
+            true => {
+                let halted = u64::from(cpu::halt_unless(has_come));
+                page.halts -= 1 - halted;
+                page.hlts += halted;
+            }
+            false => cpu::ring(page, bell::HALT, 0),
         }
         waiting.fetch_and(!bit, SeqCst);
         if self.polls {
@@ -122,7 +126,7 @@ impl Idler {
             page.wakes_sent += 1;
             match self.hlt {
                 true => cpu::send_wake_interrupt(target),
-                false => cpu::ring(bell::WAKE, target),
+                false => cpu::ring(page, bell::WAKE, target),
             }
         }
     }
@@ -137,7 +141,7 @@ impl Idler {
             }
         };
         if sender >= FIRST_CLIENT {
-            cpu::ring(bell::REPLY, sender - FIRST_CLIENT);
+            cpu::ring(page, bell::REPLY, sender - FIRST_CLIENT);
         } else if (sender as usize) < MAX_VCPUS {
             self.send(page, reply_box(sender), sender);
         }

@@ -64,11 +64,11 @@ impl Locker {
                 Step::Sense(whom) => step = wait.sensed(self.runs(page, whom)),
                 Step::Yield(Call::Diag44) => {
                     page.yields += 1;
-                    return cpu::ring(bell::YIELD, 0);
+                    return cpu::ring(page, bell::YIELD, 0);
                 }
                 Step::Yield(Call::Diag9c(whom)) => {
                     page.yields_to += 1;
-                    return cpu::ring(bell::YIELD_TO, whom.0);
+                    return cpu::ring(page, bell::YIELD_TO, whom.0);
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Locker {
             return shared().running[whom.0 as usize].word.load(Relaxed) != 0;
         }
         page.sense_whom = whom.0;
-        cpu::ask(bell::SENSE) != 0
+        cpu::ask(page, bell::SENSE) != 0
     }
 }
 

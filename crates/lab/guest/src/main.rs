@@ -20,8 +20,7 @@ mod lock;
 mod memory;
 mod program;
 
-use abi::{Control, MAGIC, bell, trouble};
-use cpu::ring;
+use abi::{BELLS, Control, MAGIC, bell, trouble};
 
 /// Entry: the lab puts the address of this vCPU's page into the first argument's register.
 // SAFETY: no other symbol of the payload has this name.
@@ -31,16 +30,17 @@ extern "C" fn start(vcpu: u64) -> ! {
     if control.magic != MAGIC {
         give_up(trouble::LAYOUT);
     }
-    program::run(control, memory::vcpu(vcpu));
+    let page = memory::vcpu(vcpu);
+    program::run(control, page);
     loop {
-        ring(bell::DONE, 0);
+        cpu::ring(page, bell::DONE, 0);
     }
 }
 
 /// Tells the lab why this vCPU cannot go on; the lab does not run it again.
 fn give_up(why: u32) -> ! {
     loop {
-        ring(bell::PANIC, why);
+        cpu::port_out(BELLS + bell::PANIC, 4, why);
     }
 }
 

@@ -128,19 +128,19 @@ impl Runner<'_> {
             op::WRMSR => cpu::wrmsr(b as u32, c),
             op::HALT => {
                 self.page.halts += 1;
-                cpu::ring(bell::HALT, 0);
+                cpu::ring(self.page, bell::HALT, 0);
             }
             op::SLEEP => {
                 self.page.sleep_ns = b;
-                cpu::ring(bell::SLEEP, 0);
+                cpu::ring(self.page, bell::SLEEP, 0);
             }
             op::SLEEP_TABLE => {
                 let random = self.random();
                 let table = memory::table(b, a);
                 self.page.sleep_ns = u64::from(table[random as usize % table.len().max(1)]);
-                cpu::ring(bell::SLEEP, 0);
+                cpu::ring(self.page, bell::SLEEP, 0);
             }
-            op::SUBMIT => cpu::ring(bell::SUBMIT, a),
+            op::SUBMIT => cpu::ring(self.page, bell::SUBMIT, a),
             op::LOCK => self.locker.lock(self.page, a),
             op::UNLOCK => self.locker.unlock(a),
             op::SEND => self.idler.send(self.page, a, self.page.index),
@@ -181,7 +181,9 @@ impl Runner<'_> {
                 }
             }
             op::HLT => {
-                cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0);
+                let halted = cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0);
+                self.page.halts += u64::from(halted);
+                self.page.hlts += u64::from(halted);
             }
             op::PAUSE => {
                 for _ in 0..b {

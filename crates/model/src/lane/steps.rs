@@ -133,6 +133,13 @@ impl Lane {
     }
 }
 
+/// Whether `KVM_RUN` ended for a signal, or because user space had asked it to (`immediate_exit`).
+pub(super) fn was_kicked(code: ExitCode, errno: i32) -> bool {
+    const EINTR: i32 = -4;
+    const EAGAIN: i32 = -11;
+    code == ExitCode::INTR && matches!(errno, 0..|EINTR| EAGAIN)
+}
+
 impl Run {
     /// Xen: whether a vCPU with an open exit of this code waits for its device model.
     pub(super) fn waits_for_device_model(self, code: ExitCode) -> bool {

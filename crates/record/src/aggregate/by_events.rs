@@ -2,12 +2,11 @@
 
 use super::fold::{Fold, Reading};
 use super::snapshot::{Lane, Runner};
-use crate::bpf::Source;
 use crate::tracepoints::COMMON;
-use crate::{Capture, Processes, RecordError, Wanted};
-use exitscope_model::Kind;
+use crate::{Capture, Processes, RecordError, Tracepoint, Wanted};
+use exitscope_model::{Event, Kind};
 use exitscope_trace::tracefs::{Decoder, Order};
-use exitscope_units::VcpuId;
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,6 +18,9 @@ const TURN: Duration = Duration::from_millis(10);
 
 /// Bytes of the ring of each CPU.
 const BUFFER: usize = 4 << 20;
+
+/// Events of virtual cores that are kept until they are taken, at most.
+const MAX_CORE_EVENTS: usize = 1 << 18;
 
 #[derive(Debug)]
 pub struct ByEvents {
@@ -36,17 +38,21 @@ struct Shared {
     by_vcpu: bool,
     /// None: of every process.
     processes: Option<HashSet<u32>>,
+    /// Events that tell of virtual cores' runs, if they are wanted.
+    core_events: Option<Vec<Event>>,
     error: Option<RecordError>,
 }
 
 impl ByEvents {
+    /// `by_vcpu`: events name the virtual CPU; then `with_cores` keeps those that tell of virtual cores' runs.
     pub fn start(
-        sources: Vec<Source>,
+        sources: Vec<(Tracepoint, Decoder)>,
         by_vcpu: bool,
+        with_cores: bool,
         processes: &Processes,
         fold: Fold,
     ) -> Result<ByEvents, RecordError> {
-        let (tracepoints, decoders) = sources.into_iter().map(|(tracepoint, decoder, _)| (tracepoint, decoder)).unzip();
+        let (tracepoints, decoders) = sources.into_iter().unzip();
         let wanted = Wanted { tracepoints, processes: Processes::All, buffer: BUFFER, without_bpf: true };
         let shared = Shared {
             fold,
@@ -57,6 +63,7 @@ impl ByEvents {
                 Processes::All => None,
                 Processes::These(these) => Some(these.iter().copied().collect()),
             },
+            core_events: (by_vcpu && with_cores).then(Vec::new),
             error: None,
         };
         let (shared, stop) = (Arc::new(Mutex::new(shared)), Arc::new(AtomicBool::new(false)));
@@ -75,6 +82,11 @@ impl ByEvents {
         shared.drain();
         shared.error.take().map_or(Ok(()), Err)?;
         Ok(shared.fold.read())
+    }
+
+    /// The events that tell of virtual cores' runs, since the last call; `None` where there are none.
+    pub fn take_core_events(&mut self) -> Option<Vec<Event>> {
+        lock(&self.shared).core_events.as_mut().map(std::mem::take)
     }
 
     pub fn forget(&mut self, lane: Lane) {
@@ -104,7 +116,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 impl Shared {
     fn drain(&mut self) {
-        let Shared { fold, capture, decoders, by_vcpu, processes, error } = self;
+        let Shared { fold, capture, decoders, by_vcpu, processes, core_events, error } = self;
         let mut record = Vec::new();
         let drained = capture.drain(|sample| {
             let Some(decoder) = decoders.get(sample.tracepoint) else { return };
@@ -117,6 +129,17 @@ impl Shared {
             if processes.as_ref().is_some_and(|wanted| !wanted.contains(&process)) {
                 return;
             }
+            if let Some(kept) = core_events
+                && matches!(decoded.kind, Kind::RunCore { .. } | Kind::Exit { .. } | Kind::Enter)
+            {
+                let (at, cpu, vm) = (Moment::from_nanos(sample.time), PcpuId(sample.cpu), VmId(process));
+                if kept.len() >= MAX_CORE_EVENTS {
+                    // Nobody takes them: runs that are under way are told of anew from here on.
+                    *kept = vec![Event::lost(at, cpu, kept.len() as u64)];
+                }
+                let (tid, vcpu, name) = (Tid(sample.thread), decoded.vcpu, decoder.name);
+                kept.push(Event { at, tid, vm, vcpu, cpu, name, kind: decoded.kind });
+            }
             let runner = match (*by_vcpu, decoded.vcpu) {
                 (false, _) => Runner::Thread(sample.thread),
                 (true, VcpuId::UNKNOWN) => return,
@@ -128,9 +151,12 @@ impl Shared {
         });
         match drained {
             Ok(drained) => {
-                let lost: u64 = drained.lost.iter().map(|(_, count)| count).sum();
+                // Of CPUs that came on line nobody knows what they did before: one loss each, so that it is seen.
+                let lost = drained.lost.iter().map(|(_, count)| count).sum::<u64>() + drained.came.len() as u64;
                 if lost > 0 {
                     fold.lose(lost);
+                    let at = Moment::from_nanos(drained.until);
+                    core_events.iter_mut().for_each(|kept| kept.push(Event::lost(at, PcpuId(0), lost)));
                 }
             }
             Err(trouble) => *error = Some(trouble),

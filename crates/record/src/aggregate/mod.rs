@@ -23,13 +23,16 @@ use crate::bpf::{ByBpf, NoBpf, Source};
 use crate::capture::possible_cpus;
 use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
 use by_events::ByEvents;
-use exitscope_model::{CodeList, EventNames, ExitCode};
+use exitscope_model::{CodeList, Event, EventNames, ExitCode};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
 use fold::Fold;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+
+/// Tells of virtual cores' runs.
+const CORE_RUNS: &str = "kvmppc_run_core";
 
 /// What to count.
 #[derive(Clone, Debug)]
@@ -42,11 +45,13 @@ pub struct Counting {
     pub max_lanes: u32,
     /// Counts ([`Key`]s) at most; what would need a further one is lost. The kernel keeps 1.3 KB for each.
     pub max_counts: u32,
+    /// Keep what tells of virtual cores' runs (POWER), for [`Aggregation::take_core_events`].
+    pub with_cores: bool,
 }
 
 impl Default for Counting {
     fn default() -> Counting {
-        Counting { processes: Processes::All, without_bpf: false, max_lanes: 4096, max_counts: 8192 }
+        Counting { processes: Processes::All, without_bpf: false, max_lanes: 4096, max_counts: 8192, with_cores: false }
     }
 }
 
@@ -72,7 +77,11 @@ enum Engine {
 impl Aggregation {
     /// Begins to count. Errors say what to do about them.
     pub fn start(counting: &Counting) -> Result<Aggregation, RecordError> {
-        let sources = sources(of_kvm(&tracefs()?)?);
+        let decoded = decoded(of_kvm(&tracefs()?)?);
+        let sources: Vec<Source> = decoded
+            .iter()
+            .filter_map(|(tracepoint, decoder)| Some((tracepoint.clone(), decoder.clone(), decoder.role()?)))
+            .collect();
         if sources.is_empty() {
             return Err(RecordError::NoTracepoints);
         }
@@ -92,11 +101,16 @@ impl Aggregation {
             Err(NoBpf::Forbidden(bpf)) => {
                 let fold = Fold::new(is_software, counting.max_lanes as usize, counting.max_counts as usize);
                 let because = bpf.to_string();
-                let events =
-                    ByEvents::start(sources, by_vcpu, &counting.processes, fold).map_err(|error| match error {
-                        RecordError::NoRoute { perf, .. } => RecordError::NoRoute { bpf, perf },
-                        other => other,
-                    })?;
+                let with_cores = counting.with_cores;
+                let is_used = |(tracepoint, decoder): &(Tracepoint, Decoder)| {
+                    decoder.role().is_some() || with_cores && tracepoint.name == CORE_RUNS
+                };
+                let used = decoded.into_iter().filter(is_used).collect();
+                let events = ByEvents::start(used, by_vcpu, with_cores, &counting.processes, fold);
+                let events = events.map_err(|error| match error {
+                    RecordError::NoRoute { perf, .. } => RecordError::NoRoute { bpf, perf },
+                    other => other,
+                })?;
                 (Engine::Events(events), Route::PerfEvents { because })
             }
         };
@@ -154,6 +168,14 @@ impl Aggregation {
             }
         }
         Ok(&self.snapshot)
+    }
+
+    /// The events that tell of virtual cores' runs, since the last call; `None` where KVM has none, or nobody wants them.
+    pub fn take_core_events(&mut self) -> Option<Vec<Event>> {
+        match &mut self.engine {
+            Engine::Bpf(_) => None,
+            Engine::Events(events) => events.take_core_events(),
+        }
     }
 
     /// What the last [`read`](Aggregation::read) found.
@@ -235,13 +257,12 @@ fn is_all_idle(code: ExitCode) -> bool {
     code.is_idle() && code.list != CodeList::Arm64Ec
 }
 
-/// The tracepoints that counting uses.
-fn sources(tracepoints: Vec<Tracepoint>) -> Vec<Source> {
+/// Tracepoints with what reads their records.
+fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
     let mut names = EventNames::default();
-    let source = |tracepoint: Tracepoint| {
+    let decoded = |tracepoint: Tracepoint| {
         let decoder = Decoder::new(&tracepoint.system, &Format::parse(&tracepoint.format)?, &mut names);
-        let role = decoder.role()?;
-        Some((tracepoint, decoder, role))
+        Some((tracepoint, decoder))
     };
-    tracepoints.into_iter().filter_map(source).collect()
+    tracepoints.into_iter().filter_map(decoded).collect()
 }

@@ -13,7 +13,7 @@ mod ring;
 pub use count::{ByBpf, Source};
 
 use crate::bytes::{u32_at, u64_at};
-use crate::capture::Batch;
+use crate::capture::{Batch, online_cpus};
 use crate::tracepoints::COMMON;
 use crate::{RecordError, Tracepoint, sys};
 use program::{CPU, Maps, NUMBER, PAYLOAD, THREAD, TIME, program};
@@ -35,9 +35,9 @@ pub struct Bpf {
     /// By CPU, the losses that were reported already.
     reported: Vec<u64>,
     threads: OwnedFd,
-    /// Kept open: closing one stops its program.
-    events: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
+    /// Kept open: closing one stops its program.
+    _events: Vec<OwnedFd>,
 }
 
 /// Why BPF cannot be used: it may not be, or it does what it should not.
@@ -53,26 +53,18 @@ impl Bpf {
         let rings = map(sys::ARRAY_OF_MAPS, 4, 4, cpus, Some(&ring()?))?;
         let lost = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
         let threads = map(LRU_HASH, 4, 1, MAX_THREADS, None)?;
-        let mut bpf = Bpf {
-            rings: Vec::new(),
-            lost,
-            reported: vec![0; cpus as usize],
-            threads,
-            events: Vec::new(),
-            programs: Vec::new(),
-        };
+        let mut of_cpus = Vec::new();
         for cpu in 0..cpus {
             let fd = ring()?;
             sys::update(&rings, &cpu.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes()).map_err(NoBpf::Forbidden)?;
-            bpf.rings.push(Ring::new(&fd, size).map_err(NoBpf::Forbidden)?);
+            of_cpus.push(Ring::new(&fd, size).map_err(NoBpf::Forbidden)?);
         }
-        for (number, tracepoint) in (0..).zip(tracepoints) {
-            let maps = Maps { rings: &rings, lost: &bpf.lost, threads: &bpf.threads };
-            bpf.programs.push(load(tracepoint, &program(tracepoint, number, processes, maps))?);
-        }
+        let maps = Maps { rings: &rings, lost: &lost, threads: &threads };
+        let load = |(number, tracepoint)| load(tracepoint, &program(tracepoint, number, processes, maps));
+        let programs = (0..).zip(tracepoints).map(load).collect::<Result<Vec<OwnedFd>, NoBpf>>()?;
         // Only now that all are loaded does any begin.
-        bpf.events = attach(tracepoints, &bpf.programs)?;
-        Ok(bpf)
+        let events = attach(tracepoints, &programs)?;
+        Ok(Bpf { rings: of_cpus, lost, reported: vec![0; cpus as usize], threads, programs, _events: events })
     }
 
     /// From now on, the scheduling of this thread is recorded.
@@ -84,11 +76,6 @@ impl Bpf {
     pub fn runs(&self, tracepoints: &[Tracepoint]) -> sys::Runs {
         let all = tracepoints.iter().zip(&self.programs);
         runs_of(all.filter(|(tracepoint, _)| !tracepoint.is_scheduler()).map(|(_, program)| program))
-    }
-
-    /// Stops the programs; what they have recorded can still be taken.
-    pub fn stop(&mut self) {
-        self.events.clear();
     }
 
     /// Takes what is in the rings.
@@ -143,10 +130,12 @@ fn load(tracepoint: &Tracepoint, program: &[u64]) -> Result<OwnedFd, NoBpf> {
 
 /// Runs each program whenever its tracepoint fires, as long as what is returned is kept open.
 fn attach(tracepoints: &[Tracepoint], programs: &[OwnedFd]) -> Result<Vec<OwnedFd>, NoBpf> {
+    // A program runs on every CPU, whichever CPU the event is of, also on those that come on line later; and from now on: the
+    // event itself stays disabled, so that it makes no samples.
+    let cpus = online_cpus().map_err(NoBpf::Forbidden)?;
+    let cpu = cpus.first().copied().unwrap_or(0);
     let attach = |(tracepoint, program): (&Tracepoint, &OwnedFd)| {
-        // A program runs on every CPU, whichever CPU the event is of, and from now on: the event itself stays disabled, so
-        // that it makes no samples.
-        let event = sys::open_tracepoint(tracepoint.id, 0, 0, 0)?;
+        let event = sys::open_tracepoint(tracepoint.id, cpu, 0, 0)?;
         sys::set_bpf(&event, program)?;
         Ok(event)
     };

@@ -24,9 +24,7 @@ use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
 use rustc_hash::FxHashMap;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
 use tracepoints::{Layout, Place};
 
 /// Bytes of records that are gathered before they are written.
@@ -116,13 +114,6 @@ struct Tracepoint {
     fields: Vec<Place>,
     /// What a reader will make of it.
     decoder: Decoder,
-}
-
-impl PerfWriter<File> {
-    /// Creates the file at `path`, or empties it.
-    pub fn create(path: &Path, head: &Head) -> io::Result<PerfWriter<File>> {
-        PerfWriter::new(File::create(path)?, head)
-    }
 }
 
 impl<W: Write + Seek> PerfWriter<W> {

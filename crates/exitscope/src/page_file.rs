@@ -1,0 +1,30 @@
+//! Where `--html` writes a page.
+
+use crate::new_file::is_none_of;
+use anyhow::{Context, bail};
+use exitscope_page::is_built;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Why there are no pages.
+pub const NOT_BUILT: &str = "this exitscope was built without the front end of pages. With Node 20 or later and npm: \
+                             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope anew";
+
+/// Fails if there will be no page: there is no front end, or the file is one of those that are read.
+pub fn check(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    if !is_built() {
+        bail!("--html: {NOT_BUILT}");
+    }
+    is_none_of(to, inputs, "--html")
+}
+
+/// Writes the page, and says so.
+pub fn write(to: &Path, page: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let name = to.display();
+    let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {name}"))?);
+    page(&mut out).and_then(|()| out.flush()).with_context(|| format!("cannot write {name}"))?;
+    let size = out.get_ref().metadata().map_or(0, |file| file.len());
+    anstream::eprintln!("exitscope: wrote {name} ({} KB); open it in any browser", size / 1000);
+    Ok(())
+}

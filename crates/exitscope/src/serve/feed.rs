@@ -1,0 +1,142 @@
+//! Samples of a capture in, events out: what reading a recording of them would give.
+
+use exitscope_model::{Event, EventNames, Ledger, Line};
+use exitscope_record::{Sample, Tracepoint, process_name, thread_name};
+use exitscope_trace::tracefs::{Decoder, Format, Order};
+use exitscope_units::{Moment, PcpuId, Tid, VmId};
+use std::collections::BTreeSet;
+
+/// Bytes of a record's common fields, which samples are without.
+const COMMON: usize = 8;
+
+/// Threads whose names are remembered; when there are more, it begins anew.
+const MAX_NAMED: usize = 1 << 14;
+
+/// What came since the last [`Feed::clear`].
+pub struct Feed {
+    /// In the order of time.
+    pub events: Vec<Event>,
+    /// What is in no event.
+    pub ledger: Ledger,
+    /// Threads that are new, and what they are called.
+    pub named: Vec<(u32, String)>,
+    decoders: Vec<Decoder>,
+    /// Of each tracepoint, whether it is one of KVM's.
+    of_kvm: Vec<bool>,
+    record: Vec<u8>,
+    known: BTreeSet<u32>,
+}
+
+impl Feed {
+    /// For samples of these tracepoints.
+    pub fn new(tracepoints: &[Tracepoint], names: &mut EventNames) -> Feed {
+        let decoder = |of: &Tracepoint| Some(Decoder::new(&of.system, &Format::parse(&of.format)?, names));
+        Feed {
+            events: Vec::new(),
+            ledger: Ledger::default(),
+            named: Vec::new(),
+            // A tracepoint is made from such a format.
+            decoders: tracepoints.iter().filter_map(decoder).collect(),
+            of_kvm: tracepoints.iter().map(|of| !of.is_scheduler()).collect(),
+            record: vec![0; COMMON],
+            known: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a sample.
+    pub fn take(&mut self, sample: Sample) {
+        let at = Moment::from_nanos(sample.time);
+        let Some(decoder) = self.decoders.get(sample.tracepoint) else {
+            return self.ledger.count(Line::UnknownFormat);
+        };
+        if decoder.is_unused() {
+            return self.ledger.skip(at);
+        }
+        self.ledger.events += 1;
+        self.record.truncate(COMMON);
+        self.record.extend_from_slice(sample.payload);
+        let order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
+        let Some(decoded) = decoder.decode(&self.record, order) else { return self.ledger.count(Line::BadRecord) };
+        self.events.push(Event {
+            at,
+            tid: Tid(sample.thread),
+            vm: VmId(sample.process),
+            vcpu: decoded.vcpu,
+            cpu: PcpuId(sample.cpu),
+            name: decoder.name,
+            kind: decoded.kind,
+        });
+        if self.of_kvm[sample.tracepoint] && self.known.insert(sample.thread) {
+            self.name(sample.process, sample.thread);
+        }
+    }
+
+    /// Adds that so many records of a CPU were lost.
+    pub fn lose(&mut self, at: u64, cpu: u32, count: u64) {
+        self.ledger.add(Line::LostRecords, count.max(1));
+        self.events.push(Event::lost(Moment::from_nanos(at), PcpuId(cpu), count));
+    }
+
+    /// Forgets what came until now.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.named.clear();
+        self.ledger = Ledger::default();
+        if self.known.len() > MAX_NAMED {
+            self.known.clear();
+        }
+    }
+
+    /// A name for a thread, and for its process.
+    fn name(&mut self, process: u32, thread: u32) {
+        if self.known.insert(process) || process == thread {
+            self.named.push((process, process_name(process)));
+        }
+        if process != thread {
+            self.named.push((thread, thread_name(process, thread)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::{Kind, NameId};
+
+    const PIO: &str = "name: kvm_userspace_exit\nID: 77\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:__u32 reason;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:int errno;\toffset:12;\tsize:4;\tsigned:1;\n";
+
+    fn tracepoint() -> Tracepoint {
+        Tracepoint {
+            system: "kvm".into(),
+            name: "kvm_userspace_exit".into(),
+            id: 77,
+            size: 16,
+            format: PIO.into(),
+            threads: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_sample_becomes_the_event_that_it_is_and_what_is_too_short_is_counted() {
+        let mut feed = Feed::new(&[tracepoint()], &mut EventNames::default());
+        let mut payload = 2u32.to_ne_bytes().to_vec();
+        payload.extend_from_slice(&0i32.to_ne_bytes());
+        let of = |payload| Sample { time: 5, cpu: 3, process: 1, thread: 1, tracepoint: 0, payload };
+        feed.take(of(&payload));
+        feed.take(of(&payload[..3]));
+        feed.lose(9, 3, 4);
+        assert_eq!(feed.ledger.events, 2);
+        assert_eq!((feed.ledger.get(Line::BadRecord), feed.ledger.get(Line::LostRecords)), (1, 4));
+        let event = feed.events[0];
+        assert!(matches!(event.kind, Kind::UserspaceExit { reason: 2, .. }), "{event:?}");
+        assert_eq!((event.at.as_nanos(), event.cpu, event.tid), (5, PcpuId(3), Tid(1)));
+        assert_ne!(event.name, NameId::NONE);
+        assert_eq!(feed.named.len(), 1);
+    }
+}

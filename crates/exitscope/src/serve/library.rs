@@ -1,0 +1,274 @@
+//! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
+//! has changed since.
+
+use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
+use crate::html::look_at;
+use exitscope_http::{Bytes, Note, Notes};
+use exitscope_page::{Compression, write_data};
+use exitscope_view::Report;
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{spawn_blocking, spawn_local};
+use tokio::time::timeout;
+
+/// How long a browser waits for a file to be read before it is told to ask again.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Bytes of packed data that are kept; what was not asked for longest is made anew.
+const MOST_DATA: usize = 256 << 20;
+
+/// Times that the server looks after us, from one look at watched files to the next.
+const LOOK: u32 = 4;
+
+/// The slowest exits in the table of a page.
+const SLOWEST: usize = 10;
+
+/// The files.
+pub struct Library {
+    files: Vec<File>,
+    clock: ClockArgs,
+    /// Has one file read at a time.
+    reading: Semaphore,
+    turns: Cell<u32>,
+    /// How often data was asked for.
+    asked: Cell<u64>,
+}
+
+struct File {
+    path: PathBuf,
+    made: RefCell<Option<Made>>,
+    /// Whether somebody has it read.
+    is_read: Cell<bool>,
+    /// Told when it has been read.
+    done: watch::Sender<()>,
+    /// Told when it changes on disk, as long as somebody listens.
+    changed: watch::Sender<Note>,
+}
+
+/// What was made of a file.
+struct Made {
+    version: String,
+    found: Result<Found, String>,
+    /// The last time that it was asked for.
+    asked: u64,
+}
+
+struct Found {
+    summary: Summary,
+    data: Option<Bytes>,
+}
+
+/// What the list says of a file.
+#[derive(Clone, Serialize)]
+struct Summary {
+    format: String,
+    hostname: String,
+    duration_ns: u64,
+    vcpus: usize,
+    exits: u64,
+    cost_ns: u64,
+    events: u64,
+    lost: u64,
+    /// What of it could not be used.
+    damage: Vec<String>,
+}
+
+/// A row of the list.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: String,
+    page: String,
+    /// Neither if it has not been read yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<&'a Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<&'a str>,
+}
+
+impl Library {
+    pub fn new(paths: &[PathBuf], clock: ClockArgs) -> Rc<Library> {
+        let file = |path: &PathBuf| File {
+            path: path.clone(),
+            made: RefCell::new(None),
+            is_read: Cell::new(false),
+            done: watch::Sender::new(()),
+            changed: watch::Sender::new(Note::default()),
+        };
+        let files = paths.iter().map(file).collect();
+        Rc::new(Library { files, clock, reading: Semaphore::new(1), turns: Cell::new(0), asked: Cell::new(0) })
+    }
+
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn name(&self, number: usize) -> String {
+        self.files[number].path.display().to_string()
+    }
+
+    /// Notes when the file changes.
+    pub fn notes(&self, number: usize) -> Notes {
+        self.files[number].look();
+        self.files[number].changed.subscribe()
+    }
+
+    /// Version and data of a file, or why there is none; `None` if it takes long to read.
+    pub async fn data(self: &Rc<Self>, number: usize) -> Option<Result<(String, Bytes), String>> {
+        self.asked.set(self.asked.get() + 1);
+        if !self.files[number].is_fresh(true) && !self.wait_for(number).await {
+            return None;
+        }
+        let mut made = self.files[number].made.borrow_mut();
+        let made = made.as_mut()?;
+        made.asked = self.asked.get();
+        match &made.found {
+            // Without data it was put away meanwhile.
+            Ok(found) => found.data.clone().map(|data| Ok((made.version.clone(), data))),
+            Err(trouble) => Some(Err(trouble.clone())),
+        }
+    }
+
+    /// What is known of every file, as JSON. Waits for what is read, but not for long.
+    pub async fn list(self: &Rc<Self>) -> String {
+        let wait = async {
+            for number in 0..self.files.len() {
+                if !self.files[number].is_fresh(false) {
+                    self.wait_for(number).await;
+                }
+            }
+        };
+        // What takes longer is in the next list.
+        let _ = timeout(Duration::from_secs(1), wait).await;
+        let made: Vec<_> = self.files.iter().map(|file| file.made.borrow()).collect();
+        let rows = made.iter().enumerate().map(|(number, made)| Row {
+            name: self.name(number),
+            page: format!("/page/{number}"),
+            found: made.as_ref().and_then(|made| Some(&made.found.as_ref().ok()?.summary)),
+            trouble: made.as_ref().and_then(|made| made.found.as_ref().err().map(String::as_str)),
+        });
+        serde_json::to_string(&rows.collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    /// Looks whether files that are shown have changed.
+    pub fn turn(&self) {
+        self.turns.set((self.turns.get() + 1) % LOOK);
+        if self.turns.get() == 0 {
+            self.files.iter().filter(|file| file.changed.receiver_count() > 0).for_each(File::look);
+        }
+    }
+
+    /// Has a file read, and waits; `false` if that takes long, but it goes on.
+    async fn wait_for(self: &Rc<Self>, number: usize) -> bool {
+        let file = &self.files[number];
+        let mut done = file.done.subscribe();
+        if !file.is_read.replace(true) {
+            let library = self.clone();
+            spawn_local(async move {
+                library.read(number).await;
+                library.files[number].is_read.set(false);
+                library.files[number].done.send_replace(());
+            });
+        }
+        timeout(WAIT, done.changed()).await.is_ok()
+    }
+
+    async fn read(&self, number: usize) {
+        let Ok(_turn) = self.reading.acquire().await else { return };
+        let file = &self.files[number];
+        // As it was before: what is added meanwhile makes it another version.
+        let version = version(&file.path);
+        let (path, clock) = (file.path.clone(), self.clock.clone());
+        let found = spawn_blocking(move || find(&path, clock)).await;
+        let found =
+            found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
+        *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
+        file.look();
+        self.put_away(number);
+    }
+
+    /// Keeps the data of all files but this one within its bound.
+    fn put_away(&self, but: usize) {
+        let mut sizes: Vec<(u64, usize, usize)> = Vec::new();
+        for (number, file) in self.files.iter().enumerate() {
+            if let Some(Made { found: Ok(Found { data: Some(data), .. }), asked, .. }) = &*file.made.borrow() {
+                sizes.push((*asked, number, data.len()));
+            }
+        }
+        sizes.sort_unstable();
+        let mut all: usize = sizes.iter().map(|row| row.2).sum();
+        for (_, number, size) in sizes.into_iter().filter(|row| row.1 != but) {
+            if all <= MOST_DATA {
+                break;
+            }
+            if let Some(Made { found: Ok(found), .. }) = &mut *self.files[number].made.borrow_mut() {
+                found.data = None;
+            }
+            all -= size;
+        }
+    }
+}
+
+impl File {
+    /// Whether it is as it was when it was read; `with_data`: and that is at hand.
+    fn is_fresh(&self, with_data: bool) -> bool {
+        let made = self.made.borrow();
+        let Some(made) = made.as_ref() else { return false };
+        let at_hand = made.found.as_ref().map_or(true, |found| found.data.is_some() || !with_data);
+        at_hand && made.version == version(&self.path)
+    }
+
+    /// Tells who listens if it has changed.
+    fn look(&self) {
+        let id = version(&self.path);
+        let note = Note { data: format!("{{\"gone\":{}}}", id == GONE), id };
+        self.changed.send_if_modified(|last| std::mem::replace(last, note.clone()) != note);
+    }
+}
+
+/// The version of a file that is not there.
+const GONE: &str = "gone";
+
+/// What tells a file from what it was before: which it is, how long, and when it was written.
+fn version(path: &Path) -> String {
+    std::fs::metadata(path).map_or(GONE.to_string(), |file| {
+        let at = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+        format!("{:x}-{:x}-{:x}-{at:x}", file.dev(), file.ino(), file.len())
+    })
+}
+
+fn find(path: &Path, clock: ClockArgs) -> Result<Found, String> {
+    let select = SelectArgs { clock, ..SelectArgs::default() };
+    let args = ReportArgs { select, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
+    let (mut summary, mut data) = (None, Vec::new());
+    let read = look_at(&args, &[path.to_path_buf()], |contents| {
+        summary = Some(Summary::of(&contents.report));
+        Ok(write_data(contents, Compression::new(6), &mut data)?)
+    });
+    match (read, summary) {
+        (Ok(_), Some(summary)) => Ok(Found { summary, data: Some(data.into()) }),
+        (Err(error), _) => Err(format!("{error:#}")),
+        (Ok(_), None) => Err("nothing was read".to_string()),
+    }
+}
+
+impl Summary {
+    fn of(report: &Report) -> Summary {
+        let trace = report.traces.first();
+        Summary {
+            format: trace.map_or(String::new(), |trace| trace.format.clone()),
+            hostname: trace.map_or(String::new(), |trace| trace.hostname.clone()),
+            duration_ns: report.duration_ns,
+            vcpus: report.vcpus.len(),
+            exits: report.coverage.exits,
+            cost_ns: report.total.cost_ns,
+            events: report.coverage.events,
+            lost: report.coverage.lost,
+            damage: report.coverage.damage().map(|line| line.to_string()).collect(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `exitscope serve`: pages for a browser, of recordings or of what happens now.
+//!
+//! ```text
+//! files ─► Library: read when asked for, anew when changed ─┐
+//!                                                           ├─► Pages ─► exitscope-http
+//! Capture ─► Feed ─► Ring: the last minutes, in slices ─────┘
+//! ```
+
+mod feed;
+mod library;
+mod live;
+mod pages;
+mod ring;
+
+use crate::Outcome;
+use crate::access::{access_of, listen, scheme, warn};
+use crate::cli::ServeArgs;
+use crate::page_file::NOT_BUILT;
+use crate::read;
+use anyhow::{Context, bail};
+use exitscope_http::{Browsers, Names, Patience, serve};
+use exitscope_lab::{catch_signals, signalled};
+use exitscope_page::is_built;
+use library::Library;
+use live::Live;
+use pages::{Pages, Shown};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a browser may take to read an answer, in which the time is that a file is read first.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
+    if !is_built() {
+        bail!("{NOT_BUILT}");
+    }
+    if !args.live && (!args.whose.pid.is_empty() || args.whose.vm.is_some() || args.whose.all) {
+        bail!("--pid, --vm and --all-cpus say whose exits are shown as they happen, with --live");
+    }
+    catch_signals()?;
+    let files = if args.live { Vec::new() } else { read::files(&args.files, &[])? };
+    for file in &files {
+        check(file)?;
+    }
+    let mut access = access_of(&args.access)?;
+    let (listener, address) = listen(&args.listen)?;
+    warn(address, &access);
+    access.patience = Patience { answer: PATIENCE, ..Patience::default() };
+    access.browsers =
+        Some(Browsers { names: names(&args.listen, address), cookie: format!("exitscope-{}", address.port()) });
+    let host = match args.listen.rsplit_once(':') {
+        // What was said, unless that is no place to go to.
+        Some((host, _)) if !address.ip().is_unspecified() => host.to_string(),
+        _ if address.is_ipv6() => "[::1]".to_string(),
+        _ => "127.0.0.1".to_string(),
+    };
+    let live = if args.live { Some(Live::start(args)?) } else { None };
+    let token = access.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
+    anstream::eprintln!("exitscope: serving {}://{host}:{}/{token}", scheme(&access), address.port());
+    let ended = || signalled().is_some() || live.as_ref().is_some_and(Live::has_ended);
+    let shown = match &live {
+        Some(live) => Shown::Live(live.now()),
+        None => Shown::Files(Library::new(&files, args.clock.clone())),
+    };
+    serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
+    live.map_or(Ok(()), Live::end)?;
+    Ok(Outcome::Fine)
+}
+
+/// Whether a file may be read.
+fn check(path: &Path) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        bail!("standard input can be read only once: put it into a file");
+    }
+    std::fs::File::open(path).map(drop).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// What browsers may call us: what we were told to listen on says it.
+fn names(listen: &str, address: SocketAddr) -> Names {
+    let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
+    let name = host.parse::<IpAddr>().is_err().then(|| host.to_string());
+    Names { any_address: !address.ip().is_loopback(), name }
+}

@@ -1,0 +1,166 @@
+//! What is where: pages by the number of their file, never by a name out of a request.
+//!
+//! ```text
+//! /  the files, or to /live     /files  their list, as JSON
+//! /page/N   /data/N   /notes/N  a file's page, what it shows, and notes when the file changes
+//! /live   /live/data   /live/notes
+//! ```
+
+use super::library::Library;
+use super::live::Now;
+use exitscope_http::{Answer, Asked, Bytes, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
+use exitscope_page::{Addresses, served_page};
+use std::pin::Pin;
+use std::rc::Rc;
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const PACKED: &str = "application/gzip";
+
+/// What is served.
+pub enum Shown {
+    /// Recordings.
+    Files(Rc<Library>),
+    /// What happens now.
+    Live(Rc<Now>),
+}
+
+/// The server's pages.
+pub struct Pages {
+    shown: Shown,
+}
+
+/// What a path names.
+#[derive(Clone, Copy)]
+enum Named {
+    Index,
+    Files,
+    Page(usize),
+    Data(usize),
+    Notes(usize),
+    LivePage,
+    LiveData,
+    LiveNotes,
+}
+
+impl Pages {
+    pub fn new(shown: Shown) -> Pages {
+        Pages { shown }
+    }
+
+    fn named(&self, path: &str) -> Option<Named> {
+        let library = match &self.shown {
+            Shown::Live(_) => {
+                return match path {
+                    "/" => Some(Named::Index),
+                    "/live" => Some(Named::LivePage),
+                    "/live/data" => Some(Named::LiveData),
+                    "/live/notes" => Some(Named::LiveNotes),
+                    _ => None,
+                };
+            }
+            Shown::Files(library) => library,
+        };
+        let number = |text: &str| {
+            let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|&number| plain && number < library.len())
+        };
+        match path {
+            "/" => Some(Named::Index),
+            "/files" => Some(Named::Files),
+            _ => {
+                let (what, text) = path.strip_prefix('/')?.split_once('/')?;
+                let number = number(text)?;
+                match what {
+                    "page" => Some(Named::Page(number)),
+                    "data" => Some(Named::Data(number)),
+                    "notes" => Some(Named::Notes(number)),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
+impl Site for Pages {
+    fn place(&self, path: &str) -> Place {
+        if self.named(path).is_some() { Place::Guarded } else { Place::None }
+    }
+
+    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
+        let Some(named) = self.named(&asked.path) else { return whole(Answer::text(StatusCode::NOT_FOUND, "")) };
+        let answer: Pin<Box<dyn Future<Output = Answer>>> = match (&self.shown, named) {
+            (Shown::Live(_), Named::Index) => whole(Answer::see("/live")),
+            (Shown::Live(live), Named::LivePage) => {
+                let (data, notes) = (Some("/live/data"), Some("/live/notes"));
+                let addresses = Addresses { data, notes, keep_ns: Some(live.keep()), ..Addresses::default() };
+                whole(page("live", &addresses))
+            }
+            (Shown::Live(live), Named::LiveNotes) => whole(Answer::notes(live.notes(), asked.last_note)),
+            (Shown::Live(live), _) => {
+                let live = live.clone();
+                Box::pin(async move { packed(live.data().await) })
+            }
+            (Shown::Files(library), Named::Page(number)) => {
+                let (data, notes) = (format!("/data/{number}"), format!("/notes/{number}"));
+                let addresses =
+                    Addresses { data: Some(&data), notes: Some(&notes), files: Some("/files"), ..Addresses::default() };
+                whole(page(&library.name(number), &addresses))
+            }
+            (Shown::Files(library), Named::Data(number)) => {
+                let library = library.clone();
+                Box::pin(async move {
+                    match library.data(number).await {
+                        Some(data) => packed(data),
+                        None => Answer::text(StatusCode::ACCEPTED, "It is still being read: ask again.\n"),
+                    }
+                })
+            }
+            (Shown::Files(library), Named::Notes(number)) => {
+                whole(Answer::notes(library.notes(number), asked.last_note))
+            }
+            (Shown::Files(library), Named::Files) => {
+                let library = library.clone();
+                Box::pin(async move { Answer::of(StatusCode::OK, JSON, library.list().await) })
+            }
+            (Shown::Files(_), _) => {
+                whole(page("recordings", &Addresses { files: Some("/files"), ..Addresses::default() }))
+            }
+        };
+        answer
+    }
+
+    fn turn(self: &Rc<Self>) {
+        if let Shown::Files(library) = &self.shown {
+            library.turn();
+        }
+    }
+
+    fn count(&self, _what: Count) {}
+}
+
+fn whole(answer: Answer) -> Pin<Box<dyn Future<Output = Answer>>> {
+    Box::pin(std::future::ready(answer))
+}
+
+fn page(title: &str, addresses: &Addresses) -> Answer {
+    match served_page(title, addresses) {
+        Some((page, policy)) => {
+            let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+            let name = HeaderName::from_static("content-security-policy");
+            Answer::of(StatusCode::OK, HTML, page).with(name, policy)
+        }
+        None => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "There is no front end.\n"),
+    }
+}
+
+/// Data of this version, or why there is none.
+fn packed(data: Result<(String, Bytes), String>) -> Answer {
+    match data {
+        Ok((version, bytes)) => match HeaderValue::from_str(&format!("\"{version}\"")) {
+            Ok(version) => Answer::of(StatusCode::OK, PACKED, bytes).with(HeaderName::from_static("etag"), version),
+            Err(_) => Answer::of(StatusCode::OK, PACKED, bytes),
+        },
+        Err(trouble) => Answer::text(StatusCode::UNPROCESSABLE_ENTITY, format!("{trouble}\n")),
+    }
+}

@@ -1,0 +1,282 @@
+//! `exitscope serve` as programs see it: what is where, what is not, and live data that is what guests did. What the pages
+//! show is tested in a browser, by web/test.
+
+mod common;
+
+use common::{cannot, corpus, exits_at, exitscope, go, held_guest, machine, run, stderr};
+use flate2::read::GzDecoder;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long things may take that take no time on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server at work, killed when dropped.
+struct Server {
+    child: Child,
+    /// Behind the scheme: address, port, path.
+    url: String,
+}
+
+impl Server {
+    /// Starts it; what it said, if it could not.
+    fn start(flags: &[&str]) -> Result<Server, String> {
+        let mut command = exitscope();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut all = String::new();
+        while said.read_line(&mut all).unwrap() > 0 {
+            if let Some((_, rest)) = all.split_once("serving http://") {
+                return Ok(Server { child, url: rest.trim_end().to_string() });
+            }
+        }
+        child.wait().unwrap();
+        Err(all)
+    }
+
+    /// Head and body of the answer.
+    fn get_with(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+    }
+
+    fn get(&self, path: &str) -> (String, Vec<u8>) {
+        self.get_with(path, "")
+    }
+
+    fn status(&self, path: &str, headers: &str) -> u16 {
+        self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    /// The report in a page's data.
+    fn report(&self, path: &str) -> serde_json::Value {
+        let (head, packed) = self.get(path);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
+        let mut bytes = Vec::new();
+        GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
+        json["report"].take()
+    }
+
+    /// Asks it to end, and waits until it has.
+    fn end(mut self, signal: &str) -> i32 {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        self.child.wait().unwrap().code().expect("it ends by itself")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether there are pages; says so if not.
+fn is_built() -> bool {
+    if !exitscope_page::is_built() {
+        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
+    }
+    exitscope_page::is_built()
+}
+
+#[test]
+fn without_a_front_end_it_is_said_how_to_get_one() {
+    if !exitscope_page::is_built() {
+        let output = run(&["serve", corpus("x86-svm/t2.data.gz").to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("make page"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn files_are_served_by_number_and_nothing_else_is() {
+    if !is_built() {
+        return;
+    }
+    let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-kvmstat.data.gz"].map(corpus);
+    let paths = traces.each_ref().map(|path| path.to_str().unwrap());
+    let server = Server::start(&paths).unwrap();
+    for (number, path) in paths.iter().enumerate() {
+        let report = run(&["report", path, "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        let served = server.report(&format!("/data/{number}"));
+        for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {
+            assert_eq!(served[part], report[part], "{path}: {part}");
+        }
+    }
+    let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
+    assert_eq!(list[1]["name"], paths[1]);
+    assert_eq!(list[1]["found"]["exits"], server.report("/data/1")["coverage"]["exits"]);
+    let (head, page) = server.get("/page/1");
+    let policy = head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
+    for rule in ["default-src 'none'", "script-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"));
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("/data/1") && !page.contains("http-equiv=\"Content-Security-Policy\""));
+    for path in [
+        "/page/2",
+        "/data/-1",
+        "/data/+1",
+        "/data/01x",
+        "/data/",
+        "/data/0/",
+        "/data/18446744073709551616",
+        "/data/../../etc/passwd",
+        "/page/%2e%2e%2fetc%2fpasswd",
+        "/etc/passwd",
+        paths[0],
+        "/live",
+        "/live/data",
+    ] {
+        assert_eq!(server.status(path, ""), 404, "{path}");
+    }
+    assert_eq!(server.end("-TERM"), 0);
+}
+
+#[test]
+fn what_is_no_trace_is_said_and_others_are_served() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.data");
+    std::fs::write(&bad, "no trace").unwrap();
+    let good = corpus("x86-svm/t4-kvmstat.data.gz");
+    let server = Server::start(&[bad.to_str().unwrap(), good.to_str().unwrap()]).unwrap();
+    let (head, said) = server.get("/data/0");
+    assert!(head.starts_with("HTTP/1.1 422 ") && String::from_utf8_lossy(&said).contains("is not a trace"), "{head}");
+    assert!(server.report("/data/1")["total"]["count"].as_u64() > Some(0));
+    // Made whole on disk, it is served.
+    std::fs::copy(&good, &bad).unwrap();
+    assert_eq!(server.report("/data/0")["total"], server.report("/data/1")["total"]);
+    std::fs::remove_file(&bad).unwrap();
+    assert_eq!(server.status("/data/0", ""), 422);
+}
+
+#[test]
+fn a_token_is_asked_for_and_printed() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "let-me-in\n").unwrap();
+    let trace = corpus("x86-svm/t4-kvmstat.data.gz");
+    let server = Server::start(&["--token-file", file.to_str().unwrap(), trace.to_str().unwrap()]).unwrap();
+    let path = format!("/{}", server.url.split_once('/').unwrap().1);
+    assert_eq!(path, "/?token=let-me-in");
+    assert_eq!(server.status(&path, ""), 303);
+    assert_eq!(server.status("/", ""), 401);
+    assert_eq!(server.status("/data/0", ""), 401);
+    assert_eq!(server.status("/data/0", "Authorization: Bearer let-me-in\r\n"), 200);
+    let port = server.url.split([':', '/']).nth(1).unwrap();
+    assert_eq!(server.status("/", &format!("Cookie: exitscope-{port}=let-me-in\r\n")), 200);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_once() {
+    if !is_built() {
+        return;
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let trace = corpus("x86-svm/t4-kvmstat.data.gz");
+    let trace = trace.to_str().unwrap();
+    for (flags, says) in [
+        (&["--listen", taken.as_str(), trace][..], "cannot listen on"),
+        (&["--listen", "nonsense", trace], "cannot listen on"),
+        (&["no such file"], "cannot read no such file"),
+        (&["-"], "standard input"),
+        (&["--live", trace], "cannot be used with"),
+        (&["--keep", "5m", trace], "--live"),
+        (&["--live", "--keep", "3s"], "10s to 24h"),
+        (&["--live", "--vm", "no such machine", "--listen", "127.0.0.1:0"], ""),
+    ] {
+        let output = exitscope().arg("serve").args(flags).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(says), "{flags:?}: {said}");
+    }
+}
+
+/// A live server of one process; `None` if there can be none here and that was allowed.
+fn live(process: u32, flags: &[&str]) -> Option<Server> {
+    let process = process.to_string();
+    let flags = [&["--live", "--pid", &process, "--buffer", "16M"], flags].concat();
+    Server::start(&flags).map_err(|said| cannot(&said)).ok()
+}
+
+/// Ends a guest that nobody watches.
+fn end(mut guest: Child) {
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+}
+
+#[test]
+fn live_data_are_what_a_guest_did() {
+    if !is_built() {
+        return;
+    }
+    let _machine = machine();
+    for flags in [&["--keep", "10m"][..], &["--no-bpf", "--no-sched"]] {
+        let mut guest = held_guest(200);
+        let Some(server) = live(guest.id(), flags) else { return end(guest) };
+        go(&mut guest);
+        assert!(guest.wait().unwrap().success());
+        let began = Instant::now();
+        let report = loop {
+            let report = server.report("/live/data");
+            if exits_at(&report, "mmio", 0x8000, "write") >= 200 * 13 {
+                break report;
+            }
+            assert!(began.elapsed() < PATIENCE, "{report}");
+            sleep(Duration::from_millis(200));
+        };
+        assert_eq!(exits_at(&report, "port", 0x10, "out"), 200 * 23, "{flags:?}");
+        assert_eq!(exits_at(&report, "port", 0x11, "in"), 200 * 17, "{flags:?}");
+        assert_eq!(exits_at(&report, "mmio", 0x8000, "write"), 200 * 13, "{flags:?}");
+        assert_eq!(report["vcpus"].as_array().unwrap().len(), 1, "{flags:?}");
+        assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
+        assert_eq!(common::misfits(&report, "report-schema"), [""; 0]);
+        assert_eq!(server.status("/live/notes/", ""), 404);
+        assert_eq!(server.end("-INT"), 0, "{flags:?}");
+    }
+}
+
+#[test]
+fn what_is_older_than_wanted_is_forgotten() {
+    if !is_built() {
+        return;
+    }
+    let _machine = machine();
+    let mut guest = held_guest(50);
+    let Some(server) = live(guest.id(), &["--keep", "10s"]) else { return end(guest) };
+    go(&mut guest);
+    assert!(guest.wait().unwrap().success());
+    let began = Instant::now();
+    let mut seen = false;
+    loop {
+        let exits = server.report("/live/data")["total"]["count"].as_u64().unwrap();
+        seen |= exits > 0;
+        if seen && exits == 0 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{exits} exits, {seen}");
+        sleep(Duration::from_millis(500));
+    }
+    assert!(Path::new(&format!("/proc/{}", server.child.id())).exists());
+}

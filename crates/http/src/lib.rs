@@ -1,0 +1,103 @@
+//! A small HTTP server for few clients: one thread, one request on each connection, everything with a limit.
+//!
+//! ```text
+//! accept (at most PLACES) ─► TLS ─► request ─► may it be asked? ─► Site::answer ─► Answer: whole, or notes as they come
+//!                                              path, method, host, token
+//! ```
+//!
+//! A client that never sends, never reads or sends byte by byte holds one of the places until its time is up, and nothing
+//! else. What is sent while it happens ([`Answer::notes`]) is only ever the last note: a client that is slow misses some.
+//!
+//! Does not know: what is served.
+
+pub mod access;
+mod admission;
+mod answer;
+mod server;
+
+pub use admission::{Browsers, Names};
+pub use answer::{Answer, Note, Notes};
+pub use hyper::body::Bytes;
+pub use hyper::http::{HeaderName, HeaderValue, StatusCode};
+pub use server::serve;
+pub use tokio_rustls::TlsAcceptor;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Who may ask, how, and how long it may take.
+#[derive(Default)]
+pub struct Access {
+    /// The certificate, if only TLS is spoken.
+    pub tls: Option<TlsAcceptor>,
+    /// What whoever asks for a [`Place::Guarded`] must know.
+    pub token: Option<String>,
+    /// How long clients are waited for.
+    pub patience: Patience,
+    /// If browsers are to be served: what is held against pages of others that run in them.
+    pub browsers: Option<Browsers>,
+}
+
+/// How long clients are waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the connection to the whole request.
+    pub request: Duration,
+    /// From there until the answer is read.
+    pub answer: Duration,
+    /// For how long notes are sent; browsers connect anew then.
+    pub notes: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let ten = Duration::from_secs(10);
+        Patience { request: ten, answer: ten, notes: Duration::from_secs(300) }
+    }
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing.
+    None,
+    /// Something for everybody.
+    Open,
+    /// Something for who knows the token, if there is one.
+    Guarded,
+}
+
+/// A request for something that is there, of someone who may ask.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The path.
+    pub path: String,
+    /// Of who has read notes before: the id of the last one.
+    pub last_note: Option<String>,
+}
+
+/// What the server serves.
+pub trait Site: 'static {
+    /// What is at this path.
+    fn place(&self, path: &str) -> Place;
+
+    /// Answers.
+    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static;
+
+    /// Called several times a second.
+    fn turn(self: &Rc<Self>);
+
+    /// Something that the server did.
+    fn count(&self, what: Count);
+}
+
+/// What the server counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// A request was answered with this status.
+    Answered(u16),
+    /// A connection took too long.
+    Cut,
+    /// A client did not agree on TLS.
+    NoTls,
+}

@@ -1,0 +1,343 @@
+//! The server, asked by clients that behave, by clients that do not, and by browsers that others' pages run in.
+
+use exitscope_http::{
+    Access, Answer, Asked, Browsers, Count, Names, Note, Notes, Patience, Place, Site, StatusCode, access, serve,
+};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// How long things may take that take no time on a quiet machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// `/open` for everybody; `/big`, `/notes` and `/` for who may.
+struct Things {
+    notes: Notes,
+    cut: Arc<AtomicU64>,
+    no_tls: Arc<AtomicU64>,
+}
+
+impl Site for Things {
+    fn place(&self, path: &str) -> Place {
+        match path {
+            "/open" => Place::Open,
+            "/" | "/big" | "/notes" => Place::Guarded,
+            _ => Place::None,
+        }
+    }
+
+    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
+        std::future::ready(match asked.path.as_str() {
+            // No socket's buffers hold that.
+            "/big" => Answer::of(StatusCode::OK, "application/gzip", vec![7; 32 << 20]),
+            "/notes" => Answer::notes(self.notes.clone(), asked.last_note),
+            path => Answer::text(StatusCode::OK, format!("this is {path}\n")),
+        })
+    }
+
+    fn turn(self: &Rc<Self>) {}
+
+    fn count(&self, what: Count) {
+        self.cut.fetch_add(u64::from(what == Count::Cut), Ordering::Relaxed);
+        self.no_tls.fetch_add(u64::from(what == Count::NoTls), Ordering::Relaxed);
+    }
+}
+
+/// A server at work, stopped when dropped.
+struct Server {
+    address: SocketAddr,
+    notes: watch::Sender<Note>,
+    cut: Arc<AtomicU64>,
+    no_tls: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(access: Access) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (notes, seen) = watch::channel(Note::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (cut, no_tls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (asked, counts) = (stop.clone(), (cut.clone(), no_tls.clone()));
+        let thread = std::thread::spawn(move || {
+            let things = Things { notes: seen, cut: counts.0, no_tls: counts.1 };
+            serve(listener, access, things, || asked.load(Ordering::Relaxed)).unwrap();
+        });
+        Server { address, notes, cut, no_tls, stop, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    fn ask(&self, request: &str) -> String {
+        answer(self.connect(), request)
+    }
+
+    fn get(&self, path: &str, headers: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"))
+    }
+
+    fn note(&self, id: &str, data: &str) {
+        self.notes.send_replace(Note { id: id.into(), data: data.into() });
+    }
+
+    fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Sends a request and reads what comes until the connection ends.
+fn answer(mut stream: impl Read + Write, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("no status: {answer}"))
+}
+
+fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+    answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// Reads lines of a stream of notes until one is this; what was before it.
+fn until(lines: &mut impl BufRead, last: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "ended after {seen:?}");
+        let line = line.trim_end().to_string();
+        if line == last {
+            return seen;
+        }
+        seen.push(line);
+    }
+}
+
+fn browsers(token: Option<&str>) -> Access {
+    let names = Names { any_address: false, name: None };
+    let browsers = Some(Browsers { names, cookie: "test".into() });
+    Access { browsers, token: token.map(str::to_string), ..Access::default() }
+}
+
+#[test]
+fn every_answer_to_a_browser_forbids_what_is_not_needed() {
+    let server = Server::start(browsers(None));
+    for path in ["/", "/open", "/other"] {
+        let answer = server.get(path, "");
+        assert!(header(&answer, "content-security-policy").is_some_and(|policy| {
+            policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'")
+        }));
+        assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"), "{answer}");
+        assert_eq!(header(&answer, "referrer-policy"), Some("no-referrer"));
+        assert_eq!(header(&answer, "x-frame-options"), Some("DENY"));
+        assert_eq!(header(&answer, "cross-origin-resource-policy"), Some("same-origin"));
+        assert_eq!(header(&answer, "cache-control"), Some("no-store"));
+    }
+}
+
+#[test]
+fn nobody_elses_name_and_nobody_elses_page_get_an_answer() {
+    let server = Server::start(browsers(None));
+    let with = |head: &str| status(&server.ask(&format!("GET / HTTP/1.1\r\n{head}\r\n")));
+    let port = server.address.port();
+    assert_eq!(with(&format!("Host: 127.0.0.1:{port}\r\n")), 200);
+    assert_eq!(with("Host: localhost:1\r\n"), 200);
+    assert_eq!(with(&format!("Host: evil.example:{port}\r\n")), 421);
+    assert_eq!(with("Host: localhost\r\nHost: evil.example\r\n"), 421);
+    assert_eq!(with(""), 421);
+    assert_eq!(status(&server.ask("GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n")), 421);
+    let of_page = |site: &str, mode: &str| {
+        with(&format!("Host: localhost\r\nSec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}\r\n"))
+    };
+    assert_eq!(of_page("same-origin", "cors"), 200);
+    assert_eq!(of_page("none", "navigate"), 200);
+    assert_eq!(of_page("cross-site", "navigate"), 200, "a link");
+    assert_eq!(of_page("cross-site", "no-cors"), 403);
+    assert_eq!(of_page("same-site", "cors"), 403);
+}
+
+#[test]
+fn a_browser_keeps_the_token_in_a_cookie_and_not_in_addresses() {
+    let server = Server::start(browsers(Some("secret")));
+    assert_eq!(status(&server.get("/open", "")), 200);
+    for (path, headers, expected) in [
+        ("/", "", 401),
+        ("/?token=wrong", "", 401),
+        ("/?token=", "", 401),
+        ("/", "Cookie: test=wrong\r\n", 401),
+        ("/", "Cookie: other=secret\r\n", 401),
+        ("/", "Cookie: other=1; test=secret\r\n", 200),
+        ("/", "Authorization: Bearer secret\r\n", 200),
+        ("/other", "", 404),
+        ("//evil.example/?token=secret", "", 404),
+    ] {
+        assert_eq!(status(&server.get(path, headers)), expected, "{path} {headers:?}");
+    }
+    let answer = server.get("/?a=b&token=secret", "");
+    assert_eq!((status(&answer), header(&answer, "location")), (303, Some("/")));
+    let cookie = header(&answer, "set-cookie").unwrap();
+    assert_eq!(cookie, "test=secret; Path=/; HttpOnly; SameSite=Lax");
+    let line = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    assert_eq!(status(&server.get("/", &line)), 200);
+}
+
+#[test]
+fn what_is_no_proper_request_is_refused() {
+    let server = Server::start(browsers(None));
+    let long = "x".repeat(64 << 10);
+    for (request, expected) in [
+        ("GET /open/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string(), 404),
+        ("GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string(), 404),
+        ("GET /open%00 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string(), 404),
+        ("DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string(), 405),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999999\r\n\r\nabc".to_string(), 405),
+        ("nonsense\r\n\r\n".to_string(), 400),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {long}\r\n\r\n"), 431),
+    ] {
+        assert_eq!(status(&server.ask(&request)), expected, "{:?}", &request[..40.min(request.len())]);
+    }
+    let answer = server.ask(&format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    assert!(matches!(status(&answer), 414 | 431), "{answer}");
+}
+
+#[test]
+fn notes_come_as_a_stream_of_events_and_go_on_where_they_were() {
+    let mut server = Server::start(browsers(None));
+    server.note("1", "{\"a\":1}");
+    let mut stream = server.connect();
+    stream.write_all(b"GET /notes HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream);
+    let head = until(&mut lines, "");
+    assert!(head.contains(&"content-type: text/event-stream".to_string()), "{head:?}");
+    let first = until(&mut lines, "id: 1");
+    assert!(first.contains(&"retry: 1000".to_string()), "{first:?}");
+    until(&mut lines, "data: {\"a\":1}");
+    server.note("2", "{}");
+    until(&mut lines, "id: 2");
+    until(&mut lines, "data: {}");
+    drop(lines);
+    // Who knows the last one is told only of the next.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /notes HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 2\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream);
+    until(&mut lines, "retry: 1000");
+    server.note("3", "{}");
+    let between = until(&mut lines, "id: 3");
+    assert!(!between.iter().any(|line| line.starts_with("id:")), "{between:?}");
+    // Streams end with the server, which does not wait for them.
+    server.stop();
+    let mut rest = String::new();
+    let _ = lines.read_to_string(&mut rest);
+}
+
+#[test]
+fn who_never_reads_notes_is_dropped_and_misses_some() {
+    let second = Duration::from_secs(1);
+    let patience = Patience { answer: second, notes: second, ..Patience::default() };
+    let server = Server::start(Access { patience, ..browsers(None) });
+    let mut deaf = server.connect();
+    deaf.write_all(b"GET /notes HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    // Megabytes, as fast as they can be made; none of them is kept.
+    let data = "x".repeat(1 << 20);
+    let mut sent = 0;
+    while server.cut.load(Ordering::Relaxed) == 0 {
+        sent += 1;
+        server.note(&sent.to_string(), &data);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(sent < 60_000, "it is never dropped");
+    }
+    let mut got = Vec::new();
+    let _ = deaf.read_to_end(&mut got);
+    assert!(got.len() < sent * (1 << 20), "{} bytes of {sent} notes", got.len());
+}
+
+#[test]
+fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
+    let two = Duration::from_secs(2);
+    let patience = Patience { request: two, answer: two, ..Patience::default() };
+    let server = Server::start(Access { patience, ..browsers(None) });
+    let mut deaf = server.connect();
+    deaf.write_all(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    // More than there are places.
+    let silent: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
+    let mut slow = server.connect();
+    slow.write_all(b"GET /op").unwrap();
+    assert_eq!(status(&server.get("/open", "")), 200);
+    assert!(server.cut.load(Ordering::Relaxed) >= 32, "the deaf one and those in all other places were cut");
+    drop((deaf, silent, slow));
+}
+
+/// A certificate for `localhost` and its key, in files, and the certificate itself.
+fn certificate(folder: &std::path::Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (certificate, key, made.cert.der().clone())
+}
+
+#[test]
+fn with_a_certificate_only_tls_is_spoken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key, trusted) = certificate(folder.path());
+    let access = Access { tls: Some(access::tls(&certificate, &key).unwrap()), ..Access::default() };
+    let server = Server::start(access);
+    let speak = |trusted: Option<CertificateDer<'static>>| {
+        let mut roots = RootCertStore::empty();
+        trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), server.connect());
+        stream.write_all(b"GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<String, std::io::Error>(answer)
+    };
+    let answer = speak(Some(trusted.clone())).unwrap();
+    assert_eq!(status(&answer), 200);
+    assert!(answer.ends_with("this is /open\n"));
+    assert!(speak(None).is_err(), "whoever does not know the certificate does not go on");
+    let mut plain = server.connect();
+    plain.write_all(b"GET /open HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("this is"), "nothing is said without TLS");
+    assert_eq!(server.no_tls.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_certificate_and_anothers_key_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, _, _) = self::certificate(folder.path());
+    let other = tempfile::tempdir().unwrap();
+    let (_, key, _) = self::certificate(other.path());
+    assert!(access::tls(&certificate, &key).is_err());
+    assert!(access::tls(&certificate, &certificate).is_err_and(|error| error.to_string().contains("private key")));
+    assert!(access::tls(&key, &key).is_err_and(|error| error.to_string().contains("certificate")));
+}

@@ -1,0 +1,89 @@
+//! What the guests of a run executed that leaves a guest, as they counted it themselves: every program that ever ran, also
+//! those that probe the machine, first turns and warm-ups. A recording of the kernel's must show the same.
+//!
+//! ```text
+//! Payload::load, Payload::reset, its drop ─► what the programs before did ─► Executed (one for a Machine) ─► rows
+//! ```
+
+use crate::abi::{VcpuPage, op};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Kinds of instructions that leave a guest, or are answered by its processor alone where that can do it: end of interrupt
+/// and the like are MSRs (x2APIC) which no exit is needed for with APICv or AVIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Instruction {
+    /// VMCALL or VMMCALL.
+    Hypercall,
+    /// CPUID.
+    Cpuid,
+    /// RDMSR or WRMSR, those of interrupts among them.
+    Msr,
+    /// IN, OUT, INS or OUTS, doorbells among them.
+    Port,
+    /// A load or store outside memory.
+    Mmio,
+    /// HLT.
+    Halt,
+    /// The first write to a page of the arena since its memory was given back.
+    Touch,
+}
+
+impl Instruction {
+    /// Every kind.
+    pub const ALL: [Instruction; 7] = [
+        Instruction::Hypercall,
+        Instruction::Cpuid,
+        Instruction::Msr,
+        Instruction::Port,
+        Instruction::Mmio,
+        Instruction::Halt,
+        Instruction::Touch,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instruction::Hypercall => "hypercall",
+            Instruction::Cpuid => "CPUID",
+            Instruction::Msr => "MSR access",
+            Instruction::Port => "port access",
+            Instruction::Mmio => "MMIO access",
+            Instruction::Halt => "HLT",
+            Instruction::Touch => "first touch of a page",
+        }
+    }
+}
+
+/// Counts of all guests.
+#[derive(Debug, Default)]
+pub struct Executed([AtomicU64; Instruction::ALL.len()]);
+
+impl Executed {
+    /// How often each kind was executed, by programs that are unloaded.
+    pub fn rows(&self) -> Vec<(Instruction, u64)> {
+        Instruction::ALL.map(|kind| (kind, self.0[kind as usize].load(Ordering::SeqCst))).into()
+    }
+
+    /// A program's count is final. Interrupts are sent by MSR where vCPUs `halt` with HLT.
+    pub(crate) fn add(&self, page: &VcpuPage, halt: bool) {
+        let done = |ops: &[u32]| -> u64 { ops.iter().map(|op| page.done.0[*op as usize]).sum() };
+        let woken_by_msr = if halt { page.wakes_sent } else { 0 };
+        for (kind, count) in [
+            (Instruction::Hypercall, done(&[op::HYPERCALL])),
+            (Instruction::Cpuid, done(&[op::CPUID])),
+            (Instruction::Msr, done(&[op::RDMSR, op::WRMSR, op::INTERRUPT]) + woken_by_msr),
+            (Instruction::Port, done(&[op::PORT_IN, op::PORT_OUT, op::PORT_STRING, op::DOORBELL]) + page.bells),
+            (Instruction::Mmio, done(&[op::MMIO_READ, op::MMIO_WRITE])),
+            (Instruction::Halt, page.hlts),
+            (Instruction::Touch, done(&[op::TOUCH])),
+        ] {
+            self.0[kind as usize].fetch_add(count, Ordering::SeqCst);
+        }
+    }
+
+    /// So many interrupts were served, each of which ends with an MSR's write.
+    pub(crate) fn add_interrupts(&self, count: u64) {
+        self.0[Instruction::Msr as usize].fetch_add(count, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,153 @@
+//! Who forced whom out of the guest, when: POWER7 and POWER8, whose virtual cores leave it together.
+//!
+//! ```text
+//! Drag (who was forced out, when, for how long, by whom) ─► Rows by (vCPU, cause, reason): forced, time lost
+//! ```
+//!
+//! Kept like what [`crate::OverTime`] keeps: recordings of a few thousand drags have each of them.
+
+use crate::index::Index;
+use crate::rows::{FURTHER, Rows};
+use exitscope_analysis::{Drag, Runs, Selection};
+use exitscope_model::{CodeList, Event, ExitCode};
+use exitscope_units::{Moment, VcpuId, VmId};
+use serde::Serialize;
+
+/// Rows at most.
+const ROWS: usize = 20_000;
+
+/// Triples of vCPU, cause and reason, at most; further ones are counted together.
+const TRIPLES: u32 = 1 << 12;
+
+/// Who was forced out, by whom, and for which trap; the last two where one had a reason at all.
+type Triple = (VmId, VcpuId, Option<(VcpuId, u16)>);
+
+/// Who forced whom out, when.
+#[derive(Clone, Debug)]
+pub struct Drags {
+    selection: Selection,
+    window: (Moment, Moment),
+    runs: Runs,
+    triples: Index<Triple>,
+    rows: Rows<2>,
+}
+
+/// It as JSON; columns of equal length.
+#[derive(Clone, Debug, Serialize)]
+pub struct DragsHead {
+    /// The width of a bucket of time.
+    width_ns: u64,
+    /// The moment that buckets are counted from, on the trace's clock. As text, for it may be more than a double holds.
+    base_ns: String,
+    /// Every vCPU that was forced out with who forced it; the last one, without a VM, stands for all further.
+    triples: Vec<TripleRow>,
+    /// Of each row: its bucket, less that of the row before.
+    bucket: Vec<u64>,
+    /// The number of its triple.
+    triple: Vec<u32>,
+    /// How often. Where several had a reason, once for each.
+    forced: Vec<u64>,
+    /// Time from being forced out to the next entry, in nanoseconds; shared where several had a reason.
+    lost: Vec<u64>,
+}
+
+/// A vCPU that was forced out, and who forced it.
+#[derive(Clone, Debug, Serialize)]
+struct TripleRow {
+    vm: Option<u32>,
+    vcpu: Option<u32>,
+    cause: Option<u32>,
+    reason: Option<String>,
+}
+
+impl Drags {
+    /// Nothing yet.
+    pub fn new(selection: &Selection) -> Drags {
+        Drags {
+            selection: selection.clone(),
+            window: (Moment::default(), Moment::MAX),
+            runs: Runs::default(),
+            triples: Index::of_at_most(TRIPLES),
+            rows: Rows::of_at_most(ROWS, 6),
+        }
+    }
+
+    /// Says when the trace's first event was.
+    pub fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    /// Looks at one event of a recording in which a virtual core's runner records for its threads.
+    pub fn absorb(&mut self, event: &Event) {
+        if event.at < self.window.0 || event.at > self.window.1 {
+            return;
+        }
+        let Some(drag) = self.runs.drag(event) else { return };
+        if self.selection.vms.is_empty() || self.selection.vms.contains(&drag.vm) {
+            self.add(&drag);
+        }
+    }
+
+    fn add(&mut self, drag: &Drag) {
+        let mut row = |cause, lost| {
+            let triple = self.triples.of((drag.vm, drag.vcpu, cause));
+            self.rows.absorb(drag.at.as_nanos(), triple, &[1, lost]);
+        };
+        let causes = drag.causes.len() as u64;
+        match causes {
+            0 => row(None, drag.lost.0),
+            _ => drag.causes.iter().for_each(|of| row(Some((of.vcpu, of.left.trap)), drag.lost.0 / causes)),
+        }
+    }
+
+    /// What there is to show; `None` if nobody was forced out.
+    pub fn finish(self) -> Option<DragsHead> {
+        let (width_ns, rows) = self.rows.finish(true, |key| key);
+        let base = rows.first()?.bucket;
+        let triples = self.triples.keys().iter().map(|&(vm, vcpu, cause)| TripleRow {
+            vm: (vm != VmId::UNKNOWN).then_some(vm.0),
+            vcpu: Some(vcpu.0),
+            cause: cause.map(|cause| cause.0.0),
+            reason: cause.map(|cause| ExitCode::new(CodeList::PpcTrap, u64::from(cause.1)).name()),
+        });
+        let further = TripleRow { vm: None, vcpu: None, cause: None, reason: None };
+        let triples: Vec<TripleRow> = triples.chain([further]).collect();
+        let last = triples.len() as u32 - 1;
+        let before = [base].into_iter().chain(rows.iter().map(|row| row.bucket));
+        Some(DragsHead {
+            width_ns,
+            base_ns: (u128::from(base) * u128::from(width_ns)).to_string(),
+            bucket: rows.iter().zip(before).map(|(row, before)| row.bucket - before).collect(),
+            triple: rows.iter().map(|row| if row.key == FURTHER { last } else { row.key.min(last) }).collect(),
+            forced: rows.iter().map(|row| row.sums[0]).collect(),
+            lost: rows.iter().map(|row| row.sums[1]).collect(),
+            triples,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_analysis::Member;
+    use exitscope_policy::vcore::Left;
+    use exitscope_units::Nanos;
+
+    #[test]
+    fn time_lost_is_shared_by_those_who_had_a_reason() {
+        let mut drags = Drags::new(&Selection::default());
+        let cause = |vcpu, trap| Member { vcpu: VcpuId(vcpu), left: Left { trap, ceded: false } };
+        let drag =
+            |at, causes| Drag { vm: VmId(7), vcpu: VcpuId(1), at: Moment::from_nanos(at), lost: Nanos(900), causes };
+        drags.add(&drag(5_000_500, vec![cause(0, 0xc00), cause(2, 0x500)]));
+        drags.add(&drag(5_003_000, vec![cause(0, 0xc00)]));
+        drags.add(&drag(5_003_100, vec![]));
+        let head = drags.finish().unwrap();
+        assert_eq!((head.width_ns, head.base_ns.as_str()), (1_000, "5000000"));
+        assert_eq!(head.bucket, [0, 0, 3, 0]);
+        assert_eq!(head.triple, [0, 1, 0, 2]);
+        assert_eq!((head.forced, head.lost), (vec![1; 4], vec![450, 450, 900, 900]));
+        assert_eq!(head.triples.len(), 4);
+        assert_eq!((head.triples[2].vcpu, head.triples[2].cause), (Some(1), None));
+    }
+}

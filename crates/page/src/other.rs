@@ -1,0 +1,92 @@
+//! Pages that are not of a report: what `diff`, `sweep` and `lab` say as JSON, as it is.
+
+use crate::html::{Head, PACKING, pack, write_file};
+use exitscope_analysis::{Diff, Histogram};
+use exitscope_model::ExitCode;
+use exitscope_view::{Comparison, LabReport, Sweep};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// What such a page shows.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Other<'a> {
+    /// Two sides of a comparison.
+    Diff {
+        /// What changed.
+        diff: &'a Comparison,
+        /// How long exits took on both sides; all together first, then by reason, as in the comparison.
+        lengths: Vec<SideLengths>,
+    },
+    /// Many runs of a scenario.
+    Sweep {
+        /// What they gave.
+        sweep: &'a Sweep,
+    },
+    /// An experiment on real guests.
+    Lab {
+        /// What it found.
+        lab: &'a LabReport,
+    },
+}
+
+/// How long the exits of one reason took on both sides.
+#[derive(Debug, Serialize)]
+pub struct SideLengths {
+    /// The reason; absent for all exits.
+    reason: Option<String>,
+    /// Shortest length of each bucket, and the exits of it before and after. Buckets are those of [`Histogram`].
+    counts: Vec<(u64, u64, u64)>,
+}
+
+impl SideLengths {
+    /// The lengths of a reason's exits, or of all.
+    pub fn of(reason: Option<ExitCode>, before: &Diff, after: &Diff) -> SideLengths {
+        let [before, after]: [Histogram; 2] = [before, after].map(|side| side.lengths(reason));
+        let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        before.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().0 += count);
+        after.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().1 += count);
+        SideLengths {
+            reason: reason.map(|code| code.name()),
+            counts: counts.into_iter().map(|(low, (before, after))| (low, before, after)).collect(),
+        }
+    }
+}
+
+impl Other<'_> {
+    fn kind(&self) -> &'static str {
+        match self {
+            Other::Diff { .. } => "diff",
+            Other::Sweep { .. } => "sweep",
+            Other::Lab { .. } => "lab",
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Other::Diff { diff, .. } => {
+                let side = |traces: &[exitscope_view::TraceRow]| {
+                    traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(", ")
+                };
+                format!("{} against {}", side(&diff.after.traces), side(&diff.before.traces))
+            }
+            Other::Sweep { sweep } => format!("sweep of {}", sweep.scenario.name),
+            Other::Lab { lab } => format!("lab {}", lab.experiment),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    head: Head,
+    #[serde(flatten)]
+    shown: &'a Other<'a>,
+}
+
+/// Writes the page. Errors: those of `out`; also if the front end is not there.
+pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let json = Json { head: Head::of(shown.kind()), shown };
+    write_file(&shown.title(), |to| pack(&json, &[], PACKING, to), out)
+}

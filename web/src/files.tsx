@@ -1,0 +1,86 @@
+// The list of recordings that a server serves.
+import { signal } from "@preact/signals";
+import { count, ns } from "./format";
+import { begin } from "./link";
+import { Shell } from "./shell";
+import { served } from "./source";
+import { DataTable, type Column } from "./table";
+
+interface Found {
+  format: string;
+  hostname: string;
+  duration_ns: number;
+  vcpus: number;
+  exits: number;
+  cost_ns: number;
+  events: number;
+  lost: number;
+  damage: string[];
+}
+
+interface Row {
+  name: string;
+  page: string;
+  found?: Found;
+  trouble?: string;
+}
+
+const rows = signal<Row[]>([]);
+const failed = signal("");
+
+/** How long to wait for what is still being read, in ms. */
+const SOON = 1000;
+
+async function fetchRows(): Promise<void> {
+  try {
+    const response = await fetch(served.value!.files!, { cache: "no-store" });
+    if (!response.ok) throw new Error(`the server answers ${response.status}`);
+    rows.value = (await response.json()) as Row[];
+    failed.value = "";
+  } catch (error) {
+    failed.value = String(error instanceof Error ? error.message : error);
+  }
+  if (failed.value || rows.value.some((row) => !row.found && !row.trouble)) setTimeout(() => void fetchRows(), SOON);
+}
+
+const number = (title: string, value: (of: Found) => number, show: (value: number) => string): Column<Row> => ({
+  title,
+  value: (row) => (row.found ? value(row.found) : null),
+  show: (row) => (row.found ? show(value(row.found)) : ""),
+});
+
+const state = ({ found, trouble }: Row): string => {
+  if (trouble) return trouble;
+  if (!found) return "being read …";
+  return found.damage.length ? found.damage.join(" ") : "whole";
+};
+
+const columns: Column<Row>[] = [
+  { title: "recording", text: true, value: (row) => row.name, show: (row) => (row.trouble ? row.name : <a href={row.page}>{row.name}</a>) },
+  { title: "format", text: true, value: (row) => row.found?.format ?? "", show: (row) => row.found?.format ?? "" },
+  { title: "host", text: true, value: (row) => row.found?.hostname ?? "", show: (row) => row.found?.hostname || "–" },
+  number("length", (of) => of.duration_ns, ns),
+  number("vCPUs", (of) => of.vcpus, count),
+  number("exits", (of) => of.exits, count),
+  number("cost of exits", (of) => of.cost_ns, ns),
+  { title: "coverage", text: true, value: state, show: (row) => <span class={row.trouble || row.found?.damage.length ? "bad" : ""}>{state(row)}</span> },
+];
+
+function Files() {
+  const list = rows.value;
+  return (
+    <Shell title="Recordings" about={`${count(list.length)} that this server was started with`} sections={[{ id: "recordings", title: "Recordings" }]} version={served.value!.version}>
+      <section id="recordings" aria-label="Recordings">
+        {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
+        <DataTable columns={columns} rows={list} caption="Recordings" top={200} />
+      </section>
+    </Shell>
+  );
+}
+
+/** The page of the list. */
+export async function filesPage() {
+  begin();
+  await fetchRows();
+  return <Files />;
+}

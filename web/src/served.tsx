@@ -1,0 +1,84 @@
+// A served page: what it gets is shown in place of what it had, and a bar says how that stands.
+import { batch } from "@preact/signals";
+import { rankReasons, ranked, reasonName } from "./colors";
+import type { Data } from "./data";
+import { count, rate } from "./format";
+import { again, changed, isThere, paused, served, tick, trouble } from "./source";
+import { data, lanes, look, range, reasons, replace } from "./state";
+
+/** A length of time of some minutes or hours. */
+export function long(nanos: number): string {
+  const seconds = Math.round(nanos / 1e9);
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7200) return `${+(seconds / 60).toFixed(1)} min`;
+  return `${+(seconds / 3600).toFixed(1)} h`;
+}
+
+const laneNames = (): string[] => data.over.lanes.map((lane) => `${lane.vm}/${lane.tid}/${lane.vcpu_label}`);
+
+/** The same things under the numbers that they have now. */
+function renumbered(numbers: ReadonlySet<number> | null, before: string[], now: string[]): ReadonlySet<number> | null {
+  if (!numbers) return null;
+  const found = [...numbers].map((number) => now.indexOf(before[number] ?? "")).filter((number) => number >= 0);
+  return found.length ? new Set(found) : null;
+}
+
+/** Shows newer data, in the way that the old was looked at: the same vCPUs, reasons and colours, and the same moments, unless
+ * the last ones are looked at: then those that are the last now. */
+export function renew(of: Data): void {
+  batch(() => {
+    const [from, to] = range.value;
+    const before = { all: from <= data.from && to >= data.to, last: to >= data.to, base: data.over.base_ns, lanes: laneNames(), reasons: data.over.reasons };
+    const colored = ranked.map(reasonName);
+    replace(of);
+    lanes.value = renumbered(lanes.value, before.lanes, laneNames());
+    reasons.value = renumbered(reasons.value, before.reasons, of.over.reasons);
+    rankReasons(colored);
+    const moved = before.last ? of.to - to : Number(BigInt(before.base) - BigInt(of.over.base_ns));
+    if (before.all) look(of.from, of.to);
+    else look(from + moved, to + moved);
+  });
+}
+
+function Live({ keep }: { keep: number }) {
+  return (
+    <>
+      <span>
+        <b>{paused.value ? "Paused" : "Live"}</b>
+        {tick.value &&
+          (paused.value
+            ? `: what happens meanwhile is kept for ${long(keep)}`
+            : `, the last ${long(keep)} · ${rate(tick.value.exits_per_s)} exits/s now · ${count(tick.value.exits)} exits since the beginning`)}
+      </span>
+      {tick.value && tick.value.lost > 0 && (
+        <span class="bad">{`${count(tick.value.lost)} events lost: figures are too low by about as much (a larger ring is --buffer 16M)`}</span>
+      )}
+      <button type="button" aria-pressed={paused.value} onClick={() => (paused.value = !paused.value)}>
+        {paused.value ? "Go on" : "Pause"}
+      </button>
+    </>
+  );
+}
+
+/** How it stands between the page and its server; nothing if it has none. */
+export function ServedBar() {
+  if (!served.value?.data) return null;
+  const { files, keep_ns } = served.value;
+  return (
+    <div class="served" role="region" aria-label="Server">
+      {files && <a href="/">All recordings</a>}
+      {keep_ns !== undefined && <Live keep={keep_ns} />}
+      <span role="status">
+        {!isThere.value && <b class="bad">No connection to exitscope: what is shown is not new. Trying again …</b>}
+        {isThere.value && trouble.value && <b class="bad">{`Cannot be shown anew: ${trouble.value}`}</b>}
+        {isThere.value && changed.value === "gone" && <b class="bad">The file is gone. What is shown was read before.</b>}
+        {isThere.value && changed.value === "changed" && "The file has changed since it was read."}
+      </span>
+      {isThere.value && changed.value === "changed" && (
+        <button type="button" onClick={() => void again()}>
+          Read it anew
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,108 @@
+// Where a served page has its data from, and what the server says meanwhile.
+//
+//   notes (EventSource) ─► live: fetch what is newer, unless paused; a file: say that it has changed
+import { signal } from "@preact/signals";
+import { unpack, type Shown } from "./data";
+
+/** Addresses on the server that the page is from; in the page in place of data. */
+export interface Addresses {
+  data?: string;
+  notes?: string;
+  files?: string;
+  /** What happens is shown as it happens, and kept for so long. */
+  keep_ns?: number;
+  version: string;
+}
+
+/** What the last note of a live page says. */
+export interface Tick {
+  exits_per_s: number;
+  exits: number;
+  lost: number;
+}
+
+/** `null`: everything is in the file that the page is. */
+export const served = signal<Addresses | null>(null);
+/** Whether the server was heard of in the last seconds. */
+export const isThere = signal(true);
+/** Of a live page. */
+export const tick = signal<Tick | null>(null);
+export const paused = signal(false);
+/** Of a file: what became of it since it was read. */
+export const changed = signal<"no" | "changed" | "gone">("no");
+/** Why the data could not be had the last time. */
+export const trouble = signal("");
+
+/** After how long without the server it is said, in ms: a stream of notes that ends is begun anew at once. */
+const SILENCE = 3000;
+/** A page that takes long to make is asked for less often: a part of the time, at most. */
+const SHARE = 0.25;
+
+/** The version that is shown. */
+let version = "";
+
+/** Fetches what is to be shown. Waits as long as the server still reads it. */
+export async function load(): Promise<Shown> {
+  for (;;) {
+    const response = await fetch(served.value!.data!, { cache: "no-store" });
+    if (response.status === 202) continue;
+    if (!response.ok) throw new Error((await response.text()).trim() || `the server answers ${response.status}`);
+    const shown = await unpack(new Uint8Array(await response.arrayBuffer()));
+    version = (response.headers.get("etag") ?? "").replaceAll('"', "");
+    return shown;
+  }
+}
+
+/** Hears notes from now on; `show` is given what is newer. */
+export function listen(show: (of: Shown) => void): void {
+  const { notes, keep_ns } = served.value!;
+  if (!notes) return;
+  let latest = "";
+  let loading = false;
+  let silent = 0;
+  const refresh = async (): Promise<void> => {
+    if (loading || paused.value || latest === version) return;
+    loading = true;
+    const began = performance.now();
+    try {
+      show(await load());
+      trouble.value = "";
+    } catch (error) {
+      trouble.value = String(error instanceof Error ? error.message : error);
+    }
+    const took = performance.now() - began;
+    setTimeout(() => ((loading = false), keep_ns && void refresh()), took / SHARE - took);
+  };
+  const heard = (): void => {
+    clearTimeout(silent);
+    silent = 0;
+    isThere.value = true;
+  };
+  const connect = (): void => {
+    const source = new EventSource(notes);
+    source.onopen = heard;
+    source.onerror = () => {
+      // After an answer that is no stream it gives up.
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, SILENCE);
+      silent ||= window.setTimeout(() => (isThere.value = false), SILENCE);
+    };
+    source.onmessage = (event: MessageEvent<string>) => {
+      heard();
+      latest = event.lastEventId;
+      const said = JSON.parse(event.data) as Tick & { gone?: boolean };
+      if (keep_ns) {
+        tick.value = said;
+        void refresh();
+      } else changed.value = said.gone ? "gone" : latest === version ? "no" : "changed";
+    };
+  };
+  connect();
+  paused.subscribe(() => keep_ns && void refresh());
+  again = async () => {
+    await refresh();
+    if (!trouble.value) changed.value = latest === version ? "no" : "changed";
+  };
+}
+
+/** Fetches a file's data anew. */
+export let again = async (): Promise<void> => {};

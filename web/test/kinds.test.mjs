@@ -1,0 +1,303 @@
+// Pages of comparisons, sweeps and experiments of the lab; gangs and yields.
+import assert from "node:assert/strict";
+import { copyFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { corpus, csvOf, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf } from "./browser.mjs";
+
+const BEFORE = corpus("x86-svm/t4-none.dat.gz");
+const AFTER = corpus("x86-svm/t4-zstd.data.gz");
+const GANG = corpus("powerpc/p8_smt4_trace.dat.gz");
+const SWEEP = ["sweep", join(root, "scenarios/first.toml"), "--vary", "halt_poll_ns=0,20us,50us,200us", "--vary", "host.cores=1,2", "--replicates", "3"];
+
+const diff = () => pageBy("diff", "diff", BEFORE, AFTER);
+const sweep = () => pageBy("sweep", ...SWEEP);
+const gang = () => pageOf("gang", GANG);
+const lab = (name = "lab", change = () => {}) => {
+  const run = labRun();
+  change(run);
+  const saved = join(folder, `${name}.json`);
+  writeFileSync(saved, JSON.stringify(run));
+  return pageBy(name, "lab", "show", saved);
+};
+
+/** A run of the lab as it is saved. */
+function labRun() {
+  const figure = (name, unit, value, half) => ({ name, unit, value, low: value - half, high: value + half, p5: value * 0.9, p95: value * 1.3, samples: 1000, outliers: 3, rounds: [value - 1, value, value + 1] });
+  const row = (labels, ...figures) => ({ labels, figures, cannot: null });
+  return {
+    schema: "exitscope-lab/1",
+    experiment: "exits",
+    about: "What an exit costs",
+    manifest: { back_end: "kvm_intel", emulates_ring_0: false, vendor: "GenuineIntel", kernel: "6.18.0", tsc_hz: 2.8e9, cpus: 2, pinned: true, rounds: 10, duration_ns: 2e8 },
+    summary: ["The cheapest exit is cpuid."],
+    warnings: ["Other programs took 3 % of the CPUs"],
+    tables: [
+      {
+        title: "Exits by what caused them and who answers",
+        labels: ["exit", "door"],
+        rows: [
+          row(["cpuid", "kernel"], figure("time", "ns", 1200, 40), figure("cycles", "cycles", 3400, 100)),
+          row(["port write", "user space"], figure("time", "ns", 5200, 300), figure("cycles", "cycles", 14000, 800)),
+          { labels: ["hypercall", "user space"], figures: [], cannot: "this kernel does not pass it on" },
+        ],
+      },
+      {
+        title: "Round trips by the delay after each exit, in ns",
+        labels: ["delay"],
+        rows: [0, 100, 1000, 30000].map((delay) => row([String(delay)], figure("time", "ns", 9000 + 2 * delay, 50 + delay / 100), figure("round trips", "1/s", Math.round(1e9 / (9000 + 2 * delay)), 90))),
+      },
+    ],
+  };
+}
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser?.close());
+
+async function done(page) {
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+}
+
+test("a comparison has diff's figures, for each measure and reason", async () => {
+  const compared = json("diff", BEFORE, AFTER);
+  const page = await open(browser, diff());
+  for (const [button, measure] of [["Cost", "cost_ns_per_s"], ["Rate", "rate_per_s"], ["p99", "p99_ns"]]) {
+    await page.getByRole("group", { name: "What is compared" }).getByRole("button", { name: button, exact: true }).click();
+    await frame(page);
+    const rows = await csvOf(page, "changes");
+    assert.equal(rows.length, compared.rows.length);
+    compared.rows.forEach((row, at) => {
+      const change = row.changes.find((change) => change.measure === measure);
+      assert.equal(rows[at].reason, row.reason ?? "all exits");
+      assert.equal(Number(rows[at]["exits before"]), row.count_before);
+      for (const [column, value] of [["after", change.after], ["interval from", change.low], ["to", change.high]]) assert.equal(rows[at][column], value === null ? "" : String(value), `${row.reason} ${column}`);
+      assert.equal(rows[at].verdict, { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" }[change.verdict]);
+    });
+  }
+  // Lengths of one reason: all exits are in them, and the median is the one in the table.
+  const one = compared.rows.find((row) => row.reason === "cpuid");
+  await page.locator("#lengths select").selectOption("cpuid");
+  await frame(page);
+  const sum = (rows, name) => rows.reduce((sum, row) => sum + Number(row[name]), 0);
+  const shares = await csvOf(page, "distribution");
+  for (const side of ["before", "after"]) assert.ok(Math.abs(sum(shares, `${side} (% of exits)`) - 100) < 1e-6);
+  await page.getByRole("button", { name: "per second" }).click();
+  await frame(page);
+  const rates = await csvOf(page, "distribution");
+  assert.ok(Math.abs((sum(rates, "after (exits/s)") * compared.after.duration_ns) / 1e9 - one.count_after) < 1.5);
+  const median = (await csvOf(page, "percentiles")).find((row) => row.percentile === "50");
+  const p50 = one.changes.find((change) => change.measure === "p50_ns");
+  for (const side of ["before", "after"]) assert.ok(Math.abs(median[side] / p50[side] - 1) < 1 / 30, `${side}: ${median[side]} ${p50[side]}`);
+  // A link shows the same.
+  await page.waitForFunction(() => location.hash.includes("per=second"));
+  const again = await open(browser, diff(), { hash: await page.evaluate(() => location.hash) });
+  assert.equal(await again.locator("#lengths select").inputValue(), "cpuid");
+  assert.deepEqual(await csvOf(again, "distribution"), rates);
+  assert.match(await again.locator("#chart-changes h3").textContent(), /p99/);
+  await done(again);
+  await done(page);
+});
+
+test("a sweep has its figures along any key, and the front of any two", async () => {
+  const swept = json(...SWEEP);
+  const [first] = swept.metrics;
+  const page = await open(browser, sweep());
+  const rows = await csvOf(page, "figure-0");
+  assert.equal(rows.length, swept.rows.length);
+  for (const row of swept.rows) {
+    const poll = swept.vary[0].values[[0, 20000, 50000, 200000].indexOf(row.halt_poll_ns)];
+    const shown = rows.find((shown) => shown.halt_poll_ns === poll && shown.curve === `host.cores=${row["host.cores"]}`);
+    const unit = { ns: " (ns)", "1/s": " (1/s)" }[first.unit] ?? "";
+    assert.equal(Number(shown[`mean${unit}`]), row[`${first.name}_mean`]);
+    assert.equal(Number(shown[`interval from${unit}`]), row[`${first.name}_low`]);
+  }
+  await page.getByLabel("Along the curves").selectOption("host.cores");
+  await frame(page);
+  assert.deepEqual([...new Set((await csvOf(page, "figure-0")).map((row) => row.curve))], swept.vary[0].values.map((value) => `halt_poll_ns=${value}`));
+  // The front, reckoned here anew.
+  const directed = swept.metrics.filter((metric) => metric.higher_is_better !== null);
+  const merit = (row, metric) => row[`${metric.name}_mean`] * (metric.higher_is_better ? 1 : -1);
+  const [a, b] = directed;
+  const beats = (one, other) => merit(one, a) >= merit(other, a) && merit(one, b) >= merit(other, b) && (merit(one, a) > merit(other, a) || merit(one, b) > merit(other, b));
+  const front = swept.rows.map((row) => !swept.rows.some((other) => beats(other, row)));
+  assert.deepEqual((await csvOf(page, "front")).map((row) => row["on the front"] === "yes"), front);
+  const names = swept.metrics.map((metric) => metric.name);
+  await page.getByLabel("across").selectOption(names.at(-1));
+  await page.waitForFunction(() => location.hash.includes("px=") && location.hash.includes("x=host.cores"));
+  const again = await open(browser, sweep(), { hash: await page.evaluate(() => location.hash) });
+  assert.equal(await again.getByLabel("across").inputValue(), names.at(-1));
+  assert.equal(await again.getByLabel("Along the curves").inputValue(), "host.cores");
+  await done(again);
+  const best = await page.$$eval("#runs tr.chosen", (rows) => rows.length);
+  assert.equal(best, swept.rows.filter((row) => row.best).length);
+  await done(page);
+});
+
+test("a saved run of the lab: bars with intervals, a curve over what was varied, and what could not be measured", async () => {
+  const run = labRun();
+  const page = await open(browser, lab());
+  const bars = await csvOf(page, "table-0");
+  assert.deepEqual(bars.map((row) => [row.exit, row["time (ns)"], row["interval from"], row["cannot be measured"]]), [
+    ["cpuid", "1200", "1160", ""],
+    ["port write", "5200", "4900", ""],
+    ["hypercall", "", "", "this kernel does not pass it on"],
+  ]);
+  assert.equal(await page.locator("#chart-table-1 .choice button").count(), 2);
+  await page.locator("#chart-table-1").getByRole("button", { name: "round trips" }).click();
+  await frame(page);
+  const curve = await csvOf(page, "table-1");
+  assert.deepEqual(curve.map((row) => Number(row["round trips (1/s)"])), run.tables[1].rows.map((row) => row.figures[1].value));
+  for (const text of [...run.summary, ...run.warnings]) assert.ok((await page.locator("#overview").textContent()).includes(text));
+  await page.waitForFunction(() => location.hash.includes("figures="));
+  const again = await open(browser, lab(), { hash: await page.evaluate(() => location.hash) });
+  assert.deepEqual(await csvOf(again, "table-1"), curve);
+  await done(again);
+  await done(page);
+});
+
+test("who forced whom out: all that was lost, and that of a range", async () => {
+  const report = json("report", GANG);
+  const lost = report.gang.vms.reduce((sum, row) => sum + row.lost.sum_ns, 0);
+  const page = await open(browser, gang());
+  const sum = (rows, name) => rows.reduce((sum, row) => sum + Number(row[name]), 0);
+  const rows = await csvOf(page, "drags");
+  // Shared time is rounded down, to a nanosecond for each that shares.
+  assert.ok(Math.abs(sum(rows, "lost (ns)") - lost) <= rows.length, `${sum(rows, "lost (ns)")} ${lost}`);
+  for (const cause of report.gang.causes.slice(0, 4)) {
+    const own = rows.filter((row) => row.by === `vCPU ${cause.vcpu}` && row.reason === cause.reason);
+    assert.ok(Math.abs(sum(own, "lost (ns)") - cause.lost_ns) <= own.length, `${cause.vcpu} ${cause.reason}`);
+  }
+  const pairs = await csvOf(page, "forced");
+  assert.equal(sum(pairs, "time lost"), sum(rows, "lost (ns)"));
+  await page.locator("#chart-drags canvas").focus();
+  for (const key of ["+", "+", "+"]) await page.keyboard.press(key);
+  await frame(page);
+  const [from, to] = await page.evaluate(async () => {
+    await new Promise((done) => setTimeout(done, 400));
+    const hash = new URLSearchParams(location.hash.slice(1));
+    return [Number(hash.get("from")), Number(hash.get("to"))];
+  });
+  assert.ok(to > from);
+  const fewer = await csvOf(page, "drags");
+  assert.ok(fewer.length > 0 && fewer.length < rows.length);
+  assert.equal(sum(await csvOf(page, "forced"), "time lost"), sum(fewer, "lost (ns)"));
+  await done(page);
+});
+
+test("yields: whom they name, and what came of them", async () => {
+  const report = json("report", GANG);
+  const page = await open(browser, gang());
+  const named = await csvOf(page, "matrix");
+  for (const target of report.yield.targets) {
+    const own = named.filter((row) => row.to === `vCPU ${target.vcpu}`);
+    assert.equal(own.reduce((sum, row) => sum + Number(row.yields), 0), target.count);
+  }
+  await done(page);
+  const trace = corpus("xen/pvh2_contend_sched_hvm.xentrace.gz");
+  const xen = json("report", trace, "--tsc-hz", "2596120000");
+  const other = await open(browser, pageOf("yield", trace, "--tsc-hz", "2596120000"));
+  const gave = await csvOf(other, "gave");
+  assert.ok(gave.length > 0);
+  xen.yield.vcpus.slice(0, gave.length).forEach((row, at) => {
+    assert.equal(Number(gave[at]["another of its VM"]), row.gave_sibling);
+    assert.equal(Number(gave[at]["somebody else"]), row.gave_other);
+  });
+  await done(other);
+});
+
+const kinds = { diff, sweep, lab };
+for (const [kind, file] of Object.entries(kinds)) {
+  for (const colorScheme of ["light", "dark"]) {
+    test(`a page of a ${kind}, ${colorScheme}: every chart draws, no serious finding of axe`, async () => {
+      const page = await open(browser, file(), { colorScheme });
+      assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), colorScheme === "dark" ? "rgb(21, 24, 28)" : "rgb(255, 255, 255)");
+      await drawsAll(page);
+      assert.deepEqual(await seriousOf(page), []);
+      await done(page);
+    });
+  }
+
+  test(`a page of a ${kind} can be walked through by keyboard, and its charts be copied`, async () => {
+    const page = await open(browser, file());
+    const met = new Set();
+    for (let step = 0; step < 300; step++) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const element = document.activeElement;
+        if (!element || element === document.body) return null;
+        if (getComputedStyle(element).outlineStyle === "none") return `no outline: ${element.outerHTML.slice(0, 100)}`;
+        return element.closest("figure")?.id ?? element.closest("section")?.id ?? element.closest("nav, header, main")?.tagName ?? element.className;
+      });
+      if (at === null) break;
+      assert.ok(!at.startsWith("no outline"), at);
+      met.add(at);
+    }
+    const charts = await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id));
+    for (const place of ["skip", "HEADER", "NAV", ...charts]) assert.ok(met.has(place), `${place} of ${[...met]}`);
+    await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+    for (const id of charts) {
+      const saved = page.waitForEvent("download");
+      await page.locator(`#${id} .copy button`, { hasText: "SVG" }).click();
+      const parts = [];
+      for await (const part of await (await saved).createReadStream()) parts.push(part);
+      const svg = Buffer.concat(parts).toString();
+      const broken = await page.evaluate((text) => new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror")?.textContent, svg);
+      assert.equal(broken, undefined, id);
+      assert.match(svg, /<text/);
+      assert.doesNotMatch(svg, /NaN|undefined|Infinity/, id);
+    }
+    await done(page);
+  });
+}
+
+test("every chart answers to the pointer", async () => {
+  for (const file of [diff(), sweep(), lab(), gang()]) {
+    const page = await open(browser, file);
+    for (const id of await page.$$eval("figure.chart:not(#chart-strip)", (charts) => charts.map((chart) => chart.id))) {
+      const canvas = page.locator(`#${id} canvas`);
+      await canvas.evaluate((canvas) => canvas.scrollIntoView({ block: "center" }));
+      await frame(page);
+      const box = await canvas.boundingBox();
+      let said = "";
+      for (let step = 0; step < 2000 && !said; step++) {
+        // In steps of a size that meets single dots, too.
+        const [x, y] = [60 + 23 * (step % 53), 12 + 18 * Math.floor(step / 53)];
+        if (x >= box.width || y >= box.height) continue;
+        await page.mouse.move(box.x + x, box.y + y);
+        said = await page.evaluate((id) => document.querySelector(`#${id} .tip`)?.textContent ?? "", id);
+      }
+      assert.ok(said.length > 3, `${id} of ${file}`);
+      assert.doesNotMatch(said, /NaN|undefined/);
+    }
+    await done(page);
+  }
+});
+
+test("names out of hostile files are shown, and run nothing", async () => {
+  const bad = "<img src=x onerror=alert(1)>";
+  const traces = ["before", "after"].map((side, at) => {
+    const to = join(folder, `${side} <b onclick=alert(4)>&"'`);
+    copyFileSync([BEFORE, AFTER][at], to);
+    return to;
+  });
+  const pages = [
+    pageBy("hostile-diff", "diff", ...traces),
+    lab("hostile-lab", (run) => {
+      run.about = run.summary[0] = run.warnings[0] = run.manifest.kernel = run.tables[0].title = bad;
+      run.tables[0].labels[0] = run.tables[0].rows[0].labels[0] = run.tables[0].rows[0].figures[0].unit = bad;
+      run.tables[0].rows[2].cannot = "</script><script>alert(2)</script>";
+    }),
+  ];
+  for (const file of pages) {
+    const page = await open(browser, file);
+    await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+    await drawsAll(page);
+    assert.equal(await page.evaluate(() => document.querySelectorAll("img, script:not(body > script), b[onclick]").length), 0);
+    await done(page);
+  }
+  const page = await open(browser, pages[0]);
+  assert.ok((await page.locator("h1").textContent()).includes("<b onclick=alert(4)>"));
+  await done(page);
+});

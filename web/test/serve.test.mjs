@@ -1,0 +1,166 @@
+// Served pages: the list of recordings, their pages, files that change, and what happens as it happens.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { corpus, exitscope, folder, frame, json, launch, seriousOf, tableOf, thousands, visit } from "./browser.mjs";
+
+const T2 = corpus("x86-svm/t2.data.gz");
+const T4 = corpus("x86-svm/t4-none.dat.gz");
+
+let browser;
+before(async () => (browser = await launch()));
+const children = new Set();
+after(() => {
+  children.forEach((child) => child.kill("SIGKILL"));
+  return browser?.close();
+});
+
+/** A server at work: its address, and how to end it. */
+async function serve(...args) {
+  const child = spawn(exitscope, ["serve", ...(args.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"]), ...args], { stdio: ["ignore", "ignore", "pipe"] });
+  children.add(child);
+  const ended = new Promise((done) => child.on("exit", (code) => (children.delete(child), done(code))));
+  let said = "";
+  for await (const part of child.stderr) {
+    said += part;
+    const url = said.match(/serving (http:\S+)/)?.[1];
+    if (url) return { url, end: (signal = "SIGTERM") => (child.kill(signal), ended) };
+  }
+  return { said };
+}
+
+const open = (url, options) => visit(browser, url, new RegExp(`^(${new URL(url).origin}/|data:|blob:)`), options);
+
+/** Ends a test: nothing may have gone wrong. */
+async function done(page) {
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+}
+
+test("the list of recordings leads to pages with the report's figures, and back", async () => {
+  const torn = join(folder, "no-trace.data");
+  writeFileSync(torn, "nothing that is a trace");
+  const server = await serve(T2, T4, torn);
+  const page = await open(server.url);
+  await page.waitForFunction(() => !document.querySelector("main").textContent.includes("being read"));
+  const rows = await tableOf(page, "Recordings");
+  const report = json("report", T2);
+  assert.equal(Object.keys(rows).length, 3);
+  assert.equal(rows[T2].exits, thousands(report.coverage.exits));
+  assert.equal(rows[T2].vCPUs, String(report.vcpus.length));
+  assert.match(rows[torn].coverage, /is not a trace/);
+  assert.deepEqual(await seriousOf(page), []);
+  await page.getByRole("link", { name: T2 }).click();
+  await page.waitForSelector("#reasons table");
+  const reasons = await tableOf(page, "Exits by reason");
+  for (const row of report.rows.slice(0, 8)) assert.equal(reasons[row.reason].exits, thousands(row.count), row.reason);
+  await page.getByRole("button", { name: "Zoom in" }).click();
+  await page.waitForFunction(() => location.hash.includes("from="));
+  const shown = await page.locator(".filters").textContent();
+  const again = await open(page.url());
+  assert.equal(await again.locator(".filters").textContent(), shown, "a link shows the same");
+  await done(again);
+  await page.getByRole("link", { name: "All recordings" }).click();
+  await page.getByRole("link", { name: T4 }).click();
+  await page.waitForSelector("#halts");
+  await done(page);
+  assert.equal(await server.end("SIGHUP"), 0);
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`a served page has no serious finding of axe, ${colorScheme}`, async () => {
+    const server = await serve(T2);
+    const page = await open(`${server.url}page/0`, { colorScheme });
+    assert.deepEqual(await seriousOf(page), []);
+    await done(page);
+    assert.equal(await server.end(), 0);
+  });
+}
+
+test("a file that changes is said to, and read anew", async () => {
+  const file = join(folder, "grows.data.gz");
+  copyFileSync(T2, file);
+  const server = await serve(file);
+  const page = await open(`${server.url}page/0`);
+  const bar = page.getByRole("region", { name: "Server" });
+  assert.doesNotMatch(await bar.textContent(), /changed/);
+  // Another recording in its place.
+  const other = join(folder, "other");
+  copyFileSync(T4, other);
+  renameSync(other, file);
+  await bar.getByRole("button", { name: "Read it anew" }).click();
+  await page.waitForFunction(() => !document.querySelector(".served").textContent.includes("changed"));
+  const { total } = json("report", T4);
+  assert.ok((await page.locator("header").textContent()).includes(`${thousands(total.count)} exits`));
+  appendFileSync(file, "x");
+  await bar.getByText("The file has changed").waitFor();
+  rmSync(file);
+  await bar.getByText("The file is gone").waitFor();
+  await done(page);
+  assert.equal(await server.end(), 0);
+});
+
+const TINY = join(dirname(exitscope), "tiny-guest");
+const skip = process.env.EXITSCOPE_WITHOUT_KVM === "1" ? "no KVM: NO LIVE GUEST WAS WATCHED" : false;
+
+/** Guests that come and go until they are told not to. */
+function guests() {
+  if (!existsSync(TINY)) throw new Error(`${TINY} is not there: cargo build --package tiny-guest`);
+  let child;
+  let going = true;
+  const next = () => {
+    if (!going) return;
+    child = spawn(TINY, ["--repeat", "3000"], { stdio: "ignore" });
+    children.add(child);
+    child.on("exit", () => (children.delete(child), setTimeout(next, 50)));
+  };
+  next();
+  return () => ((going = false), child.kill("SIGKILL"));
+}
+
+test("what happens is shown as it happens, can be paused, and a lost connection is said", { skip }, async () => {
+  const stop = guests();
+  let server = await serve("--live", "--keep", "30s");
+  assert.ok(server.url, server.said);
+  const page = await open(server.url);
+  const bar = page.getByRole("region", { name: "Server" });
+  const exits = async () => Number((await page.locator("header .soft").textContent()).match(/([\d,]+) exits/)[1].replaceAll(",", ""));
+  const more = async (than) => {
+    await page.waitForFunction((than) => Number(document.querySelector("header .soft").textContent.match(/([\d,]+) exits/)[1].replaceAll(",", "")) > than, than, { timeout: 20_000 });
+    return exits();
+  };
+  const length = () => page.evaluate(() => document.querySelector(".filters .range").textContent);
+  const before = await more(await more(0));
+  await bar.getByText("exits since the beginning").waitFor();
+  const ports = await tableOf(page, "I/O ports");
+  assert.ok(Object.keys(ports).some((name) => name.startsWith("0x10 out")), Object.keys(ports).join());
+  const long = await length();
+  await more(before);
+  assert.notEqual(await length(), long, "time goes on");
+  // What is looked at stays.
+  await page.getByRole("group", { name: "What is stacked" }).getByRole("button", { name: "Exits by reason" }).click();
+  await bar.getByRole("button", { name: "Pause" }).click();
+  await frame(page);
+  const held = await exits();
+  const ticks = page.waitForEvent("response", (response) => response.url().endsWith("/live/data")).catch(() => null);
+  await new Promise((done) => setTimeout(done, 2500));
+  assert.equal(await exits(), held, "it is paused");
+  await bar.getByRole("button", { name: "Go on" }).click();
+  assert.ok(await ticks);
+  await more(held);
+  assert.equal(await page.getByRole("button", { name: "Exits by reason" }).getAttribute("aria-pressed"), "true");
+  assert.deepEqual(await seriousOf(page), []);
+  assert.deepEqual(page.troubles, []);
+  const { port } = new URL(server.url);
+  assert.equal(await server.end("SIGINT"), 0);
+  await bar.getByText("No connection to exitscope").waitFor();
+  // Another run at the same address goes on in the same page.
+  server = await serve("--live", "--listen", `127.0.0.1:${port}`);
+  await bar.getByText("No connection to exitscope").waitFor({ state: "detached" });
+  await page.waitForEvent("response", (response) => response.url().endsWith("/live/data") && response.ok());
+  await page.context().close();
+  stop();
+  assert.equal(await server.end(), 0);
+});

@@ -1,0 +1,109 @@
+//! Measures a page in Chromium: how soon it can be used, and how long its frames take while it is panned and zoomed.
+//!
+//! ```text
+//! t2.data × 600 ─► exitscope report --html ─► target/bench/page.html ─► web/test/bench.mjs ─► a section
+//! ```
+
+use super::inputs;
+use crate::{root, target};
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// How often the boot of a Linux guest is repeated: ten million exits.
+const TIMES: u64 = 600;
+
+/// What a page is to do: ms until it can be used, and ms of a frame at 30 in a second.
+const INTERACTIVE: f64 = 2_000.0;
+const FRAME: f64 = 1_000.0 / 30.0;
+
+/// What web/test/bench.mjs says. Times in ms.
+#[derive(Deserialize)]
+struct Measured {
+    browser: String,
+    bytes: u64,
+    rounds: u32,
+    interactive_ms: Interactive,
+    gestures: Vec<Gesture>,
+}
+
+#[derive(Deserialize)]
+struct Interactive {
+    median: f64,
+    worst: f64,
+}
+
+#[derive(Deserialize)]
+struct Gesture {
+    name: String,
+    frames: u64,
+    median_ms: f64,
+    p99_ms: f64,
+    worst_ms: f64,
+}
+
+/// Builds, makes the page, measures, and writes the section. The recording takes 8 GB of disk while the page is made.
+pub fn section() -> anyhow::Result<String> {
+    super::build()?;
+    let source = super::unpacked("x86-svm/t2.data")?;
+    let large = source.with_file_name("t2-page.data");
+    eprintln!("bench: making {} and its page", large.display());
+    inputs::repeat_perf(&source, &large, TIMES)?;
+    let page = large.with_file_name("page.html");
+    let made =
+        exitscope(&large, &["--html".as_ref(), page.as_os_str()]).and_then(|_| Ok([exits(&source)?, exits(&large)?]));
+    std::fs::remove_file(&large)?;
+    let [once, exits] = made?;
+    ensure!(exits == once * TIMES, "{exits} exits found, {} expected", once * TIMES);
+    eprintln!("bench: the page in Chromium");
+    let output = Command::new("npm")
+        .args(["run", "--silent", "bench", "--"])
+        .arg(&page)
+        .arg("--json")
+        .current_dir(root().join("web"))
+        .output()
+        .context("npm is missing")?;
+    ensure!(output.status.success(), "web/test/bench.mjs: {}", String::from_utf8_lossy(&output.stderr));
+    let measured: Measured = serde_json::from_slice(&output.stdout).context("what web/test/bench.mjs says")?;
+    Ok(text(&measured, exits)?)
+}
+
+/// How many exits are in a recording.
+fn exits(path: &Path) -> anyhow::Result<u64> {
+    let report: serde_json::Value = serde_json::from_slice(&exitscope(path, &["--format".as_ref(), "json".as_ref()])?)?;
+    report["total"]["count"].as_u64().context("the report's exits")
+}
+
+/// What `exitscope report` prints.
+fn exitscope(path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
+    let output = Command::new(target()?.join("release/exitscope")).arg("report").arg(path).args(flags).output()?;
+    ensure!(output.status.success(), "exitscope report: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+fn text(of: &Measured, exits: u64) -> Result<String, std::fmt::Error> {
+    let within = |value: f64, most: f64| if value <= most { "" } else { " (MORE THAN WANTED)" };
+    let mut section = format!(
+        "## Pages\n\nThe page of corpus/x86-svm/t2.data.gz × {TIMES}, {exits} exits, {:.1} MB, opened from disk in headless {} without a GPU, \
+         1280 × 800, {} rounds.\n\n",
+        of.bytes as f64 / 1e6,
+        of.browser,
+        of.rounds
+    );
+    let Interactive { median, worst } = of.interactive_ms;
+    writeln!(
+        section,
+        "Interactive after {median:.0} ms in the median, {worst:.0} ms at worst{}; wanted are {INTERACTIVE:.0} ms. Frames while a \
+         key is pressed in each of them; the browser shows at most 60 a second, and wanted are 30, {FRAME:.0} ms each:\n",
+        within(median, INTERACTIVE)
+    )?;
+    writeln!(section, "| gesture | frames | median | p99 | worst |\n| --- | ---: | ---: | ---: | ---: |")?;
+    for Gesture { name, frames, median_ms, p99_ms, worst_ms } in &of.gestures {
+        let mark = within(*p99_ms, FRAME);
+        writeln!(section, "| {name} | {frames} | {median_ms:.1} ms | {p99_ms:.1} ms{mark} | {worst_ms:.1} ms |")?;
+    }
+    Ok(section)
+}
