@@ -90,6 +90,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("exporter", &["http", "model", "record"]),
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "policy", "model", "analysis", "view"]),
+    ("export", &["units", "model", "analysis", "view"]),
     (
         "exitscope",
         &[
@@ -107,6 +108,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "analysis",
             "view",
             "page",
+            "export",
         ],
     ),
 ];

@@ -46,6 +46,11 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
+    /// Write the exits of a trace in the format of another tool's viewer
+    ///
+    /// docs/export.md says what each format holds, and how to open it. Several traces need a common clock, and are named in
+    /// order of time; sums (folded, openmetrics) take any.
+    Export(ExportArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
     ///
     /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. The intervals cover
@@ -277,6 +282,48 @@ pub struct EventsArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+}
+
+// What other commands call --to is the format here.
+#[derive(Debug, Args)]
+#[command(mut_arg("to", |to| to.long("until")))]
+pub struct ExportArgs {
+    /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// perf.data, trace.dat that is here]
+    pub files: Vec<PathBuf>,
+    /// Traces to read, with the flag of perf and trace-cmd; may be given several times
+    #[arg(short, long = "input", value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+    /// The format
+    #[arg(long = "to", value_enum, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// Write to this file, which is there only when it is whole; what was there is kept as FILE.old [default: standard
+    /// output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Of hdr, how long an interval of the log is, like 1s [default: all of the recording]
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub interval: Option<Nanos>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Perfetto's protobuf trace: a track for each vCPU, slices for exits and their parts (ui.perfetto.dev)
+    Perfetto,
+    /// A profile for the Firefox Profiler: exits as markers, what they cost as samples (profiler.firefox.com)
+    Firefox,
+    /// speedscope's JSON: exits and their parts as frames, a profile for each vCPU (speedscope.app)
+    Speedscope,
+    /// Collapsed stacks for flame graphs: VM;vCPU;reason;part and nanoseconds (flamegraph.pl, inferno)
+    Folded,
+    /// The exporter's metrics, counted over the recording (OpenMetrics text)
+    Openmetrics,
+    /// One row for each exit
+    Csv,
+    /// HdrHistogram's log of intervals, a tag for each reason
+    Hdr,
 }
 
 #[derive(Debug, Args)]

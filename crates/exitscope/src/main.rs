@@ -10,6 +10,7 @@ mod diff;
 mod docs;
 mod doctor;
 mod events;
+mod export;
 mod exporter;
 mod host;
 mod html;
@@ -65,6 +66,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Serve(args) => serve::run(&args)?,
         Command::Report(args) => report::run(&args, &mut out)?,
         Command::Events(args) => events::run(&args, &mut out)?,
+        Command::Export(args) => export::run(&args, &mut out)?,
         Command::Diff(args) => diff::run(&args, &mut out)?,
         Command::Replay(args) => replay::run(&args, &mut out)?,
         Command::Advise(args) => advise::run(&args, &mut out)?,

@@ -1,17 +1,26 @@
-//! Files that a run of the lab or of the simulator leaves. It may take minutes, and may be stopped: what was there stays
-//! until the new one is whole.
+//! Files that a run of the lab, of the simulator or of an export leaves. It may take minutes, and may be stopped: what was
+//! there stays until the new one is whole.
 //!
 //! ```text
 //! can_write: nothing is run in vain · replace: a temporary file beside it, written; FILE ─► FILE.old; that ─► FILE
 //! ```
 
 use crate::live::keep_old;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// Fails if the file to write is one of those that are read.
+pub fn is_none_of(to: &Path, inputs: &[PathBuf], flag: &str) -> anyhow::Result<()> {
+    let same = |path: &PathBuf| path.canonicalize().is_ok_and(|path| to.canonicalize().is_ok_and(|to| path == to));
+    match inputs.iter().any(same) {
+        true => bail!("{flag}: {} is what is read", to.display()),
+        false => Ok(()),
+    }
+}
 
 /// Fails if the file will not be able to be written; changes nothing.
 pub fn can_write(path: &Path) -> anyhow::Result<()> {

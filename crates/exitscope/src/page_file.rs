@@ -1,5 +1,6 @@
 //! Where `--html` writes a page.
 
+use crate::new_file::is_none_of;
 use anyhow::{Context, bail};
 use exitscope_page::is_built;
 use std::fs::File;
@@ -15,11 +16,7 @@ pub fn check(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     if !is_built() {
         bail!("--html: {NOT_BUILT}");
     }
-    let same = |path: &Path| path.canonicalize().is_ok_and(|path| to.canonicalize().is_ok_and(|to| path == to));
-    match inputs.iter().any(|path| same(path)) {
-        true => bail!("--html: {} is what is read", to.display()),
-        false => Ok(()),
-    }
+    is_none_of(to, inputs, "--html")
 }
 
 /// Writes the page, and says so.

@@ -40,6 +40,10 @@ pub trait Sink {
     fn queue_stay(&mut self, _stay: &QueueStay) {}
     /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
     fn runner_events(&mut self, _events: &[Event]) {}
+    /// Whether what is still to come would make no difference.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// What is known of a trace when it has been read.
@@ -98,12 +102,21 @@ pub fn read_input<S: Sink>(
         sink = fresh();
         reading = read_once(input, options, &vcpu_of, earlier, &mut sink)?;
     }
-    let trace = reading.trace;
-    if let Some(span) = trace.span {
-        let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
-        earlier.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
-    }
-    Ok((trace, sink))
+    earlier.add(&reading.trace);
+    Ok((reading.trace, sink))
+}
+
+/// Reads a trace into `sink`, once, as one in which threads are known to run these vCPUs.
+pub fn read_knowing(
+    input: Input,
+    earlier: &mut Earlier,
+    vcpu_of: &FxHashMap<Tid, VcpuId>,
+    options: Options,
+    sink: &mut impl Sink,
+) -> anyhow::Result<Trace> {
+    let trace = read_once(input, options, vcpu_of, earlier, sink)?.trace;
+    earlier.add(&trace);
+    Ok(trace)
 }
 
 struct Reading {
@@ -133,7 +146,7 @@ fn read_once(
     let (mut exits, mut timed_exits, mut unnamed) = (0, 0, Vec::new());
     loop {
         events.clear();
-        let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))?;
+        let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))? && !sink.is_full();
         if let (None, Some(event)) = (first, events.first()) {
             first = Some(event.at);
             sink.begin(event.at);
@@ -285,6 +298,13 @@ fn progress_bar(len: u64, name: &str) -> Option<ProgressBar> {
 }
 
 impl Earlier {
+    fn add(&mut self, trace: &Trace) {
+        if let Some(span) = trace.span {
+            let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
+            self.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
+        }
+    }
+
     /// Earlier traces of the same host on the same clock.
     fn of_host(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
         let same = |trace: &&EarlierTrace| {

@@ -96,7 +96,7 @@ families! {
     OVERHEAD: Counter "exitscope_overhead" SECONDS, [],
         "What counting took on the CPUs where events happened: events by what one takes";
     BUILD: Info "exitscope_build" None, ["version", "route"],
-        "Version of exitscope, and how it looks at events: bpf or perf_events";
+        "Version of exitscope, and how it looks at events: bpf or perf_events, or that they are those of a recording";
     SCRAPES: Counter "exitscope_scrapes" None, [],
         "Times that metrics were made";
     SCRAPE_TIME: Counter "exitscope_scrape_duration" SECONDS, [],

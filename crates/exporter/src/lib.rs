@@ -6,6 +6,8 @@
 //!                                   Site: GET /metrics, /healthz, / ◄────────────────────────────────────────┘
 //! ```
 //!
+//! [`Recorded`] makes the same of a recording, without HTTP.
+//!
 //! Every metric is a row of [`FAMILIES`]: from it come the text, the documentation and the check of the dashboard.
 //! Nothing grows with time: VMs that ended are forgotten after a while, and those beyond the limit share one place.
 //!
@@ -16,8 +18,10 @@ mod counts;
 mod exporter;
 mod families;
 mod own;
+mod recorded;
 mod sheet;
 
 pub use counts::{Limits, OTHER, UNKNOWN};
 pub use exporter::{Exporter, Source};
 pub use families::{FAMILIES, Family, Kind};
+pub use recorded::Recorded;

@@ -1,0 +1,252 @@
+//! `exitscope export`: exits in the formats of other tools.
+//!
+//! ```text
+//! first reading ─► Lanes, Totals ─► second reading ─► Export ─► a whole file, or standard output
+//! ```
+
+use crate::Outcome;
+use crate::cli::{ExportArgs, ExportFormat};
+use crate::new_file::{can_write, is_none_of, replace};
+use crate::read::{self, Earlier, Sink};
+use crate::report::{Totals, check_reason};
+use anyhow::bail;
+use exitscope_analysis::Selection;
+use exitscope_export::{
+    Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
+};
+use exitscope_exporter::{Limits, Recorded};
+use exitscope_model::{Exit, Halt, Line, TraceInfo, Who};
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Tid, VcpuId, VmId};
+use exitscope_view::{Coverage, WhoRow, thousands};
+use rustc_hash::FxHashMap;
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+/// VMs and reasons of which metrics have series of their own.
+const SERIES: Limits = Limits { vms: 1_000, reasons: 256 };
+
+impl Sink for Survey {
+    fn begin(&mut self, first: Moment) {
+        Survey::begin(self, first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Survey::absorb(self, exit);
+    }
+}
+
+/// Passes the selected exits on.
+struct Passing<'a> {
+    selection: Selection,
+    window: (Moment, Moment),
+    lanes: &'a Lanes,
+    export: &'a mut dyn Export,
+    failed: Option<io::Error>,
+}
+
+impl Passing<'_> {
+    fn holds(&self, at: Moment, who: &Who) -> bool {
+        self.window.0 <= at && at <= self.window.1 && self.selection.holds_who(who)
+    }
+}
+
+impl Sink for Passing<'_> {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn absorb(&mut self, exit: &Exit) {
+        if self.failed.is_some() || !self.holds(exit.at, &exit.who) || !self.selection.holds_exit(exit) {
+            return;
+        }
+        if let Some(lane) = self.lanes.place(&exit.who) {
+            self.failed = self.export.exit(lane, exit).err();
+        }
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        if self.holds(halt.begin, &halt.who) {
+            self.export.halt(halt);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.failed.is_some() || self.export.is_full()
+    }
+}
+
+/// The exporter's metrics.
+struct OpenMetrics<'a, W> {
+    out: W,
+    info: &'a TraceInfo,
+    recorded: Recorded,
+    exits: u64,
+}
+
+impl<W: Write> Export for OpenMetrics<'_, W> {
+    fn exit(&mut self, _: usize, exit: &Exit) -> io::Result<()> {
+        self.recorded.absorb(exit);
+        self.exits += 1;
+        Ok(())
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.recorded.absorb_halt(halt);
+    }
+
+    fn finish(&mut self) -> io::Result<Written> {
+        let name = |vm| WhoRow::of(Who { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, self.info).vm_label();
+        self.out.write_all(self.recorded.text(SERIES, name).as_bytes())?;
+        self.out.flush()?;
+        Ok(Written { exits: self.exits, ..Written::default() })
+    }
+}
+
+/// What the first reading found.
+struct Known {
+    inputs: Vec<Input>,
+    lanes: Lanes,
+    totals: Totals,
+    vcpu_of: Vec<FxHashMap<Tid, VcpuId>>,
+}
+
+pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if args.interval.is_some() && args.format != ExportFormat::Hdr {
+        bail!("--interval is the length of the intervals of --to hdr");
+    }
+    let selection = args.select.selection();
+    for reason in &selection.reasons {
+        check_reason(reason)?;
+    }
+    let files = read::files(&args.files, &args.inputs)?;
+    match &args.output {
+        Some(to) => {
+            is_none_of(to, &files, "--output")?;
+            can_write(to)?;
+        }
+        None if args.format == ExportFormat::Perfetto && io::stdout().is_terminal() => {
+            bail!("a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe")
+        }
+        None => {}
+    }
+    // A pipe is put into a file once, so that it can be read again.
+    let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let known = survey(inputs, args, &selection)?;
+    for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
+        anstream::eprintln!("exitscope: {line}");
+    }
+    let written = match &args.output {
+        None => write(args, &selection, &known, out)?,
+        Some(to) => replace(to, |file| write(args, &selection, &known, &mut BufWriter::new(file)))?,
+    };
+    say(args, &known, &written);
+    Ok(Outcome::Fine)
+}
+
+/// The first reading.
+fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
+    let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
+    let (mut earlier, mut before) = (Earlier::default(), None);
+    for input in &inputs {
+        let fresh = || Survey::new(selection);
+        let options = args.select.clock.options(true);
+        let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+        if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
+            // Hosts without names are told apart by what they are.
+            let row = &trace.row;
+            let host = [&row.hostname, &row.clock, &row.arch, &row.release].map(String::clone);
+            if let Some((earlier_host, last)) = before {
+                if host != earlier_host {
+                    bail!(
+                        "the traces are of different hosts or clocks, and have no common time: export each for itself"
+                    );
+                }
+                if trace.span.is_some_and(|span| span.0.as_nanos() < last) {
+                    bail!("{} is of an earlier time: name the traces in order of time", trace.row.name);
+                }
+            }
+            before = Some((host, trace.span.map_or(0, |span| span.1.as_nanos())));
+        }
+        lanes.add(survey, &trace.vcpu_of, selection);
+        vcpu_of.push(trace.vcpu_of.clone());
+        totals.add(trace);
+    }
+    lanes.end(&totals.info);
+    Ok(Known { inputs, lanes, totals, vcpu_of })
+}
+
+/// The second reading.
+fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn Write) -> anyhow::Result<Written> {
+    let Known { inputs, lanes, totals, vcpu_of } = known;
+    let names: Vec<&str> = totals.traces.iter().map(|trace| trace.name.as_str()).collect();
+    let title = format!("VM exits of {}", names.join(", "));
+    let mut export: Box<dyn Export + '_> = match args.format {
+        ExportFormat::Perfetto => Box::new(Perfetto::begin(out, lanes)?),
+        ExportFormat::Firefox => Box::new(Firefox::begin(out, lanes, &title)),
+        ExportFormat::Speedscope => Box::new(Speedscope::begin(out, lanes, &title)),
+        ExportFormat::Folded => Box::new(Folded::begin(out, lanes)),
+        ExportFormat::Csv => Box::new(Rows::begin(out, lanes)?),
+        ExportFormat::Hdr => Box::new(Hdr::begin(out, lanes, args.interval)?),
+        ExportFormat::Openmetrics => {
+            let mut recorded = Recorded::default();
+            recorded.lose(totals.ledger.get(Line::LostRecords));
+            Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
+        }
+    };
+    let mut earlier = Earlier::default();
+    for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
+        let mut passing = Passing {
+            selection: selection.clone(),
+            window: (Moment::default(), Moment::MAX),
+            lanes,
+            export: export.as_mut(),
+            failed: None,
+        };
+        let options = args.select.clock.options(true);
+        read::read_knowing(input.try_clone()?, &mut earlier, vcpu_of, options, &mut passing)?;
+        if let Some(error) = passing.failed {
+            return Err(error.into());
+        }
+    }
+    Ok(export.finish()?)
+}
+
+/// Says what was written where, and what is missing.
+fn say(args: &ExportArgs, known: &Known, written: &Written) {
+    let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
+    if let Some(to) = &args.output {
+        let size = to.metadata().map_or(0, |file| file.len());
+        anstream::eprintln!("exitscope: wrote {}: {}, {} KB", to.display(), exits(written.exits), size.div_ceil(1000));
+    }
+    if known.lanes.exits() == 0 {
+        anstream::eprintln!("exitscope: no exit is selected");
+    }
+    let have = match args.format {
+        ExportFormat::Perfetto | ExportFormat::Firefox => "are moments",
+        ExportFormat::Csv => "have no times",
+        _ => "are not in it",
+    };
+    if written.untimed > 0 {
+        anstream::eprintln!("exitscope: {} of which only one end was seen {have}", exits(written.untimed));
+    }
+    if written.overlapping > 0 {
+        let count = exits(written.overlapping);
+        anstream::eprintln!("exitscope: {count} that begin before the one before on the same vCPU ends {have}");
+    }
+    let there = written.exits + written.untimed + written.overlapping;
+    let left_out = known.lanes.exits().saturating_sub(there);
+    if left_out > 0 && args.format != ExportFormat::Openmetrics {
+        let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
+        let count = exits(left_out);
+        anstream::eprintln!(
+            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --until, \
+             --vcpu, --reason, --longer-than",
+            thousands(most),
+        );
+    }
+    if known.lanes.beyond > 0 {
+        let count = exits(known.lanes.beyond);
+        anstream::eprintln!("exitscope: {count} of more vCPUs than there is room for are left out");
+    }
+}

@@ -1,0 +1,74 @@
+//! Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: `VM;vCPU;reason;part nanoseconds`.
+
+use crate::{Export, Lanes, Part, Written, parts};
+use exitscope_model::{Exit, ExitCode};
+use rustc_hash::FxHashMap;
+use std::io::{self, Write};
+
+/// Stacks at most (some 20 MB); what is beyond has `other reasons` for its reason. No recording of a host has so many, a
+/// forged one may.
+const MOST: usize = 1 << 18;
+
+/// Writes sums.
+#[derive(Debug)]
+pub struct Folded<W> {
+    out: W,
+    /// What the stacks of each vCPU begin with.
+    names: Vec<String>,
+    xen: bool,
+    sums: FxHashMap<(usize, Option<ExitCode>, Part), u64>,
+    written: Written,
+}
+
+impl<W: Write> Folded<W> {
+    /// Nothing yet.
+    pub fn begin(out: W, lanes: &Lanes) -> Folded<W> {
+        let name = |lane: &crate::Lane| format!("{};{}", frame(&lane.row.vm_label()), frame(&lane.name));
+        let names = lanes.all().iter().map(name).collect();
+        Folded { out, names, xen: lanes.xen, sums: FxHashMap::default(), written: Written::default() }
+    }
+}
+
+impl<W: Write> Export for Folded<W> {
+    fn exit(&mut self, lane: usize, exit: &Exit) -> io::Result<()> {
+        if !exit.timed {
+            self.written.untimed += 1;
+            return Ok(());
+        }
+        self.written.exits += 1;
+        for (part, length) in parts(exit) {
+            let key = (lane, Some(exit.code), part);
+            let has_room = self.sums.len() < MOST || self.sums.contains_key(&key);
+            let key = if has_room { key } else { (lane, None, part) };
+            let sum = self.sums.entry(key).or_default();
+            *sum = sum.saturating_add(length);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<Written> {
+        let mut stacks: Vec<_> = self.sums.iter().collect();
+        stacks.sort_unstable();
+        for ((lane, code, part), sum) in stacks {
+            let reason = code.map_or("other reasons".to_string(), |code| frame(&code.name()));
+            writeln!(self.out, "{};{reason};{} {sum}", self.names[*lane], part.name_on(self.xen))?;
+        }
+        self.out.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// A name as a frame: nothing in it may end the frame or the line.
+fn frame(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
+}

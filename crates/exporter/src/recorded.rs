@@ -1,0 +1,79 @@
+//! The same metrics of a recording.
+
+use crate::counts::{Counts, Limits};
+use crate::families as f;
+use crate::sheet::{Sheet, Value};
+use exitscope_model::{Door, Exit, Halt, Who};
+use exitscope_record::{Cause, Count, Key, Lane, LaneState, Runner, Snapshot};
+
+/// Kinds of counts at most (some 100 MB): no recording of a host has so many, a forged one may.
+const MOST: usize = 1 << 16;
+
+/// What a recording holds, counted as the exporter counts on a live host.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    snapshot: Snapshot,
+}
+
+impl Recorded {
+    /// Adds an exit.
+    pub fn absorb(&mut self, exit: &Exit) {
+        let lane = lane(&exit.who);
+        let state = self
+            .snapshot
+            .lanes
+            .entry(lane)
+            .or_insert_with(|| LaneState { vcpu: exit.who.vcpu.number(), ..LaneState::default() });
+        state.events += u64::from(exit.events);
+        let Some(count) = self.count(lane, Cause::Exit(exit.code)) else { return };
+        count.count += 1;
+        count.to_user += u64::from(exit.door != Door::Kernel);
+        if exit.timed {
+            count.total = count.total.saturating_add(exit.total().0);
+            count.idle = count.idle.saturating_add(exit.idle.0);
+            count.lengths.record(exit.total().0);
+        }
+    }
+
+    /// Adds a halt, if KVM said how it ended.
+    pub fn absorb_halt(&mut self, halt: &Halt) {
+        let Some(told) = halt.told else { return };
+        let cause = Cause::Halt { slept: told.waited, valid: told.valid };
+        let lane = lane(&halt.who);
+        let Some(count) = self.count(lane, cause) else { return };
+        count.count += 1;
+        count.total = count.total.saturating_add(told.length.0);
+        count.lengths.record(told.length.0);
+    }
+
+    /// Events that the recorder lost.
+    pub fn lose(&mut self, events: u64) {
+        self.snapshot.lost = self.snapshot.lost.saturating_add(events);
+    }
+
+    /// As OpenMetrics text. `name` says how the VM of a process, or of Xen's domain, is called.
+    pub fn text(&self, limits: Limits, name: impl Fn(u32) -> String) -> String {
+        let mut counts = Counts::new(limits);
+        counts.absorb(&self.snapshot, name);
+        let mut sheet = Sheet::default();
+        counts.write(&mut sheet);
+        sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], Value::Info);
+        sheet.text()
+    }
+
+    /// The count of these; `None`, and lost, where there is no room for it.
+    fn count(&mut self, lane: Lane, cause: Cause) -> Option<&mut Count> {
+        let key = Key { lane, cause, about: None };
+        if self.snapshot.counts.len() >= MOST && !self.snapshot.counts.contains_key(&key) {
+            self.snapshot.lost += 1;
+            return None;
+        }
+        Some(self.snapshot.counts.entry(key).or_default())
+    }
+}
+
+/// Who runs the vCPU.
+fn lane(who: &Who) -> Lane {
+    let runner = if who.tid.0 == 0 { Runner::Vcpu(who.vcpu.0) } else { Runner::Thread(who.tid.0) };
+    Lane { process: who.vm.0, runner }
+}
