@@ -4,6 +4,7 @@
 
 mod access;
 mod advise;
+mod background;
 mod cli;
 mod costs;
 mod diff;

@@ -5,11 +5,10 @@
 //! ```
 
 use crate::drags::DragsHead;
-use crate::over_time::{OverTime, OverTimeHead};
+use crate::over_time::{OverTimeHead, TimeTables};
 use crate::polls::Polls;
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
-use exitscope_model::TraceInfo;
 use exitscope_view::{Advised, Report};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -39,11 +38,9 @@ pub struct Contents<'a> {
     /// Halt polling with other limits.
     pub polls: Option<&'a Polls>,
     /// What happened when.
-    pub over_time: OverTime,
+    pub over_time: TimeTables,
     /// Who forced whom out of the guest, when.
     pub drags: Option<DragsHead>,
-    /// Names of threads.
-    pub info: &'a TraceInfo,
 }
 
 #[derive(Serialize)]
@@ -87,13 +84,13 @@ pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()>
 
 /// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
 pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
-    let Contents { mut report, advice, polls, over_time, drags, info } = contents;
+    let Contents { mut report, advice, polls, over_time, drags } = contents;
     let left_out = report.details.len().saturating_sub(MOST_ROWS);
     report.details.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
-    let (over, columns) = over_time.finish(report.traces.len() == 1, info);
+    let TimeTables { head: over, columns } = over_time;
     let json = Json { head: Head::of("report"), report: &report, left_out, advice, polls, over, drags };
     pack(&json, &columns, packing, out)
 }

@@ -27,6 +27,6 @@ pub use drags::{Drags, DragsHead};
 pub use flate2::Compression;
 pub use html::{Contents, is_built, write_data, write_page};
 pub use other::{Other, SideLengths, write_other};
-pub use over_time::OverTime;
+pub use over_time::{OverTime, TimeTables};
 pub use polls::{Polls, halt_polls};
 pub use served::{Addresses, served_page};

@@ -120,9 +120,17 @@ struct TableHead {
     columns: Vec<&'static str>,
 }
 
-/// What of it is JSON; the tables' columns follow in their order.
+/// The facts of [`OverTime`], as a page holds them.
+#[derive(Clone, Debug)]
+pub struct TimeTables {
+    pub(crate) head: OverTimeHead,
+    /// The tables' columns, in their order.
+    pub(crate) columns: Vec<u8>,
+}
+
+/// What of it is JSON.
 #[derive(Clone, Debug, Serialize)]
-pub struct OverTimeHead {
+pub(crate) struct OverTimeHead {
     /// The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
     /// more than a double holds.
     base_ns: String,
@@ -282,8 +290,8 @@ impl OverTime {
         self.slow.forget(before);
     }
 
-    /// Everything as JSON and, after it, columns. `in_time`: there is one trace, and so one clock.
-    pub fn finish(self, in_time: bool, info: &TraceInfo) -> (OverTimeHead, Vec<u8>) {
+    /// Everything as tables. `in_time`: there is one trace, and so one clock.
+    pub fn finish(self, in_time: bool, info: &TraceInfo) -> TimeTables {
         let vcpu_of = self.vcpu_of;
         // vCPUs in order, those under one name together.
         let named: Vec<Who> = self.lanes.keys().iter().map(|who| with_vcpu(*who, &vcpu_of)).collect();
@@ -364,7 +372,7 @@ impl OverTime {
             slow: slow.collect(),
             named: named.collect(),
         };
-        (head, tables.bytes)
+        TimeTables { head, columns: tables.bytes }
     }
 }
 

@@ -37,7 +37,9 @@ pub struct Rows<const N: usize> {
     /// Places in hand, as a power of two. The next exit is often of the same time, vCPU and reason as one of the last.
     bits: u32,
     hand: Vec<Row<N>>,
+    /// The first ones are in order of bucket and key, each but once.
     rows: Vec<Row<N>>,
+    in_order: usize,
     /// The last bucket: first moment, first moment after it, number.
     last: (u64, u64, u64),
 }
@@ -58,6 +60,7 @@ impl<const N: usize> Rows<N> {
             bits,
             hand: vec![free; 1 << bits],
             rows: Vec::new(),
+            in_order: 0,
             last: (0, 0, 0),
         }
     }
@@ -103,12 +106,14 @@ impl<const N: usize> Rows<N> {
         self.settle();
         let first = before / self.width;
         self.rows.retain(|row| row.bucket >= first);
+        self.in_order = self.rows.len();
     }
 
     /// The same with other keys.
     pub fn rekeyed(mut self, key: impl Fn(u32) -> u32) -> Rows<N> {
         self.settle();
         self.rows.iter_mut().for_each(|row| row.key = key(row.key));
+        self.in_order = 0;
         self
     }
 
@@ -134,11 +139,6 @@ impl<const N: usize> Rows<N> {
         self.compact();
         while self.rows.len() > self.most && !self.is_one_bucket() {
             self.widen();
-            // So many rows there will be at least: no need to sort them to see that.
-            while self.buckets() > self.most {
-                self.widen();
-            }
-            self.compact();
         }
         if self.rows.len() > self.most {
             let further = self.rows.split_off(self.most - 1);
@@ -146,38 +146,72 @@ impl<const N: usize> Rows<N> {
             row.sums = [0; N];
             further.iter().for_each(|of| add(&mut row.sums, &of.sums));
             self.rows.push(row);
+            self.in_order = self.rows.len();
         }
-    }
-
-    /// How many buckets of time have rows, which are in order of time.
-    fn buckets(&self) -> usize {
-        self.rows.chunk_by(|row, next| row.bucket == next.bucket).count()
     }
 
     fn is_one_bucket(&self) -> bool {
         self.rows.first().map(|row| row.bucket) == self.rows.last().map(|row| row.bucket)
     }
 
+    /// Makes buckets wider, of which all rows are in order.
     fn widen(&mut self) {
         let wide = wider(self.width);
         let factor = wide / self.width;
         self.width = wide;
         self.last = (0, 0, 0);
         self.rows.iter_mut().for_each(|row| row.bucket /= factor);
+        // Of a bucket there are few rows.
+        self.rows.chunk_by_mut(|row, next| row.bucket == next.bucket).for_each(|of| of.sort_by_key(|row| row.key));
+        self.rows.dedup_by(|next, kept| kept.takes(next));
+        self.in_order = self.rows.len();
     }
 
-    /// Makes one row of rows of the same bucket and key.
+    /// Makes one row of rows of the same bucket and key, in order of these.
     fn compact(&mut self) {
-        // Stable, because that makes use of the order in which most of them are.
-        self.rows.sort_by_key(|row| (row.bucket, row.key));
-        self.rows.dedup_by(|next, kept| {
-            let same = (next.bucket, next.key) == (kept.bucket, kept.key);
-            if same {
-                add(&mut kept.sums, &next.sums);
-            }
-            same
-        });
+        self.rows = compact(&self.rows, self.in_order);
+        self.in_order = self.rows.len();
     }
+}
+
+impl<const N: usize> Row<N> {
+    fn place(&self) -> (u64, u32) {
+        (self.bucket, self.key)
+    }
+
+    /// Adds another's sums, if it has the same bucket and key; whether it has.
+    fn takes(&mut self, other: &Row<N>) -> bool {
+        let same = self.place() == other.place();
+        if same {
+            add(&mut self.sums, &other.sums);
+        }
+        same
+    }
+}
+
+/// One row for all rows of the same bucket and key, in order of these; the first `in_order` rows are so already.
+pub fn compact<const N: usize>(rows: &[Row<N>], in_order: usize) -> Vec<Row<N>> {
+    let (front, back) = rows.split_at(in_order);
+    // Numbers are sorted instead of rows, which are long.
+    let mut order: Vec<u128> =
+        back.iter().zip(0..).map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at).collect();
+    order.sort_unstable();
+    let mut compact: Vec<Row<N>> = Vec::with_capacity(rows.len());
+    let mut add = |row: &Row<N>| {
+        if !compact.last_mut().is_some_and(|last| last.takes(row)) {
+            compact.push(*row);
+        }
+    };
+    let mut front = front.iter().peekable();
+    for at in order {
+        let row = &back[at as u32 as usize];
+        while let Some(earlier) = front.next_if(|of| of.place() <= row.place()) {
+            add(earlier);
+        }
+        add(row);
+    }
+    front.for_each(add);
+    compact
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! exit: guest ──┤ kernel, user, idle, waiting ├── entry      spread over the buckets in which it lies, each part evenly
 //! ```
 
-use crate::rows::{NARROWEST, Row};
+use crate::rows::{NARROWEST, Row, compact};
 use exitscope_analysis::wider;
 
 /// Guest, kernel, user, idle, waiting, in nanoseconds.
@@ -69,14 +69,19 @@ impl States {
             self.lanes.resize_with(lane + 1, Lane::default);
         }
         self.cover(from, to - 1);
-        let whole = u128::from(to - from);
-        let part = |time: u64, until: u64| (u128::from(time) * u128::from(until - from) / whole) as u64;
+        let whole = to - from;
+        // Shares up to a moment; what is between two of them adds up whatever the width.
+        let part = |time: u64, until: u64| match time.checked_mul(until - from) {
+            Some(0) => 0,
+            Some(product) => product / whole,
+            None => (u128::from(time) * u128::from(until - from) / u128::from(whole)) as u64,
+        };
+        let mut before = [0; STATES];
         for bucket in from / self.width..=(to - 1) / self.width {
-            let (begin, end) =
-                (from.max(bucket * self.width), to.min(bucket.saturating_add(1).saturating_mul(self.width)));
-            // Differences of shares up to a moment, so that they add up whatever the width.
-            let times = times.map(|time| part(time, end) - part(time, begin));
-            self.lanes[lane].add(bucket, &times);
+            let end = to.min(bucket.saturating_add(1).saturating_mul(self.width));
+            let until = times.map(|time| part(time, end));
+            self.lanes[lane].add(bucket, &std::array::from_fn(|state| until[state] - before[state]));
+            before = until;
         }
     }
 
@@ -170,15 +175,7 @@ impl States {
                 rows.push(Row { bucket, key: lane(at as u32), sums: *sums });
             }
         }
-        rows.sort_by_key(|row| (row.bucket, row.key));
-        rows.dedup_by(|next, kept| {
-            let same = (next.bucket, next.key) == (kept.bucket, kept.key);
-            if same {
-                kept.sums.iter_mut().zip(next.sums).for_each(|(sum, more)| *sum = sum.saturating_add(more));
-            }
-            same
-        });
-        (self.width, rows)
+        (self.width, compact(&rows, 0))
     }
 }
 

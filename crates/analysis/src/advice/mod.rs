@@ -37,13 +37,14 @@ pub use judgement::{
 };
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material};
-pub use simulated::{Simulated, Way};
+pub use simulated::{Simulate, Way};
 pub use trials::Trials;
 
-/// Judges a recording: `material` of its first reading, `trials` of its second, and what the simulator said.
-pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulated: &Simulated) -> Judgement {
+/// Judges a recording: `material` of its first reading, `trials` of its second, and what the
+/// simulator says, which is asked only where a rule has nothing else to compare with.
+pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: &Simulate<'_>) -> Judgement {
     let mut judgement = Judgement::default();
-    sources::judge(material, machine, simulated, &mut judgement);
+    sources::judge(material, machine, simulate, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
     guest_polls::judge(material, &mut judgement);
     gangs::judge(material, trials, &mut judgement);

@@ -5,7 +5,7 @@
 //!                   the same, served in the kernel ───────────► time   ┴─► share that is spared ─► least, most
 //! ```
 //!
-//! The simulator is run by whoever asks for advice; this is what it said.
+//! The simulator is run by whoever asks for advice, and only when a rule wants to know.
 
 use exitscope_model::DetailKind;
 
@@ -20,28 +20,18 @@ pub enum Way {
     Coalesced,
 }
 
-/// Shares of the time of accesses that other ways spare.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Simulated {
-    rows: Vec<(DetailKind, Way, f64)>,
-}
+/// What the simulator says: of the time of accesses of this kind, the share that this way spares, 0 to 1, on each cost model;
+/// nothing where it has no costs of such a machine.
+pub type Simulate<'a> = dyn Fn(DetailKind, Way) -> Vec<f64> + 'a;
 
-impl Simulated {
-    /// What the shares are of.
-    pub const SOURCE: &'static str = "on the simulator's x86 hosts such a way spares a part of each access; from the \
-        least part of their median length, to the largest of all their time";
+/// What the shares are of.
+pub(super) const SOURCE: &str = "on the simulator's x86 hosts such a way spares a part of each access; from the least part \
+    of their median length, to the largest of all their time";
 
-    /// Notes what one cost model says: of the time of accesses of this kind, this way spares this share, 0 to 1.
-    pub fn note(&mut self, kind: DetailKind, way: Way, share: f64) {
-        self.rows.push((kind, way, share.clamp(0.0, 1.0)));
-    }
-
-    /// The least and the most that this way spares.
-    pub(super) fn spared(&self, kind: DetailKind, way: Way) -> Option<(f64, f64)> {
-        let shares = self.rows.iter().filter(|row| (row.0, row.1) == (kind, way)).map(|row| row.2);
-        shares.fold(None, |range, share| {
-            let (least, most) = range.unwrap_or((share, share));
-            Some((f64::min(least, share), f64::max(most, share)))
-        })
-    }
+/// The least and the most that this way spares.
+pub(super) fn spared(simulate: &Simulate<'_>, kind: DetailKind, way: Way) -> Option<(f64, f64)> {
+    simulate(kind, way).into_iter().map(|share| share.clamp(0.0, 1.0)).fold(None, |range, share| {
+        let (least, most) = range.unwrap_or((share, share));
+        Some((f64::min(least, share), f64::max(most, share)))
+    })
 }

@@ -7,7 +7,7 @@ use super::about::About;
 use super::cures::{ACTS, Answer, Cure, Helps, UNDO, by_hand, source};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan};
 use super::material::{Machine, Material, VmTime};
-use super::simulated::{Simulated, Way};
+use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting};
 use crate::{Cell, DetailKey, Tally};
 use exitscope_model::DetailKind;
@@ -52,7 +52,7 @@ pub(super) struct Account {
     answer: Option<&'static Answer>,
 }
 
-pub(super) fn judge(material: &Material, machine: &Machine, simulated: &Simulated, judgement: &mut Judgement) {
+pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<'_>, judgement: &mut Judgement) {
     for (&vm, time) in &material.vms {
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
         for (key, about) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
@@ -70,7 +70,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulated: &Simulate
             account.answer = row.map(|row| &row.answer);
         }
         for (asked, account) in &accounts {
-            let vm = Vm { id: vm, time: *time, material, machine, simulated };
+            let vm = Vm { id: vm, time: *time, material, machine, simulate };
             vm.judge(*asked, account, judgement);
         }
     }
@@ -86,7 +86,7 @@ pub(super) struct Vm<'a> {
     pub time: VmTime,
     pub material: &'a Material,
     pub machine: &'a Machine,
-    pub simulated: &'a Simulated,
+    pub simulate: &'a Simulate<'a>,
 }
 
 impl Vm<'_> {
@@ -243,11 +243,11 @@ impl Vm<'_> {
             let (low, high) = if high > 0 { (low, high) } else { (0, about.trip) };
             return Range { low, high, how: How::Counted(IN_KERNEL) };
         }
-        match self.simulated.spared(key.kind, way) {
+        match spared(self.simulate, key.kind, way) {
             Some((least, most)) => {
                 let of = |nanos: u64, share: f64| (nanos as f64 * share) as u64;
                 let (low, high) = (of(medians(cell), least), of(cell.cost().0, most));
-                Range { low, high, how: How::Simulated(Simulated::SOURCE) }
+                Range { low, high, how: How::Simulated(SOURCE) }
             }
             None => Range { low: about.trip.min(medians(cell)), high: cell.cost().0, how: How::Counted(BEYOND) },
         }
@@ -376,7 +376,7 @@ mod tests {
         end(&mut material, &[vcpu(0)], SECOND);
         let machine = Machine { arch: "x86_64".to_string(), xen, ..Machine::default() };
         let mut judgement = Judgement::default();
-        judge(&material, &machine, &Simulated::default(), &mut judgement);
+        judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
         judgement
     }
 

@@ -340,9 +340,9 @@ impl Trials {
         self.host.total > 0 || self.gang.total > 0 || self.spinning.is_some()
     }
 
-    /// Whether of that reading they need but the halts.
-    pub fn need_only_halts(&self) -> bool {
-        self.gang.total == 0 && self.spinning.is_none()
+    /// Whether of that reading they need more than halts and yields.
+    pub fn need_core_runs(&self) -> bool {
+        self.gang.total > 0
     }
 
     /// Says when the trace's first event was.

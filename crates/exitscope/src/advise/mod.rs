@@ -20,6 +20,7 @@ use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
+use simulated::Simulations;
 use std::io::Write;
 
 impl Sink for Material {
@@ -101,7 +102,10 @@ pub fn judgement(
         trials = again(trials)?;
         trials.end();
     }
-    Ok(judge(material, &trials, &machine, &simulated::ways(&machine)?))
+    let simulations = Simulations::of(&machine);
+    let judgement = judge(material, &trials, &machine, &|kind, way| simulations.shares(kind, way));
+    simulations.check()?;
+    Ok(judgement)
 }
 
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {

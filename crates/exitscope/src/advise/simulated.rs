@@ -6,10 +6,12 @@
 //! ```
 
 use anyhow::Context;
-use exitscope_analysis::advice::{Machine, Simulated, Way};
+use exitscope_analysis::advice::{Machine, Way};
 use exitscope_model::DetailKind;
 use exitscope_scenario::Document;
 use exitscope_sim::{Limits, Unseen};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// Cost models of x86 hosts under KVM. Of other hosts, the simulator has no costs of these ways.
 const MODELS: [&str; 4] = ["default", "small-packet-2019", "broadwell-2016", "ivy-bridge-2016"];
@@ -20,25 +22,50 @@ const ACCESSES: [(DetailKind, &str, &str); 2] = [
     (DetailKind::Mmio, "mmio_write = 0xfeb00000", "address = 0xfeb00000"),
 ];
 
-/// Ways, as a registration names them.
-const WAYS: [(Way, &str); 3] = [(Way::Device, "kernel"), (Way::Ioeventfd, "ioeventfd"), (Way::Coalesced, "coalesced")];
+/// Simulations that were asked for.
+pub struct Simulations<'a> {
+    machine: &'a Machine,
+    found: RefCell<BTreeMap<(DetailKind, Way), Vec<f64>>>,
+    failed: RefCell<Option<anyhow::Error>>,
+}
 
-/// What each way spares, on each cost model; nothing for a machine that they are not of.
-pub fn ways(machine: &Machine) -> anyhow::Result<Simulated> {
-    let mut simulated = Simulated::default();
-    if machine.xen || !machine.arch.starts_with("x86") {
-        return Ok(simulated);
+impl Simulations<'_> {
+    /// Of such machines; none yet.
+    pub fn of(machine: &Machine) -> Simulations<'_> {
+        Simulations { machine, found: RefCell::default(), failed: RefCell::default() }
     }
-    for model in MODELS {
-        for (kind, step, place) in ACCESSES {
-            let outside = time(model, step, "")?;
-            for (way, name) in WAYS {
-                let inside = time(model, step, &format!("register = [{{ kind = '{name}', {place} }}]"))?;
-                simulated.note(kind, way, 1.0 - inside / outside);
-            }
+
+    /// The share of an access that a way spares, on each cost model; nothing for a machine that they are not of.
+    pub fn shares(&self, kind: DetailKind, way: Way) -> Vec<f64> {
+        if let Some(shares) = self.found.borrow().get(&(kind, way)) {
+            return shares.clone();
         }
+        let shares = simulate(self.machine, kind, way).unwrap_or_else(|error| {
+            self.failed.replace(Some(error));
+            Vec::new()
+        });
+        self.found.borrow_mut().insert((kind, way), shares.clone());
+        shares
     }
-    Ok(simulated)
+
+    /// Errors: that a simulation failed.
+    pub fn check(self) -> anyhow::Result<()> {
+        self.failed.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+fn simulate(machine: &Machine, kind: DetailKind, way: Way) -> anyhow::Result<Vec<f64>> {
+    let access = ACCESSES.iter().find(|access| access.0 == kind);
+    let (Some((_, step, place)), false) = (access, machine.xen || !machine.arch.starts_with("x86")) else {
+        return Ok(Vec::new());
+    };
+    let name = match way {
+        Way::Device => "kernel",
+        Way::Ioeventfd => "ioeventfd",
+        Way::Coalesced => "coalesced",
+    };
+    let register = format!("register = [{{ kind = '{name}', {place} }}]");
+    MODELS.iter().map(|model| Ok(1.0 - time(model, step, &register)? / time(model, step, "")?)).collect()
 }
 
 /// Time of an access, outside the guest, in nanoseconds.
@@ -60,16 +87,18 @@ mod tests {
 
     #[test]
     fn every_way_spares_something_and_none_all_of_it() {
-        for model in MODELS {
-            for (_, step, place) in ACCESSES {
-                let outside = time(model, step, "").unwrap();
-                for (_, name) in WAYS {
-                    let inside = time(model, step, &format!("register = [{{ kind = '{name}', {place} }}]")).unwrap();
-                    assert!(0.0 < inside && inside < outside, "{model} {step} {name}: {inside} of {outside}");
-                }
+        let machine = Machine { arch: "x86_64".to_string(), ..Machine::default() };
+        let simulations = Simulations::of(&machine);
+        for (kind, ..) in ACCESSES {
+            for way in [Way::Device, Way::Ioeventfd, Way::Coalesced] {
+                let shares = simulations.shares(kind, way);
+                assert_eq!(shares.len(), MODELS.len());
+                assert!(shares.iter().all(|share| 0.0 < *share && *share < 1.0), "{kind:?} {way:?}: {shares:?}");
+                assert_eq!(simulations.shares(kind, way), shares, "the second time, too");
             }
         }
+        simulations.check().unwrap();
         let powerpc = Machine { arch: "ppc64le".to_string(), ..Machine::default() };
-        assert_eq!(ways(&powerpc).unwrap(), Simulated::default());
+        assert!(Simulations::of(&powerpc).shares(DetailKind::Port, Way::Device).is_empty());
     }
 }

@@ -257,7 +257,8 @@ impl Kept {
             cycles_per_s: None,
         };
         let report = Report::of(&facts, &ledger, vec![trace], &self.info, made);
-        let contents = Contents { report, advice: None, polls: None, over_time, drags: None, info: &self.info };
+        let over_time = over_time.finish(true, &self.info);
+        let contents = Contents { report, advice: None, polls: None, over_time, drags: None };
         write_data(contents, Compression::fast(), out)
     }
 }
