@@ -53,8 +53,8 @@ top: rust ## Build the command, and watch this host's guests with it, as root
 	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top
 
 test: setup page lint ## Run every test and check
-	$(CARGO) test --workspace --quiet --locked
-	$(MAKE) --no-print-directory test-page
+	$(CARGO) test --workspace --all-features --quiet --locked
+	cd web && npm test --silent
 	$(CARGO) xtask sanitize
 	$(CARGO) xtask fuzz
 	$(CARGO) xtask rig x86-svm
@@ -72,7 +72,7 @@ test-rig: setup ## Run real KVM on SVM in an emulated machine; also a part of `m
 
 lint: ## Check formatting, clippy and the tree
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --quiet --locked -- -D warnings
 	$(CARGO) xtask tidy
 
 bench: setup page ## Measure against perf, trace-cmd, xenalyze, nexosim and SimPy; writes docs/benchmarks.md

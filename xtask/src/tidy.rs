@@ -91,6 +91,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("view", &["units", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "policy", "model", "analysis", "view"]),
     ("export", &["units", "model", "analysis", "view"]),
+    ("store", &["units", "model"]),
     (
         "exitscope",
         &[
@@ -109,6 +110,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "view",
             "page",
             "export",
+            "store",
         ],
     ),
 ];

@@ -1,5 +1,6 @@
 //! Every flag. Where `perf kvm stat` or `trace-cmd` have a flag for the same thing, ours has its name.
 
+use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{Dim, Selection, Threshold, When};
 use exitscope_trace::{Options, XenMode};
@@ -67,6 +68,14 @@ pub enum Command {
     /// and how to undo it. Without evidence there is none. `--apply` sets what can be set on the running host, after
     /// showing it and asking; `--undo` restores what was there.
     Advise(AdviseArgs),
+    /// Keep exits of many recordings as Parquet files, by host and day
+    ///
+    /// Any tool that reads Parquet reads them: DIR/exits and DIR/facts, in folders host=NAME/day=DATE. docs/store.md says
+    /// what is in them.
+    Store {
+        #[command(subcommand)]
+        what: StoreCommand,
+    },
     /// Run a scenario in the simulator, and show what its VMs would do
     ///
     /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
@@ -354,6 +363,63 @@ pub struct DiffArgs {
     /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Add recordings; one that is there already is left as it is
+    ///
+    /// A recording belongs to the store when all of it is there: whatever stops this command leaves nothing half.
+    Add(StoreAddArgs),
+    /// List the recordings
+    List(StoreListArgs),
+    /// Join small files of a host and day, and remove what is left of adds that were stopped
+    Compact {
+        /// The store
+        dir: PathBuf,
+    },
+    /// Drop the recordings of days before one
+    Drop {
+        /// The store
+        dir: PathBuf,
+        /// The first day that is kept, like 2026-11-22
+        #[arg(long, value_name = "DAY", value_parser = parse_day)]
+        before: NaiveDate,
+        /// Only those of this host
+        #[arg(long, value_name = "NAME")]
+        host: Option<String>,
+    },
+    /// Read every file, and name those that are damaged or are not of the store; exit code 1 if any is damaged
+    Check {
+        /// The store
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct StoreAddArgs {
+    /// The store, a directory; it is made if it is not there
+    pub dir: PathBuf,
+    /// Recordings; `-` is standard input
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// The host that they are of [default: what they say]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub host: Option<String>,
+    /// The day that they are of, like 2026-11-22 [default: the day on which the file was last written, in UTC]
+    #[arg(long, value_name = "DAY", value_parser = parse_day)]
+    pub day: Option<NaiveDate>,
+    #[command(flatten)]
+    pub clock: ClockArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct StoreListArgs {
+    /// The store
+    pub dir: PathBuf,
+    /// Output format; JSON has a line for each recording
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
 }
 
 #[derive(Debug, Args)]
@@ -996,6 +1062,10 @@ fn parse_top(text: &str) -> Result<usize, String> {
 fn parse_length(text: &str) -> Result<Nanos, String> {
     let length = Nanos::parse(text).ok_or("a length is a number and ns, us, ms or s, like 200us")?;
     if length == Nanos::ZERO { Err("a length of zero".to_string()) } else { Ok(length) }
+}
+
+fn parse_day(text: &str) -> Result<NaiveDate, String> {
+    NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| "a day is like 2026-11-22".to_string())
 }
 
 /// A length; as with other tools' `-d`, a number alone is of seconds.

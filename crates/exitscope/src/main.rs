@@ -25,6 +25,8 @@ mod replay;
 mod report;
 mod serve;
 mod sim;
+#[cfg_attr(not(feature = "store"), path = "no_store.rs")]
+mod store;
 mod sweep;
 mod top;
 mod validate;
@@ -71,6 +73,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Diff(args) => diff::run(&args, &mut out)?,
         Command::Replay(args) => replay::run(&args, &mut out)?,
         Command::Advise(args) => advise::run(&args, &mut out)?,
+        Command::Store { what } => store::run(&what, &mut out)?,
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

@@ -72,7 +72,7 @@ fn server(rows: &PioRows, outside: bool) -> &'static str {
 /// The title of what is spent before and after somebody outside serves an access.
 fn inside(rows: &PioRows) -> &'static str {
     match (rows.servers_told, rows.xen) {
-        (false, _) => "cost",
+        (false, _) => "cost each",
         (true, true) => "in Xen",
         (true, false) => "in kernel",
     }
@@ -85,6 +85,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
         column("", true, 0),
         column("served by", true, 1),
         column("exits", false, 0),
+        column("cost", false, 2),
         column("mean", false, 0),
         column("p50", false, 4),
         column("p99", false, 2),
@@ -102,6 +103,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
             row.label.clone(),
             server(rows, row.outside).to_string(),
             thousands(row.exits),
+            length(Some(row.kernel_ns.saturating_add(row.outside_ns))),
             length(row.lengths.mean_ns),
             length(row.lengths.p50_ns),
             length(row.lengths.p99_ns),
@@ -116,9 +118,13 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
     let mut notes = more(of_kind.len());
     notes.push(match rows.servers_told {
         true => {
-            format!("mean, p50, p99: from exit to entry; {}, outside, not running: its parts, on average", inside(rows))
+            format!(
+                "cost: of all of them; mean, p50, p99: from exit to entry; {}, outside, not running: its parts, on average",
+                inside(rows)
+            )
         }
-        false => "mean, p50, p99: from exit to entry; cost, not running: its parts, on average".to_string(),
+        false => "cost: of all of them; mean, p50, p99: from exit to entry; cost each, not running: its parts, on average"
+            .to_string(),
     });
     if !rows.servers_told {
         let what = match rows.xen {

@@ -1,0 +1,303 @@
+//! `exitscope store`: recordings at rest.
+//!
+//! ```text
+//! first reading ─► Lanes ─► second reading ─┬─► exits ─┐
+//!                                           └─► facts ─┴─► Store
+//! ```
+
+use crate::Outcome;
+use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
+use crate::read::{self, Earlier, Sink};
+use crate::report::look;
+use anyhow::{Context, bail};
+use chrono::{DateTime, NaiveDate, Utc};
+use exitscope_analysis::{Cell, Keyed, Selection};
+use exitscope_export::{Lane, Lanes, Survey};
+use exitscope_model::codes::detail_name;
+use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo};
+use exitscope_store::{Added, Adding, Checked, FactRow, RunRow, SettingRow, Store, StoreError, Vcpu, Words};
+use exitscope_trace::Input;
+use exitscope_units::Moment;
+use exitscope_view::{
+    Column, Page, Section, Table, TraceRow, direction_name, door_name, kind_name, thousands, write_page,
+};
+use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Bytes of a recording that are hashed at once.
+const CHUNK: u64 = 1 << 20;
+
+/// Longer than any add takes: what is left of adds that were stopped is older.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    match command {
+        StoreCommand::Add(args) => add(args, out),
+        StoreCommand::List(args) => list(args, out),
+        StoreCommand::Compact { dir } => {
+            let store = Store::open(dir)?;
+            let (before, after) = store.compact()?;
+            let removed = store.clean(ABANDONED)?;
+            writeln!(out, "{before} files became {after}; {removed} that belong to nothing were removed")?;
+            Ok(Outcome::Fine)
+        }
+        StoreCommand::Drop { dir, before, host } => {
+            let dropped = Store::open(dir)?.drop_before(&before.to_string(), host.as_deref())?;
+            writeln!(out, "{} dropped; their files go with the first `compact` a day later", recordings(dropped))?;
+            Ok(Outcome::Fine)
+        }
+        StoreCommand::Check { dir } => {
+            let Checked { whole, damaged, unlisted } = Store::open(dir)?.check()?;
+            writeln!(out, "{whole} files are as they should be")?;
+            for (path, why) in &damaged {
+                writeln!(out, "damaged: {path}: {why}")?;
+            }
+            for path in &unlisted {
+                writeln!(out, "not of the store, or left over: {path}")?;
+            }
+            Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
+        }
+    }
+}
+
+fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let store = Store::make(&args.dir)?;
+    let mut there = store.contents()?.runs;
+    for file in &args.files {
+        let input = Input::open(file)?;
+        let id = hash(&input)?;
+        if let Some(run) = there.get(&id) {
+            writeln!(out, "{}: already there, of host {} and day {}", file.display(), run.host, run.day)?;
+            continue;
+        }
+        let (run, added) = add_one(args, &store, file, &input, id).with_context(|| format!("{}", file.display()))?;
+        match added {
+            Added::New { exits, facts } => {
+                let each = exits as f64 / run.exits.max(1) as f64;
+                writeln!(
+                    out,
+                    "{}: {} exits of host {} and day {}, {} KB ({each:.1} bytes an exit, and {} KB of sums)",
+                    file.display(),
+                    thousands(run.exits),
+                    run.host,
+                    run.day,
+                    exits.div_ceil(1000),
+                    facts.div_ceil(1000),
+                )?;
+            }
+            Added::Already => writeln!(out, "{}: somebody else added it just now", file.display())?,
+        }
+        there.insert(run.id.clone(), run);
+    }
+    Ok(Outcome::Fine)
+}
+
+fn add_one(
+    args: &StoreAddArgs,
+    store: &Store,
+    file: &Path,
+    input: &Input,
+    id: String,
+) -> anyhow::Result<(RunRow, Added)> {
+    let selection = Selection::default();
+    let options = args.clock.options(true);
+    let (first, survey) =
+        read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || Survey::new(&selection))?;
+    let mut lanes = Lanes::default();
+    lanes.add(survey, &first.vcpu_of, &selection);
+    lanes.end(&first.info);
+    if lanes.beyond > 0 {
+        bail!("{} exits are of more vCPUs than a recording can have", thousands(lanes.beyond));
+    }
+    let host = match &args.host {
+        Some(host) => host.clone(),
+        None if first.row.hostname.is_empty() => {
+            bail!("the recording does not say of which host it is: add --host NAME")
+        }
+        None => first.row.hostname.clone(),
+    };
+    let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
+    let adding = store.add(&id, &host, &day, lanes.all().iter().map(vcpu).collect())?;
+    let mut passing = Passing {
+        lanes: &lanes,
+        adding,
+        reasons: FxHashMap::default(),
+        doors: FxHashMap::default(),
+        cells: Keyed::default(),
+        failed: None,
+    };
+    let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, options, &mut passing)?;
+    let Passing { adding, cells, failed, .. } = passing;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let facts: Vec<FactRow> =
+        cells.cells().into_iter().map(|(key, cell)| fact(&lanes.all()[key.0], key.1, cell)).collect();
+    let run = RunRow {
+        exits: trace.exits,
+        timed: trace.timed_exits,
+        lost: trace.ledger.get(Line::LostRecords),
+        ..run_row(id, host, day, &trace.row, &trace.info)
+    };
+    let added = adding.finish(&run, &facts)?;
+    Ok((run, added))
+}
+
+fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RunRow {
+    let setting = |of: &exitscope_model::Setting| SettingRow {
+        of: of.of.clone(),
+        name: of.name.clone(),
+        value: of.value.clone(),
+    };
+    RunRow {
+        id,
+        name: row.name.clone(),
+        host,
+        day,
+        format: row.format.clone(),
+        arch: row.arch.clone(),
+        release: row.release.clone(),
+        cpu: row.cpu.clone(),
+        cpus: row.cpus,
+        clock: row.clock.clone(),
+        first_ns: row.first_ns,
+        last_ns: row.last_ns,
+        events: row.events,
+        exits: 0,
+        timed: 0,
+        lost: 0,
+        settings: info.settings.iter().map(setting).collect(),
+    }
+}
+
+fn vcpu(lane: &Lane) -> Vcpu {
+    let row = lane.row.clone();
+    Vcpu { vm: row.vm, vm_name: row.vm_name, vcpu: row.vcpu, on_cpu: row.on_cpu, tid: row.tid }
+}
+
+fn fact(lane: &Lane, code: ExitCode, cell: &Cell) -> FactRow {
+    FactRow {
+        vcpu: vcpu(lane),
+        reason: code.name(),
+        count: cell.count,
+        timed: cell.timed,
+        to_user: cell.user_count,
+        kernel_ns: cell.kernel,
+        user_ns: cell.user,
+        idle_ns: cell.idle,
+        waiting_ns: cell.waiting,
+        min_ns: cell.min,
+        max_ns: cell.max,
+        lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+    }
+}
+
+/// Passes exits on to the store.
+struct Passing<'a> {
+    lanes: &'a Lanes,
+    adding: Adding<'a>,
+    reasons: FxHashMap<ExitCode, String>,
+    doors: FxHashMap<Door, String>,
+    cells: Keyed<(usize, ExitCode)>,
+    failed: Option<StoreError>,
+}
+
+impl Sink for Passing<'_> {
+    fn begin(&mut self, _: Moment) {}
+
+    fn absorb(&mut self, exit: &Exit) {
+        let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
+        self.cells.absorb((lane, exit.code), exit);
+        let reason = self.reasons.entry(exit.code).or_insert_with(|| exit.code.name());
+        let door = self.doors.entry(exit.door).or_insert_with(|| door_name(exit.door));
+        let words = Words {
+            reason,
+            door,
+            about: exit.detail.map(|of| kind_name(of.kind).0),
+            name: exit.detail.and_then(|of| detail_name(of.kind, of.key)),
+            direction: exit.detail.and_then(|of| direction_name(of.kind, of.write)),
+        };
+        self.failed = self.adding.absorb(lane, exit, words).err();
+    }
+
+    fn is_full(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+/// A hash of a recording's bytes, unpacked.
+fn hash(input: &Input) -> anyhow::Result<String> {
+    let (mut hash, mut at) = (Sha256::new(), 0);
+    while at < input.len() {
+        let bytes = input.read_vec(at, CHUNK)?;
+        if bytes.is_empty() {
+            break;
+        }
+        hash.update(&bytes);
+        at += bytes.len() as u64;
+    }
+    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The day on which a file was last written, in UTC: recordings do not say.
+fn day_of(file: &Path) -> anyhow::Result<NaiveDate> {
+    let written = match file.as_os_str() == "-" {
+        true => SystemTime::now(),
+        false => file.metadata()?.modified()?,
+    };
+    Ok(DateTime::<Utc>::from(written).date_naive())
+}
+
+fn recordings(count: usize) -> String {
+    if count == 1 { "1 recording".to_string() } else { format!("{} recordings", thousands(count as u64)) }
+}
+
+fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let contents = Store::open(&args.dir)?.contents()?;
+    if args.format == EventsFormat::Json {
+        for run in contents.runs.values() {
+            serde_json::to_writer(&mut *out, run)?;
+            writeln!(out)?;
+        }
+        return Ok(Outcome::Fine);
+    }
+    let mut runs: Vec<&RunRow> = contents.runs.values().collect();
+    runs.sort_by(|a, b| (&a.host, &a.day, &a.id).cmp(&(&b.host, &b.day, &b.id)));
+    let column = |title: &'static str, names, rank| Column { title: title.into(), names, rank };
+    let table = Table {
+        columns: vec![
+            column("host", true, 0),
+            column("day", true, 0),
+            column("recording", true, 3),
+            column("kernel", true, 1),
+            column("CPU", true, 4),
+            column("exits", false, 0),
+            column("lost", false, 2),
+            column("id", true, 1),
+        ],
+        rows: runs
+            .iter()
+            .map(|run| {
+                let name = Path::new(&run.name).file_name().map_or(run.name.clone(), |name| name.display().to_string());
+                let (exits, lost) = (thousands(run.exits), thousands(run.lost));
+                let id = run.id.get(..12).unwrap_or(&run.id).to_string();
+                vec![run.host.clone(), run.day.clone(), name, run.release.clone(), run.cpu.clone(), exits, lost, id]
+            })
+            .collect(),
+    };
+    let exits = thousands(runs.iter().map(|run| run.exits).sum());
+    let bytes = contents.pieces.values().map(|piece| piece.bytes).sum::<u64>().div_ceil(1000);
+    let hosts = runs.iter().map(|run| &run.host).collect::<std::collections::BTreeSet<_>>().len();
+    let title = format!(
+        "{} of {hosts} hosts: {exits} exits, {} KB in {} files",
+        recordings(runs.len()),
+        thousands(bytes),
+        contents.pieces.len()
+    );
+    let section = Section { title, table: Some(table), ..Section::default() };
+    write_page(&Page { sections: vec![section] }, look(), out)?;
+    Ok(Outcome::Fine)
+}

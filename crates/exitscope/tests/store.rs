@@ -1,0 +1,273 @@
+//! `store`: what was added is what the report counts, and nothing is there by halves.
+#![cfg(feature = "store")]
+
+mod common;
+
+use common::{corpus, exitscope, report, run, stderr, stdout, traces};
+use exitscope_store::arrow_array::cast::AsArray;
+use exitscope_store::arrow_array::types::{Int32Type, UInt64Type};
+use exitscope_store::arrow_array::{Array, RecordBatch};
+use exitscope_store::{Piece, Store};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+/// By reason: exits, and their time in the kernel, in user space, idle and waiting.
+type Sums = BTreeMap<String, [u64; 5]>;
+
+fn add(store: &Path, files: &[PathBuf], flags: &[&str]) -> Output {
+    exitscope().args(["store", "add"]).arg(store).args(files).args(flags).output().unwrap()
+}
+
+fn in_report(of: &serde_json::Value) -> Sums {
+    let figures = |row: &serde_json::Value| {
+        ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| row[name].as_u64().unwrap())
+    };
+    let rows = of["rows"].as_array().unwrap().iter();
+    rows.map(|row| (row["reason"].as_str().unwrap().to_string(), figures(row))).collect()
+}
+
+/// Pieces of one table, of one host or of all.
+fn pieces(store: &Store, table: &str, host: Option<&str>) -> Vec<Piece> {
+    let all = store.contents().unwrap().pieces.into_values();
+    all.filter(|piece| piece.table == table && host.is_none_or(|host| piece.host == host)).collect()
+}
+
+fn numbers<'a>(batch: &'a RecordBatch, name: &str) -> &'a exitscope_store::arrow_array::UInt64Array {
+    batch.column_by_name(name).unwrap().as_primitive::<UInt64Type>()
+}
+
+fn in_exits(store: &Store, pieces: &[Piece]) -> Sums {
+    let mut sums = Sums::new();
+    for piece in pieces {
+        let mut rows = 0;
+        for batch in store.rows(piece).unwrap() {
+            let batch = batch.unwrap();
+            rows += batch.num_rows() as u64;
+            let reasons = batch.column_by_name("reason").unwrap().as_dictionary::<Int32Type>();
+            let names = reasons.values().as_string::<i32>();
+            let times = ["kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| numbers(&batch, name));
+            for row in 0..batch.num_rows() {
+                let sum = sums.entry(names.value(reasons.key(row).unwrap()).to_string()).or_default();
+                sum[0] += 1;
+                for (at, column) in times.iter().enumerate() {
+                    sum[at + 1] += if column.is_null(row) { 0 } else { column.value(row) };
+                }
+            }
+        }
+        assert_eq!(rows, piece.rows);
+    }
+    sums
+}
+
+fn in_facts(store: &Store, pieces: &[Piece]) -> Sums {
+    let mut sums = Sums::new();
+    for piece in pieces {
+        for batch in store.rows(piece).unwrap() {
+            let batch = batch.unwrap();
+            let names = batch.column_by_name("reason").unwrap().as_string::<i32>();
+            let columns = ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| numbers(&batch, name));
+            let timed = numbers(&batch, "timed");
+            let lengths = batch.column_by_name("length_count").unwrap().as_list::<i32>();
+            for row in 0..batch.num_rows() {
+                let sum = sums.entry(names.value(row).to_string()).or_default();
+                (0..5).for_each(|at| sum[at] += columns[at].value(row));
+                let counted: u64 = lengths.value(row).as_primitive::<UInt64Type>().values().iter().sum();
+                assert_eq!(counted, timed.value(row), "every exit with two ends has a length");
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn what_was_added_is_what_the_report_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("fleet");
+    let mut hosts = BTreeMap::new();
+    for (at, trace) in traces().into_iter().enumerate() {
+        let host = format!("host/{at} é");
+        let output = add(&place, &[trace.clone()], &["--host", &host, "--day", "2026-11-22"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        hosts.insert(host, trace);
+    }
+    let store = Store::open(&place).unwrap();
+    for (host, trace) in &hosts {
+        let expected = in_report(&report(&[trace], &[]));
+        assert_eq!(in_exits(&store, &pieces(&store, "exits", Some(host))), expected, "{}", trace.display());
+        assert_eq!(in_facts(&store, &pieces(&store, "facts", Some(host))), expected, "{}", trace.display());
+    }
+    let list = run(&["store", "list", place.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(stdout(&list).lines().count(), hosts.len());
+    let check = run(&["store", "check", place.to_str().unwrap()]);
+    assert!(
+        stdout(&check).starts_with(&format!("{} files are as they should be\n", 2 * hosts.len())),
+        "{}",
+        stdout(&check)
+    );
+}
+
+#[test]
+fn exits_of_a_vcpu_are_in_order_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    add(folder.path(), &[corpus("x86-svm/t2.data.gz")], &["--host", "a"]);
+    let store = Store::open(folder.path()).unwrap();
+    let mut last = (0, 0);
+    for batch in store.rows(&pieces(&store, "exits", None)[0]).unwrap() {
+        let batch = batch.unwrap();
+        let vcpus =
+            batch.column_by_name("vcpu").unwrap().as_primitive::<exitscope_store::arrow_array::types::UInt32Type>();
+        let moments = numbers(&batch, "at_ns");
+        for row in 0..batch.num_rows() {
+            let place = (vcpus.value(row), moments.value(row));
+            assert!(last <= place, "{last:?} {place:?}");
+            last = place;
+        }
+    }
+    assert_eq!(last.0, 1, "both vCPUs");
+}
+
+#[test]
+fn the_same_recording_is_added_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = corpus("x86-svm/t4-kvmstat.data.gz");
+    let copy = folder.path().join("copy.data");
+    std::fs::write(&copy, common::unpacked("x86-svm/t4-kvmstat.data.gz")).unwrap();
+    let place = folder.path().join("fleet");
+    let first = add(&place, &[trace.clone()], &["--host", "a"]);
+    assert!(stdout(&first).contains("bytes an exit"), "{}", stdout(&first));
+    for file in [trace, copy] {
+        let again = add(&place, &[file], &["--host", "b"]);
+        assert!(stdout(&again).contains("already there, of host a"), "{}", stdout(&again));
+    }
+    assert_eq!(Store::open(&place).unwrap().contents().unwrap().runs.len(), 1);
+}
+
+#[test]
+fn whatever_stops_an_add_leaves_nothing_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = corpus("x86-svm/t2.data.gz");
+    for delay in (0..200).step_by(10) {
+        let mut command = exitscope();
+        command.args(["store", "add"]).arg(folder.path()).arg(&trace).args(["--host", "a"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let Ok(store) = Store::open(folder.path()) else { continue };
+        let contents = store.contents().unwrap();
+        assert_eq!(contents.pieces.len(), 2 * contents.runs.len());
+        assert_eq!(store.check().unwrap().damaged, []);
+    }
+    let output = add(folder.path(), &[trace.clone()], &["--host", "a"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let store = Store::open(folder.path()).unwrap();
+    store.clean(Duration::ZERO).unwrap();
+    assert_eq!(in_exits(&store, &pieces(&store, "exits", None)), in_report(&report(&[&trace], &[])));
+    let unlisted = store.check().unwrap().unlisted;
+    assert!(unlisted.iter().all(|path| !path.ends_with(".parquet")), "{unlisted:?}");
+}
+
+#[test]
+fn several_may_add_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces: Vec<PathBuf> = traces().into_iter().take(8).collect();
+    let children: Vec<_> = traces
+        .iter()
+        .map(|trace| {
+            let mut command = exitscope();
+            command.args(["store", "add"]).arg(folder.path()).arg(trace).args(["--host", "a"]);
+            command.stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let store = Store::open(folder.path()).unwrap();
+    let contents = store.contents().unwrap();
+    assert_eq!((contents.runs.len(), contents.pieces.len(), contents.number), (8, 16, 8));
+}
+
+#[test]
+fn joined_files_hold_what_the_single_ones_did_and_old_days_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let traces: Vec<PathBuf> = traces().into_iter().take(4).collect();
+    add(folder.path(), &traces[..3], &["--host", "a", "--day", "2026-11-20"]);
+    add(folder.path(), &traces[3..], &["--host", "a", "--day", "2026-11-22"]);
+    let store = Store::open(folder.path()).unwrap();
+    let before = in_exits(&store, &pieces(&store, "exits", None));
+    let facts = in_facts(&store, &pieces(&store, "facts", None));
+    let output = run(&["store", "compact", place]);
+    assert!(stdout(&output).starts_with("6 files became 2;"), "{}", stdout(&output));
+    assert_eq!(pieces(&store, "exits", None).len(), 2);
+    assert_eq!(in_exits(&store, &pieces(&store, "exits", None)), before);
+    assert_eq!(in_facts(&store, &pieces(&store, "facts", None)), facts);
+    store.clean(Duration::ZERO).unwrap();
+    assert_eq!(store.check().unwrap().unlisted, Vec::<String>::new());
+
+    let output = run(&["store", "drop", place, "--before", "2026-11-22"]);
+    assert!(stdout(&output).starts_with("3 recordings dropped"), "{}", stdout(&output));
+    assert_eq!(in_exits(&store, &pieces(&store, "exits", None)), in_report(&report(&[&traces[3]], &[])));
+    store.clean(Duration::ZERO).unwrap();
+    assert_eq!(store.check().unwrap().unlisted, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_damaged_or_foreign_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    add(
+        folder.path(),
+        &[corpus("x86-svm/t2.data.gz"), corpus("x86-svm/t4-kvmstat.data.gz")],
+        &["--host", "a", "--day", "2026-11-22"],
+    );
+    let store = Store::open(folder.path()).unwrap();
+    let cut = &pieces(&store, "exits", None)[0].path;
+    let file = folder.path().join(cut);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    std::fs::write(folder.path().join("exits/foreign.parquet"), "PAR1").unwrap();
+    let output = run(&["store", "check", place]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains(&format!("damaged: {cut}: it has")), "{}", stdout(&output));
+    assert!(stdout(&output).contains("left over: exits/foreign.parquet"), "{}", stdout(&output));
+
+    std::fs::write(folder.path().join("_log/00000000000000000003.json"), r#"{"schema":"exitscope.store/2","new":1}"#)
+        .unwrap();
+    let newer = run(&["store", "list", place]);
+    assert_eq!(newer.status.code(), Some(2));
+    assert!(stderr(&newer).contains("is of schema exitscope.store/2"), "{}", stderr(&newer));
+    std::fs::write(folder.path().join("_log/00000000000000000003.json"), "{").unwrap();
+    assert!(stderr(&run(&["store", "list", place])).contains("is damaged"));
+    std::fs::remove_file(folder.path().join("_log/00000000000000000001.json")).unwrap();
+    std::fs::remove_file(folder.path().join("_log/00000000000000000003.json")).unwrap();
+    assert!(stderr(&run(&["store", "list", place])).contains("00000000000000000001.json of the log is missing"));
+    let none = run(&["store", "list", "/nowhere"]);
+    assert!(stderr(&none).contains("/nowhere is no store"), "{}", stderr(&none));
+}
+
+#[test]
+fn many_entries_become_one() {
+    let folder = tempfile::tempdir().unwrap();
+    add(folder.path(), &[corpus("x86-svm/t4-kvmstat.data.gz")], &["--host", "a"]);
+    let store = Store::open(folder.path()).unwrap();
+    for _ in 0..70 {
+        let contents = store.contents().unwrap();
+        let run = contents.runs.values().next().unwrap().clone();
+        store.drop_before("2999-01-01", None).unwrap();
+        store
+            .add(&run.id, "a", &run.day, Vec::new())
+            .unwrap()
+            .finish(&exitscope_store::RunRow { exits: 0, ..run }, &[])
+            .unwrap();
+    }
+    let before = store.contents().unwrap();
+    assert!(before.entries > 100);
+    store.compact().unwrap();
+    store.clean(Duration::ZERO).unwrap();
+    let after = store.contents().unwrap();
+    assert_eq!((after.entries, &after.runs, &after.pieces), (1, &before.runs, &before.pieces));
+    assert_eq!(std::fs::read_dir(folder.path().join("_log")).unwrap().count(), 1);
+}

@@ -1,0 +1,27 @@
+//! VM exits at rest: Parquet files by host and day, and a log of which of them belong to the store.
+//!
+//! ```text
+//! DIR/_log/00000000000000000001.json           what was added or removed, in order; the highest number is the newest
+//!     exits/host=NAME/day=2026-11-22/RUN.parquet    a row for each exit, sorted by vCPU and moment
+//!     facts/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU and reason
+//! ```
+//!
+//! A file belongs to the store when an entry of the log says so, and an entry is there whole or not at all: whoever is
+//! stopped in the middle, by a kill or a full disk, leaves files that nobody sees and [`Store::clean`] removes. Two writers at
+//! once cannot write the same entry: the second one looks at what the first one added and takes the next number.
+//!
+//! Does not know: what any fact means, where exits came from, SQL.
+
+mod error;
+mod exits;
+mod facts;
+mod log;
+mod place;
+mod store;
+
+pub use arrow_array;
+pub use error::StoreError;
+pub use exits::{Vcpu, Words, exit_schema};
+pub use facts::{FactRow, fact_schema};
+pub use log::{Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
+pub use store::{Added, Adding, Checked, Store};

@@ -1,0 +1,219 @@
+//! The log of a store: what belongs to it.
+
+use crate::StoreError;
+use crate::place::Place;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of entries and files. A higher number means that this version cannot read them.
+pub const SCHEMA: &str = "exitscope.store/1";
+
+/// Where entries are.
+const FOLDER: &str = "_log";
+
+/// One recording in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// Hash of the recording's bytes: the same recording is not added twice.
+    pub id: String,
+    /// The recording's name when it was added.
+    pub name: String,
+    /// The host.
+    pub host: String,
+    /// The day of the recording, in UTC, as 2026-11-22.
+    pub day: String,
+    /// Its format.
+    pub format: String,
+    /// Machine architecture; empty if unknown.
+    pub arch: String,
+    /// Kernel release; empty if unknown.
+    pub release: String,
+    /// The CPU's model; empty if unknown.
+    pub cpu: String,
+    /// CPUs of the machine; 0 if unknown.
+    pub cpus: u32,
+    /// The clock's name; empty if unknown.
+    pub clock: String,
+    /// The first event, in nanoseconds on that clock.
+    pub first_ns: u64,
+    /// The last event.
+    pub last_ns: u64,
+    /// Events read.
+    pub events: u64,
+    /// Exits.
+    pub exits: u64,
+    /// Exits of which both ends were seen.
+    pub timed: u64,
+    /// Records that the recorder lost.
+    pub lost: u64,
+    /// What was in force on the machine.
+    pub settings: Vec<SettingRow>,
+}
+
+/// What was in force on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingRow {
+    /// The kernel module, `host`, or `exitscope`.
+    pub of: String,
+    /// Its name.
+    pub name: String,
+    /// What it was.
+    pub value: String,
+}
+
+/// A Parquet file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// `exits` or `facts`.
+    pub table: String,
+    /// Below the store.
+    pub path: String,
+    /// The host.
+    pub host: String,
+    /// The day.
+    pub day: String,
+    /// Recordings of which it has rows.
+    pub runs: Vec<String>,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// One change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Entry {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was done: `add`, `compact`, `drop`, or `all`, which says everything and stands for all entries before.
+    pub what: String,
+    /// Recordings that belong to the store from now on.
+    pub runs: Vec<RunRow>,
+    /// Files that do.
+    pub add: Vec<Piece>,
+    /// Paths of files that do no longer.
+    pub remove: Vec<String>,
+    /// Recordings that do no longer.
+    pub forget: Vec<String>,
+}
+
+/// What belongs to a store.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// The newest entry's number; 0 if there is none.
+    pub number: u64,
+    /// Recordings by id.
+    pub runs: BTreeMap<String, RunRow>,
+    /// Files by path.
+    pub pieces: BTreeMap<String, Piece>,
+    /// Entries that were read.
+    pub entries: u64,
+}
+
+impl Contents {
+    /// Reads the log.
+    pub fn read(place: &Place) -> Result<Contents, StoreError> {
+        let mut found: BTreeMap<u64, String> = BTreeMap::new();
+        for file in place.list(FOLDER)? {
+            let number = file.location.filename().and_then(number_of);
+            found.extend(number.map(|number| (number, file.location.to_string())));
+        }
+        // Backwards to an entry that says everything, then forwards.
+        let mut entries = Vec::new();
+        for (number, path) in found.iter().rev() {
+            if entries.last().is_some_and(|(later, _): &(u64, Entry)| later - 1 != *number) {
+                return Err(StoreError::Missing { entry: path_of(number + 1) });
+            }
+            let entry = parse(path, &place.read(path)?)?;
+            let is_all = entry.what == "all";
+            entries.push((*number, entry));
+            if is_all {
+                break;
+            }
+        }
+        if let Some((number, entry)) = entries.last()
+            && *number != 1
+            && entry.what != "all"
+        {
+            return Err(StoreError::Missing { entry: path_of(number - 1) });
+        }
+        let mut contents = Contents { entries: entries.len() as u64, ..Contents::default() };
+        for (number, entry) in entries.into_iter().rev() {
+            contents.take(entry);
+            contents.number = number;
+        }
+        Ok(contents)
+    }
+
+    /// Writes the next entry; whether nobody else had written it.
+    pub fn commit(&self, place: &Place, entry: &Entry) -> Result<bool, StoreError> {
+        let path = path_of(self.number + 1);
+        let bytes = serde_json::to_vec(entry).map_err(|source| StoreError::Entry { entry: path.clone(), source })?;
+        place.create(&path, bytes)
+    }
+
+    /// An entry that says everything.
+    pub fn all(&self) -> Entry {
+        Entry {
+            what: "all".to_string(),
+            runs: self.runs.values().cloned().collect(),
+            add: self.pieces.values().cloned().collect(),
+            ..Entry::new("all")
+        }
+    }
+
+    /// Paths of entries that a later one stands for.
+    pub fn superseded(&self, place: &Place) -> Result<Vec<String>, StoreError> {
+        let first = self.number - self.entries.saturating_sub(1);
+        let files = place.list(FOLDER)?.into_iter();
+        let old = |name: &str| number_of(name).is_some_and(|number| number < first);
+        Ok(files
+            .filter(|file| file.location.filename().is_some_and(old))
+            .map(|file| file.location.to_string())
+            .collect())
+    }
+
+    fn take(&mut self, entry: Entry) {
+        if entry.what == "all" {
+            self.runs.clear();
+            self.pieces.clear();
+        }
+        for path in entry.remove {
+            self.pieces.remove(&path);
+        }
+        for id in entry.forget {
+            self.runs.remove(&id);
+        }
+        self.runs.extend(entry.runs.into_iter().map(|run| (run.id.clone(), run)));
+        self.pieces.extend(entry.add.into_iter().map(|piece| (piece.path.clone(), piece)));
+    }
+}
+
+impl Entry {
+    /// An entry that changes nothing yet.
+    pub fn new(what: &str) -> Entry {
+        Entry { schema: SCHEMA.to_string(), what: what.to_string(), ..Entry::default() }
+    }
+}
+
+fn parse(path: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
+    /// Of a later version, nothing else need be as it is here.
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let damaged = |source| StoreError::Entry { entry: path.to_string(), source };
+    let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
+    if head.schema != SCHEMA {
+        return Err(StoreError::Newer { entry: path.to_string(), schema: head.schema });
+    }
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+fn path_of(number: u64) -> String {
+    format!("{FOLDER}/{number:020}.json")
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_suffix(".json").filter(|digits| digits.len() == 20)?.parse().ok()
+}

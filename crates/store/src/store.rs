@@ -1,0 +1,305 @@
+//! The store: adding, joining, dropping, checking.
+
+use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, properties};
+use crate::facts::{self, FactRow};
+use crate::log::{Contents, Entry, Piece, RunRow};
+use crate::place::{Place, Upload};
+use crate::{SCHEMA, StoreError};
+use bytes::Bytes;
+use exitscope_model::Exit;
+use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+/// The tables, which are the top folders.
+const EXITS: &str = "exits";
+const FACTS: &str = "facts";
+
+/// Files of more bytes are not joined: they are read into memory for it, and gain nothing.
+const LARGE: u64 = 64 << 20;
+
+/// A joined file is of so many bytes, about.
+const JOINED: u64 = 256 << 20;
+
+/// Entries of the log after which one is written that says everything.
+const ENTRIES: u64 = 64;
+
+/// How often an entry is tried again because others had written theirs.
+const TRIES: u32 = 100;
+
+/// A store.
+#[derive(Debug)]
+pub struct Store {
+    place: Place,
+}
+
+/// What became of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the store now, in so many bytes: of exits, and of facts.
+    New {
+        /// Of exits.
+        exits: u64,
+        /// Of facts.
+        facts: u64,
+    },
+    /// It was already.
+    Already,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Files that are as the log says.
+    pub whole: u64,
+    /// Files that are not, and why.
+    pub damaged: Vec<(String, String)>,
+    /// Files of which the log says nothing: foreign ones, those of adds that were stopped, those that were dropped.
+    pub unlisted: Vec<String>,
+}
+
+/// A recording on its way into the store.
+pub struct Adding<'a> {
+    store: &'a Store,
+    path: String,
+    writer: ExitWriter<Upload>,
+}
+
+impl Store {
+    /// Opens the store in a directory.
+    pub fn open(directory: &std::path::Path) -> Result<Store, StoreError> {
+        let no_store = || StoreError::NoStore { place: directory.display().to_string() };
+        if !directory.join("_log").is_dir() {
+            return Err(no_store());
+        }
+        Ok(Store { place: Place::directory(directory, false)? })
+    }
+
+    /// The same, and makes one if there is none.
+    pub fn make(directory: &std::path::Path) -> Result<Store, StoreError> {
+        Ok(Store { place: Place::directory(directory, true)? })
+    }
+
+    /// What belongs to it now.
+    pub fn contents(&self) -> Result<Contents, StoreError> {
+        Contents::read(&self.place)
+    }
+
+    /// Begins to add the recording `id`, which was made on this host on this day.
+    pub fn add(&self, id: &str, host: &str, day: &str, vcpus: Vec<Vcpu>) -> Result<Adding<'_>, StoreError> {
+        let path = piece_path(EXITS, host, day, id);
+        let upload = self.place.upload(&path)?;
+        let writer = ExitWriter::begin(upload, id, vcpus).map_err(in_file(&path))?;
+        Ok(Adding { store: self, path, writer })
+    }
+
+    /// The rows of a file.
+    pub fn rows(&self, piece: &Piece) -> Result<ParquetRecordBatchReader, StoreError> {
+        let bytes = Bytes::from(self.place.read(&piece.path)?);
+        let open = || ParquetRecordBatchReaderBuilder::try_new(bytes)?.build();
+        open().map_err(in_file(&piece.path))
+    }
+
+    /// Joins small files of the same host and day; how many there were, and how many there are for them.
+    pub fn compact(&self) -> Result<(usize, usize), StoreError> {
+        let contents = self.contents()?;
+        let mut groups: BTreeMap<(&str, &str, &str), Vec<&Piece>> = BTreeMap::new();
+        for piece in contents.pieces.values().filter(|piece| piece.bytes < LARGE) {
+            groups.entry((&piece.table, &piece.host, &piece.day)).or_default().push(piece);
+        }
+        let (mut before, mut after) = (0, 0);
+        for pieces in groups.values() {
+            let mut rest = &pieces[..];
+            while rest.len() > 1 {
+                let mut bytes = 0;
+                let count = rest.iter().take_while(|piece| {
+                    bytes += piece.bytes;
+                    bytes <= JOINED
+                });
+                let (joined, further) = rest.split_at(count.count().max(2));
+                if self.join(joined)? {
+                    (before, after) = (before + joined.len(), after + 1);
+                }
+                rest = further;
+            }
+        }
+        let contents = self.contents()?;
+        if contents.entries >= ENTRIES {
+            // If somebody else writes just now, the next one does it.
+            contents.commit(&self.place, &contents.all())?;
+        }
+        Ok((before, after))
+    }
+
+    /// Drops recordings of days before this one, of this host or of all; how many.
+    pub fn drop_before(&self, day: &str, host: Option<&str>) -> Result<usize, StoreError> {
+        let old = |run: &RunRow| run.day.as_str() < day && host.is_none_or(|host| run.host == host);
+        self.commit(|contents| {
+            let forget: BTreeSet<String> =
+                contents.runs.values().filter(|run| old(run)).map(|run| run.id.clone()).collect();
+            let gone = |piece: &&Piece| piece.runs.iter().all(|run| forget.contains(run));
+            let remove = contents.pieces.values().filter(gone).map(|piece| piece.path.clone()).collect();
+            let count = forget.len();
+            let entry = Entry { forget: forget.into_iter().collect(), remove, ..Entry::new("drop") };
+            (count > 0).then_some((entry, count))
+        })
+        .map(Option::unwrap_or_default)
+    }
+
+    /// Looks at every file.
+    pub fn check(&self) -> Result<Checked, StoreError> {
+        let contents = self.contents()?;
+        let mut checked = Checked::default();
+        for piece in contents.pieces.values() {
+            match self.look_at(piece) {
+                Ok(()) => checked.whole += 1,
+                Err(why) => checked.damaged.push((piece.path.clone(), why)),
+            }
+        }
+        for file in self.place.list("")? {
+            let path = file.location.to_string();
+            if !path.starts_with("_log/") && !contents.pieces.contains_key(&path) {
+                checked.unlisted.push(path);
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Removes files of the store's tables that do not belong to it and are older than `age`, which is longer than any add
+    /// takes, and entries of the log that a later one stands for; how many.
+    pub fn clean(&self, age: Duration) -> Result<usize, StoreError> {
+        let contents = self.contents()?;
+        let until = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut gone = contents.superseded(&self.place)?;
+        for table in [EXITS, FACTS] {
+            let files = self.place.list(table)?.into_iter();
+            let old = files.filter(|file| SystemTime::from(file.last_modified) <= until);
+            let paths = old.map(|file| file.location.to_string());
+            gone.extend(paths.filter(|path| path.ends_with(".parquet") && !contents.pieces.contains_key(path)));
+        }
+        gone.iter().try_for_each(|path| self.place.remove(path))?;
+        Ok(gone.len())
+    }
+
+    /// Makes one file of several.
+    fn join(&self, pieces: &[&Piece]) -> Result<bool, StoreError> {
+        let Some(first) = pieces.first() else { return Ok(false) };
+        let runs: BTreeSet<String> = pieces.iter().flat_map(|piece| piece.runs.iter().cloned()).collect();
+        let name = format!("{}-{}", runs.first().map_or("", String::as_str), runs.len());
+        let path = piece_path(&first.table, &first.host, &first.day, &name);
+        let mut writer: Option<ArrowWriter<Upload>> = None;
+        let mut rows = 0;
+        for piece in pieces {
+            for batch in self.rows(piece)? {
+                let batch = batch.map_err(|error| in_file(&piece.path)(error.into()))?;
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    none => {
+                        let upload = self.place.upload(&path)?;
+                        let properties = match first.table.as_str() {
+                            EXITS => exit_properties(),
+                            _ => properties().build(),
+                        };
+                        let begun = ArrowWriter::try_new(upload, batch.schema(), Some(properties));
+                        none.insert(begun.map_err(in_file(&path))?)
+                    }
+                };
+                rows += batch.num_rows() as u64;
+                writer.write(&batch).map_err(in_file(&path))?;
+            }
+        }
+        let Some(writer) = writer else { return Ok(false) };
+        let bytes = finish(writer.into_inner().map_err(in_file(&path))?, &path)?;
+        let Piece { table, host, day, .. } = (*first).clone();
+        let joined = Piece { table, path, host, day, runs: runs.into_iter().collect(), rows, bytes };
+        let done = self.commit(|contents| {
+            // Somebody may have joined or dropped them meanwhile.
+            let there = pieces.iter().all(|piece| contents.pieces.contains_key(&piece.path));
+            let remove = pieces.iter().map(|piece| piece.path.clone()).collect();
+            there.then(|| (Entry { add: vec![joined.clone()], remove, ..Entry::new("compact") }, ()))
+        })?;
+        Ok(done.is_some())
+    }
+
+    /// Why a file is not as the log says.
+    fn look_at(&self, piece: &Piece) -> Result<(), String> {
+        let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 != piece.bytes {
+            return Err(format!("it has {} bytes instead of {}", bytes.len(), piece.bytes));
+        }
+        let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(|error| error.to_string())?;
+        let meta = reader.metadata().file_metadata();
+        let schema = meta.key_value_metadata().and_then(|all| all.iter().find(|of| of.key == "exitscope.schema"));
+        match schema.and_then(|of| of.value.as_deref()) {
+            Some(SCHEMA) => {}
+            Some(other) => return Err(format!("it is of schema {other}")),
+            None => return Err("it was not written by exitscope".to_string()),
+        }
+        if meta.num_rows() as u64 != piece.rows {
+            return Err(format!("it has {} rows instead of {}", meta.num_rows(), piece.rows));
+        }
+        Ok(())
+    }
+
+    /// Writes the entry that `make` makes of what is there; makes it anew if others wrote one meanwhile.
+    fn commit<T>(&self, make: impl Fn(&Contents) -> Option<(Entry, T)>) -> Result<Option<T>, StoreError> {
+        for _ in 0..TRIES {
+            let contents = self.contents()?;
+            let Some((entry, made)) = make(&contents) else { return Ok(None) };
+            if contents.commit(&self.place, &entry)? {
+                return Ok(Some(made));
+            }
+        }
+        Err(StoreError::Busy(TRIES))
+    }
+}
+
+impl Adding<'_> {
+    /// Adds an exit of the vCPU of this number.
+    pub fn absorb(&mut self, vcpu: usize, exit: &Exit, words: Words<'_>) -> Result<(), StoreError> {
+        self.writer.absorb(vcpu, exit, words).map_err(in_file(&self.path))
+    }
+
+    /// Makes the recording belong to the store.
+    pub fn finish(self, run: &RunRow, facts: &[FactRow]) -> Result<Added, StoreError> {
+        let Adding { store, path, writer } = self;
+        let piece = |table: &str, path: String, rows, bytes| Piece {
+            table: table.to_string(),
+            path,
+            host: run.host.clone(),
+            day: run.day.clone(),
+            runs: vec![run.id.clone()],
+            rows,
+            bytes,
+        };
+        let bytes = finish(writer.finish().map_err(in_file(&path))?, &path)?;
+        let exits = piece(EXITS, path, run.exits, bytes);
+        let path = piece_path(FACTS, &run.host, &run.day, &run.id);
+        let upload = facts::write(store.place.upload(&path)?, &run.id, facts).map_err(in_file(&path))?;
+        let bytes = finish(upload, &path)?;
+        let facts = piece(FACTS, path, facts.len() as u64, bytes);
+        let added = store.commit(|contents| {
+            let entry =
+                || Entry { runs: vec![run.clone()], add: vec![exits.clone(), facts.clone()], ..Entry::new("add") };
+            (!contents.runs.contains_key(&run.id)).then(|| (entry(), ()))
+        })?;
+        Ok(added.map_or(Added::Already, |()| Added::New { exits: exits.bytes, facts: facts.bytes }))
+    }
+}
+
+fn finish(upload: Upload, path: &str) -> Result<u64, StoreError> {
+    upload.finish().map_err(|source| StoreError::Object { what: format!("cannot write {path}"), source })
+}
+
+fn piece_path(table: &str, host: &str, day: &str, name: &str) -> String {
+    let host = if host.is_empty() { "unknown" } else { host };
+    Path::from_iter([table, &format!("host={host}"), &format!("day={day}"), &format!("{name}.parquet")]).to_string()
+}
+
+fn in_file(path: &str) -> impl Fn(ParquetError) -> StoreError {
+    move |source| StoreError::Parquet { file: path.to_string(), source }
+}
