@@ -88,7 +88,7 @@ fn what_was_added_is_what_the_report_counts() {
     let mut hosts = BTreeMap::new();
     for (at, trace) in traces().into_iter().enumerate() {
         let host = format!("host/{at} é");
-        let output = add(&place, &[trace.clone()], &["--host", &host, "--day", "2026-11-22"]);
+        let output = add(&place, std::slice::from_ref(&trace), &["--host", &host, "--day", "2026-11-22"]);
         assert!(output.status.success(), "{}", stderr(&output));
         hosts.insert(host, trace);
     }
@@ -135,7 +135,7 @@ fn the_same_recording_is_added_once() {
     let copy = folder.path().join("copy.data");
     std::fs::write(&copy, common::unpacked("x86-svm/t4-kvmstat.data.gz")).unwrap();
     let place = folder.path().join("fleet");
-    let first = add(&place, &[trace.clone()], &["--host", "a"]);
+    let first = add(&place, std::slice::from_ref(&trace), &["--host", "a"]);
     assert!(stdout(&first).contains("bytes an exit"), "{}", stdout(&first));
     for file in [trace, copy] {
         let again = add(&place, &[file], &["--host", "b"]);
@@ -160,7 +160,7 @@ fn whatever_stops_an_add_leaves_nothing_half() {
         assert_eq!(contents.pieces.len(), 2 * contents.runs.len());
         assert_eq!(store.check().unwrap().damaged, []);
     }
-    let output = add(folder.path(), &[trace.clone()], &["--host", "a"]);
+    let output = add(folder.path(), std::slice::from_ref(&trace), &["--host", "a"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let store = Store::open(folder.path()).unwrap();
     store.clean(Duration::ZERO).unwrap();
