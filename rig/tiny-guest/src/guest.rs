@@ -77,8 +77,8 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long that took.
-pub fn run(repeat: u32, pin: bool) -> Result<(Counts, Duration), Trouble> {
+/// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long each time took.
+pub fn run(repeat: u32, pin: bool) -> Result<(Counts, Vec<Duration>), Trouble> {
     if pin {
         pin_to_first_cpu().map_err(|error| Trouble::Failed(format!("cannot stay on one CPU: {error}")))?;
     }
@@ -100,12 +100,14 @@ pub fn run(repeat: u32, pin: bool) -> Result<(Counts, Duration), Trouble> {
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
     let mut counts = Counts::default();
-    let began = Instant::now();
+    let mut took = Vec::with_capacity(repeat as usize);
     for _ in 0..repeat {
+        let began = Instant::now();
         start_in_real_mode(&vcpu)?;
         run_until_halt(&mut vcpu, &mut counts)?;
+        took.push(began.elapsed());
     }
-    Ok((counts, began.elapsed()))
+    Ok((counts, took))
 }
 
 fn pin_to_first_cpu() -> io::Result<()> {
