@@ -19,6 +19,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
     ("docs/validate.schema.json", &["docs", "validate-schema"]),
     ("docs/lab.schema.json", &["docs", "lab-schema"]),
+    ("docs/fleet.schema.json", &["docs", "fleet-schema"]),
     ("docs/doctor.schema.json", &["docs", "doctor-schema"]),
     ("docs/validation.md", &["validate", "--format", "markdown"]),
     ("docs/losses.md", &["docs", "losses"]),
@@ -92,6 +93,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("page", &["units", "policy", "model", "analysis", "view"]),
     ("export", &["units", "model", "analysis", "view"]),
     ("store", &["units", "model"]),
+    ("query", &["units", "model", "analysis", "store"]),
     (
         "exitscope",
         &[
@@ -111,6 +113,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "page",
             "export",
             "store",
+            "query",
         ],
     ),
 ];

@@ -8,7 +8,7 @@
 //! give the same answer.
 
 use crate::{Cell, Dim, Group, Histogram, Part};
-use exitscope_model::{Exit, ExitCode};
+use exitscope_model::Exit;
 use exitscope_units::Moment;
 use rand::Rng;
 use rand::SeedableRng;
@@ -35,9 +35,21 @@ pub struct Diff {
 
 /// A stretch of time and its exits by reason.
 #[derive(Clone, Debug, Default)]
-struct Block {
-    duration: u64,
-    cells: BTreeMap<ExitCode, Cell>,
+pub struct Block {
+    /// Nanoseconds.
+    pub duration: u64,
+    /// By reason, in the kernel's spelling.
+    pub cells: BTreeMap<String, Cell>,
+}
+
+impl Block {
+    /// Adds what another holds, as if it had been at the same time elsewhere or at another time.
+    pub fn merge(&mut self, other: &Block) {
+        self.duration = self.duration.saturating_add(other.duration);
+        for (reason, cell) in &other.cells {
+            self.cells.entry(reason.clone()).or_default().merge(cell);
+        }
+    }
 }
 
 /// What is compared.
@@ -110,8 +122,8 @@ impl Change {
 /// One reason on both sides; `None` stands for all reasons together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffRow {
-    /// The reason.
-    pub reason: Option<ExitCode>,
+    /// The reason, in the kernel's spelling.
+    pub reason: Option<String>,
     /// Exits before and after.
     pub counts: (u64, u64),
     /// Every measure.
@@ -138,12 +150,21 @@ impl Diff {
         self.recordings.push(before..self.blocks.len());
     }
 
+    /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
+    pub fn add(&mut self, blocks: Vec<Block>) {
+        let before = self.blocks.len();
+        self.blocks.extend(blocks);
+        self.recordings.push(before..self.blocks.len());
+    }
+
     /// The lengths of a reason's exits; of all exits for `None`.
-    pub fn lengths(&self, reason: Option<ExitCode>) -> Histogram {
+    pub fn lengths(&self, reason: Option<&str>) -> Histogram {
         let mut lengths = Histogram::default();
         for block in &self.blocks {
             match reason {
-                Some(code) => block.cells.get(&code).iter().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1)),
+                Some(reason) => {
+                    block.cells.get(reason).iter().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1))
+                }
                 None => block.cells.values().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1)),
             }
         }
@@ -161,7 +182,7 @@ impl Diff {
         });
         let mut found: BTreeMap<u64, Block> = BTreeMap::new();
         for (at, code, cell) in blocks {
-            found.entry(at).or_default().cells.insert(code, cell.clone());
+            found.entry(at).or_default().cells.insert(code.name(), cell.clone());
         }
         let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
             self.blocks.push(Block { duration: last.saturating_sub(first), ..Block::default() });
@@ -187,13 +208,13 @@ impl Diff {
         let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(0x0065_7869_7473);
         let draws_before = draws(&before.recordings, &mut rng);
         let draws_after = draws(&self.recordings, &mut rng);
-        let codes: BTreeSet<ExitCode> =
-            before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys().copied()).collect();
+        let reasons: BTreeSet<&String> =
+            before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys()).collect();
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
-            .chain(codes.into_iter().map(Some))
+            .chain(reasons.into_iter().cloned().map(Some))
             .map(|reason| {
-                let old = Side::of(&before.blocks, reason);
-                let new = Side::of(&self.blocks, reason);
+                let old = Side::of(&before.blocks, reason.as_deref());
+                let new = Side::of(&self.blocks, reason.as_deref());
                 let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
                 let weight = if reason.is_none() { u64::MAX } else { old.cost().max(new.cost()) };
                 (weight, DiffRow { reason, counts: (old.count(), new.count()), changes })
@@ -229,9 +250,9 @@ struct Side {
 }
 
 impl Side {
-    fn of(blocks: &[Block], reason: Option<ExitCode>) -> Side {
+    fn of(blocks: &[Block], reason: Option<&str>) -> Side {
         let cell = |block: &Block| match reason {
-            Some(code) => block.cells.get(&code).cloned().unwrap_or_default(),
+            Some(reason) => block.cells.get(reason).cloned().unwrap_or_default(),
             None => block.cells.values().fold(Cell::default(), |mut all, cell| {
                 all.merge(cell);
                 all

@@ -27,6 +27,18 @@ impl Histogram {
         }
     }
 
+    /// Counts `value` so many times.
+    pub fn record_many(&mut self, value: u64, times: u64) {
+        if times > 0 {
+            *self.cell(bucket_of(value)) += times;
+        }
+    }
+
+    /// Bytes of memory that it takes besides itself.
+    pub fn bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<u64>()
+    }
+
     /// Adds `times` times what `other` counted.
     pub fn merge_weighted(&mut self, other: &Histogram, times: u64) {
         let (Some(last), true) = (other.counts.len().checked_sub(1), times > 0) else { return };

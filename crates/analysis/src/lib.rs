@@ -17,6 +17,7 @@ mod diff;
 mod division;
 mod estimate;
 mod facts;
+pub mod fleet;
 mod gangs;
 mod group;
 mod halts;
@@ -36,7 +37,7 @@ mod yields;
 
 pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
-pub use diff::{Change, Diff, DiffRow, Interval, Measure, Verdict};
+pub use diff::{Block, Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
 pub use estimate::Estimate;
 pub use facts::{DetailKey, Facts, Wanted};

@@ -159,7 +159,7 @@ fn a_reason_that_became_slower_is_told_from_one_that_did_not() {
     let (before, after) = (recording(1, 5_000, 2_000), recording(2, 5_000, 2_500));
     let rows = after.against(&before, 9_900);
     let verdict = |number, measure| {
-        let code = Some(ExitCode::new(CodeList::Vmx, number));
+        let code = Some(ExitCode::new(CodeList::Vmx, number).name());
         let row = rows.iter().find(|row| row.reason == code).unwrap();
         row.changes.iter().find(|change| change.measure == measure).unwrap().verdict()
     };

@@ -76,6 +76,16 @@ pub enum Command {
         #[command(subcommand)]
         what: StoreCommand,
     },
+    /// Ask a store in SQL
+    ///
+    /// Tables are exits, facts, runs, hosts, knobs and advice; docs/sql.md lists columns and functions. Queries only read.
+    /// Without one, there is a prompt; what does not come from a terminal is read as queries, each ended by a semicolon.
+    Sql(SqlArgs),
+    /// Compare the hosts, kernels or weeks of a store
+    Fleet {
+        #[command(subcommand)]
+        what: FleetCommand,
+    },
     /// Run a scenario in the simulator, and show what its VMs would do
     ///
     /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
@@ -140,6 +150,8 @@ pub enum Document {
     ValidateSchema,
     /// JSON schema of `lab … --format json`
     LabSchema,
+    /// JSON schema of `fleet report --format json`
+    FleetSchema,
     /// JSON schema of `doctor --format json`
     DoctorSchema,
     /// What can be seen and not used, and what it means (Markdown)
@@ -420,6 +432,102 @@ pub struct StoreListArgs {
     /// Output format; JSON has a line for each recording
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryLimits {
+    /// Memory for what a query sorts, groups and joins, with M or G; what does not fit goes to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
+    pub memory: u64,
+    /// The longest that a query may take
+    #[arg(long, value_name = "LENGTH", default_value = "600s", value_parser = parse_length)]
+    pub timeout: Nanos,
+    /// Threads [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct SqlArgs {
+    /// The store
+    pub dir: PathBuf,
+    /// The query [default: ask for queries]
+    pub query: Option<String>,
+    /// Output format; JSON has a line for each row
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SqlFormat,
+    /// Write rows to a file; what was there is kept as FILE.old
+    #[arg(short, long, value_name = "FILE", requires = "query")]
+    pub output: Option<PathBuf>,
+    /// Rows that text has at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub rows: usize,
+    #[command(flatten)]
+    pub limits: QueryLimits,
+}
+
+/// How `sql` writes rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SqlFormat {
+    /// A table
+    Text,
+    /// CSV, with a line of names
+    Csv,
+    /// JSON, a line for each row
+    Json,
+    /// A file of Parquet, with --output
+    Parquet,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Show what differs between kernels, hosts or weeks, which hosts stand out, and what is advised most
+    ///
+    /// Each kernel (or host, …) is compared with the one named by --against, among VMs of the same shape: CPU model, and
+    /// number of vCPUs. Differences have confidence intervals over hosts, and over stretches of time within each.
+    Report(FleetReportArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct FleetReportArgs {
+    /// The store
+    pub dir: PathBuf,
+    /// What is compared
+    #[arg(long, value_enum, default_value = "kernel")]
+    pub by: FleetBy,
+    /// What the others are compared with [default: the earliest, by its first day]
+    #[arg(long, value_name = "VALUE")]
+    pub against: Option<String>,
+    /// Only recordings of this day and later
+    #[arg(long, value_name = "DAY", value_parser = parse_day)]
+    pub since: Option<NaiveDate>,
+    /// Only recordings of before this day
+    #[arg(long, value_name = "DAY", value_parser = parse_day)]
+    pub before: Option<NaiveDate>,
+    /// Reasons shown of each comparison
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Confidence of the intervals in per cent, 50 to 99.9
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
+    pub confidence: f64,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
+    #[command(flatten)]
+    pub limits: QueryLimits,
+}
+
+/// What `fleet report` compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FleetBy {
+    /// Kernel releases
+    Kernel,
+    /// Hosts
+    Host,
+    /// Weeks, as 2026-W47
+    Week,
+    /// Days
+    Day,
 }
 
 #[derive(Debug, Args)]
@@ -1098,6 +1206,15 @@ fn parse_size(text: &str) -> Result<usize, String> {
     let size = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
     let size = size.filter(|size| (4 << 10..=256 << 20).contains(size));
     size.ok_or("a size is a number, with K or M, from 4K to 256M".to_string())
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['M', 'm']) {
+        Some(number) => (number, 1 << 20),
+        None => text.strip_suffix(['G', 'g']).map_or((text, 1), |number| (number, 1 << 30)),
+    };
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| *size >= 16 << 20).ok_or("a size is a number with M or G, at least 16M".to_string())
 }
 
 fn parse_when(text: &str) -> Result<When, String> {

@@ -64,7 +64,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         rows_left_out: rows.len().saturating_sub(shown),
     };
     if let Some(to) = &args.html {
-        let of = |row: &DiffRow| SideLengths::of(row.reason, &before_diff, &after_diff);
+        let of = |row: &DiffRow| SideLengths::of(row.reason.as_deref(), &before_diff, &after_diff);
         let lengths = rows.iter().take(shown).map(of).collect();
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
         return Ok(Outcome::Fine);

@@ -8,7 +8,7 @@ use exitscope_exporter::FAMILIES;
 use exitscope_model::{Line, Severity};
 use exitscope_policy::{Knob, POLICIES, Unit};
 use exitscope_scenario::CostModel;
-use exitscope_view::{Advised, Checkup, Comparison, EventRow, LabReport, Report, Simulated, Sweep};
+use exitscope_view::{Advised, Checkup, Comparison, EventRow, Fleet, LabReport, Report, Simulated, Sweep};
 use std::io::Write;
 use std::path::Path;
 
@@ -61,6 +61,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::SimSchema => schemars::schema_for!(Simulated),
         Document::SweepSchema => schemars::schema_for!(Sweep),
         Document::LabSchema => schemars::schema_for!(LabReport),
+        Document::FleetSchema => schemars::schema_for!(Fleet),
         Document::DoctorSchema => schemars::schema_for!(Checkup),
         Document::ValidateSchema => schemars::schema_for!(exitscope_validation::Validation),
     };

@@ -13,6 +13,8 @@ mod doctor;
 mod events;
 mod export;
 mod exporter;
+#[cfg(feature = "sql")]
+mod fleet;
 mod host;
 mod html;
 mod lab;
@@ -25,6 +27,8 @@ mod replay;
 mod report;
 mod serve;
 mod sim;
+#[cfg(feature = "sql")]
+mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
 mod store;
 mod sweep;
@@ -74,6 +78,15 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Replay(args) => replay::run(&args, &mut out)?,
         Command::Advise(args) => advise::run(&args, &mut out)?,
         Command::Store { what } => store::run(&what, &mut out)?,
+        #[cfg(feature = "sql")]
+        Command::Sql(args) => sql::run(&args, &mut out)?,
+        #[cfg(feature = "sql")]
+        Command::Fleet { what } => fleet::run(&what, &mut out)?,
+        #[cfg(not(feature = "sql"))]
+        Command::Sql(_) | Command::Fleet { .. } => anyhow::bail!(
+            "this exitscope was built without SQL, which takes minutes to build: `cargo build --release --package exitscope \
+             --features sql`"
+        ),
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

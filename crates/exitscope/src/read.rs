@@ -46,6 +46,63 @@ pub trait Sink {
     }
 }
 
+/// Both take everything.
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    fn begin(&mut self, first: Moment) {
+        self.0.begin(first);
+        self.1.begin(first);
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        self.0.events(events);
+        self.1.events(events);
+    }
+
+    fn schedule(&mut self, event: &Event) {
+        self.0.schedule(event);
+        self.1.schedule(event);
+    }
+
+    fn absorb(&mut self, exit: &Exit) {
+        self.0.absorb(exit);
+        self.1.absorb(exit);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.0.halt(halt);
+        self.1.halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.0.yielded(of);
+        self.1.yielded(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.0.preempted(of);
+        self.1.preempted(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.0.ple_update(of);
+        self.1.ple_update(of);
+    }
+
+    fn queue_stay(&mut self, stay: &QueueStay) {
+        self.0.queue_stay(stay);
+        self.1.queue_stay(stay);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        self.0.runner_events(events);
+        self.1.runner_events(events);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_full() && self.1.is_full()
+    }
+}
+
 /// What is known of a trace when it has been read.
 pub struct Trace {
     pub row: TraceRow,

@@ -1,34 +1,43 @@
 //! `exitscope store`: recordings at rest.
 //!
 //! ```text
-//! first reading ─► Lanes ─► second reading ─┬─► exits ─┐
-//!                                           └─► facts ─┴─► Store
+//! first reading ─┬─► Lanes ─────► second reading ─┬─► exits ─┐
+//!                │                                └─► facts ─┼─► Store
+//!                └─► Material ─► advice ────────────────────┘
 //! ```
 
 use crate::Outcome;
+use crate::advise::judgement;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::{Context, bail};
 use chrono::{DateTime, NaiveDate, Utc};
+use exitscope_analysis::advice::{Judgement, Material};
 use exitscope_analysis::{Cell, Keyed, Selection};
 use exitscope_export::{Lane, Lanes, Survey};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo};
-use exitscope_store::{Added, Adding, Checked, FactRow, RunRow, SettingRow, Store, StoreError, Vcpu, Words};
+use exitscope_store::{
+    Added, Adding, AdvisedRow, Checked, Damage, FactRow, RunRow, SettingRow, Store, StoreError, Vcpu, Words,
+};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{
-    Column, Page, Section, Table, TraceRow, direction_name, door_name, kind_name, thousands, write_page,
+    AdviceRow, Column, Page, Section, Table, TraceRow, direction_name, door_name, kind_name, thousands, write_page,
 };
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Bytes of a recording that are hashed at once.
 const CHUNK: u64 = 1 << 20;
+
+/// Stretches of time that a recording's sums are kept of, so that it can be said how sure a difference is.
+const STRETCHES: u64 = 32;
 
 /// Longer than any add takes: what is left of adds that were stopped is older.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
@@ -52,7 +61,7 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
         StoreCommand::Check { dir } => {
             let Checked { whole, damaged, unlisted } = Store::open(dir)?.check()?;
             writeln!(out, "{whole} files are as they should be")?;
-            for (path, why) in &damaged {
+            for Damage { path, why } in &damaged {
                 writeln!(out, "damaged: {path}: {why}")?;
             }
             for path in &unlisted {
@@ -104,8 +113,14 @@ fn add_one(
 ) -> anyhow::Result<(RunRow, Added)> {
     let selection = Selection::default();
     let options = args.clock.options(true);
-    let (first, survey) =
-        read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || Survey::new(&selection))?;
+    let fresh = || (Survey::new(&selection), Material::new(&selection));
+    let (first, (survey, mut material)) =
+        read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
+    let (begin, end) = first.span.unwrap_or_default();
+    material.end(begin, end, &first.lanes, &first.vcpu_of);
+    let judgement = judgement(&material, &first.row, &first.info, |trials| {
+        Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || trials.clone())?.1)
+    })?;
     let mut lanes = Lanes::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);
@@ -127,19 +142,31 @@ fn add_one(
         reasons: FxHashMap::default(),
         doors: FxHashMap::default(),
         cells: Keyed::default(),
+        stretches: Stretches::new(&first.row),
         failed: None,
     };
     let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, options, &mut passing)?;
-    let Passing { adding, cells, failed, .. } = passing;
+    let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let facts: Vec<FactRow> =
-        cells.cells().into_iter().map(|(key, cell)| fact(&lanes.all()[key.0], key.1, cell)).collect();
+    let mut vcpus: BTreeMap<Option<u32>, u32> = BTreeMap::new();
+    lanes.all().iter().for_each(|lane| *vcpus.entry(lane.row.vm).or_default() += 1);
+    let fact = |(key, cell): ((usize, u64, ExitCode), &Cell)| {
+        let lane = &lanes.all()[key.0];
+        FactRow {
+            vm_vcpus: vcpus[&lane.row.vm],
+            at_ns: stretches.begin(key.1),
+            span_ns: stretches.span,
+            ..fact(lane, key.2, cell)
+        }
+    };
+    let facts: Vec<FactRow> = cells.cells().into_iter().map(fact).collect();
     let run = RunRow {
         exits: trace.exits,
         timed: trace.timed_exits,
         lost: trace.ledger.get(Line::LostRecords),
+        advice: advice(&judgement, &trace.info),
         ..run_row(id, host, day, &trace.row, &trace.info)
     };
     let added = adding.finish(&run, &facts)?;
@@ -170,6 +197,41 @@ fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceIn
         timed: 0,
         lost: 0,
         settings: info.settings.iter().map(setting).collect(),
+        advice: Vec::new(),
+    }
+}
+
+fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
+    let row = |advice: AdviceRow| AdvisedRow {
+        vm: (advice.scope == "vm").then(|| advice.whose()),
+        change: advice.change,
+        of: advice.gain.of.to_string(),
+        low_ns_per_s: advice.gain.low_ns_per_s,
+        high_ns_per_s: advice.gain.high_ns_per_s,
+        how: advice.gain.how.to_string(),
+    };
+    AdviceRow::all(judgement, info).into_iter().map(row).collect()
+}
+
+/// A recording cut into stretches of the same length.
+#[derive(Clone, Copy)]
+struct Stretches {
+    first: u64,
+    span: u64,
+}
+
+impl Stretches {
+    fn new(row: &TraceRow) -> Stretches {
+        let length = row.last_ns.saturating_sub(row.first_ns) + 1;
+        Stretches { first: row.first_ns, span: length.div_ceil(STRETCHES) }
+    }
+
+    fn of(&self, at: u64) -> u64 {
+        (at.saturating_sub(self.first) / self.span).min(STRETCHES - 1)
+    }
+
+    fn begin(&self, number: u64) -> u64 {
+        self.first.saturating_add(number * self.span)
     }
 }
 
@@ -192,6 +254,7 @@ fn fact(lane: &Lane, code: ExitCode, cell: &Cell) -> FactRow {
         min_ns: cell.min,
         max_ns: cell.max,
         lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+        ..FactRow::default()
     }
 }
 
@@ -201,7 +264,9 @@ struct Passing<'a> {
     adding: Adding<'a>,
     reasons: FxHashMap<ExitCode, String>,
     doors: FxHashMap<Door, String>,
-    cells: Keyed<(usize, ExitCode)>,
+    /// By vCPU, stretch of time and reason.
+    cells: Keyed<(usize, u64, ExitCode)>,
+    stretches: Stretches,
     failed: Option<StoreError>,
 }
 
@@ -210,7 +275,7 @@ impl Sink for Passing<'_> {
 
     fn absorb(&mut self, exit: &Exit) {
         let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
-        self.cells.absorb((lane, exit.code), exit);
+        self.cells.absorb((lane, self.stretches.of(exit.at.as_nanos()), exit.code), exit);
         let reason = self.reasons.entry(exit.code).or_insert_with(|| exit.code.name());
         let door = self.doors.entry(exit.door).or_insert_with(|| door_name(exit.door));
         let words = Words {

@@ -277,6 +277,56 @@ fn polls_for_nothing_want_to_be_shorter_or_off() {
     assert!(settings(&off).contains(&"knob 0".to_string()));
 }
 
+/// ftrace text of a guest on one CPU that loads cpuidle-haltpoll if `polls`, and then, every millisecond, works for 50 us
+/// and is in its idle loop for 250 us before it halts; when it is woken, another task has the CPU for `waits_us` more.
+fn idle_guest(folder: &Path, polls: bool, waits_us: u64) -> PathBuf {
+    let mut text = "# tracer: nop\n#\n".to_string();
+    let mut line = |task: &str, at_us: u64, event: &str| {
+        text += &format!("  {task}  [002] d..2. {}.{:06}: {event}\n", 100 + at_us / 1_000_000, at_us % 1_000_000);
+    };
+    let (vcpu, other) = ("CPU 0/KVM-2001", "make-77");
+    line(vcpu, 0, "kvm_entry: vcpu 0, rip 0xffffffff81000000");
+    line(vcpu, 10, "kvm_exit: reason MSR_WRITE rip 0xffffffff81000000 info 0 0");
+    line(vcpu, 12, &format!("kvm_msr: msr_write 4b564d05 = {:#x}", u64::from(!polls)));
+    line(vcpu, 14, "kvm_entry: vcpu 0, rip 0xffffffff81000002");
+    for number in 1..=400 {
+        let at = number * 1_000;
+        line(vcpu, at, "kvm_exit: reason HLT rip 0xffffffff81000010 info 0 0");
+        let switch = |from: &str, pid: u32, state: &str, to: &str, next: u32| {
+            format!(
+                "sched_switch: prev_comm={from} prev_pid={pid} prev_prio=120 prev_state={state} ==> next_comm={to} \
+                 next_pid={next} next_prio=120"
+            )
+        };
+        line(vcpu, at + 5, &switch("CPU 0/KVM", 2001, "S", "make", 77));
+        line(other, at + 600, "sched_wakeup: comm=CPU 0/KVM pid=2001 prio=120 target_cpu=002");
+        line(other, at + 600 + waits_us, &switch("make", 77, "R", "CPU 0/KVM", 2001));
+        line(vcpu, at + 605 + waits_us, "kvm_entry: vcpu 0, rip 0xffffffff81000011");
+    }
+    let trace = folder.join("idle.txt");
+    std::fs::write(&trace, text).unwrap();
+    trace
+}
+
+#[test]
+fn a_guest_that_polls_while_others_wait_for_its_cpu_is_told_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let advised_for = |polls, waits_us| advised(&idle_guest(folder.path(), polls, waits_us), &[]);
+    let words = "let the guest halt without polling first";
+    let told = advised_for(true, 150);
+    let advice = told["advice"].as_array().unwrap().iter().find(|row| row["change"].as_str().unwrap().contains(words));
+    let advice = advice.unwrap_or_else(|| panic!("{:#?}", changes(&told)));
+    let setting = &advice["settings"][0];
+    assert_eq!((&setting["side"], &setting["name"]), (&"guest".into(), &"guest_halt_poll_ns".into()));
+    // At most the longest poll, 200 us, of each of the thousand halts a second.
+    let most = advice["gain"]["high_ns_per_s"].as_u64().unwrap();
+    assert!((180_000_000..=200_000_000).contains(&most), "{most}");
+    for (polls, waits_us) in [(true, 0), (false, 150)] {
+        let told = changes(&advised_for(polls, waits_us));
+        assert!(told.iter().all(|change| !change.contains(words)), "{polls} {waits_us}: {told:#?}");
+    }
+}
+
 #[test]
 fn contention_is_told_from_overcommit_and_from_busy_locks() {
     let lock = "[[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { \

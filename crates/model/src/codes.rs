@@ -34,6 +34,22 @@ pub enum CodeList {
     Text,
 }
 
+impl CodeList {
+    /// The lists that have names, for people.
+    pub const NAMES: [(&str, CodeList); 10] = [
+        ("vmx", CodeList::Vmx),
+        ("svm", CodeList::Svm),
+        ("arm64", CodeList::Arm64Exit),
+        ("arm64_ec", CodeList::Arm64Ec),
+        ("s390", CodeList::S390),
+        ("book3s", CodeList::PpcTrap),
+        ("booke", CodeList::PpcBooke),
+        ("riscv", CodeList::Riscv),
+        ("loongarch", CodeList::Loongarch),
+        ("kvm", CodeList::KvmExit),
+    ];
+}
+
 /// Why a virtual CPU left its guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExitCode {

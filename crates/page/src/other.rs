@@ -2,7 +2,6 @@
 
 use crate::html::{Head, PACKING, pack, write_file};
 use exitscope_analysis::{Diff, Histogram};
-use exitscope_model::ExitCode;
 use exitscope_view::{Comparison, LabReport, Sweep};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,13 +41,13 @@ pub struct SideLengths {
 
 impl SideLengths {
     /// The lengths of a reason's exits, or of all.
-    pub fn of(reason: Option<ExitCode>, before: &Diff, after: &Diff) -> SideLengths {
+    pub fn of(reason: Option<&str>, before: &Diff, after: &Diff) -> SideLengths {
         let [before, after]: [Histogram; 2] = [before, after].map(|side| side.lengths(reason));
         let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         before.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().0 += count);
         after.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().1 += count);
         SideLengths {
-            reason: reason.map(|code| code.name()),
+            reason: reason.map(str::to_string),
             counts: counts.into_iter().map(|(low, (before, after))| (low, before, after)).collect(),
         }
     }

@@ -9,11 +9,17 @@ use parquet::errors::ParquetError;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Exits of one vCPU and one reason.
+/// Exits of one vCPU and one reason, in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactRow {
     /// Whose.
     pub vcpu: Vcpu,
+    /// How many vCPUs its VM has in this recording.
+    pub vm_vcpus: u32,
+    /// When the stretch begins, on the recording's clock.
+    pub at_ns: u64,
+    /// How long it is.
+    pub span_ns: u64,
     /// The exit reason.
     pub reason: String,
     /// Exits.
@@ -61,6 +67,10 @@ pub fn fact_schema() -> SchemaRef {
         field("max_ns", DataType::UInt64, false),
         field("length_ns", list(), false),
         field("length_count", list(), false),
+        // Files of before these were thought of have none of them.
+        field("vm_vcpus", DataType::UInt32, true),
+        field("at_ns", DataType::UInt64, true),
+        field("span_ns", DataType::UInt64, true),
     ];
     Arc::new(Schema::new(fields))
 }
@@ -116,6 +126,9 @@ fn batch(run: &str, rows: &[FactRow]) -> Result<RecordBatch, ParquetError> {
         number(&|row| Some(row.max_ns)),
         list(&|bucket| bucket.0),
         list(&|bucket| bucket.1),
+        small(&|row| Some(row.vm_vcpus)),
+        number(&|row| Some(row.at_ns)),
+        number(&|row| Some(row.span_ns)),
     ];
     Ok(RecordBatch::try_new(fact_schema(), columns)?)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/_log/00000000000000000001.json           what was added or removed, in order; the highest number is the newest
 //!     exits/host=NAME/day=2026-11-22/RUN.parquet    a row for each exit, sorted by vCPU and moment
-//!     facts/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU and reason
+//!     facts/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
 //! ```
 //!
 //! A file belongs to the store when an entry of the log says so, and an entry is there whole or not at all: whoever is
@@ -23,5 +23,5 @@ pub use arrow_array;
 pub use error::StoreError;
 pub use exits::{Vcpu, Words, exit_schema};
 pub use facts::{FactRow, fact_schema};
-pub use log::{Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
-pub use store::{Added, Adding, Checked, Store};
+pub use log::{AdvisedRow, Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
+pub use store::{Added, Adding, Checked, Damage, Store};

@@ -48,6 +48,26 @@ pub struct RunRow {
     pub lost: u64,
     /// What was in force on the machine.
     pub settings: Vec<SettingRow>,
+    /// What to change; none in entries of before it was kept.
+    #[serde(default)]
+    pub advice: Vec<AdvisedRow>,
+}
+
+/// What to change on a machine, by a recording of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdvisedRow {
+    /// What.
+    pub change: String,
+    /// The VM; none if it is the host.
+    pub vm: Option<String>,
+    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+    pub of: String,
+    /// At least so much, in each second.
+    pub low_ns_per_s: u64,
+    /// At most so much.
+    pub high_ns_per_s: u64,
+    /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
+    pub how: String,
 }
 
 /// What was in force on a machine.
@@ -78,6 +98,9 @@ pub struct Piece {
     pub rows: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Their hash; empty in entries of before it was kept.
+    #[serde(default)]
+    pub sha256: String,
 }
 
 /// One change.

@@ -5,8 +5,11 @@ use futures::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, WriteMultipart};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
+use std::path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
@@ -16,6 +19,8 @@ const PARTS: usize = 4;
 /// Files by their path below the store.
 pub struct Place {
     name: String,
+    url: String,
+    prefix: Path,
     objects: Arc<dyn ObjectStore>,
     runtime: Arc<Runtime>,
 }
@@ -34,15 +39,21 @@ impl Place {
         if make {
             std::fs::create_dir_all(path).map_err(|error| wrong(error.to_string()))?;
         }
+        let prefix = Path::from_absolute_path(path::absolute(path)?).map_err(|error| wrong(error.to_string()))?;
         let objects = LocalFileSystem::new_with_prefix(path).map_err(|error| wrong(error.to_string()))?;
         let objects = Arc::new(objects);
         let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
-        Ok(Place { name, objects, runtime })
+        Ok(Place { name, url: "file:///".to_string(), prefix, objects, runtime })
     }
 
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The address of what holds its files, and the path to them there.
+    pub fn address(&self) -> (&str, &Path) {
+        (&self.url, &self.prefix)
     }
 
     /// All files below a folder, with their sizes.
@@ -57,6 +68,14 @@ impl Place {
         let at = self.at(path)?;
         let read = async { self.objects.get(&at).await?.bytes().await };
         let bytes = self.runtime.block_on(read).map_err(self.failed("cannot read", path))?;
+        Ok(bytes.to_vec())
+    }
+
+    /// Some bytes of a file.
+    pub fn read_range(&self, path: &str, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+        let at = self.at(path)?;
+        let bytes =
+            self.runtime.block_on(self.objects.get_range(&at, range)).map_err(self.failed("cannot read", path))?;
         Ok(bytes.to_vec())
     }
 
@@ -76,7 +95,7 @@ impl Place {
         let at = self.at(path)?;
         let begun = self.runtime.block_on(self.objects.put_multipart(&at));
         let upload = WriteMultipart::new(begun.map_err(self.failed("cannot write", path))?);
-        Ok(Upload { upload, runtime: self.runtime.clone(), bytes: 0 })
+        Ok(Upload { upload, runtime: self.runtime.clone(), bytes: 0, hash: Sha256::new() })
     }
 
     /// Removes a file; that it is not there is no error.
@@ -104,6 +123,16 @@ pub struct Upload {
     upload: WriteMultipart,
     runtime: Arc<Runtime>,
     bytes: u64,
+    hash: Sha256,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Their hash.
+    pub sha256: String,
 }
 
 impl Write for Upload {
@@ -115,6 +144,7 @@ impl Write for Upload {
             Ok::<_, object_store::Error>(())
         })?;
         self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
         Ok(bytes.len())
     }
 
@@ -124,14 +154,20 @@ impl Write for Upload {
 }
 
 impl Upload {
-    /// Bytes that were written.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Makes it a file.
-    pub fn finish(self) -> Result<u64, object_store::Error> {
+    pub fn finish(self) -> Result<Uploaded, object_store::Error> {
         self.runtime.block_on(self.upload.finish())?;
-        Ok(self.bytes)
+        Ok(Uploaded { bytes: self.bytes, sha256: hex(self.hash) })
     }
+}
+
+/// The hash of a file's bytes, as the log has it.
+pub fn hash(bytes: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(bytes);
+    hex(hash)
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,17 +1,19 @@
 //! The store: adding, joining, dropping, checking.
 
-use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, properties};
-use crate::facts::{self, FactRow};
+use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, exit_schema, properties};
+use crate::facts::{self, FactRow, fact_schema};
 use crate::log::{Contents, Entry, Piece, RunRow};
-use crate::place::{Place, Upload};
+use crate::place::{Place, Upload, Uploaded, hash};
 use crate::{SCHEMA, StoreError};
+use arrow_array::{RecordBatch, new_null_array};
+use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use bytes::Bytes;
 use exitscope_model::Exit;
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::metadata::ParquetMetaDataReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
@@ -19,11 +21,17 @@ use std::time::{Duration, SystemTime};
 const EXITS: &str = "exits";
 const FACTS: &str = "facts";
 
+/// Digits of a name that is a hash.
+const ID: usize = 32;
+
 /// Files of more bytes are not joined: they are read into memory for it, and gain nothing.
 const LARGE: u64 = 64 << 20;
 
 /// A joined file is of so many bytes, about.
 const JOINED: u64 = 256 << 20;
+
+/// Bytes at the end of a file that are read first: what describes most files is shorter.
+const TAIL: u64 = 16 << 10;
 
 /// Entries of the log after which one is written that says everything.
 const ENTRIES: u64 = 64;
@@ -51,13 +59,22 @@ pub enum Added {
     Already,
 }
 
+/// A file that is not as the log says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its path, below the store.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files that are as the log says.
     pub whole: u64,
-    /// Files that are not, and why.
-    pub damaged: Vec<(String, String)>,
+    /// Files that are not.
+    pub damaged: Vec<Damage>,
     /// Files of which the log says nothing: foreign ones, those of adds that were stopped, those that were dropped.
     pub unlisted: Vec<String>,
 }
@@ -157,7 +174,7 @@ impl Store {
         for piece in contents.pieces.values() {
             match self.look_at(piece) {
                 Ok(()) => checked.whole += 1,
-                Err(why) => checked.damaged.push((piece.path.clone(), why)),
+                Err(why) => checked.damaged.push(Damage { path: piece.path.clone(), why }),
             }
         }
         for file in self.place.list("")? {
@@ -167,6 +184,30 @@ impl Store {
             }
         }
         Ok(checked)
+    }
+
+    /// The files that belong to it and can be read, and those that cannot. Of each only the end is looked at.
+    pub fn readable(&self) -> Result<(Vec<Piece>, Vec<Damage>), StoreError> {
+        let contents = self.contents()?;
+        let sizes: BTreeMap<String, u64> =
+            self.place.list("")?.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
+        let (mut sound, mut left_out) = (Vec::new(), Vec::new());
+        for piece in contents.pieces.into_values() {
+            let looked = match sizes.get(&piece.path) {
+                None => Err("it is not there".to_string()),
+                Some(&size) => self.look_at_end(&piece, size),
+            };
+            match looked {
+                Ok(()) => sound.push(piece),
+                Err(why) => left_out.push(Damage { path: piece.path, why }),
+            }
+        }
+        Ok((sound, left_out))
+    }
+
+    /// Where its files are: the address of what holds them, and the path to the store there.
+    pub fn address(&self) -> (&str, &Path) {
+        self.place.address()
     }
 
     /// Removes files of the store's tables that do not belong to it and are older than `age`, which is longer than any add
@@ -189,33 +230,28 @@ impl Store {
     fn join(&self, pieces: &[&Piece]) -> Result<bool, StoreError> {
         let Some(first) = pieces.first() else { return Ok(false) };
         let runs: BTreeSet<String> = pieces.iter().flat_map(|piece| piece.runs.iter().cloned()).collect();
-        let name = format!("{}-{}", runs.first().map_or("", String::as_str), runs.len());
-        let path = piece_path(&first.table, &first.host, &first.day, &name);
-        let mut writer: Option<ArrowWriter<Upload>> = None;
+        // Others may join other files of these at the same time.
+        let name = hash(pieces.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>().join("\n").as_bytes());
+        let name = name.get(..ID).unwrap_or(&name);
+        let path = piece_path(&first.table, &first.host, &first.day, name);
+        let (schema, properties) = match first.table.as_str() {
+            EXITS => (exit_schema(), exit_properties()),
+            _ => (fact_schema(), properties().build()),
+        };
+        let upload = self.place.upload(&path)?;
+        let mut writer = ArrowWriter::try_new(upload, schema.clone(), Some(properties)).map_err(in_file(&path))?;
         let mut rows = 0;
         for piece in pieces {
             for batch in self.rows(piece)? {
                 let batch = batch.map_err(|error| in_file(&piece.path)(error.into()))?;
-                let writer = match &mut writer {
-                    Some(writer) => writer,
-                    none => {
-                        let upload = self.place.upload(&path)?;
-                        let properties = match first.table.as_str() {
-                            EXITS => exit_properties(),
-                            _ => properties().build(),
-                        };
-                        let begun = ArrowWriter::try_new(upload, batch.schema(), Some(properties));
-                        none.insert(begun.map_err(in_file(&path))?)
-                    }
-                };
+                let batch = with_all_columns(&batch, &schema).map_err(|error| in_file(&piece.path)(error.into()))?;
                 rows += batch.num_rows() as u64;
                 writer.write(&batch).map_err(in_file(&path))?;
             }
         }
-        let Some(writer) = writer else { return Ok(false) };
-        let bytes = finish(writer.into_inner().map_err(in_file(&path))?, &path)?;
+        let Uploaded { bytes, sha256 } = finish(writer.into_inner().map_err(in_file(&path))?, &path)?;
         let Piece { table, host, day, .. } = (*first).clone();
-        let joined = Piece { table, path, host, day, runs: runs.into_iter().collect(), rows, bytes };
+        let joined = Piece { table, path, host, day, runs: runs.into_iter().collect(), rows, bytes, sha256 };
         let done = self.commit(|contents| {
             // Somebody may have joined or dropped them meanwhile.
             let there = pieces.iter().all(|piece| contents.pieces.contains_key(&piece.path));
@@ -228,11 +264,31 @@ impl Store {
     /// Why a file is not as the log says.
     fn look_at(&self, piece: &Piece) -> Result<(), String> {
         let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
-        if bytes.len() as u64 != piece.bytes {
-            return Err(format!("it has {} bytes instead of {}", bytes.len(), piece.bytes));
+        self.look_at_end(piece, bytes.len() as u64)?;
+        if !piece.sha256.is_empty() && piece.sha256 != hash(&bytes) {
+            return Err("its bytes are not those that were written".to_string());
         }
-        let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(|error| error.to_string())?;
-        let meta = reader.metadata().file_metadata();
+        let rows = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).and_then(|reader| reader.build());
+        let broken = rows.map_err(|error| error.to_string())?.find_map(Result::err);
+        broken.map_or(Ok(()), |error| Err(error.to_string()))
+    }
+
+    /// The same, as far as its end says.
+    fn look_at_end(&self, piece: &Piece, size: u64) -> Result<(), String> {
+        if size != piece.bytes {
+            return Err(format!("it has {size} bytes instead of {}", piece.bytes));
+        }
+        let (mut reader, mut tail) = (ParquetMetaDataReader::new(), TAIL);
+        loop {
+            let from = size.saturating_sub(tail);
+            let bytes = self.place.read_range(&piece.path, from..size).map_err(|error| error.to_string())?;
+            match reader.try_parse_sized(&Bytes::from(bytes), size) {
+                Err(ParquetError::NeedMoreData(more)) if tail < size => tail = more as u64,
+                parsed => break parsed.map_err(|error| error.to_string())?,
+            }
+        }
+        let meta = reader.finish().map_err(|error| error.to_string())?;
+        let meta = meta.file_metadata();
         let schema = meta.key_value_metadata().and_then(|all| all.iter().find(|of| of.key == "exitscope.schema"));
         match schema.and_then(|of| of.value.as_deref()) {
             Some(SCHEMA) => {}
@@ -267,7 +323,7 @@ impl Adding<'_> {
     /// Makes the recording belong to the store.
     pub fn finish(self, run: &RunRow, facts: &[FactRow]) -> Result<Added, StoreError> {
         let Adding { store, path, writer } = self;
-        let piece = |table: &str, path: String, rows, bytes| Piece {
+        let piece = |table: &str, path: String, rows, Uploaded { bytes, sha256 }: Uploaded| Piece {
             table: table.to_string(),
             path,
             host: run.host.clone(),
@@ -275,13 +331,14 @@ impl Adding<'_> {
             runs: vec![run.id.clone()],
             rows,
             bytes,
+            sha256,
         };
-        let bytes = finish(writer.finish().map_err(in_file(&path))?, &path)?;
-        let exits = piece(EXITS, path, run.exits, bytes);
+        let uploaded = finish(writer.finish().map_err(in_file(&path))?, &path)?;
+        let exits = piece(EXITS, path, run.exits, uploaded);
         let path = piece_path(FACTS, &run.host, &run.day, &run.id);
         let upload = facts::write(store.place.upload(&path)?, &run.id, facts).map_err(in_file(&path))?;
-        let bytes = finish(upload, &path)?;
-        let facts = piece(FACTS, path, facts.len() as u64, bytes);
+        let uploaded = finish(upload, &path)?;
+        let facts = piece(FACTS, path, facts.len() as u64, uploaded);
         let added = store.commit(|contents| {
             let entry =
                 || Entry { runs: vec![run.clone()], add: vec![exits.clone(), facts.clone()], ..Entry::new("add") };
@@ -291,7 +348,16 @@ impl Adding<'_> {
     }
 }
 
-fn finish(upload: Upload, path: &str) -> Result<u64, StoreError> {
+/// Rows of a file of before some columns were thought of have nothing in them.
+fn with_all_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let column = |field: &FieldRef| match batch.column_by_name(field.name()) {
+        Some(column) => column.clone(),
+        None => new_null_array(field.data_type(), batch.num_rows()),
+    };
+    RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect())
+}
+
+fn finish(upload: Upload, path: &str) -> Result<Uploaded, StoreError> {
     upload.finish().map_err(|source| StoreError::Object { what: format!("cannot write {path}"), source })
 }
 

@@ -163,12 +163,7 @@ impl Advised {
             exits: coverage.exits,
             coverage: coverage.lines,
             selection,
-            advice: judgement
-                .advice()
-                .iter()
-                .enumerate()
-                .map(|(at, advice)| AdviceRow::of(at + 1, advice, info))
-                .collect(),
+            advice: AdviceRow::all(judgement, info),
             left_alone: judgement
                 .left_alone
                 .iter()
@@ -224,6 +219,11 @@ impl FactRow {
 }
 
 impl AdviceRow {
+    /// All that a recording gives.
+    pub fn all(judgement: &Judgement, info: &TraceInfo) -> Vec<AdviceRow> {
+        judgement.advice().iter().enumerate().map(|(at, advice)| AdviceRow::of(at + 1, advice, info)).collect()
+    }
+
     fn of(number: usize, advice: &Advice, info: &TraceInfo) -> AdviceRow {
         let plan = advice.plan();
         let (vm, vm_name) = name_of(plan.vm, info);
@@ -244,7 +244,7 @@ impl AdviceRow {
     }
 
     /// `VM qemu-system-x86 121`, or `the host`.
-    pub(crate) fn whose(&self) -> String {
+    pub fn whose(&self) -> String {
         whose(self.scope, self.vm, self.vm_name.as_deref())
     }
 }

@@ -82,7 +82,7 @@ impl Compared {
     /// Plain data of a row.
     pub fn of(row: &DiffRow) -> Compared {
         Compared {
-            reason: row.reason.map(|code| code.name()),
+            reason: row.reason.clone(),
             count_before: row.counts.0,
             count_after: row.counts.1,
             changes: row.changes.iter().map(ChangeRow::of).collect(),

@@ -1,6 +1,6 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
-use crate::compare::Comparison;
+use crate::compare::{Compared, Comparison};
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
@@ -470,6 +470,40 @@ pub(crate) fn spark(values: &[u64]) -> String {
     values.iter().map(|&value| BARS[(u128::from(value) * 8).div_ceil(u128::from(most)) as usize]).collect()
 }
 
+/// What changed, reason by reason.
+pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &str) -> Section {
+    let columns = vec![
+        column("reason", true, 0),
+        column("measure", true, 0),
+        column("before", false, 2),
+        column("after", false, 1),
+        column("change", false, 3),
+        column("interval of the change", false, 0),
+        column("verdict", true, 0),
+    ];
+    let rows = rows.iter().flat_map(|row| {
+        let reason = row.reason.clone().unwrap_or_else(|| "all".to_string());
+        row.changes.iter().enumerate().map(move |(at, change)| {
+            let name = if at == 0 { reason.clone() } else { String::new() };
+            vec![
+                name,
+                change.to_string(),
+                change.text(change.before),
+                change.text(change.after),
+                change.percent(),
+                change.interval_text(),
+                change.verdict_text().to_string(),
+            ]
+        })
+    });
+    Section {
+        title,
+        table: Some(Table { columns, rows: rows.collect() }),
+        notes: and_more(left_out).into_iter().chain([note.to_string()]).collect(),
+        ..Section::default()
+    }
+}
+
 /// The page of a comparison.
 pub fn comparison_page(comparison: &Comparison) -> Page {
     let side = |name: &str, side: &crate::SideRow| {
@@ -491,42 +525,12 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
             head.sentences.push(Sentence { text: format!("{name}: {line}"), warning: true });
         }
     }
-    let columns = vec![
-        column("reason", true, 0),
-        column("measure", true, 0),
-        column("before", false, 2),
-        column("after", false, 1),
-        column("change", false, 3),
-        column("interval of the change", false, 0),
-        column("verdict", true, 0),
-    ];
-    let rows = comparison.rows.iter().flat_map(|row| {
-        let reason = row.reason.clone().unwrap_or_else(|| "all".to_string());
-        row.changes.iter().enumerate().map(move |(at, change)| {
-            let name = if at == 0 { reason.clone() } else { String::new() };
-            vec![
-                name,
-                change.to_string(),
-                change.text(change.before),
-                change.text(change.after),
-                change.percent(),
-                change.interval_text(),
-                change.verdict_text().to_string(),
-            ]
-        })
-    });
-    let table = Section {
-        title: format!("Change by reason, {} % confidence", comparison.confidence_percent),
-        table: Some(Table { columns, rows: rows.collect() }),
-        notes: and_more(comparison.rows_left_out)
-            .into_iter()
-            .chain([
-                "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation \
-                 within the recordings; that from run to run only if each side has several (--before, --after)."
-                    .to_string(),
-            ])
-            .collect(),
-        ..Section::default()
-    };
+    let table = changes(
+        format!("Change by reason, {} % confidence", comparison.confidence_percent),
+        &comparison.rows,
+        comparison.rows_left_out,
+        "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation within the \
+         recordings; that from run to run only if each side has several (--before, --after).",
+    );
     Page { sections: vec![head, table] }
 }

@@ -1,0 +1,94 @@
+//! Many recordings of many hosts: sides of a comparison, and who stands out.
+
+use crate::diff::{Block, Diff};
+
+/// Blocks of a side at most: those of one host that follow one another are taken together until no more are left. Bounds
+/// what an interval takes.
+const BLOCKS: usize = 512;
+
+/// Values from which on it can be said who stands out.
+const FEWEST: usize = 5;
+
+/// What stands out: a modified z-score of more (Iglewicz and Hoaglin 1993; NIST/SEMATECH e-Handbook of Statistical Methods,
+/// 1.3.5.17).
+pub const STANDS_OUT: f64 = 3.5;
+
+/// A side of a comparison: what is drawn as a whole (a host, or a recording of one), with its blocks of time.
+pub fn side(units: Vec<Vec<Block>>) -> Diff {
+    let units = at_most(units, BLOCKS);
+    let each = (BLOCKS / units.len().max(1)).max(1);
+    let mut side = Diff::default();
+    for blocks in units {
+        let group = blocks.len().div_ceil(each).max(1);
+        side.add(blocks.chunks(group).map(|blocks| merged(blocks.iter())).collect());
+    }
+    side
+}
+
+/// Units, some of them put together if there are more.
+fn at_most(units: Vec<Vec<Block>>, most: usize) -> Vec<Vec<Block>> {
+    let group = units.len().div_ceil(most).max(1);
+    if group == 1 {
+        return units;
+    }
+    units.chunks(group).map(|units| vec![merged(units.iter().flatten())]).collect()
+}
+
+fn merged<'a>(blocks: impl Iterator<Item = &'a Block>) -> Block {
+    blocks.fold(Block::default(), |mut all, block| {
+        all.merge(block);
+        all
+    })
+}
+
+/// The median, and how far each value is from it: 0.6745 times its distance, by the median of all distances. None of fewer
+/// than five values, or if more than half of them are the same.
+pub fn scores(values: &[f64]) -> Option<(f64, Vec<f64>)> {
+    if values.len() < FEWEST {
+        return None;
+    }
+    let center = median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - center).abs()).collect();
+    let usual = median(&distances);
+    (usual > 0.0).then(|| (center, values.iter().map(|value| 0.6745 * (value - center) / usual).collect()))
+}
+
+/// The middle value; the mean of the two in the middle of an even number of them.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => sorted[len / 2],
+        len => f64::midpoint(sorted[len / 2 - 1], sorted[len / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cell;
+
+    #[test]
+    fn scores_are_as_worked_out_by_hand() {
+        // Median 3, distances 2 1 0 1 97, their median 1.
+        let (center, scores) = scores(&[1.0, 2.0, 3.0, 4.0, 100.0]).unwrap();
+        assert_eq!(center, 3.0);
+        assert!((scores[4] - 0.6745 * 97.0).abs() < 1e-9 && (scores[0] + 1.349).abs() < 1e-9, "{scores:?}");
+        assert!(super::scores(&[1.0, 1.0, 1.0, 1.0, 5.0]).is_none(), "no usual distance");
+        assert!(super::scores(&[1.0, 2.0, 3.0, 40.0]).is_none(), "too few");
+    }
+
+    #[test]
+    fn nothing_is_lost_where_blocks_are_taken_together() {
+        let cell = |count| Cell { count, timed: count, kernel: 10 * count, ..Cell::default() };
+        let block = |count| Block { duration: 1_000_000, cells: [("msr".to_string(), cell(count))].into() };
+        for units in [1, 3, 700] {
+            let unit = |at: u64| (0..40).map(|n| block(n + at % 2)).collect::<Vec<_>>();
+            let count: u64 = (0..units).map(|at| 40 * 39 / 2 + 40 * (at % 2)).sum();
+            let side = side((0..units).map(unit).collect());
+            let rows = side.against(&Diff::default(), 9_500);
+            assert_eq!(rows[0].counts, (0, count), "{units} units");
+        }
+    }
+}

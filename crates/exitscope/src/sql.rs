@@ -1,0 +1,218 @@
+//! `exitscope sql`: a store asked in SQL; once, in a pipe, or at a prompt.
+
+use crate::Outcome;
+use crate::cli::{QueryLimits, SqlArgs, SqlFormat};
+use crate::new_file;
+use crate::report::look;
+use anyhow::{Context, bail};
+use exitscope_query::{Engine, FUNCTIONS, Form, Limits, Output, TABLES, is_number, texts};
+use exitscope_store::Store;
+use exitscope_view::{Column, Page, Section, Table, thousands, write_page};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Editor, Helper};
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is read of standard input at most: queries are short.
+const MAX_QUERIES: u64 = 16 << 20;
+
+/// Opens a store for queries, and says which of its files cannot be read.
+pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<Engine> {
+    let store = Store::open(dir)?;
+    let threads =
+        limits.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let limits = Limits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
+    Ok(Engine::open(&store, limits)?)
+}
+
+pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if args.format == SqlFormat::Parquet && args.output.is_none() {
+        bail!("Parquet is no text: --output names the file that it goes to");
+    }
+    if let Some(to) = &args.output {
+        new_file::can_write(to)?;
+    }
+    let engine = open(&args.dir, &args.limits)?;
+    for file in engine.left_out() {
+        anstream::eprintln!("exitscope: left out: {}: {}", file.path, file.why);
+    }
+    match (&args.query, &args.output) {
+        (Some(query), Some(to)) => {
+            let rows = new_file::replace(to, |mut file| answer(&engine, query, args, &mut file))?;
+            anstream::eprintln!("exitscope: wrote {}: {} rows", to.display(), thousands(rows));
+        }
+        (Some(query), None) => drop(answer(&engine, query, args, out)?),
+        (None, _) if io::stdin().is_terminal() => prompt(&engine, args, out)?,
+        (None, _) => {
+            let mut text = String::new();
+            io::stdin().lock().take(MAX_QUERIES).read_to_string(&mut text).context("standard input")?;
+            for query in text.split_inclusive(';').map(str::trim).filter(|query| !query.is_empty()) {
+                answer(&engine, query, args, out)?;
+            }
+        }
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Writes the answer to a query; how many rows it has.
+fn answer(engine: &Engine, query: &str, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
+    match args.format {
+        SqlFormat::Text => text(engine, query, args.rows, out),
+        SqlFormat::Csv => rows(engine, query, Form::Csv, out),
+        SqlFormat::Json => rows(engine, query, Form::Json, out),
+        SqlFormat::Parquet => rows(engine, query, Form::Parquet, out),
+    }
+}
+
+fn rows(engine: &Engine, query: &str, form: Form, out: &mut dyn Write) -> anyhow::Result<u64> {
+    let (mut output, mut count) = (None, 0);
+    let mut out = Some(out);
+    engine.query(query, &mut |columns, batch| {
+        if let Some(out) = out.take() {
+            output = Some(Output::begin(form, columns, out)?);
+        }
+        if let (Some(output), Some(batch)) = (&mut output, batch) {
+            count += batch.num_rows() as u64;
+            output.rows(batch)?;
+        }
+        Ok(true)
+    })?;
+    if let Some(output) = output {
+        output.finish()?;
+    }
+    Ok(count)
+}
+
+fn text(engine: &Engine, query: &str, most: usize, out: &mut dyn Write) -> anyhow::Result<u64> {
+    let mut table = Table::default();
+    let (mut count, most) = (0, most as u64);
+    engine.query(query, &mut |columns, batch| {
+        if table.columns.is_empty() {
+            let column = |field: &exitscope_query::Field| Column {
+                title: field.name().clone().into(),
+                names: !is_number(field.data_type()),
+                rank: 0,
+            };
+            table.columns = columns.fields().iter().map(|field| column(field)).collect();
+        }
+        if let Some(batch) = batch {
+            count += batch.num_rows() as u64;
+            let left = most - (count - batch.num_rows() as u64);
+            let shown = left.min(batch.num_rows() as u64) as usize;
+            table.rows.extend(texts(&batch.slice(0, shown))?.into_iter().flat_map(lines));
+        }
+        Ok(count <= most)
+    })?;
+    let title = match count {
+        1 => "1 row".to_string(),
+        count if count > most => format!("The first {} rows; --rows shows more", thousands(most)),
+        count => format!("{} rows", thousands(count)),
+    };
+    let section = Section { title, table: Some(table), ..Section::default() };
+    write_page(&Page { sections: vec![section] }, look(), out)?;
+    Ok(count)
+}
+
+/// A row, as many lines high as its values have.
+fn lines(row: Vec<String>) -> Vec<Vec<String>> {
+    let height = row.iter().map(|value| value.trim_end().lines().count()).max().unwrap_or(0).max(1);
+    let line = |at: usize| row.iter().map(|value| value.lines().nth(at).unwrap_or_default().to_string()).collect();
+    (0..height).map(line).collect()
+}
+
+/// Asks for queries until there are no more.
+fn prompt(engine: &Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut editor: Editor<Words, FileHistory> = Editor::new()?;
+    editor.set_helper(Some(Words { words: engine.words() }));
+    let history = history_file();
+    if let Some(history) = &history {
+        // There is none at first.
+        let _ = editor.load_history(history);
+    }
+    writeln!(out, "Queries end with ; and Tab completes names. \\d lists tables and functions, \\q ends.")?;
+    out.flush()?;
+    loop {
+        let line = match editor.readline("sql> ") {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let _ = editor.add_history_entry(&line);
+        if let Some(history) = &history {
+            let _ = editor.save_history(history);
+        }
+        match line.trim().trim_end_matches(';').trim() {
+            "" => {}
+            "\\q" | "quit" | "exit" => break,
+            "\\d" | "\\?" | "help" => help(engine, out)?,
+            query => {
+                // A wrong query is no reason to stop.
+                if let Err(error) = answer(engine, query, args, out) {
+                    anstream::eprintln!("{error:#}");
+                }
+            }
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn help(engine: &Engine, out: &mut dyn Write) -> anyhow::Result<()> {
+    for table in TABLES {
+        let names = engine.columns(table);
+        writeln!(out, "{table}: {}", names.join(", "))?;
+    }
+    writeln!(out)?;
+    for function in FUNCTIONS {
+        writeln!(out, "{}\n    {}", function.call, function.gives)?;
+    }
+    writeln!(out, "\nand the functions of DataFusion: https://datafusion.apache.org/user-guide/sql/")?;
+    Ok(())
+}
+
+fn history_file() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let folder = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("exitscope");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder.join("sql_history"))
+}
+
+/// Completes names, and asks on until a query has its semicolon.
+struct Words {
+    words: BTreeSet<String>,
+}
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &rustyline::Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let is_name = |of: char| of.is_alphanumeric() || of == '_';
+        let from = line[..at].char_indices().rev().take_while(|of| is_name(of.1)).last().map_or(at, |of| of.0);
+        let begun = line[from..at].to_lowercase();
+        let words = self.words.range(begun.clone()..).take_while(|word| word.starts_with(&begun));
+        Ok((from, if begun.is_empty() { Vec::new() } else { words.cloned().collect() }))
+    }
+}
+
+impl Validator for Words {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let line = context.input().trim();
+        let whole = line.is_empty() || line.ends_with(';') || line.starts_with('\\');
+        let whole = whole || matches!(line, "quit" | "exit" | "help");
+        Ok(if whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+impl Helper for Words {}
+impl Highlighter for Words {}
+impl Hinter for Words {
+    type Hint = String;
+}

@@ -1,0 +1,385 @@
+//! `sql` and `fleet`: answers are what the reports say; nothing writes, nothing eats the machine, damage is named.
+#![cfg(feature = "sql")]
+
+mod common;
+
+use common::{corpus, exitscope, misfits, report, run, stderr, stdout};
+use exitscope_store::{FactRow, RunRow, Store, Vcpu};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Two recordings, of two hosts.
+const RECORDINGS: [(&str, &str, &str); 2] =
+    [("x86-svm/t2.data.gz", "a", "2026-11-20"), ("x86-svm/t4-kvmstat.data.gz", "b", "2026-11-22")];
+
+fn store(at: &Path) -> String {
+    for (trace, host, day) in RECORDINGS {
+        let mut command = exitscope();
+        command.args(["store", "add"]).arg(at).arg(corpus(trace)).args(["--host", host, "--day", day]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    at.to_str().unwrap().to_string()
+}
+
+fn rows(place: &str, query: &str) -> Vec<serde_json::Value> {
+    let output = run(&["sql", place, query, "--format", "json"]);
+    assert!(output.status.success(), "{query}: {}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// By reason: some figures.
+fn by_reason(rows: &[serde_json::Value], figures: &[&str]) -> BTreeMap<String, Vec<u64>> {
+    let of = |row: &serde_json::Value| figures.iter().map(|name| row[*name].as_u64().unwrap_or(0)).collect();
+    rows.iter().map(|row| (row["reason"].as_str().unwrap().to_string(), of(row))).collect()
+}
+
+#[test]
+fn sums_and_percentiles_are_those_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    for (trace, host, _) in RECORDINGS {
+        let expected = report(&[&corpus(trace)], &[]);
+        let expected = expected["rows"].as_array().unwrap();
+        let sums = ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"];
+        for table in ["exits", "facts"] {
+            let count = if table == "exits" { "count(*)" } else { "sum(count)" };
+            let times = sums[1..].iter().map(|name| format!("sum({name}) as {name}")).collect::<Vec<_>>().join(", ");
+            let query =
+                format!("select reason, {count} as count, {times} from {table} where host = '{host}' group by reason");
+            assert_eq!(by_reason(&rows(&place, &query), &sums), by_reason(expected, &sums), "{table} of {trace}");
+        }
+        let query = format!(
+            "select reason, length_percentile(length_ns, length_count, 50) as p50_ns, \
+             length_percentile(length_ns, length_count, 99.9) as p999_ns from facts where host = '{host}' group by reason"
+        );
+        let answer = by_reason(&rows(&place, &query), &["p50_ns", "p999_ns"]);
+        for row in expected {
+            // The report knows the longest and the shortest besides.
+            let clamp = |name: &str, value: u64| {
+                let least = if value == 0 { 0 } else { row["min_ns"].as_u64().unwrap_or(0) };
+                assert_eq!(
+                    value.max(least).min(row["max_ns"].as_u64().unwrap()),
+                    row[name].as_u64().unwrap(),
+                    "{name}"
+                );
+            };
+            let values = &answer[row["reason"].as_str().unwrap()];
+            if row["timed"].as_u64().is_none_or(|timed| timed > 0) {
+                clamp("p50_ns", values[0]);
+                clamp("p999_ns", values[1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_does_not_depend_on_files_threads_or_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let query = "select host, reason, door, count(*) n, sum(kernel_ns) k, min(at_ns) f, max(user_ns) u from exits \
+                 group by host, reason, door order by host, reason, door";
+    let first = stdout(&run(&["sql", &place, query, "--format", "csv"]));
+    assert!(first.lines().count() > 10, "{first}");
+    for flags in [["--threads", "1"], ["--threads", "5"], ["--memory", "16M"]] {
+        let again = exitscope().args(["sql", &place, query, "--format", "csv"]).args(flags).output().unwrap();
+        assert_eq!(stdout(&again), first, "{flags:?}");
+    }
+    run(&["store", "compact", &place]);
+    assert_eq!(stdout(&run(&["sql", &place, query, "--format", "csv"])), first, "after compaction");
+}
+
+#[test]
+fn only_files_of_the_hosts_and_days_that_are_asked_for_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let plan = |condition: &str| {
+        stdout(&run(&[
+            "sql",
+            &place,
+            &format!("explain select count(cpu) from exits where {condition}"),
+            "--format",
+            "csv",
+        ]))
+    };
+    for condition in ["host = 'a'", "day < '2026-11-21'", "host = 'a' and day = '2026-11-20' and kernel_ns > 5"] {
+        let plan = plan(condition);
+        assert!(plan.contains("host=a/") && !plan.contains("host=b/"), "{condition}: {plan}");
+    }
+    assert!(!plan("host = 'nobody'").contains(".parquet"));
+    assert_eq!(rows(&place, "select count(*) as n from exits where host = 'nobody'")[0]["n"], 0);
+    let both = rows(&place, "select count(*) as n from exits where host <> 'nobody'");
+    assert_eq!(both, rows(&place, "select sum(exits) as n from runs"));
+}
+
+#[test]
+fn every_format_holds_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let query = "select reason, count(*) as n from exits group by reason order by n desc, reason";
+    let lines = rows(&place, query);
+    let csv = stdout(&run(&["sql", &place, query, "--format", "csv"]));
+    let of_json = lines.iter().map(|row| format!("{},{}\n", row["reason"].as_str().unwrap(), row["n"]));
+    assert_eq!(csv, format!("reason,n\n{}", of_json.collect::<String>()));
+    let text = stdout(&run(&["sql", &place, query]));
+    for line in csv.lines().skip(1) {
+        let line = line.replace(',', " ");
+        let found = text.lines().any(|of| of.split_whitespace().collect::<Vec<_>>().join(" ") == line);
+        assert!(found, "{line} in {text}");
+    }
+    assert!(text.starts_with(&format!("{} rows", lines.len())), "{text}");
+    let first = stdout(&run(&["sql", &place, query, "--rows", "2"]));
+    assert!(first.starts_with("The first 2 rows; --rows shows more"), "{first}");
+
+    let to = folder.path().join("rows.parquet");
+    let output = run(&["sql", &place, query, "--format", "parquet", "-o", to.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let bytes = std::fs::read(&to).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{} bytes", bytes.len());
+    assert!(stderr(&output).contains(&format!("{} rows", lines.len())), "{}", stderr(&output));
+    let none = run(&["sql", &place, "select run from runs where false", "--format", "csv"]);
+    assert_eq!(stdout(&none), "run\n", "names without rows");
+}
+
+#[test]
+fn queries_come_from_a_pipe_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let mut child = exitscope()
+        .args(["sql", &place, "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"select 1 as a;\nselect count(*) as b\n  from runs;").unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), "a\n1\nb\n2\n");
+}
+
+#[test]
+fn functions_of_ours_say_what_the_kernel_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let row = &rows(
+        &place,
+        "select exit_name('vmx', 30) as a, exit_name('svm', 123) as b, exit_name('kvm', 2) as c, \
+         time_bucket('10ms', 123456789) as d, time_bucket(1000, 1999) as e",
+    )[0];
+    assert_eq!(
+        (row["a"].as_str(), row["b"].as_str(), row["c"].as_str(), row["d"].as_u64(), row["e"].as_u64()),
+        (Some("IO_INSTRUCTION"), Some("io"), Some("KVM_EXIT_IO"), Some(120_000_000), Some(1000))
+    );
+    // Every exit is in a bucket of time, and the share over nothing is all.
+    let over = rows(&place, "select length_share_over(length_ns, length_count, '0ns') as all_of_them from facts");
+    assert_eq!(over[0]["all_of_them"], 1.0);
+    for (wrong, why) in [
+        ("select exit_name('z80', 1)", "z80 is no list of exit codes; they are vmx"),
+        ("select time_bucket('10 parsecs', 1)", "10 parsecs is no length of time"),
+        ("select time_bucket(0, 1)", "no width"),
+        ("select length_percentile(1, 2, 3)", "takes the columns length_ns and length_count"),
+        ("select length_percentile(length_ns, length_count, 101) from facts", "from 0 to 100"),
+        ("select nothing from exits", "nothing"),
+        ("selec", "selec"),
+    ] {
+        let output = run(&["sql", &place, wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert!(stderr(&output).contains(why), "{wrong}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn queries_only_read_and_have_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let before = files_below(folder.path());
+    for wrong in [
+        "insert into runs values ('x')",
+        "delete from exits",
+        "create table t as select 1",
+        "create external table t stored as csv location '/etc/passwd'",
+        "copy exits to 'never.csv'",
+        "drop table exits",
+        "set datafusion.execution.target_partitions = 1",
+    ] {
+        let output = run(&["sql", &place, wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", stdout(&output));
+    }
+    assert_eq!(files_below(folder.path()), before);
+    let many = "select count(*) from exits a, exits b, exits c where a.at_ns + b.at_ns < c.at_ns";
+    let output = run(&["sql", &place, many, "--timeout", "300ms"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no answer after 300ms"), "{}", stderr(&output));
+    let large =
+        "select array_agg(a.at_ns * 100000 + b.at_ns) from exits a cross join (select at_ns from exits limit 2000) b";
+    let output = run(&["sql", &place, large, "--memory", "16M"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("needs more memory than it may have (16 MiB)"), "{}", stderr(&output));
+}
+
+fn files_below(at: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(at).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_rest_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let n = |output: &std::process::Output| stdout(output).lines().nth(1).unwrap().parse::<u64>().unwrap();
+    let query =
+        ["sql", &place, "select count(*) from exits where kernel_ns is null or kernel_ns >= 0", "--format", "csv"];
+    let whole = n(&run(&query));
+    let damaged = Store::open(folder.path())
+        .unwrap()
+        .contents()
+        .unwrap()
+        .pieces
+        .into_values()
+        .find(|piece| piece.table == "exits" && piece.host == "b");
+    let damaged = damaged.unwrap();
+    let file = folder.path().join(&damaged.path);
+    let bytes = std::fs::read(&file).unwrap();
+    let foreign = |len: usize| [b"PAR1".to_vec(), vec![7; len - 8], b"PAR1".to_vec()].concat();
+    let later = {
+        let at = bytes.windows(17).rposition(|window| window == b"exitscope.store/1").unwrap();
+        let mut bytes = bytes.clone();
+        bytes[at + 16] = b'9';
+        bytes
+    };
+    for (what, why) in [
+        (bytes[..bytes.len() / 2].to_vec(), "bytes instead of"),
+        (foreign(bytes.len()), "left out"),
+        (later, "it is of schema exitscope.store/9"),
+        (Vec::new(), "it has 0 bytes"),
+    ] {
+        std::fs::write(&file, what).unwrap();
+        let output = run(&query);
+        assert!(stderr(&output).contains(&damaged.path) && stderr(&output).contains(why), "{}", stderr(&output));
+        assert_eq!(n(&output), whole - damaged.rows);
+    }
+    let fleet = run(&["fleet", "report", &place]);
+    assert!(stdout(&fleet).contains(&format!("left out: {}", damaged.path)), "{}", stdout(&fleet));
+    std::fs::remove_file(&file).unwrap();
+    assert!(stderr(&run(&query)).contains("it is not there"));
+    // What no length says, a hash does.
+    let mut bytes = bytes;
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let check = run(&["store", "check", &place]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!(stdout(&check).contains("its bytes are not those that were written"), "{}", stdout(&check));
+}
+
+/// A recording of a VM of four vCPUs in which an `msr` exit takes so long on average, and an `io` exit always the same.
+fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
+    let id = format!("{host}-{day}");
+    let span = 1_000_000_000;
+    let run = RunRow {
+        id: id.clone(),
+        name: id.clone(),
+        host: host.to_string(),
+        day: day.to_string(),
+        format: "perf.data".to_string(),
+        arch: "x86_64".to_string(),
+        release: release.to_string(),
+        cpu: "A CPU".to_string(),
+        cpus: 8,
+        clock: "mono".to_string(),
+        first_ns: 5_000,
+        last_ns: 5_000 + 32 * span - 1,
+        events: 0,
+        exits: 32 * 4 * 200,
+        timed: 32 * 4 * 200,
+        lost: 0,
+        settings: Vec::new(),
+        advice: Vec::new(),
+    };
+    let mut facts = Vec::new();
+    for at in 0..32u64 {
+        for vcpu in 0..4u32 {
+            for (reason, each) in [("msr", msr_ns), ("io", 20_000)] {
+                // Some noise, of a few per cent, that is not the same in any two stretches.
+                let noise = (at * 7 + u64::from(vcpu) * 3 + u64::from(host.as_bytes()[0])) % 11;
+                let each = each + each * noise / 200;
+                facts.push(FactRow {
+                    vcpu: Vcpu { vm: Some(7), vcpu: Some(vcpu), ..Vcpu::default() },
+                    vm_vcpus: 4,
+                    at_ns: 5_000 + at * span,
+                    span_ns: span,
+                    reason: reason.to_string(),
+                    count: 100,
+                    timed: 100,
+                    kernel_ns: 100 * each,
+                    min_ns: Some(each),
+                    max_ns: each,
+                    lengths: vec![(each, 100)],
+                    ..FactRow::default()
+                });
+            }
+        }
+    }
+    store.add(&id, host, day, Vec::new()).unwrap().finish(&run, &facts).unwrap();
+}
+
+#[test]
+fn a_kernel_that_costs_more_is_told_from_one_that_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    for (host, msr_ns) in [("a", 2_000), ("b", 2_010), ("c", 1_990)] {
+        made(&store, host, "2026-11-02", "6.1.0", msr_ns);
+        made(&store, host, "2026-11-16", "6.8.0", msr_ns * 107 / 100);
+    }
+    let output = run(&["fleet", "report", place, "--format", "json"]);
+    let fleet: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(misfits(&fleet, "fleet-schema"), Vec::<String>::new());
+    let comparison = &fleet["comparisons"][0];
+    assert_eq!((&fleet["against"], &comparison["value"]), (&"6.1.0".into(), &"6.8.0".into()));
+    assert_eq!((&comparison["before"]["hosts"], &comparison["shape"]["vcpus"]), (&3.into(), &4.into()));
+    let cost = |reason: &str| {
+        let rows = comparison["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["reason"] == reason).unwrap();
+        row["changes"].as_array().unwrap().iter().find(|change| change["measure"] == "cost_ns_per_s").unwrap().clone()
+    };
+    let (msr, io) = (cost("msr"), cost("io"));
+    assert_eq!((&msr["verdict"], &io["verdict"]), (&"more".into(), &"unclear".into()));
+    let change = msr["after"].as_f64().unwrap() / msr["before"].as_f64().unwrap();
+    assert!((change - 1.07).abs() < 0.002, "{change}");
+    // 100 exits in a second, of a vCPU.
+    let expected = msr["before"].as_f64().unwrap() / 100.0;
+    assert!((2_000.0..2_110.0).contains(&expected), "{expected}");
+    let text = stdout(&run(&["fleet", "report", place]));
+    let wanted = "6.8.0 costs 7.0% more in msr exits than 6.1.0, VMs of 4 vCPUs on A CPU";
+    assert!(text.contains(wanted), "{text}");
+    assert!(!text.contains("in io exits"), "{text}");
+
+    let weeks = stdout(&run(&["fleet", "report", place, "--by", "week"]));
+    assert!(weeks.contains("2026-W47 costs 7.0% more in msr exits than 2026-W45"), "{weeks}");
+    let less = stdout(&run(&["fleet", "report", place, "--against", "6.8.0"]));
+    assert!(less.contains("6.1.0 costs 6.5% less in msr exits than 6.8.0"), "{less}");
+    let one = stdout(&run(&["fleet", "report", place, "--before", "2026-11-10"]));
+    assert!(one.contains("There is nothing to compare by kernel."), "{one}");
+    let wrong = run(&["fleet", "report", place, "--against", "5.0"]);
+    assert!(stderr(&wrong).contains("there are: 6.1.0, 6.8.0"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn a_host_that_stands_out_is_named_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    for (host, msr_ns) in [("a", 2_000), ("b", 2_040), ("c", 1_960), ("d", 2_020), ("e", 1_980), ("f", 9_000)] {
+        made(&store, host, "2026-11-02", "6.1.0", msr_ns);
+    }
+    let output = run(&["fleet", "report", folder.path().to_str().unwrap(), "--format", "json"]);
+    let fleet: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let outliers = fleet["outliers"].as_array().unwrap();
+    assert_eq!(outliers.len(), 1, "{outliers:?}");
+    assert_eq!((&outliers[0]["host"], &outliers[0]["reason"]), (&"f".into(), &"msr".into()));
+}

@@ -1,0 +1,211 @@
+//! Queries, and their limits.
+
+use crate::functions;
+use crate::recordings;
+use crate::table::Pieces;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
+use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use exitscope_store::{Damage, Piece, RunRow, Store, StoreError, exit_schema, fact_schema};
+use exitscope_units::Nanos;
+use futures::StreamExt;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::channel;
+use tokio::time::{Instant, timeout_at};
+
+/// The tables.
+pub const TABLES: [&str; 6] = ["exits", "facts", "runs", "hosts", "knobs", "advice"];
+
+/// Batches of rows that wait to be taken, at most.
+const WAITING: usize = 4;
+
+/// What a query may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory for what is sorted, grouped and joined; what does not fit goes to disk where it can.
+    pub memory: u64,
+    /// Time from its begin to its last row.
+    pub time: Duration,
+    /// Cores.
+    pub threads: usize,
+}
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is wrong, or a file is damaged.
+    #[error("{0}")]
+    Query(String),
+    /// It needs too much memory.
+    #[error("the query needs more memory than it may have ({} MiB): {}", .0 >> 20, .1)]
+    Memory(u64, String),
+    /// It takes too long.
+    #[error("the query has no answer after {0}, and may take no longer")]
+    Time(Nanos),
+    /// Its rows were not taken.
+    #[error(transparent)]
+    Taken(#[from] std::io::Error),
+}
+
+/// Asks a store.
+pub struct Engine {
+    context: SessionContext,
+    /// Runs queries. Always there, until the end.
+    runtime: Option<Runtime>,
+    /// Keeps time while they run: the other one may not get to it.
+    waiting: Runtime,
+    limits: Limits,
+    runs: Vec<RunRow>,
+    left_out: Vec<Damage>,
+}
+
+impl Engine {
+    /// Opens a store for queries.
+    pub fn open(store: &Store, limits: Limits) -> Result<Engine, QueryError> {
+        let runs: Vec<RunRow> = store.contents()?.runs.into_values().collect();
+        let (pieces, left_out) = store.readable()?;
+        let pool = FairSpillPool::new(limits.memory as usize);
+        let named = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, named)))
+            .build_arc()
+            .map_err(wrong)?;
+        let config = SessionConfig::new()
+            .with_target_partitions(limits.threads.max(1))
+            .with_information_schema(true)
+            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+        let context = SessionContext::new_with_config_rt(config, environment);
+        functions::register(&context);
+        let engine = Engine {
+            context,
+            runtime: Some(Builder::new_multi_thread().worker_threads(limits.threads.max(1)).enable_all().build()?),
+            waiting: Builder::new_current_thread().enable_time().build()?,
+            limits,
+            runs,
+            left_out,
+        };
+        engine.register(store, &pieces).map_err(wrong)?;
+        Ok(engine)
+    }
+
+    fn register(&self, store: &Store, pieces: &[Piece]) -> Result<(), DataFusionError> {
+        let (url, prefix) = store.address();
+        let url = ObjectStoreUrl::parse(url)?;
+        for (table, columns) in [("exits", exit_schema()), ("facts", fact_schema())] {
+            let of: Vec<&Piece> = pieces.iter().filter(|piece| piece.table == table).collect();
+            let provider = Pieces::new(columns, url.clone(), prefix, &of)?;
+            self.context.register_table(table, Arc::new(provider))?;
+        }
+        self.context.register_table("runs", Arc::new(recordings::runs(&self.runs)?))?;
+        self.context.register_table("hosts", Arc::new(recordings::hosts(&self.runs)?))?;
+        self.context.register_table("knobs", Arc::new(recordings::knobs(&self.runs)?))?;
+        self.context.register_table("advice", Arc::new(recordings::advice(&self.runs)?))?;
+        Ok(())
+    }
+
+    /// The recordings of the store.
+    pub fn runs(&self) -> &[RunRow] {
+        &self.runs
+    }
+
+    /// Files that cannot be read.
+    pub fn left_out(&self) -> &[Damage] {
+        &self.left_out
+    }
+
+    /// Answers a query. `take` gets the columns, and batches of rows as they come; `None` comes first, so that columns
+    /// are known where there are no rows. It may say that it has enough.
+    pub fn query(
+        &self,
+        sql: &str,
+        take: &mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>,
+    ) -> Result<(), QueryError> {
+        let only_reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let (send, mut rows) = channel(WAITING);
+        let (context, sql) = (self.context.clone(), sql.to_string());
+        let work = async move {
+            let answer = async {
+                let mut rows = context.sql_with_options(&sql, only_reads).await?.execute_stream().await?;
+                let columns = rows.schema();
+                // Nobody listens any more if there were enough.
+                let mut heard = send.send(Ok((columns.clone(), None))).await.is_ok();
+                while heard && let Some(batch) = rows.next().await {
+                    heard = send.send(Ok((columns.clone(), Some(batch?)))).await.is_ok();
+                }
+                Ok(())
+            };
+            if let Err(error) = answer.await {
+                let _ = send.send(Err(error)).await;
+            }
+        };
+        let task = self.runtime().spawn(work);
+        let end = Instant::now() + self.limits.time;
+        loop {
+            match self.waiting.block_on(async { timeout_at(end, rows.recv()).await }) {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok((columns, batch)))) if take(&columns, batch.as_ref())? => {}
+                Ok(Some(Ok(_))) => return Ok(()),
+                Ok(Some(Err(error))) => return Err(self.failed(error)),
+                Err(_) => {
+                    task.abort();
+                    return Err(QueryError::Time(Nanos(self.limits.time.as_nanos() as u64)));
+                }
+            }
+        }
+    }
+
+    /// The columns of a table.
+    pub fn columns(&self, table: &str) -> Vec<String> {
+        let provider = self.runtime().block_on(self.context.table_provider(table)).ok();
+        let schema = provider.map(|provider| provider.schema());
+        schema.iter().flat_map(|schema| schema.fields().iter().map(|field| field.name().clone())).collect()
+    }
+
+    /// All names that a query may have: tables, columns, functions.
+    pub fn words(&self) -> BTreeSet<String> {
+        let state = self.context.state();
+        let (scalar, aggregate) = (state.scalar_functions(), state.aggregate_functions());
+        let functions = scalar.keys().chain(aggregate.keys()).chain(state.window_functions().keys());
+        let tables = TABLES.into_iter().flat_map(|table| {
+            let mut names = self.columns(table);
+            names.push(table.to_string());
+            names
+        });
+        functions.cloned().chain(tables).collect()
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is there until the engine is dropped")
+    }
+
+    fn failed(&self, error: DataFusionError) -> QueryError {
+        match error.find_root() {
+            DataFusionError::ResourcesExhausted(why) => QueryError::Memory(self.limits.memory, why.clone()),
+            _ => wrong(error),
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// What a query that was given up is still at need not be waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn wrong(error: DataFusionError) -> QueryError {
+    QueryError::Query(error.strip_backtrace())
+}

@@ -1,0 +1,25 @@
+//! SQL over a store of VM exits, by DataFusion.
+//!
+//! ```text
+//! Store ─► files that can be read ─► tables exits, facts ─┐
+//!       └► log ─► tables runs, hosts, knobs, advice ───────┴─► Engine ─► rows, in batches
+//! ```
+//!
+//! Queries only read; each has a limit on memory and on time. A file that is missing, truncated or foreign is left out,
+//! and named by [`Engine::left_out`].
+//!
+//! Does not know: flags, where recordings came from, what an answer means.
+
+mod columns;
+mod engine;
+mod functions;
+mod output;
+mod recordings;
+mod table;
+
+pub use columns::Columns;
+pub use datafusion::arrow::array::{Array, RecordBatch};
+pub use datafusion::arrow::datatypes::{Field, SchemaRef};
+pub use engine::{Engine, Limits, QueryError, TABLES};
+pub use functions::{FUNCTIONS, Function};
+pub use output::{Form, Output, is_number, texts};

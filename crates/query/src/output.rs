@@ -1,0 +1,123 @@
+//! Rows as text, CSV, JSON and Parquet.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::parquet::arrow::ArrowWriter;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// With a line of names first.
+    Csv,
+    /// A line of JSON for each row.
+    Json,
+    /// A file of Parquet.
+    Parquet,
+}
+
+/// Writes rows as they come.
+pub struct Output<W: Write> {
+    rows: Rows<W>,
+}
+
+enum Rows<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Json(LineDelimitedWriter<W>),
+    /// The writer wants to be on any thread, which `W` need not: what it wrote is passed on.
+    Parquet(Box<ArrowWriter<Passed>>, Passed, W),
+}
+
+impl<W: Write> Output<W> {
+    /// Begins to write rows of these columns.
+    pub fn begin(form: Form, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
+        let rows = match form {
+            Form::Csv => {
+                let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
+                writer.write(&RecordBatch::new_empty(columns.clone())).map_err(of_arrow)?;
+                Rows::Csv(Box::new(writer))
+            }
+            Form::Json => Rows::Json(LineDelimitedWriter::new(out)),
+            Form::Parquet => {
+                let passed = Passed::default();
+                let writer = ArrowWriter::try_new(passed.clone(), columns.clone(), None).map_err(io::Error::other)?;
+                Rows::Parquet(Box::new(writer), passed, out)
+            }
+        };
+        Ok(Output { rows })
+    }
+
+    /// Writes rows.
+    pub fn rows(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        match &mut self.rows {
+            Rows::Csv(writer) => writer.write(batch).map_err(of_arrow),
+            Rows::Json(writer) => writer.write(batch).map_err(of_arrow),
+            Rows::Parquet(writer, passed, out) => {
+                writer.write(batch).map_err(io::Error::other)?;
+                passed.pass_on(out)
+            }
+        }
+    }
+
+    /// Ends.
+    pub fn finish(self) -> io::Result<()> {
+        match self.rows {
+            Rows::Csv(_) => Ok(()),
+            Rows::Json(mut writer) => writer.finish().map_err(of_arrow),
+            Rows::Parquet(writer, passed, mut out) => {
+                writer.close().map_err(io::Error::other)?;
+                passed.pass_on(&mut out)
+            }
+        }
+    }
+}
+
+/// Bytes on their way.
+#[derive(Clone, Default)]
+struct Passed(Arc<Mutex<Vec<u8>>>);
+
+impl Passed {
+    fn pass_on(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write_all(&bytes)?;
+        bytes.clear();
+        Ok(())
+    }
+}
+
+impl Write for Passed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether values of this column are numbers, which stand to the right.
+pub fn is_number(column: &DataType) -> bool {
+    column.is_numeric()
+}
+
+/// The values of rows, for a person; empty where there is none.
+pub fn texts(batch: &RecordBatch) -> io::Result<Vec<Vec<String>>> {
+    let options = FormatOptions::default().with_display_error(true);
+    let columns: Result<Vec<ArrayFormatter<'_>>, ArrowError> =
+        batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options)).collect();
+    let columns = columns.map_err(of_arrow)?;
+    Ok((0..batch.num_rows()).map(|row| columns.iter().map(|of| of.value(row).to_string()).collect()).collect())
+}
+
+fn of_arrow(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, error) => error,
+        other => io::Error::other(other),
+    }
+}

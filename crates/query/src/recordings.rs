@@ -1,0 +1,111 @@
+//! The tables that the log says: `runs`, `hosts`, `knobs`, `advice`.
+
+use datafusion::arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::datasource::MemTable;
+use exitscope_store::{AdvisedRow, RunRow, SettingRow};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Columns by name.
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+/// A row for each recording.
+pub(crate) fn runs(runs: &[RunRow]) -> Result<MemTable> {
+    table(vec![
+        ("run", words(runs, |run| &run.id)),
+        ("host", words(runs, |run| &run.host)),
+        ("day", days(runs, |run| &run.day)?),
+        ("name", words(runs, |run| &run.name)),
+        ("format", words(runs, |run| &run.format)),
+        ("arch", words(runs, |run| &run.arch)),
+        ("release", words(runs, |run| &run.release)),
+        ("cpu", words(runs, |run| &run.cpu)),
+        ("cpus", Arc::new(runs.iter().map(|run| Some(run.cpus)).collect::<UInt32Array>())),
+        ("clock", words(runs, |run| &run.clock)),
+        ("first_ns", numbers(runs, |run| run.first_ns)),
+        ("last_ns", numbers(runs, |run| run.last_ns)),
+        ("events", numbers(runs, |run| run.events)),
+        ("exits", numbers(runs, |run| run.exits)),
+        ("timed", numbers(runs, |run| run.timed)),
+        ("lost", numbers(runs, |run| run.lost)),
+    ])
+}
+
+/// A row for each host: what its newest recording says, and sums over all.
+pub(crate) fn hosts(runs: &[RunRow]) -> Result<MemTable> {
+    let mut by_host: BTreeMap<&str, Vec<&RunRow>> = BTreeMap::new();
+    runs.iter().for_each(|run| by_host.entry(&run.host).or_default().push(run));
+    by_host.values_mut().for_each(|runs| runs.sort_by_key(|run| (&run.day, &run.id)));
+    let hosts: Vec<(&RunRow, &RunRow, Vec<&RunRow>)> =
+        by_host.into_values().filter_map(|runs| Some((*runs.first()?, *runs.last()?, runs))).collect();
+    table(vec![
+        ("host", words(&hosts, |of| &of.1.host)),
+        ("arch", words(&hosts, |of| &of.1.arch)),
+        ("release", words(&hosts, |of| &of.1.release)),
+        ("cpu", words(&hosts, |of| &of.1.cpu)),
+        ("cpus", Arc::new(hosts.iter().map(|of| Some(of.1.cpus)).collect::<UInt32Array>())),
+        ("first_day", days(&hosts, |of| &of.0.day)?),
+        ("last_day", days(&hosts, |of| &of.1.day)?),
+        ("runs", numbers(&hosts, |of| of.2.len() as u64)),
+        ("exits", numbers(&hosts, |of| of.2.iter().map(|run| run.exits).sum())),
+        ("lost", numbers(&hosts, |of| of.2.iter().map(|run| run.lost).sum())),
+    ])
+}
+
+/// A row for each thing that was in force during a recording.
+pub(crate) fn knobs(runs: &[RunRow]) -> Result<MemTable> {
+    let knobs: Vec<(&RunRow, &SettingRow)> =
+        runs.iter().flat_map(|run| run.settings.iter().map(move |setting| (run, setting))).collect();
+    table(vec![
+        ("run", words(&knobs, |of| &of.0.id)),
+        ("host", words(&knobs, |of| &of.0.host)),
+        ("day", days(&knobs, |of| &of.0.day)?),
+        ("of", words(&knobs, |of| &of.1.of)),
+        ("name", words(&knobs, |of| &of.1.name)),
+        ("value", words(&knobs, |of| &of.1.value)),
+    ])
+}
+
+/// A row for each thing to change, by each recording.
+pub(crate) fn advice(runs: &[RunRow]) -> Result<MemTable> {
+    let advice: Vec<(&RunRow, &AdvisedRow)> =
+        runs.iter().flat_map(|run| run.advice.iter().map(move |advice| (run, advice))).collect();
+    table(vec![
+        ("run", words(&advice, |of| &of.0.id)),
+        ("host", words(&advice, |of| &of.0.host)),
+        ("day", days(&advice, |of| &of.0.day)?),
+        ("change", words(&advice, |of| &of.1.change)),
+        ("vm", words(&advice, |of| of.1.vm.as_deref().unwrap_or_default())),
+        ("of", words(&advice, |of| &of.1.of)),
+        ("low_ns_per_s", numbers(&advice, |of| of.1.low_ns_per_s)),
+        ("high_ns_per_s", numbers(&advice, |of| of.1.high_ns_per_s)),
+        ("how", words(&advice, |of| &of.1.how)),
+    ])
+}
+
+fn table(columns: Columns) -> Result<MemTable> {
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|of| of.1).collect())?;
+    MemTable::try_new(schema, vec![vec![batch]])
+}
+
+/// What is empty is not known.
+fn words<T>(rows: &[T], of: impl Fn(&T) -> &str) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|word| !word.is_empty())).collect::<StringArray>())
+}
+
+fn numbers<T>(rows: &[T], of: impl Fn(&T) -> u64) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row))).collect::<UInt64Array>())
+}
+
+fn days<T>(rows: &[T], of: impl Fn(&T) -> &str) -> Result<ArrayRef> {
+    let day = |row| match ScalarValue::try_from_string(of(row).to_string(), &DataType::Date32)? {
+        ScalarValue::Date32(day) => Ok(day),
+        _ => Ok(None),
+    };
+    Ok(Arc::new(rows.iter().map(day).collect::<Result<Date32Array>>()?))
+}

@@ -1,0 +1,151 @@
+//! The tables of many files: `exits` and `facts`.
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{DFSchema, Result, ScalarValue, Statistics};
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use exitscope_store::Piece;
+use object_store::path::Path;
+use std::sync::Arc;
+
+/// The columns that folders say.
+const FOLDERS: [&str; 2] = ["host", "day"];
+
+/// Files of one table.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    schema: TableSchema,
+    url: ObjectStoreUrl,
+    files: Vec<PartitionedFile>,
+}
+
+impl Pieces {
+    /// A table of these files, which are below `prefix` of what `url` names.
+    pub(crate) fn new(columns: SchemaRef, url: ObjectStoreUrl, prefix: &Path, pieces: &[&Piece]) -> Result<Pieces> {
+        let folders: Vec<FieldRef> = vec![
+            Arc::new(Field::new(FOLDERS[0], words(), false)),
+            Arc::new(Field::new(FOLDERS[1], DataType::Date32, false)),
+        ];
+        let schema = TableSchema::builder(flat(&columns)).with_table_partition_cols(folders).build();
+        let unknown = Statistics::new_unknown(schema.table_schema());
+        let files: Result<Vec<PartitionedFile>> = pieces.iter().map(|piece| file(prefix, piece, &unknown)).collect();
+        Ok(Pieces { schema, url, files: files? })
+    }
+
+    /// What is known of the rows of these files: how many.
+    fn sum_of(&self, files: &[PartitionedFile]) -> Statistics {
+        let rows = |file: &PartitionedFile| file.statistics.as_ref().and_then(|of| of.num_rows.get_value().copied());
+        let sum = files.iter().filter_map(rows).sum();
+        Statistics::new_unknown(&self.schema()).with_num_rows(Precision::Exact(sum))
+    }
+
+    /// The files that may have rows of which these conditions on host and day hold.
+    fn of(&self, state: &dyn Session, conditions: &[&Expr]) -> Result<Vec<PartitionedFile>> {
+        let Some(condition) = conjunction(conditions.iter().map(|&of| of.clone())).filter(|_| !self.files.is_empty())
+        else {
+            return Ok(self.files.clone());
+        };
+        let schema = Arc::new(Schema::new(self.schema.table_partition_cols().clone()));
+        let column =
+            |at: usize| ScalarValue::iter_to_array(self.files.iter().map(|file| file.partition_values[at].clone()));
+        let folders = RecordBatch::try_new(schema.clone(), vec![column(0)?, column(1)?])?;
+        let condition = state.create_physical_expr(condition, &DFSchema::try_from(schema)?)?;
+        let holds = condition.evaluate(&folders)?.into_array(self.files.len())?;
+        let holds = holds.as_any().downcast_ref::<BooleanArray>();
+        let holds = |at: usize| holds.is_none_or(|holds| holds.is_valid(at) && holds.value(at));
+        Ok(self.files.iter().enumerate().filter(|(at, _)| holds(*at)).map(|(_, file)| file.clone()).collect())
+    }
+}
+
+#[async_trait]
+impl TableProvider for Pieces {
+    fn schema(&self) -> SchemaRef {
+        self.schema.table_schema().clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.sum_of(&self.files))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let of = |filter: &&Expr| match of_folders(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(of).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // The optimizer sees to it that the other conditions get to the files.
+        let folders: Vec<&Expr> = filters.iter().filter(|filter| of_folders(filter)).collect();
+        let files = self.of(state, &folders)?;
+        if files.is_empty() {
+            let schema = datafusion::common::project_schema(&self.schema(), projection)?;
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let mut options = state.default_table_options().parquet;
+        options.global = state.config_options().execution.parquet.clone();
+        let source = ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
+        let statistics = self.sum_of(&files);
+        let groups = FileGroup::new(files).split_files(state.config_options().execution.target_partitions);
+        let scan = FileScanConfigBuilder::new(self.url.clone(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
+}
+
+fn words() -> DataType {
+    DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
+}
+
+/// Words are read as they are, and not as numbers of a dictionary: grouping by them is faster so.
+fn flat(columns: &SchemaRef) -> SchemaRef {
+    let of = |field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(..) | DataType::Utf8 => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View))
+        }
+        _ => field.clone(),
+    };
+    Arc::new(Schema::new(columns.fields().iter().map(of).collect::<Vec<_>>()))
+}
+
+fn file(prefix: &Path, piece: &Piece, unknown: &Statistics) -> Result<PartitionedFile> {
+    let path = format!("{prefix}/{}", piece.path);
+    let host = ScalarValue::Dictionary(Box::new(DataType::UInt16), Box::new(ScalarValue::from(piece.host.as_str())));
+    let day = ScalarValue::try_from_string(piece.day.clone(), &DataType::Date32)?;
+    let rows = unknown.clone().with_num_rows(Precision::Exact(piece.rows as usize));
+    let file = PartitionedFile::new(path.trim_start_matches('/'), piece.bytes);
+    Ok(file.with_partition_values(vec![host, day]).with_statistics(Arc::new(rows)))
+}
+
+/// Whether a condition is on nothing but the columns that folders say.
+fn of_folders(condition: &Expr) -> bool {
+    let columns = condition.column_refs();
+    !columns.is_empty() && !condition.is_volatile() && columns.iter().all(|column| FOLDERS.contains(&column.name()))
+}

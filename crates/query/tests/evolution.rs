@@ -1,0 +1,80 @@
+//! Files of before a column was thought of are asked together with those that have it.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::metadata::KeyValue;
+use datafusion::parquet::file::properties::WriterProperties;
+use exitscope_query::{Columns, Engine, Limits};
+use exitscope_store::{FactRow, RunRow, SCHEMA, Store};
+use std::time::Duration;
+
+fn run(host: &str) -> RunRow {
+    let text = String::new;
+    RunRow {
+        id: host.to_string(),
+        name: text(),
+        host: host.to_string(),
+        day: "2026-11-22".to_string(),
+        format: text(),
+        arch: text(),
+        release: text(),
+        cpu: text(),
+        cpus: 1,
+        clock: text(),
+        first_ns: 0,
+        last_ns: 100,
+        events: 3,
+        exits: 0,
+        timed: 0,
+        lost: 0,
+        settings: Vec::new(),
+        advice: Vec::new(),
+    }
+}
+
+#[test]
+fn files_without_later_columns_are_read_with_those_that_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    let fact = FactRow { reason: "msr".to_string(), count: 23, at_ns: 5, span_ns: 10, ..FactRow::default() };
+    for host in ["a", "b"] {
+        let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
+        adding.finish(&run(host), std::slice::from_ref(&fact)).unwrap();
+    }
+    // The first file as it was before facts had stretches of time.
+    let pieces = store.contents().unwrap().pieces;
+    let piece = pieces.values().find(|piece| piece.table == "facts" && piece.host == "a").unwrap();
+    let batch = store.rows(piece).unwrap().next().unwrap().unwrap();
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    let kept = columns.filter(|(field, _)| !["vm_vcpus", "at_ns", "span_ns"].contains(&field.name().as_str()));
+    let old = RecordBatch::try_from_iter(kept.map(|(field, column)| (field.name(), column.clone()))).unwrap();
+    let of = KeyValue::new("exitscope.schema".to_string(), SCHEMA.to_string());
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![of])).build();
+    let file = folder.path().join(&piece.path);
+    let mut writer =
+        ArrowWriter::try_new(std::fs::File::create(&file).unwrap(), old.schema(), Some(properties)).unwrap();
+    writer.write(&old).unwrap();
+    writer.close().unwrap();
+    let entry = folder.path().join("_log/00000000000000000001.json");
+    let (before, after) = (piece.bytes, file.metadata().unwrap().len());
+    let text = std::fs::read_to_string(&entry).unwrap();
+    let text = text.replace(&format!("\"bytes\":{before}"), &format!("\"bytes\":{after}"));
+    std::fs::write(&entry, text).unwrap();
+
+    let limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+    let engine = Engine::open(&store, limits).unwrap();
+    assert_eq!(engine.left_out(), []);
+    let mut seen = Vec::new();
+    let query = "select host, sum(count) as n, count(at_ns) as with_time from facts group by host order by host";
+    engine
+        .query(query, &mut |_, batch| {
+            let Some(batch) = batch else { return Ok(true) };
+            let columns = Columns(batch);
+            let (n, with_time) = (columns.numbers("n").unwrap(), columns.numbers("with_time").unwrap());
+            seen.extend((0..batch.num_rows()).map(|row| (n.value(row), with_time.value(row))));
+            Ok(true)
+        })
+        .unwrap();
+    assert_eq!(seen, [(23, 0), (23, 1)]);
+}

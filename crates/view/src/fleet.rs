@@ -1,0 +1,310 @@
+//! What differs within a fleet, as plain data, and as a page.
+
+use crate::compare::{ChangeRow, Compared};
+use crate::names::thousands;
+use crate::page::{Page, Section, Sentence, Table, changes, column};
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What differs within a fleet. Figures per second are per second of a vCPU.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Fleet {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// Recordings looked at.
+    pub recordings: u64,
+    /// Hosts that they are of.
+    pub hosts: u64,
+    /// The first day.
+    pub first_day: String,
+    /// The last day.
+    pub last_day: String,
+    /// Exits in them.
+    pub exits: u64,
+    /// Records that recorders lost.
+    pub lost: u64,
+    /// Files that could not be read, with which nothing here was counted.
+    pub left_out: Vec<LeftOutFile>,
+    /// What is compared: `kernel`, `host`, `week` or `day`.
+    pub by: &'static str,
+    /// What the others are compared with; absent if there are no others.
+    pub against: Option<String>,
+    /// Confidence of the intervals, in per cent.
+    pub confidence_percent: f64,
+    /// Each of the others, shape by shape.
+    pub comparisons: Vec<FleetComparison>,
+    /// What is on one side only, and so is not compared.
+    pub not_compared: Vec<String>,
+    /// Hosts whose VMs cost far more or less than is usual for their shape, the farthest first.
+    pub outliers: Vec<Outlier>,
+    /// What is advised by the newest recording of each host, on most hosts first.
+    pub advice: Vec<FleetAdvice>,
+}
+
+/// A file that could not be read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeftOutFile {
+    /// Its path, below the store.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+/// VMs that may be compared with one another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Shape {
+    /// Machine architecture; empty if unknown.
+    pub arch: String,
+    /// The CPU's model; empty if unknown.
+    pub cpu: String,
+    /// vCPUs that a VM has; 0 if unknown.
+    pub vcpus: u32,
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.vcpus {
+            0 => write!(f, "VMs")?,
+            1 => write!(f, "VMs of 1 vCPU")?,
+            vcpus => write!(f, "VMs of {vcpus} vCPUs")?,
+        }
+        match (self.cpu.as_str(), self.arch.as_str()) {
+            ("", "") => write!(f, " on unknown CPUs"),
+            ("", arch) => write!(f, " on {arch}"),
+            (cpu, _) => write!(f, " on {cpu}"),
+        }
+    }
+}
+
+/// Who is on one side of a comparison.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct FleetSide {
+    /// Hosts.
+    pub hosts: u64,
+    /// Recordings.
+    pub recordings: u64,
+    /// Time recorded, times the vCPUs that ran, in nanoseconds.
+    pub vcpu_ns: u64,
+}
+
+/// VMs of one shape, with one kernel (or week, …) and with another.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FleetComparison {
+    /// The kernel, host, week or day that is compared with `against`.
+    pub value: String,
+    /// Of which VMs.
+    pub shape: Shape,
+    /// Who is looked at of `against`.
+    pub before: FleetSide,
+    /// Who is looked at of `value`.
+    pub after: FleetSide,
+    /// All reasons together first, then reason by reason, most costly first.
+    pub rows: Vec<Compared>,
+    /// Reasons left out by --top.
+    pub rows_left_out: usize,
+}
+
+/// A host that is far from the others.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Outlier {
+    /// Which.
+    pub host: String,
+    /// Of its VMs of this shape.
+    pub shape: Shape,
+    /// Hosts with such VMs.
+    pub hosts: u64,
+    /// What their exits cost, in nanoseconds per second of a vCPU.
+    pub cost_ns_per_s: f64,
+    /// The median of all hosts.
+    pub median_ns_per_s: f64,
+    /// How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
+    pub score: f64,
+    /// The reason that is farthest from its own median.
+    pub reason: String,
+    /// What that costs here.
+    pub reason_ns_per_s: f64,
+    /// Its median.
+    pub reason_median_ns_per_s: f64,
+}
+
+/// Something to change on many hosts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FleetAdvice {
+    /// What.
+    pub change: String,
+    /// On how many hosts.
+    pub hosts: u64,
+    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+    pub of: String,
+    /// At least so much in each second, of all these hosts together.
+    pub low_ns_per_s: u64,
+    /// At most so much.
+    pub high_ns_per_s: u64,
+    /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
+    pub how: String,
+}
+
+impl Fleet {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.fleet/1";
+}
+
+/// The page of a fleet.
+pub fn fleet_page(fleet: &Fleet) -> Page {
+    let mut sections = vec![head(fleet), verdicts(fleet)];
+    for of in &fleet.comparisons {
+        let against = fleet.against.as_deref().unwrap_or_default();
+        let (before, after) = (&of.before, &of.after);
+        let title = format!(
+            "{} against {against}, {} ({} {} {} {}), {} % confidence",
+            of.value,
+            of.shape,
+            after.hosts,
+            plural(after.hosts, "host"),
+            "against",
+            before.hosts,
+            fleet.confidence_percent
+        );
+        let note = match before.hosts.min(after.hosts) {
+            1 => {
+                "Of one host on a side, the intervals cover what differs over time there, and not what differs from host to \
+                 host. Rates and cost are per second of a vCPU."
+            }
+            _ => "Rates and cost are per second of a vCPU.",
+        };
+        sections.push(changes(title, &of.rows, of.rows_left_out, note));
+    }
+    sections.extend(outliers(fleet));
+    sections.extend(advice(fleet));
+    Page { sections }
+}
+
+fn plural(count: u64, what: &str) -> String {
+    if count == 1 { what.to_string() } else { format!("{what}s") }
+}
+
+fn head(fleet: &Fleet) -> Section {
+    let days = match fleet.first_day == fleet.last_day {
+        true => fleet.first_day.clone(),
+        false => format!("{} to {}", fleet.first_day, fleet.last_day),
+    };
+    let mut sentences = vec![Sentence {
+        text: format!(
+            "{} {} of {} {}, {days}: {} exits, {} lost",
+            thousands(fleet.recordings),
+            plural(fleet.recordings, "recording"),
+            thousands(fleet.hosts),
+            plural(fleet.hosts, "host"),
+            thousands(fleet.exits),
+            thousands(fleet.lost)
+        ),
+        warning: fleet.lost > 0,
+    }];
+    let left_out =
+        |file: &LeftOutFile| Sentence { text: format!("left out: {}: {}", file.path, file.why), warning: true };
+    sentences.extend(fleet.left_out.iter().map(left_out));
+    sentences.extend(fleet.not_compared.iter().map(|text| Sentence { text: text.clone(), warning: false }));
+    Section { title: "Fleet".into(), sentences, ..Section::default() }
+}
+
+/// What is certain, in words.
+fn verdicts(fleet: &Fleet) -> Section {
+    let mut sentences = Vec::new();
+    for of in &fleet.comparisons {
+        let against = fleet.against.as_deref().unwrap_or_default();
+        for row in &of.rows {
+            let cost = row.changes.iter().find(|change| change.measure == "cost_ns_per_s");
+            let Some(change) = cost.filter(|change| matches!(change.verdict, "more" | "less")) else { continue };
+            sentences.push(Sentence { text: verdict(of, against, row, change), warning: change.verdict == "more" });
+        }
+    }
+    if sentences.is_empty() {
+        let text = match (&fleet.against, fleet.comparisons.is_empty()) {
+            (Some(_), false) => "No difference in cost is certain.".to_string(),
+            _ => format!("There is nothing to compare by {}.", fleet.by),
+        };
+        sentences.push(Sentence { text, warning: false });
+    }
+    Section { title: format!("What differs by {}", fleet.by), sentences, ..Section::default() }
+}
+
+fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeRow) -> String {
+    let whose = match &row.reason {
+        Some(reason) => format!("{reason} exits"),
+        None => "all exits together".to_string(),
+    };
+    let how_much = match change.percent().trim_start_matches(['+', '-']) {
+        "" => String::new(),
+        percent => format!("{percent} "),
+    };
+    format!(
+        "{} costs {how_much}{} in {whose} than {against}, {}: {} instead of {} ({})",
+        of.value,
+        change.verdict,
+        of.shape,
+        change.text(change.after),
+        change.text(change.before),
+        change.interval_text(),
+    )
+}
+
+fn outliers(fleet: &Fleet) -> Option<Section> {
+    let columns = vec![
+        column("host", true, 0),
+        column("VMs", true, 2),
+        column("cost", false, 0),
+        column("usual", false, 0),
+        column("score", false, 3),
+        column("most of it", true, 0),
+        column("cost", false, 1),
+        column("usual", false, 1),
+    ];
+    let text = |ns: f64| format!("{}/s", Nanos(ns.round() as u64));
+    let row = |of: &Outlier| {
+        vec![
+            of.host.clone(),
+            of.shape.to_string(),
+            text(of.cost_ns_per_s),
+            text(of.median_ns_per_s),
+            format!("{:+.1}", of.score),
+            of.reason.clone(),
+            text(of.reason_ns_per_s),
+            text(of.reason_median_ns_per_s),
+        ]
+    };
+    (!fleet.outliers.is_empty()).then(|| Section {
+        title: "Hosts that stand out".into(),
+        table: Some(Table { columns, rows: fleet.outliers.iter().map(row).collect() }),
+        notes: vec![
+            "What exits cost per second of a vCPU, against the median of the hosts with such VMs; more than 3.5 times the \
+             usual distance from it (modified z-score)."
+                .to_string(),
+        ],
+        ..Section::default()
+    })
+}
+
+fn advice(fleet: &Fleet) -> Option<Section> {
+    let sentence = |of: &FleetAdvice| {
+        let (low, high) = (Nanos(of.low_ns_per_s), Nanos(of.high_ns_per_s));
+        let gain = match (low.0, high.0) {
+            (low_ns, high_ns) if low_ns == high_ns => format!("{low}/s"),
+            (0, _) => format!("up to {high}/s"),
+            _ => format!("{low} to {high}/s"),
+        };
+        let hosts = format!("on {} {}", thousands(of.hosts), plural(of.hosts, "host"));
+        let text = format!("{hosts}, wins {gain} of {} ({}): {}", of.of.replace('_', " "), of.how, of.change);
+        Sentence { text, warning: false }
+    };
+    (!fleet.advice.is_empty()).then(|| Section {
+        title: "What is advised".into(),
+        sentences: fleet.advice.iter().map(sentence).collect(),
+        notes: vec![
+            "By the newest recording of each host. `exitscope advise` on that recording says how, with what evidence, and \
+             who pays."
+                .to_string(),
+        ],
+        ..Section::default()
+    })
+}
