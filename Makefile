@@ -5,15 +5,15 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools node page demo top test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools tracefs node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
 
 # Watching a host's guests is root's.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: rust tools node ## Install what is missing of the tools that test and bench use
+setup: rust tools tracefs node ## Install what is missing of the tools that test and bench use
 	@$(CARGO) fetch --quiet --locked
 	@echo "setup: everything is there"
 
@@ -29,6 +29,10 @@ rust:
 
 tools:
 	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip tmux trace-cmd xz zstd chromium clippy rustfmt
+
+# Where tests read tracepoints. Mounting is root's; where nobody may, tests that need it say so.
+tracefs:
+	@[ -e /sys/kernel/tracing/events ] || [ "$$(id -u)" != 0 ] || mount -t tracefs nodev /sys/kernel/tracing || true
 
 # What Vite needs; web/package.json says it, too.
 node:
@@ -48,6 +52,10 @@ demo: rust page ## Account for the exits of a recorded guest: as text, and as a 
 	$(CARGO) build --release --quiet --locked --package exitscope
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz
 	$(CARGO) run --release --quiet --locked --package exitscope -- report corpus/x86-svm/t2.data.gz --html demo.html
+
+cluster-demo: rust ## Have a scheduler and two executors on this machine compare three hosts' recordings
+	$(CARGO) build --quiet --locked --package exitscope --features cluster
+	contrib/cluster-demo
 
 top: rust ## Build the command, and watch this host's guests with it, as root
 	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top

@@ -6,6 +6,7 @@ use exitscope_analysis::{Dim, Selection, Threshold, When};
 use exitscope_trace::{Options, XenMode};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 use exitscope_view::SortKey;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Shows where virtual machines lose time in VM exits
@@ -85,6 +86,11 @@ pub enum Command {
     Fleet {
         #[command(subcommand)]
         what: FleetCommand,
+    },
+    /// Run a part of a cluster, on which `sql` and `fleet` can be answered
+    Cluster {
+        #[command(subcommand)]
+        what: ClusterCommand,
     },
     /// Run a scenario in the simulator, and show what its VMs would do
     ///
@@ -445,6 +451,45 @@ pub struct QueryLimits {
     /// Threads [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Have the cluster of this scheduler answer, like df://host:50050; its executors' --memory and --threads count then
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
+    pub cluster: Option<(String, u16)>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Share queries out to executors
+    ///
+    /// Nobody who connects is asked who they are: keep it on a network of your own.
+    Scheduler {
+        /// Where to listen
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
+        listen: SocketAddr,
+    },
+    /// Work on queries, for a scheduler
+    ///
+    /// It reads the store's files itself: they have to be under the same path as for whoever asks. Others fetch from it what
+    /// it made, and nobody is asked who they are.
+    Executor(ExecutorArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ExecutorArgs {
+    /// The scheduler, like df://host:50050
+    #[arg(long, value_name = "ADDRESS", default_value = "df://127.0.0.1:50050", value_parser = parse_scheduler)]
+    pub scheduler: (String, u16),
+    /// Where to listen for those who fetch what it made
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
+    pub listen: SocketAddr,
+    /// Tasks at a time [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Memory for all tasks together, with M or G
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
+    pub memory: u64,
+    /// Where to put what it made [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -1215,6 +1260,14 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     };
     let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     size.filter(|size| *size >= 16 << 20).ok_or("a size is a number with M or G, at least 16M".to_string())
+}
+
+/// The host and port in `df://host:port`.
+fn parse_scheduler(text: &str) -> Result<(String, u16), String> {
+    let address = text.strip_prefix("df://").and_then(|rest| rest.trim_end_matches('/').rsplit_once(':'));
+    let parsed = address.and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse::<u16>().ok()?)));
+    let sound = parsed.filter(|(host, port)| !host.is_empty() && *port > 0);
+    sound.map(|(host, port)| (host.to_string(), port)).ok_or("a scheduler is named like df://host:50050".to_string())
 }
 
 fn parse_when(text: &str) -> Result<When, String> {

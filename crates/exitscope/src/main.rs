@@ -6,6 +6,8 @@ mod access;
 mod advise;
 mod background;
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod costs;
 mod diff;
 mod docs;
@@ -86,6 +88,13 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Sql(_) | Command::Fleet { .. } => anyhow::bail!(
             "this exitscope was built without SQL, which takes minutes to build: `cargo build --release --package exitscope \
              --features sql`"
+        ),
+        #[cfg(feature = "cluster")]
+        Command::Cluster { what } => cluster::run(&what)?,
+        #[cfg(not(feature = "cluster"))]
+        Command::Cluster { .. } => anyhow::bail!(
+            "this exitscope was built without clusters, which take minutes to build: `cargo build --release --package \
+             exitscope --features cluster`"
         ),
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,

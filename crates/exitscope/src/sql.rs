@@ -28,8 +28,17 @@ pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<Engine> {
     let store = Store::open(dir)?;
     let threads =
         limits.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let limits = Limits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
-    Ok(Engine::open(&store, limits)?)
+    let most = Limits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
+    match &limits.cluster {
+        None => Ok(Engine::open(&store, most)?),
+        #[cfg(feature = "cluster")]
+        Some((host, port)) => Ok(Engine::on_cluster(&store, most, (host, *port))?),
+        #[cfg(not(feature = "cluster"))]
+        Some(_) => bail!(
+            "this exitscope was built without clusters, which take minutes to build: `cargo build --release --package \
+             exitscope --features cluster`"
+        ),
+    }
 }
 
 pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {

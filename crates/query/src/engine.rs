@@ -2,15 +2,14 @@
 
 use crate::functions;
 use crate::recordings;
-use crate::table::Pieces;
+use crate::table::{From, Pieces};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use exitscope_store::{Damage, Piece, RunRow, Store, StoreError, exit_schema, fact_schema};
+use exitscope_store::{Damage, Piece, RunRow, Store, StoreError};
 use exitscope_units::Nanos;
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -50,6 +49,9 @@ pub enum QueryError {
     /// It needs too much memory.
     #[error("the query needs more memory than it may have ({} MiB): {}", .0 >> 20, .1)]
     Memory(u64, String),
+    /// The cluster lost an executor, several times.
+    #[error("the cluster lost an executor meanwhile, {ATTEMPTS} times: {0}")]
+    Lost(String),
     /// It takes too long.
     #[error("the query has no answer after {0}, and may take no longer")]
     Time(Nanos),
@@ -57,6 +59,12 @@ pub enum QueryError {
     #[error(transparent)]
     Taken(#[from] std::io::Error),
 }
+
+/// Who takes the columns and the rows of an answer.
+pub type Take<'a> = &'a mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>;
+
+/// How often a cluster is asked at most.
+const ATTEMPTS: u32 = 4;
 
 /// Asks a store.
 pub struct Engine {
@@ -66,45 +74,56 @@ pub struct Engine {
     /// Keeps time while they run: the other one may not get to it.
     waiting: Runtime,
     limits: Limits,
+    /// How often it asks at most.
+    attempts: u32,
     runs: Vec<RunRow>,
     left_out: Vec<Damage>,
 }
 
 impl Engine {
-    /// Opens a store for queries.
+    /// Opens a store for queries that this process answers.
     pub fn open(store: &Store, limits: Limits) -> Result<Engine, QueryError> {
-        let runs: Vec<RunRow> = store.contents()?.runs.into_values().collect();
-        let (pieces, left_out) = store.readable()?;
         let pool = FairSpillPool::new(limits.memory as usize);
         let named = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, named)))
             .build_arc()
             .map_err(wrong)?;
-        let config = SessionConfig::new()
-            .with_target_partitions(limits.threads.max(1))
-            .with_information_schema(true)
-            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+        let config = session_config(SessionConfig::new()).with_target_partitions(limits.threads.max(1));
         let context = SessionContext::new_with_config_rt(config, environment);
         functions::register(&context);
-        let engine = Engine {
-            context,
-            runtime: Some(Builder::new_multi_thread().worker_threads(limits.threads.max(1)).enable_all().build()?),
-            waiting: Builder::new_current_thread().enable_time().build()?,
-            limits,
-            runs,
-            left_out,
-        };
+        Engine::of(store, limits, workers(limits)?, context, 1)
+    }
+
+    /// Opens a store for queries that the cluster of this scheduler answers. Memory is bounded by its executors.
+    #[cfg(feature = "cluster")]
+    pub fn on_cluster(store: &Store, limits: Limits, scheduler: (&str, u16)) -> Result<Engine, QueryError> {
+        let runtime = workers(limits)?;
+        let context = runtime.block_on(crate::cluster::connect(scheduler))?;
+        Engine::of(store, limits, runtime, context, ATTEMPTS)
+    }
+
+    fn of(
+        store: &Store,
+        limits: Limits,
+        runtime: Runtime,
+        context: SessionContext,
+        attempts: u32,
+    ) -> Result<Engine, QueryError> {
+        let runs: Vec<RunRow> = store.contents()?.runs.into_values().collect();
+        let (pieces, left_out) = store.readable()?;
+        let waiting = Builder::new_current_thread().enable_time().build()?;
+        let engine = Engine { context, runtime: Some(runtime), waiting, limits, attempts, runs, left_out };
         engine.register(store, &pieces).map_err(wrong)?;
         Ok(engine)
     }
 
     fn register(&self, store: &Store, pieces: &[Piece]) -> Result<(), DataFusionError> {
         let (url, prefix) = store.address();
-        let url = ObjectStoreUrl::parse(url)?;
-        for (table, columns) in [("exits", exit_schema()), ("facts", fact_schema())] {
-            let of: Vec<&Piece> = pieces.iter().filter(|piece| piece.table == table).collect();
-            let provider = Pieces::new(columns, url.clone(), prefix, &of)?;
+        for table in ["exits", "facts"] {
+            let pieces = pieces.iter().filter(|piece| piece.table == table).cloned().collect();
+            let (url, prefix) = (url.to_string(), prefix.to_string());
+            let provider = Pieces::new(From { table: table.to_string(), url, prefix, pieces })?;
             self.context.register_table(table, Arc::new(provider))?;
         }
         self.context.register_table("runs", Arc::new(recordings::runs(&self.runs)?))?;
@@ -125,12 +144,20 @@ impl Engine {
     }
 
     /// Answers a query. `take` gets the columns, and batches of rows as they come; `None` comes first, so that columns
-    /// are known where there are no rows. It may say that it has enough.
-    pub fn query(
-        &self,
-        sql: &str,
-        take: &mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>,
-    ) -> Result<(), QueryError> {
+    /// are known where there are no rows. It may say that it has enough. On a cluster that lost an executor meanwhile, the
+    /// query is asked again, from the columns on.
+    pub fn query(&self, sql: &str, take: Take<'_>) -> Result<(), QueryError> {
+        let end = Instant::now() + self.limits.time;
+        for _ in 1..self.attempts {
+            match self.attempt(sql, end, take) {
+                Err(QueryError::Lost(_)) => {}
+                done => return done,
+            }
+        }
+        self.attempt(sql, end, take)
+    }
+
+    fn attempt(&self, sql: &str, end: Instant, take: Take<'_>) -> Result<(), QueryError> {
         let only_reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let (send, mut rows) = channel(WAITING);
         let (context, sql) = (self.context.clone(), sql.to_string());
@@ -150,13 +177,18 @@ impl Engine {
             }
         };
         let task = self.runtime().spawn(work);
-        let end = Instant::now() + self.limits.time;
+        let mut taken = false;
         loop {
             match self.waiting.block_on(async { timeout_at(end, rows.recv()).await }) {
                 Ok(None) => return Ok(()),
-                Ok(Some(Ok((columns, batch)))) if take(&columns, batch.as_ref())? => {}
-                Ok(Some(Ok(_))) => return Ok(()),
-                Ok(Some(Err(error))) => return Err(self.failed(error)),
+                Ok(Some(Ok((columns, batch)))) => {
+                    taken |= batch.is_some();
+                    if !take(&columns, batch.as_ref())? {
+                        return Ok(());
+                    }
+                }
+                // Rows that were taken cannot be given back.
+                Ok(Some(Err(error))) => return Err(self.failed(error, !taken)),
                 Err(_) => {
                     task.abort();
                     return Err(QueryError::Time(Nanos(self.limits.time.as_nanos() as u64)));
@@ -189,7 +221,10 @@ impl Engine {
         self.runtime.as_ref().expect("it is there until the engine is dropped")
     }
 
-    fn failed(&self, error: DataFusionError) -> QueryError {
+    fn failed(&self, error: DataFusionError, again: bool) -> QueryError {
+        if again && self.attempts > 1 && is_lost(&error.to_string()) {
+            return QueryError::Lost(error.strip_backtrace());
+        }
         match error.find_root() {
             DataFusionError::ResourcesExhausted(why) => QueryError::Memory(self.limits.memory, why.clone()),
             _ => wrong(error),
@@ -204,6 +239,22 @@ impl Drop for Engine {
             runtime.shutdown_background();
         }
     }
+}
+
+/// What is the same wherever a query runs.
+pub(crate) fn session_config(config: SessionConfig) -> SessionConfig {
+    config.with_information_schema(true).set_bool("datafusion.execution.parquet.pushdown_filters", true)
+}
+
+fn workers(limits: Limits) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(limits.threads.max(1)).enable_all().build()
+}
+
+/// Whether an error of a cluster means that an executor was lost, so that a query may be asked again.
+fn is_lost(error: &str) -> bool {
+    ["Cancelled", "failed 1 times", "FetchFailed", "transport error", "Connection refused", "connection closed"]
+        .iter()
+        .any(|words| error.contains(words))
 }
 
 fn wrong(error: DataFusionError) -> QueryError {

@@ -53,11 +53,19 @@ pub const FUNCTIONS: [Function; 5] = [
 
 /// Adds them to a context.
 pub(crate) fn register(context: &SessionContext) {
-    for what in [What::Percentile, What::ShareOver, What::Merge] {
-        context.register_udaf(AggregateUDF::from(Lengths::new(what)));
-    }
-    context.register_udf(ScalarUDF::from(TimeBucket(Signature::any(2, Volatility::Immutable))));
-    context.register_udf(ScalarUDF::from(ExitName(Signature::any(2, Volatility::Immutable))));
+    aggregate().into_iter().for_each(|function| context.register_udaf(function));
+    scalar().into_iter().for_each(|function| context.register_udf(function));
+}
+
+/// Those of many rows.
+pub(crate) fn aggregate() -> Vec<AggregateUDF> {
+    [What::Percentile, What::ShareOver, What::Merge].map(|what| AggregateUDF::from(Lengths::new(what))).into()
+}
+
+/// Those of one row.
+pub(crate) fn scalar() -> Vec<ScalarUDF> {
+    let two = || Signature::any(2, Volatility::Immutable);
+    vec![ScalarUDF::from(TimeBucket(two())), ScalarUDF::from(ExitName(two()))]
 }
 
 /// What is wanted of a distribution.

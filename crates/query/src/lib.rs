@@ -10,6 +10,8 @@
 //!
 //! Does not know: flags, where recordings came from, what an answer means.
 
+#[cfg(feature = "cluster")]
+pub mod cluster;
 mod columns;
 mod engine;
 mod functions;

@@ -1,9 +1,9 @@
 //! The tables that the log says: `runs`, `hosts`, `knobs`, `advice`.
 
+use crate::table::Recorded;
 use datafusion::arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::datasource::MemTable;
 use exitscope_store::{AdvisedRow, RunRow, SettingRow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Columns = Vec<(&'static str, ArrayRef)>;
 
 /// A row for each recording.
-pub(crate) fn runs(runs: &[RunRow]) -> Result<MemTable> {
+pub(crate) fn runs(runs: &[RunRow]) -> Result<Recorded> {
     table(vec![
         ("run", words(runs, |run| &run.id)),
         ("host", words(runs, |run| &run.host)),
@@ -34,7 +34,7 @@ pub(crate) fn runs(runs: &[RunRow]) -> Result<MemTable> {
 }
 
 /// A row for each host: what its newest recording says, and sums over all.
-pub(crate) fn hosts(runs: &[RunRow]) -> Result<MemTable> {
+pub(crate) fn hosts(runs: &[RunRow]) -> Result<Recorded> {
     let mut by_host: BTreeMap<&str, Vec<&RunRow>> = BTreeMap::new();
     runs.iter().for_each(|run| by_host.entry(&run.host).or_default().push(run));
     by_host.values_mut().for_each(|runs| runs.sort_by_key(|run| (&run.day, &run.id)));
@@ -55,7 +55,7 @@ pub(crate) fn hosts(runs: &[RunRow]) -> Result<MemTable> {
 }
 
 /// A row for each thing that was in force during a recording.
-pub(crate) fn knobs(runs: &[RunRow]) -> Result<MemTable> {
+pub(crate) fn knobs(runs: &[RunRow]) -> Result<Recorded> {
     let knobs: Vec<(&RunRow, &SettingRow)> =
         runs.iter().flat_map(|run| run.settings.iter().map(move |setting| (run, setting))).collect();
     table(vec![
@@ -69,7 +69,7 @@ pub(crate) fn knobs(runs: &[RunRow]) -> Result<MemTable> {
 }
 
 /// A row for each thing to change, by each recording.
-pub(crate) fn advice(runs: &[RunRow]) -> Result<MemTable> {
+pub(crate) fn advice(runs: &[RunRow]) -> Result<Recorded> {
     let advice: Vec<(&RunRow, &AdvisedRow)> =
         runs.iter().flat_map(|run| run.advice.iter().map(move |advice| (run, advice))).collect();
     table(vec![
@@ -85,12 +85,12 @@ pub(crate) fn advice(runs: &[RunRow]) -> Result<MemTable> {
     ])
 }
 
-fn table(columns: Columns) -> Result<MemTable> {
+fn table(columns: Columns) -> Result<Recorded> {
     let fields: Vec<Field> =
         columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
-    let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|of| of.1).collect())?;
-    MemTable::try_new(schema, vec![vec![batch]])
+    let batch = RecordBatch::try_new(schema, columns.into_iter().map(|of| of.1).collect())?;
+    Recorded::new(batch)
 }
 
 /// What is empty is not known.

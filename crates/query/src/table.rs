@@ -1,11 +1,16 @@
-//! The tables of many files: `exits` and `facts`.
+//! Tables: of many files (`exits` and `facts`), and of rows in memory.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+#[cfg(feature = "cluster")]
+use datafusion::arrow::ipc::{reader::StreamReader, writer::StreamWriter};
 use datafusion::catalog::{Session, TableProvider};
+#[cfg(feature = "cluster")]
+use datafusion::common::DataFusionError;
 use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, ScalarValue, Statistics};
+use datafusion::datasource::MemTable;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
@@ -16,8 +21,8 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use exitscope_store::Piece;
-use object_store::path::Path;
+use exitscope_store::{Piece, exit_schema, fact_schema};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The columns that folders say.
@@ -26,22 +31,50 @@ const FOLDERS: [&str; 2] = ["host", "day"];
 /// Files of one table.
 #[derive(Debug)]
 pub(crate) struct Pieces {
+    from: From,
     schema: TableSchema,
     url: ObjectStoreUrl,
     files: Vec<PartitionedFile>,
 }
 
+/// What a table of files is made from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct From {
+    /// `exits` or `facts`.
+    pub table: String,
+    /// The address of what holds the files.
+    pub url: String,
+    /// The path to the store there.
+    pub prefix: String,
+    /// The files.
+    pub pieces: Vec<Piece>,
+}
+
 impl Pieces {
-    /// A table of these files, which are below `prefix` of what `url` names.
-    pub(crate) fn new(columns: SchemaRef, url: ObjectStoreUrl, prefix: &Path, pieces: &[&Piece]) -> Result<Pieces> {
+    /// A table of these files.
+    pub(crate) fn new(from: From) -> Result<Pieces> {
+        let columns = if from.table == "exits" { exit_schema() } else { fact_schema() };
         let folders: Vec<FieldRef> = vec![
             Arc::new(Field::new(FOLDERS[0], words(), false)),
             Arc::new(Field::new(FOLDERS[1], DataType::Date32, false)),
         ];
         let schema = TableSchema::builder(flat(&columns)).with_table_partition_cols(folders).build();
         let unknown = Statistics::new_unknown(schema.table_schema());
-        let files: Result<Vec<PartitionedFile>> = pieces.iter().map(|piece| file(prefix, piece, &unknown)).collect();
-        Ok(Pieces { schema, url, files: files? })
+        let file = |piece: &Piece| file(&from.prefix, piece, &unknown);
+        let files: Result<Vec<PartitionedFile>> = from.pieces.iter().map(file).collect();
+        Ok(Pieces { url: ObjectStoreUrl::parse(&from.url)?, schema, files: files?, from })
+    }
+
+    /// For another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(&self.from).map_err(|error| DataFusionError::External(error.into()))
+    }
+
+    /// Of another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Pieces> {
+        Pieces::new(serde_json::from_slice(bytes).map_err(|error| DataFusionError::External(error.into()))?)
     }
 
     /// What is known of the rows of these files: how many.
@@ -120,6 +153,60 @@ impl TableProvider for Pieces {
     }
 }
 
+/// A table of rows in memory.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
+    rows: RecordBatch,
+    table: MemTable,
+}
+
+impl Recorded {
+    /// A table of these rows.
+    pub(crate) fn new(rows: RecordBatch) -> Result<Recorded> {
+        let table = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]])?;
+        Ok(Recorded { rows, table })
+    }
+
+    /// For another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.rows.schema())?;
+        writer.write(&self.rows)?;
+        Ok(writer.into_inner()?)
+    }
+
+    /// Of another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Recorded> {
+        let reader = StreamReader::try_new(bytes, None)?;
+        let schema = reader.schema();
+        let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
+        Recorded::new(datafusion::arrow::compute::concat_batches(&schema, &batches)?)
+    }
+}
+
+#[async_trait]
+impl TableProvider for Recorded {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.table.scan(state, projection, filters, limit).await
+    }
+}
+
 fn words() -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }
@@ -135,7 +222,7 @@ fn flat(columns: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(columns.fields().iter().map(of).collect::<Vec<_>>()))
 }
 
-fn file(prefix: &Path, piece: &Piece, unknown: &Statistics) -> Result<PartitionedFile> {
+fn file(prefix: &str, piece: &Piece, unknown: &Statistics) -> Result<PartitionedFile> {
     let path = format!("{prefix}/{}", piece.path);
     let host = ScalarValue::Dictionary(Box::new(DataType::UInt16), Box::new(ScalarValue::from(piece.host.as_str())));
     let day = ScalarValue::try_from_string(piece.day.clone(), &DataType::Date32)?;

@@ -1,0 +1,277 @@
+//! The same queries on many machines, by Ballista: a scheduler, executors, and who asks.
+//!
+//! ```text
+//! Engine ─► plan: tables by their files, our functions by name ─► scheduler ─► stages ─► executors ─► rows
+//! ```
+//!
+//! Executors read the store's files themselves: its directory has to be the same for all of them. Nobody is asked who they
+//! are, on any port.
+//!
+//! What Ballista 55 does by itself when an executor is lost is not to be had: it hangs where executors are given work
+//! (`push-staged`) or plans change while they run, and where they ask for work it runs stages again and then counts rows
+//! twice. So it is kept from it: executors ask for work; it never hears that one was lost; a stage fails the first time; and a
+//! [watch] of ours cancels whatever runs when one falls silent. The [engine](crate::Engine) asks again.
+
+use crate::engine::QueryError;
+use crate::functions;
+use crate::table::{Pieces, Recorded};
+use async_trait::async_trait;
+use ballista::prelude::{SessionConfigExt, SessionContextExt};
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::serde::BallistaLogicalExtensionCodec;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::SchedulerConfig;
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service};
+use ballista_scheduler::scheduler_server::SchedulerServer;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::execution::context::{SessionConfig, SessionContext, SessionState};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF};
+use datafusion_proto::logical_plan::LogicalExtensionCodec;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Bytes of a message between any two of them at most: the files of a store, and the recordings of a fleet.
+const MESSAGE: u32 = 256 << 20;
+
+/// An executor of which nothing was heard for so long is lost; each says something every second.
+const LOST_AFTER: Duration = Duration::from_secs(6);
+
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// When Ballista itself takes an executor for lost, in seconds: a day later than the watch.
+const NEVER: u64 = 24 * 3600;
+
+/// How long a scheduler may take to answer.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// An executor's place.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    /// The scheduler's host and port.
+    pub scheduler: (String, u16),
+    /// The address at which others fetch what it made.
+    pub listen: SocketAddr,
+    /// Tasks at a time.
+    pub cores: usize,
+    /// Bytes of memory for all of them.
+    pub memory: u64,
+    /// Where it puts what it made; a temporary directory if it is not said.
+    pub work: Option<PathBuf>,
+}
+
+/// Runs a scheduler until the process ends.
+pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
+    let config = SchedulerConfig {
+        external_host: listen.ip().to_string(),
+        bind_host: listen.ip().to_string(),
+        bind_port: listen.port(),
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        grpc_server_max_decoding_message_size: MESSAGE,
+        grpc_server_max_encoding_message_size: MESSAGE,
+        grpc_client_max_message_size: MESSAGE,
+        executor_timeout_seconds: NEVER,
+        no_executors_grace_period_seconds: NEVER,
+        task_max_failures: 1,
+        stage_max_failures: 1,
+        override_session_builder: Some(Arc::new(|config| Ok(state(config)))),
+        override_config_producer: Some(Arc::new(session_config)),
+        override_logical_codec: Some(Arc::new(Codec::default())),
+        ..SchedulerConfig::default()
+    };
+    let serve = async {
+        let cluster = BallistaCluster::new_from_config(&config).await?;
+        let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await?;
+        tokio::spawn(watch(scheduler.clone()));
+        start_grpc_service(listen, scheduler).await
+    };
+    let served = Builder::new_multi_thread().enable_all().build()?.block_on(serve);
+    served.map_err(|error| QueryError::Query(format!("cannot schedule at {listen}: {error}")))
+}
+
+/// Cancels what runs whenever an executor falls silent or leaves.
+async fn watch(scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>) {
+    let mut alive: BTreeSet<String> = BTreeSet::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Ok(executors) = scheduler.state.executor_manager.get_executors_state().await else { continue };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let heard = |seen: &Option<Duration>| seen.is_some_and(|seen| now.saturating_sub(seen) < LOST_AFTER);
+        let still: BTreeSet<String> =
+            executors.into_iter().filter(|of| heard(&of.1)).map(|(executor, ..)| executor.id).collect();
+        if alive.difference(&still).next().is_some() {
+            for job in scheduler.state.task_manager.get_running_job_cache().keys() {
+                // It may have ended just now.
+                let _ = scheduler.cancel_job(job.clone()).await;
+            }
+        }
+        alive = still;
+    }
+}
+
+/// Runs an executor until the process ends.
+pub fn execute(executor: Executor) -> Result<(), QueryError> {
+    let Executor { scheduler: (host, port), listen, cores, memory, work } = executor;
+    let config = ExecutorProcessConfig {
+        bind_host: listen.ip().to_string(),
+        external_host: Some(listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip: IpAddr| ip.to_string()),
+        port: listen.port(),
+        scheduler_host: host.clone(),
+        scheduler_port: port,
+        scheduler_connect_timeout_seconds: 10,
+        vcores: cores,
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        work_dir: work.map(|work| work.display().to_string()),
+        grpc_max_decoding_message_size: MESSAGE,
+        grpc_max_encoding_message_size: MESSAGE,
+        executor_heartbeat_interval_seconds: 1,
+        memory_pool_size: Some(memory),
+        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&state(session_config())))),
+        override_config_producer: Some(Arc::new(session_config)),
+        override_logical_codec: Some(Arc::new(Codec::default())),
+        ..ExecutorProcessConfig::default()
+    };
+    let serve = async {
+        let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            biased;
+            // Whoever says goodbye has its stages run again, see above.
+            _ = end.recv() => std::process::exit(0),
+            _ = interrupt.recv() => std::process::exit(0),
+            served = start_executor_process(Arc::new(config)) => served,
+        }
+    };
+    let served = Builder::new_multi_thread().enable_all().build()?.block_on(serve);
+    served.map_err(|error| QueryError::Query(format!("cannot execute for {host}:{port}: {error}")))
+}
+
+/// A context of which all queries run on the cluster of this scheduler.
+pub(crate) async fn connect((host, port): (&str, u16)) -> Result<SessionContext, QueryError> {
+    let wrong = |why: String| QueryError::Query(format!("no scheduler at {host}:{port}: {why}"));
+    match tokio::time::timeout(CONNECT, TcpStream::connect((host, port))).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(wrong(error.to_string())),
+        Err(_) => return Err(wrong("it does not answer".to_string())),
+    }
+    let context = SessionContext::remote_with_state(&format!("df://{host}:{port}"), state(session_config())).await;
+    let context = context.map_err(|error| wrong(error.to_string()))?;
+    functions::register(&context);
+    Ok(context)
+}
+
+fn session_config() -> SessionConfig {
+    crate::engine::session_config(SessionConfig::new_with_ballista())
+        .with_ballista_logical_extension_codec(Arc::new(Codec::default()))
+        .with_ballista_adaptive_query_planner(false)
+        .with_ballista_grpc_client_max_message_size(MESSAGE as usize)
+}
+
+fn state(config: SessionConfig) -> SessionState {
+    let builder = SessionStateBuilder::new().with_default_features().with_config(config);
+    let mut state = builder.with_runtime_env(Arc::new(RuntimeEnv::default())).build();
+    for function in functions::scalar() {
+        // Nothing of ours has the name of another.
+        let _ = state.register_udf(Arc::new(function));
+    }
+    for function in functions::aggregate() {
+        let _ = state.register_udaf(Arc::new(function));
+    }
+    state
+}
+
+/// Our tables on their way; everything else is Ballista's.
+#[derive(Debug, Default)]
+struct Codec(BallistaLogicalExtensionCodec);
+
+/// What a table on its way begins with.
+const OF_FILES: u8 = 1;
+const OF_ROWS: u8 = 2;
+
+#[async_trait]
+impl LogicalExtensionCodec for Codec {
+    fn try_decode_table_provider(
+        &self,
+        bytes: &[u8],
+        name: &TableReference,
+        schema: SchemaRef,
+        context: &TaskContext,
+    ) -> Result<Arc<dyn TableProvider>> {
+        match bytes {
+            [OF_FILES, rest @ ..] => Ok(Arc::new(Pieces::from_bytes(rest)?)),
+            [OF_ROWS, rest @ ..] => Ok(Arc::new(Recorded::from_bytes(rest)?)),
+            [] => plan_err!("the table {name} is nothing"),
+            _ => self.0.try_decode_table_provider(bytes, name, schema, context),
+        }
+    }
+
+    fn try_encode_table_provider(
+        &self,
+        name: &TableReference,
+        table: Arc<dyn TableProvider>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let any: &dyn std::any::Any = table.as_ref();
+        if let Some(table) = any.downcast_ref::<Pieces>() {
+            bytes.push(OF_FILES);
+            bytes.extend(table.to_bytes()?);
+        } else if let Some(table) = any.downcast_ref::<Recorded>() {
+            bytes.push(OF_ROWS);
+            bytes.extend(table.to_bytes()?);
+        } else {
+            return self.0.try_encode_table_provider(name, table, bytes);
+        }
+        Ok(())
+    }
+
+    fn try_decode(&self, bytes: &[u8], inputs: &[LogicalPlan], context: &TaskContext) -> Result<Extension> {
+        self.0.try_decode(bytes, inputs, context)
+    }
+
+    fn try_encode(&self, node: &Extension, bytes: &mut Vec<u8>) -> Result<()> {
+        self.0.try_encode(node, bytes)
+    }
+
+    fn try_decode_file_format(&self, bytes: &[u8], context: &TaskContext) -> Result<Arc<dyn FileFormatFactory>> {
+        self.0.try_decode_file_format(bytes, context)
+    }
+
+    fn try_encode_file_format(&self, bytes: &mut Vec<u8>, node: Arc<dyn FileFormatFactory>) -> Result<()> {
+        self.0.try_encode_file_format(bytes, node)
+    }
+
+    fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
+        match functions::scalar().into_iter().find(|function| function.name() == name) {
+            Some(function) => Ok(Arc::new(function)),
+            None => self.0.try_decode_udf(name, bytes),
+        }
+    }
+
+    fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        self.0.try_encode_udf(function, bytes)
+    }
+
+    fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        match functions::aggregate().into_iter().find(|function| function.name() == name) {
+            Some(function) => Ok(Arc::new(function)),
+            None => self.0.try_decode_udaf(name, bytes),
+        }
+    }
+
+    fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        self.0.try_encode_udaf(function, bytes)
+    }
+}
