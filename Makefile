@@ -30,9 +30,11 @@ rust:
 tools:
 	@.ci/install cc git perf python3-venv qemu-system-x86_64 strip tmux trace-cmd xz zstd chromium clippy rustfmt
 
-# Where tests read tracepoints. Mounting is root's; where nobody may, tests that need it say so.
+# Where tests read tracepoints and KVM's own counters. Mounting is root's; where nobody may, tests that need it say so.
 tracefs:
-	@[ -e /sys/kernel/tracing/events ] || [ "$$(id -u)" != 0 ] || mount -t tracefs nodev /sys/kernel/tracing || true
+	@[ "$$(id -u)" = 0 ] || exit 0; \
+	[ -e /sys/kernel/tracing/events ] || mount -t tracefs nodev /sys/kernel/tracing || true; \
+	[ -e /sys/kernel/debug/kvm ] || mount -t debugfs nodev /sys/kernel/debug || true
 
 # What Vite needs; web/package.json says it, too.
 node:

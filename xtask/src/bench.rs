@@ -1,5 +1,5 @@
 //! Measures exitscope against perf, trace-cmd and xenalyze on large traces made from the corpus, its simulator against
-//! nexosim and SimPy, its lab against a bare loop of KVM_RUN, and its page in a browser, and writes docs/benchmarks.md.
+//! nexosim and SimPy, its lab against a bare loop of KVM_RUN, its page in a browser, and its store against DuckDB, and writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md
@@ -13,6 +13,7 @@ mod lab;
 mod page;
 mod record;
 mod sim;
+mod store;
 mod xentrace;
 
 use crate::{root, target};
@@ -59,6 +60,8 @@ enum Part {
     Record,
     /// Pages in a browser, which needs npm and Chromium
     Page,
+    /// The store, SQL and a cluster; builds them, which takes long
+    Store,
 }
 
 /// A trace to measure with.
@@ -86,7 +89,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         Some(at) => (text[..at].trim_end().to_string() + "\n", text[at..].to_string()),
         None => (text.to_string(), String::new()),
     };
-    let (rest, mut pages) = split(&old, "## Pages");
+    let (rest, mut store) = split(&old, "## Store");
+    let (rest, mut pages) = split(&rest, "## Pages");
     let (rest, mut recording) = split(&rest, "## Recording");
     let (rest, mut lab) = split(&rest, "## Lab");
     let (mut trace, mut simulator) = split(&rest, "## Simulator");
@@ -98,15 +102,18 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         simulator = sim::section(flags.rounds)?;
     }
     if wants(Part::Lab) {
-        lab = lab::section(flags.rounds)?;
+        lab = dated(&lab::section(flags.rounds)?)?;
     }
     if wants(Part::Record) {
-        recording = record::section(flags.rounds)?;
+        recording = dated(&record::section(flags.rounds)?)?;
     }
     if wants(Part::Page) {
-        pages = page::section()?;
+        pages = dated(&page::section()?)?;
     }
-    let page = format!("{trace}\n{simulator}\n{lab}\n{recording}\n{pages}");
+    if wants(Part::Store) {
+        store = dated(&store::section()?)?;
+    }
+    let page = format!("{trace}\n{simulator}\n{lab}\n{recording}\n{pages}\n{store}");
     print!("{page}");
     Ok(std::fs::write(path, page)?)
 }
@@ -412,6 +419,29 @@ fn median_of(values: &[u64]) -> u64 {
     let mut values = values.to_vec();
     values.sort_unstable();
     values[values.len() / 2]
+}
+
+/// A Python with a package, in the target directory.
+fn python(module: &str, package: &str) -> anyhow::Result<PathBuf> {
+    let directory = target()?.join("bench").join(module);
+    let python = directory.join("bin/python");
+    let has = |python: &Path| {
+        let import = Command::new(python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
+        import.is_ok_and(|status| status.success())
+    };
+    if !has(&python) {
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&directory).status();
+        ensure!(made.is_ok_and(|status| status.success()), "python3 with venv is missing, which {package} needs");
+        let status = Command::new(&python).args(["-m", "pip", "install", "--quiet", package]).status()?;
+        ensure!(status.success() && has(&python), "{package} cannot be installed");
+    }
+    Ok(python)
+}
+
+/// A section with the machine and the date below its heading: sections are measured one by one.
+fn dated(section: &str) -> anyhow::Result<String> {
+    let (heading, rest) = section.split_once("\n\n").context("a heading")?;
+    Ok(format!("{heading}\n\n{}\n\n{rest}", machine(&["rustc"])?))
 }
 
 /// The machine, these tools and the date, as one sentence each.

@@ -87,7 +87,7 @@ pub enum Command {
         #[command(subcommand)]
         what: FleetCommand,
     },
-    /// Run a part of a cluster, on which `sql` and `fleet` can be answered
+    /// Run a part of a cluster, which answers `sql`, `fleet` and `sweep` with --cluster
     Cluster {
         #[command(subcommand)]
         what: ClusterCommand,
@@ -800,6 +800,9 @@ pub struct SweepArgs {
     /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Have the cluster of this scheduler run it, like df://host:50050; its executors' --threads count then
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
+    pub cluster: Option<(String, u16)>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
@@ -968,6 +971,9 @@ pub struct RecordArgs {
     /// The file; what was there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub output: PathBuf,
+    /// Add the recording to this store when it has ended, too, as `store add` does
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
     /// Size of each CPU's ring, in bytes, or with K or M
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     pub buffer: usize,

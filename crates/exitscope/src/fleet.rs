@@ -216,10 +216,11 @@ impl Groups {
                 match (before.recordings, after.recordings) {
                     (0, 0) => continue,
                     (0, _) | (_, 0) => {
-                        let only = if before.recordings == 0 { value } else { &self.against };
-                        let text = format!("not compared: {shape} are only of {only}, and not of {{}}");
-                        let other = if before.recordings == 0 { &self.against } else { value };
-                        not_compared.push(text.replace("{}", other));
+                        let (only, other) = match before.recordings {
+                            0 => (value, &self.against),
+                            _ => (&self.against, value),
+                        };
+                        not_compared.push(format!("not compared: {shape} are only of {only}, and not of {other}"));
                         continue;
                     }
                     _ => {}

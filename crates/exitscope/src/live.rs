@@ -5,8 +5,9 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::{RecordArgs, WhoseArgs};
+use crate::cli::{ClockArgs, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
 use crate::host::Host;
+use crate::store;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
@@ -36,6 +37,10 @@ const MEASURE: Duration = Duration::from_millis(200);
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
+    #[cfg(not(feature = "store"))]
+    if args.store.is_some() {
+        bail!(crate::NO_STORE);
+    }
     catch_signals()?;
     let tracefs = tracefs()?;
     let mut tracepoints = of_kvm(&tracefs)?;
@@ -68,6 +73,11 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
     file.finish(args, took)?;
+    if let Some(dir) = &args.store {
+        let (dir, files) = (dir.clone(), vec![args.output.clone()]);
+        let add = StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default() };
+        store::run(&StoreCommand::Add(add), &mut io::stdout())?;
+    }
     match code.filter(|code| !code.success()) {
         Some(code) => bail!("the recording is whole, but the command ended with {code}"),
         None => Ok(Outcome::Fine),

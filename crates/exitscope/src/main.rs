@@ -57,6 +57,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is said by a command that was built without.
+#[cfg(not(feature = "store"))]
+const NO_STORE: &str = "this exitscope was built without the store, which takes minutes to build: `cargo build --release \
+    --package exitscope --features store`";
+#[cfg(not(feature = "cluster"))]
+const NO_CLUSTER: &str = "this exitscope was built without clusters, which take minutes to build: `cargo build --release \
+    --package exitscope --features cluster`";
+
 /// How a command ended.
 enum Outcome {
     Fine,
@@ -68,6 +76,8 @@ enum Outcome {
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let mut out = BufWriter::new(io::stdout().lock());
+    #[cfg(feature = "cluster")]
+    sweep::on_cluster::offer();
     let outcome = match cli.command {
         Command::Record(args) => live::run(&args)?,
         Command::Top(args) => top::run(&args, &mut out)?,
@@ -92,10 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         #[cfg(feature = "cluster")]
         Command::Cluster { what } => cluster::run(&what)?,
         #[cfg(not(feature = "cluster"))]
-        Command::Cluster { .. } => anyhow::bail!(
-            "this exitscope was built without clusters, which take minutes to build: `cargo build --release --package \
-             exitscope --features cluster`"
-        ),
+        Command::Cluster { .. } => anyhow::bail!(NO_CLUSTER),
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

@@ -2,12 +2,8 @@
 
 use crate::Outcome;
 use crate::cli::StoreCommand;
-use anyhow::bail;
 use std::io::Write;
 
 pub fn run(_: &StoreCommand, _: &mut dyn Write) -> anyhow::Result<Outcome> {
-    bail!(
-        "this exitscope was built without the store, which takes minutes to build: `cargo build --release --package exitscope \
-         --features store`"
-    )
+    anyhow::bail!(crate::NO_STORE)
 }

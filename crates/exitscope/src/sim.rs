@@ -53,6 +53,24 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 
 /// The scenario file, with what --set and --seed say.
 pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
+    let (name, text) = read_text(args)?;
+    parse(&name, &text, &args.set, args.seed)
+}
+
+/// The same, of a text.
+pub fn parse(name: &str, text: &str, settings: &[(String, String)], seed: Option<u64>) -> anyhow::Result<Document> {
+    let mut document = Document::parse(name, text)?;
+    for (key, value) in settings {
+        set(&mut document, key, value)?;
+    }
+    if let Some(seed) = seed {
+        document.set("seed", &seed.to_string())?;
+    }
+    Ok(document)
+}
+
+/// What a scenario file is called in messages, and what is in it.
+pub fn read_text(args: &ScenarioArgs) -> anyhow::Result<(String, String)> {
     let path = &args.scenario;
     let name = path.display().to_string();
     let mut text = Vec::new();
@@ -63,14 +81,7 @@ pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
     };
     read.with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(text).with_context(|| format!("{name} is not a text"))?;
-    let mut document = Document::parse(if name == "-" { "standard input" } else { &name }, &text)?;
-    for (key, value) in &args.set {
-        set(&mut document, key, value)?;
-    }
-    if let Some(seed) = args.seed {
-        document.set("seed", &seed.to_string())?;
-    }
-    Ok(document)
+    Ok((if name == "-" { "standard input".to_string() } else { name }, text))
 }
 
 /// Says which knobs are set and change nothing.

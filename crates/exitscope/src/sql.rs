@@ -34,10 +34,7 @@ pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<Engine> {
         #[cfg(feature = "cluster")]
         Some((host, port)) => Ok(Engine::on_cluster(&store, most, (host, *port))?),
         #[cfg(not(feature = "cluster"))]
-        Some(_) => bail!(
-            "this exitscope was built without clusters, which take minutes to build: `cargo build --release --package \
-             exitscope --features cluster`"
-        ),
+        Some(_) => bail!(crate::NO_CLUSTER),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! axes ─► configuration 0, 1, 2, … ─► runs (configuration, replicate), in parallel ─► figures, in order ─► Sweep
+//!                                     └─► rows of a table ─► a cluster's executors ─┘
 //! ```
 
 use crate::Outcome;
@@ -13,7 +14,7 @@ use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_page::{Other, write_other};
 use exitscope_scenario::{Document, Op, Scenario};
-use exitscope_sim::{Metric, Unseen, possible_metrics};
+use exitscope_sim::{Limits, Metric, Unseen, possible_metrics};
 use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
@@ -83,6 +84,9 @@ fn all_failed(configurations: &[Configuration]) -> Option<&str> {
 
 /// Every combination of values.
 struct Grid<'a> {
+    /// What the scenario is called, and what is in it.
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
+    text: (String, String),
     document: Document,
     axes: &'a [Axis],
     size: usize,
@@ -97,9 +101,10 @@ impl<'a> Grid<'a> {
         if runs > MAX_RUNS {
             bail!("{runs} runs are too many: at most {MAX_RUNS} (values of every --vary × --replicates)");
         }
-        let document = sim::read(&args.scenario)?;
+        let text = sim::read_text(&args.scenario)?;
+        let document = sim::parse(&text.0, &text.1, &args.scenario.set, args.scenario.seed)?;
         let size = (runs / u64::from(args.replicates)) as usize;
-        Ok(Grid { document, axes, size })
+        Ok(Grid { text, document, axes, size })
     }
 
     /// The values of a configuration; the first axis changes slowest.
@@ -170,8 +175,8 @@ impl Asked {
         Ok(Asked { metrics, default })
     }
 
-    fn figures(&self, metrics: Vec<Metric>) -> Figures {
-        let values: FxHashMap<String, f64> = metrics.into_iter().map(|metric| (metric.name, metric.value)).collect();
+    fn figures(&self, metrics: impl IntoIterator<Item = (String, f64)>) -> Figures {
+        let values: FxHashMap<String, f64> = metrics.into_iter().collect();
         self.metrics.iter().map(|metric| values.get(&metric.name).copied()).collect()
     }
 
@@ -267,24 +272,37 @@ fn run_all(
 ) -> anyhow::Result<Vec<Result<Figures, String>>> {
     let replicates = args.replicates as usize;
     let runs = grid.size * replicates;
+    match &args.cluster {
+        None => {}
+        #[cfg(feature = "cluster")]
+        Some(scheduler) => return on_cluster::run_all(args, grid, checked, asked, scheduler),
+        #[cfg(not(feature = "cluster"))]
+        Some(_) => bail!(crate::NO_CLUSTER),
+    }
     let progress = progress_bar(runs as u64);
     let one = |run: usize| -> Result<Figures, String> {
         let (number, replicate) = (run / replicates, run % replicates);
         checked[number].clone()?;
-        let mut scenario = grid.scenario(number).map_err(|error| format!("{error:#}"))?;
-        scenario.seed = scenario.seed.wrapping_add(replicate as u64);
-        let outcome = exitscope_sim::run(&scenario, Unseen, sim::limits(&args.limits));
+        let scenario = grid.scenario(number).map_err(|error| format!("{error:#}"))?;
+        let figures = one_run(scenario, replicate as u64, sim::limits(&args.limits));
         progress.inc(1);
-        match outcome {
-            Ok((outcome, _)) => Ok(asked.figures(outcome.metrics(&scenario))),
-            Err(error) => Err(error.to_string()),
-        }
+        figures.map(|figures| asked.figures(figures))
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.map_or(0, usize::from)).build()?;
     let figures = pool.install(|| (0..runs).into_par_iter().with_max_len(1).map(one).collect());
     progress.finish_and_clear();
     Ok(figures)
 }
+
+/// The figures of one run.
+fn one_run(mut scenario: Scenario, replicate: u64, limits: Limits) -> Result<Vec<(String, f64)>, String> {
+    scenario.seed = scenario.seed.wrapping_add(replicate);
+    let (outcome, _) = exitscope_sim::run(&scenario, Unseen, limits).map_err(|error| error.to_string())?;
+    Ok(outcome.metrics(&scenario).into_iter().map(|metric: Metric| (metric.name, metric.value)).collect())
+}
+
+#[cfg(feature = "cluster")]
+pub mod on_cluster;
 
 fn progress_bar(runs: u64) -> ProgressBar {
     let target = match std::io::stderr().is_terminal() {

@@ -113,6 +113,21 @@ fn a_cluster_answers_as_one_process_does() {
 }
 
 #[test]
+fn a_sweep_on_a_cluster_is_the_one_of_this_machine() {
+    let cluster = Cluster::new(2);
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/ping-pong.toml");
+    let sweep = |flags: &[&str]| {
+        let mut command = exitscope();
+        command.arg("sweep").arg(&scenario).args(["--vary", "halt_poll_ns=0,50us,200us", "--replicates", "3"]);
+        command.args(["--set", "duration=50ms", "--format", "json"]).args(flags).output().unwrap()
+    };
+    let (alone, together) = (sweep(&[]), sweep(&["--cluster", &cluster.address]));
+    assert!(alone.status.success() && together.status.success(), "{} {}", stderr(&alone), stderr(&together));
+    assert_eq!(stdout(&together), stdout(&alone));
+    assert!(stdout(&alone).contains("throughput"), "{}", stdout(&alone));
+}
+
+#[test]
 fn an_executor_that_is_lost_in_mid_query_is_made_up_for() {
     let folder = tempfile::tempdir().unwrap();
     let place = store(folder.path());

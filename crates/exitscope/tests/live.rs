@@ -108,6 +108,22 @@ fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
 }
 
 #[test]
+#[cfg(feature = "store")]
+fn a_recording_goes_straight_into_a_store_with_what_was_in_force() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let (data, place) = (folder.path().join("perf.data"), folder.path().join("fleet"));
+    let (guest, place) = (tiny_guest().to_str().unwrap(), place.to_str().unwrap());
+    let Some(data) = exitscope_record(&data, &["--store", place], &[guest, "--repeat", "7"]) else { return };
+    let exits = report(&[&data], &[])["total"]["count"].as_u64().unwrap();
+    let list = common::stdout(&common::run(&["store", "list", place, "--format", "json"]));
+    let run: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(run["exits"].as_u64(), Some(exits));
+    assert!(exits >= 7 * (23 + 17 + 13 + 1), "{exits}");
+    assert!(!run["host"].as_str().unwrap().is_empty() && !run["settings"].as_array().unwrap().is_empty(), "{run}");
+}
+
+#[test]
 fn a_recording_says_what_was_in_force_and_what_it_cost() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use exitscope_store::arrow_array::{Array, RecordBatch};
 use exitscope_store::{Piece, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// By reason: exits, and their time in the kernel, in user space, idle and waiting.
@@ -167,6 +167,48 @@ fn whatever_stops_an_add_leaves_nothing_half() {
     assert_eq!(in_exits(&store, &pieces(&store, "exits", None)), in_report(&report(&[&trace], &[])));
     let unlisted = store.check().unwrap().unlisted;
     assert!(unlisted.iter().all(|path| !path.ends_with(".parquet")), "{unlisted:?}");
+}
+
+/// A small disk, until it is dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None if this user may not have one and was allowed not to.
+    fn new(size: &str) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        if mounted.status.success() {
+            return Some(SmallDisk(folder));
+        }
+        common::cannot(&format!("no disk can be mounted: {}", stderr(&mounted)));
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_an_add_and_the_store_is_as_it_was() {
+    let Some(disk) = SmallDisk::new("256k") else { return };
+    let place = disk.0.path().join("fleet");
+    let first = add(&place, &[corpus("x86-svm/t4-kvmstat.data.gz")], &["--host", "a"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let full = add(&place, &[corpus("x86-svm/t2.data.gz")], &["--host", "a"]);
+    assert_eq!(full.status.code(), Some(2));
+    assert!(stderr(&full).contains("No space left on device"), "{}", stderr(&full));
+    let store = Store::open(&place).unwrap();
+    assert_eq!(store.contents().unwrap().runs.len(), 1);
+    assert_eq!(store.check().unwrap().damaged, []);
+    store.clean(Duration::ZERO).unwrap();
+    assert_eq!(store.check().unwrap().whole, 2);
 }
 
 #[test]

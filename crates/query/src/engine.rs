@@ -103,6 +103,22 @@ impl Engine {
         Engine::of(store, limits, runtime, context, ATTEMPTS)
     }
 
+    /// For what the cluster of this scheduler is to do without a store.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn without_store(scheduler: (&str, u16), limits: Limits) -> Result<Engine, QueryError> {
+        let runtime = workers(limits)?;
+        let context = runtime.block_on(crate::cluster::connect(scheduler))?;
+        let waiting = Builder::new_current_thread().enable_time().build()?;
+        let (runs, left_out) = (Vec::new(), Vec::new());
+        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts: ATTEMPTS, runs, left_out })
+    }
+
+    /// Adds a table.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn table(&self, name: &str, table: crate::table::Recorded) -> Result<(), DataFusionError> {
+        self.context.register_table(name, Arc::new(table)).map(drop)
+    }
+
     fn of(
         store: &Store,
         limits: Limits,
@@ -257,6 +273,6 @@ fn is_lost(error: &str) -> bool {
         .any(|words| error.contains(words))
 }
 
-fn wrong(error: DataFusionError) -> QueryError {
+pub(crate) fn wrong(error: DataFusionError) -> QueryError {
     QueryError::Query(error.strip_backtrace())
 }

@@ -65,7 +65,10 @@ pub(crate) fn aggregate() -> Vec<AggregateUDF> {
 /// Those of one row.
 pub(crate) fn scalar() -> Vec<ScalarUDF> {
     let two = || Signature::any(2, Volatility::Immutable);
-    vec![ScalarUDF::from(TimeBucket(two())), ScalarUDF::from(ExitName(two()))]
+    let ours = [ScalarUDF::from(TimeBucket(two())), ScalarUDF::from(ExitName(two()))];
+    #[cfg(feature = "cluster")]
+    let ours = ours.into_iter().chain(crate::offered::offered());
+    ours.into_iter().collect()
 }
 
 /// What is wanted of a distribution.

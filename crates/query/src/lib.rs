@@ -15,6 +15,8 @@ pub mod cluster;
 mod columns;
 mod engine;
 mod functions;
+#[cfg(feature = "cluster")]
+pub mod offered;
 mod output;
 mod recordings;
 mod table;

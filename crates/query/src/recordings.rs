@@ -89,8 +89,8 @@ fn table(columns: Columns) -> Result<Recorded> {
     let fields: Vec<Field> =
         columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
-    let batch = RecordBatch::try_new(schema, columns.into_iter().map(|of| of.1).collect())?;
-    Recorded::new(batch)
+    let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|of| of.1).collect())?;
+    Recorded::new(schema, vec![batch])
 }
 
 /// What is empty is not known.

@@ -31,6 +31,7 @@ const FOLDERS: [&str; 2] = ["host", "day"];
 /// Files of one table.
 #[derive(Debug)]
 pub(crate) struct Pieces {
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     from: From,
     schema: TableSchema,
     url: ObjectStoreUrl,
@@ -157,22 +158,22 @@ impl TableProvider for Pieces {
 #[derive(Debug)]
 pub(crate) struct Recorded {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
-    rows: RecordBatch,
+    parts: Vec<RecordBatch>,
     table: MemTable,
 }
 
 impl Recorded {
-    /// A table of these rows.
-    pub(crate) fn new(rows: RecordBatch) -> Result<Recorded> {
-        let table = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]])?;
-        Ok(Recorded { rows, table })
+    /// A table of these rows, of which each part may be worked on by itself.
+    pub(crate) fn new(schema: SchemaRef, parts: Vec<RecordBatch>) -> Result<Recorded> {
+        let table = MemTable::try_new(schema, parts.iter().map(|part| vec![part.clone()]).collect())?;
+        Ok(Recorded { parts, table })
     }
 
     /// For another process.
     #[cfg(feature = "cluster")]
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut writer = StreamWriter::try_new(Vec::new(), &self.rows.schema())?;
-        writer.write(&self.rows)?;
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.table.schema())?;
+        self.parts.iter().try_for_each(|part| writer.write(part))?;
         Ok(writer.into_inner()?)
     }
 
@@ -181,8 +182,7 @@ impl Recorded {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Recorded> {
         let reader = StreamReader::try_new(bytes, None)?;
         let schema = reader.schema();
-        let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
-        Recorded::new(datafusion::arrow::compute::concat_batches(&schema, &batches)?)
+        Recorded::new(schema, reader.collect::<std::result::Result<_, _>>()?)
     }
 }
 

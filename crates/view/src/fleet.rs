@@ -157,17 +157,20 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
         let against = fleet.against.as_deref().unwrap_or_default();
         let (before, after) = (&of.before, &of.after);
         let title = format!(
-            "{} against {against}, {} ({} {} {} {}), {} % confidence",
+            "{} against {against}, {} ({} {} against {}), {} % confidence",
             of.value,
             of.shape,
             after.hosts,
             plural(after.hosts, "host"),
-            "against",
             before.hosts,
             fleet.confidence_percent
         );
-        let note = match before.hosts.min(after.hosts) {
-            1 => {
+        let note = match (fleet.by, before.hosts.min(after.hosts), before.recordings.min(after.recordings)) {
+            ("host", _, 1) => {
+                "Of one recording on a side, the intervals cover what differs over time in it, and not what differs from one \
+                 recording to the next. Rates and cost are per second of a vCPU."
+            }
+            (by, 1, _) if by != "host" => {
                 "Of one host on a side, the intervals cover what differs over time there, and not what differs from host to \
                  host. Rates and cost are per second of a vCPU."
             }

@@ -9,7 +9,7 @@ use crate::{root, target};
 use anyhow::{Context, ensure};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const SIMPY: &str = "simpy==4.1.2";
 
@@ -72,7 +72,7 @@ impl Case {
 
 /// Builds, measures, and writes the section.
 pub fn section(rounds: u32) -> anyhow::Result<String> {
-    let (des, python) = (build()?, simpy()?);
+    let (des, python) = (build()?, super::python("simpy", SIMPY)?);
     let py = |model, arguments| Case::new(model, "SimPy", &python, arguments);
     let rust = |model, engine, arguments| Case::new(model, engine, &des, arguments);
     let mut models = vec![
@@ -114,23 +114,6 @@ fn build() -> anyhow::Result<PathBuf> {
         .status()?;
     ensure!(status.success(), "bench/des does not build");
     Ok(directory.join("release/exitscope-bench-des"))
-}
-
-/// A Python with SimPy, in the target directory.
-fn simpy() -> anyhow::Result<PathBuf> {
-    let directory = target()?.join("bench/simpy");
-    let python = directory.join("bin/python");
-    let has = |python: &Path| {
-        let import = Command::new(python).args(["-c", "import simpy"]).stderr(Stdio::null()).status();
-        import.is_ok_and(|status| status.success())
-    };
-    if !has(&python) {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&directory).status();
-        ensure!(made.is_ok_and(|status| status.success()), "python3 with venv is missing, which SimPy needs");
-        let status = Command::new(&python).args(["-m", "pip", "install", "--quiet", SIMPY]).status()?;
-        ensure!(status.success() && has(&python), "{SIMPY} cannot be installed");
-    }
-    Ok(python)
 }
 
 /// The engines must have run the same model, and counted its events by the same rule: its throughput and its events in a

@@ -1,0 +1,158 @@
+//! Fills a store with as many exits as are wanted, of as many hosts and days: those of a recording that is in another store,
+//! over and over, with other lengths each time, up to a tenth more or less. For benchmarks.
+//!
+//! `cargo run --release --package exitscope-query --example generate -- FROM TO EXITS HOSTS DAYS`
+
+use exitscope_analysis::Cell;
+use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, Way, Who};
+use exitscope_query::{Array, Columns, Engine, Limits};
+use exitscope_store::{FactRow, RunRow, Store, Vcpu, Words};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+/// Stretches of time that a recording's sums are of, as `store add` makes them.
+const STRETCHES: u64 = 32;
+
+/// An exit of the recording.
+struct Seen {
+    vcpu: usize,
+    exit: Exit,
+    words: [Option<String>; 5],
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [from, to, exits, hosts, days] = &arguments[..] else {
+        return Err("generate FROM TO EXITS HOSTS DAYS".into());
+    };
+    let (exits, hosts, days): (u64, u64, u64) = (exits.parse()?, hosts.parse()?, days.parse()?);
+    let (run, seen) = recording(Path::new(from))?;
+    let store = Store::make(Path::new(to))?;
+    let vcpus: Vec<Vcpu> = (0..=seen.iter().map(|of| of.vcpu).max().unwrap_or(0))
+        .map(|vcpu| Vcpu {
+            vm: Some(1000),
+            vm_name: Some("qemu".to_string()),
+            vcpu: Some(vcpu as u32),
+            ..Vcpu::default()
+        })
+        .collect();
+    let files = hosts * days;
+    for file in 0..files {
+        let (host, day) = (format!("host-{:03}", file / days), format!("2026-11-{:02}", 1 + file % days));
+        let count = exits / files + u64::from(file < exits % files);
+        let id = format!("{host}-{day}");
+        let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
+        let length = run.last_ns - run.first_ns + 1;
+        let span = (length * count.div_ceil(seen.len() as u64)).div_ceil(STRETCHES);
+        let mut cells: BTreeMap<(usize, u64, &str), Cell> = BTreeMap::new();
+        let mut chance = 0x9e37_79b9_7f4a_7c15 ^ file;
+        for number in 0..count {
+            let of = &seen[(number % seen.len() as u64) as usize];
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let per_mille = 900 + (chance >> 33) % 201;
+            let longer = |time: Nanos| Nanos(time.0 * per_mille / 1000);
+            let exit = Exit {
+                at: Moment::from_nanos(of.exit.at.as_nanos() + number / seen.len() as u64 * length),
+                kernel: longer(of.exit.kernel),
+                user: longer(of.exit.user),
+                idle: longer(of.exit.idle),
+                waiting: longer(of.exit.waiting),
+                ..of.exit
+            };
+            let [reason, door, about, name, direction] = &of.words;
+            let reason = reason.as_deref().unwrap_or_default();
+            let words = Words {
+                reason,
+                door: door.as_deref().unwrap_or_default(),
+                about: about.as_deref(),
+                name: name.as_deref(),
+                direction: direction.as_deref(),
+            };
+            adding.absorb(of.vcpu, &exit, words)?;
+            let stretch = (exit.at.as_nanos() - run.first_ns) / span;
+            cells.entry((of.vcpu, stretch, reason)).or_default().absorb(&exit);
+        }
+        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, &str), Cell)| FactRow {
+            vcpu: vcpus[vcpu].clone(),
+            vm_vcpus: vcpus.len() as u32,
+            at_ns: run.first_ns + stretch * span,
+            span_ns: span,
+            reason: reason.to_string(),
+            count: cell.count,
+            timed: cell.timed,
+            to_user: cell.user_count,
+            kernel_ns: cell.kernel,
+            user_ns: cell.user,
+            idle_ns: cell.idle,
+            waiting_ns: cell.waiting,
+            min_ns: cell.min,
+            max_ns: cell.max,
+            lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+        };
+        let facts: Vec<FactRow> = cells.into_iter().map(fact).collect();
+        let last_ns = run.first_ns + span * STRETCHES - 1;
+        let run = RunRow { id, host, day, last_ns, exits: count, timed: count, ..run.clone() };
+        adding.finish(&run, &facts)?;
+    }
+    Ok(())
+}
+
+/// The only recording of a store.
+fn recording(at: &Path) -> Result<(RunRow, Vec<Seen>), Box<dyn Error>> {
+    let store = Store::open(at)?;
+    let limits = Limits { memory: 1 << 30, time: Duration::from_secs(60), threads: 1 };
+    let engine = Engine::open(&store, limits)?;
+    let run = engine.runs().first().ok_or("the store has no recording")?.clone();
+    let mut seen = Vec::new();
+    let mut failed = Ok(());
+    engine.query("select * from exits order by at_ns", &mut |_, batch| {
+        failed = batch.map_or(Ok(()), |batch| read(Columns(batch), &mut seen));
+        Ok(failed.is_ok())
+    })?;
+    failed?;
+    Ok((run, seen))
+}
+
+fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
+    let names = ["reason", "door", "about", "name", "direction"];
+    let words: Result<Vec<_>, _> = names.iter().map(|name| columns.words(name)).collect();
+    let names = ["vcpu", "at_ns", "cpu", "key", "value", "size_bytes", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"];
+    let numbers: Result<Vec<_>, _> = names.iter().map(|name| columns.numbers(name)).collect();
+    let (words, numbers) = (words?, numbers?);
+    for row in 0..columns.0.num_rows() {
+        let number = |at: usize| numbers[at].is_valid(row).then(|| numbers[at].value(row));
+        let or_zero = |at: usize| number(at).unwrap_or(0);
+        let word = |at: usize| words[at].is_valid(row).then(|| words[at].value(row).to_string());
+        let detail = number(3).map(|key| Detail {
+            kind: DetailKind::Port,
+            write: false,
+            form: Form::Untold,
+            size: or_zero(5) as u16,
+            key,
+            value: or_zero(4),
+        });
+        let exit = Exit {
+            at: Moment::from_nanos(or_zero(1)),
+            who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId(or_zero(0) as u32), tid: Tid(0) },
+            cpu: PcpuId(or_zero(2) as u32),
+            code: ExitCode::new(CodeList::Text, 0),
+            door: if word(1).as_deref() == Some("kernel") { Door::Kernel } else { Door::Userspace(0) },
+            detail,
+            injected: None,
+            guest: Nanos(0),
+            kernel: Nanos(or_zero(6)),
+            user: Nanos(or_zero(7)),
+            idle: Nanos(or_zero(8)),
+            waiting: Nanos(or_zero(9)),
+            way: Way::default(),
+            timed: number(6).is_some(),
+            is_idle: false,
+            events: 1,
+        };
+        seen.push(Seen { vcpu: or_zero(0) as usize, exit, words: std::array::from_fn(word) });
+    }
+    Ok(())
+}
