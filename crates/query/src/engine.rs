@@ -2,7 +2,7 @@
 
 use crate::functions;
 use crate::recordings;
-use crate::table::{From, Pieces};
+use crate::table::{Origin, Pieces};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -92,25 +92,35 @@ impl Engine {
         let config = session_config(SessionConfig::new()).with_target_partitions(limits.threads.max(1));
         let context = SessionContext::new_with_config_rt(config, environment);
         functions::register(&context);
-        Engine::of(store, limits, workers(limits)?, context, 1)
+        Engine::new(limits, workers(limits)?, context, 1)?.with(store)
     }
 
     /// Opens a store for queries that the cluster of this scheduler answers. Memory is bounded by its executors.
     #[cfg(feature = "cluster")]
     pub fn on_cluster(store: &Store, limits: Limits, scheduler: (&str, u16)) -> Result<Engine, QueryError> {
-        let runtime = workers(limits)?;
-        let context = runtime.block_on(crate::cluster::connect(scheduler))?;
-        Engine::of(store, limits, runtime, context, ATTEMPTS)
+        Engine::without_store(limits, scheduler)?.with(store)
     }
 
     /// For what the cluster of this scheduler is to do without a store.
     #[cfg(feature = "cluster")]
-    pub(crate) fn without_store(scheduler: (&str, u16), limits: Limits) -> Result<Engine, QueryError> {
+    pub(crate) fn without_store(limits: Limits, scheduler: (&str, u16)) -> Result<Engine, QueryError> {
         let runtime = workers(limits)?;
         let context = runtime.block_on(crate::cluster::connect(scheduler))?;
+        Engine::new(limits, runtime, context, ATTEMPTS)
+    }
+
+    fn new(limits: Limits, runtime: Runtime, context: SessionContext, attempts: u32) -> Result<Engine, QueryError> {
         let waiting = Builder::new_current_thread().enable_time().build()?;
         let (runs, left_out) = (Vec::new(), Vec::new());
-        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts: ATTEMPTS, runs, left_out })
+        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts, runs, left_out })
+    }
+
+    fn with(mut self, store: &Store) -> Result<Engine, QueryError> {
+        self.runs = store.contents()?.runs.into_values().collect();
+        let (pieces, left_out) = store.readable()?;
+        self.left_out = left_out;
+        self.register(store, &pieces).map_err(wrong)?;
+        Ok(self)
     }
 
     /// Adds a table.
@@ -119,27 +129,12 @@ impl Engine {
         self.context.register_table(name, Arc::new(table)).map(drop)
     }
 
-    fn of(
-        store: &Store,
-        limits: Limits,
-        runtime: Runtime,
-        context: SessionContext,
-        attempts: u32,
-    ) -> Result<Engine, QueryError> {
-        let runs: Vec<RunRow> = store.contents()?.runs.into_values().collect();
-        let (pieces, left_out) = store.readable()?;
-        let waiting = Builder::new_current_thread().enable_time().build()?;
-        let engine = Engine { context, runtime: Some(runtime), waiting, limits, attempts, runs, left_out };
-        engine.register(store, &pieces).map_err(wrong)?;
-        Ok(engine)
-    }
-
     fn register(&self, store: &Store, pieces: &[Piece]) -> Result<(), DataFusionError> {
         let (url, prefix) = store.address();
         for table in ["exits", "facts"] {
             let pieces = pieces.iter().filter(|piece| piece.table == table).cloned().collect();
             let (url, prefix) = (url.to_string(), prefix.to_string());
-            let provider = Pieces::new(From { table: table.to_string(), url, prefix, pieces })?;
+            let provider = Pieces::new(Origin { table: table.to_string(), url, prefix, pieces })?;
             self.context.register_table(table, Arc::new(provider))?;
         }
         self.context.register_table("runs", Arc::new(recordings::runs(&self.runs)?))?;
@@ -192,11 +187,15 @@ impl Engine {
                 let _ = send.send(Err(error)).await;
             }
         };
-        let task = self.runtime().spawn(work);
+        let mut task = self.runtime().spawn(work);
         let mut taken = false;
         loop {
             match self.waiting.block_on(async { timeout_at(end, rows.recv()).await }) {
-                Ok(None) => return Ok(()),
+                // What ended in a panic has no whole answer.
+                Ok(None) => {
+                    let ended = self.waiting.block_on(&mut task);
+                    return ended.map_err(|error| QueryError::Query(format!("the query broke off: {error}")));
+                }
                 Ok(Some(Ok((columns, batch)))) => {
                     taken |= batch.is_some();
                     if !take(&columns, batch.as_ref())? {

@@ -40,7 +40,7 @@ pub fn apply(
     own: Vec<String>,
 ) -> Result<Vec<String>, QueryError> {
     let Some(&(name, _)) = OFFERED.get() else { return Err(QueryError::Query("no function is offered".to_string())) };
-    let engine = Engine::without_store(scheduler, limits)?;
+    let engine = Engine::without_store(limits, scheduler)?;
     let count = own.len();
     engine.table("work", parts(own).map_err(wrong)?).map_err(wrong)?;
     let mut results = vec![None; count];

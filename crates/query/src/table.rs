@@ -32,7 +32,7 @@ const FOLDERS: [&str; 2] = ["host", "day"];
 #[derive(Debug)]
 pub(crate) struct Pieces {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
-    from: From,
+    origin: Origin,
     schema: TableSchema,
     url: ObjectStoreUrl,
     files: Vec<PartitionedFile>,
@@ -40,7 +40,7 @@ pub(crate) struct Pieces {
 
 /// What a table of files is made from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct From {
+pub(crate) struct Origin {
     /// `exits` or `facts`.
     pub table: String,
     /// The address of what holds the files.
@@ -53,23 +53,23 @@ pub(crate) struct From {
 
 impl Pieces {
     /// A table of these files.
-    pub(crate) fn new(from: From) -> Result<Pieces> {
-        let columns = if from.table == "exits" { exit_schema() } else { fact_schema() };
+    pub(crate) fn new(origin: Origin) -> Result<Pieces> {
+        let columns = if origin.table == "exits" { exit_schema() } else { fact_schema() };
         let folders: Vec<FieldRef> = vec![
             Arc::new(Field::new(FOLDERS[0], words(), false)),
             Arc::new(Field::new(FOLDERS[1], DataType::Date32, false)),
         ];
         let schema = TableSchema::builder(flat(&columns)).with_table_partition_cols(folders).build();
         let unknown = Statistics::new_unknown(schema.table_schema());
-        let file = |piece: &Piece| file(&from.prefix, piece, &unknown);
-        let files: Result<Vec<PartitionedFile>> = from.pieces.iter().map(file).collect();
-        Ok(Pieces { url: ObjectStoreUrl::parse(&from.url)?, schema, files: files?, from })
+        let file = |piece: &Piece| file(&origin.prefix, piece, &unknown);
+        let files: Result<Vec<PartitionedFile>> = origin.pieces.iter().map(file).collect();
+        Ok(Pieces { url: ObjectStoreUrl::parse(&origin.url)?, schema, files: files?, origin })
     }
 
     /// For another process.
     #[cfg(feature = "cluster")]
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(&self.from).map_err(|error| DataFusionError::External(error.into()))
+        serde_json::to_vec(&self.origin).map_err(|error| DataFusionError::External(error.into()))
     }
 
     /// Of another process.
