@@ -60,7 +60,8 @@ test("a range that is chosen has the report's figures of that range, in every pa
   const page = await open(browser, boot());
   // Drag over the middle of the timeline.
   const canvas = page.locator("#chart-timeline canvas");
-  await canvas.scrollIntoViewIfNeeded();
+  // What is above it may still be drawn: a hover waits until it stands still.
+  await canvas.hover({ position: { x: 40, y: 30 } });
   const box = await canvas.boundingBox();
   await page.mouse.move(box.x + box.width * 0.4, box.y + 30);
   await page.mouse.down();
