@@ -1,5 +1,6 @@
 //! Measures exitscope against perf, trace-cmd and xenalyze on large traces made from the corpus, its simulator against
-//! nexosim and SimPy, its lab against a bare loop of KVM_RUN, its page in a browser, and its store against DuckDB, and writes docs/benchmarks.md.
+//! nexosim and SimPy, its lab against a bare loop of KVM_RUN, its page in a browser, and its store against DuckDB, and
+//! writes docs/benchmarks.md.
 //!
 //! ```text
 //! corpus ─► target/bench/*.data, *.dat ─► every command, once a round, N rounds ─► medians ─► docs/benchmarks.md

@@ -145,9 +145,8 @@ impl Diff {
 
     /// Ends the recording in hand, whose selected time is `first..=last`.
     pub fn end(&mut self, first: Moment, last: Moment) {
-        let before = self.blocks.len();
-        self.cut(first, last);
-        self.recordings.push(before..self.blocks.len());
+        let blocks = self.cut(first, last);
+        self.add(blocks);
     }
 
     /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
@@ -171,7 +170,8 @@ impl Diff {
         lengths
     }
 
-    fn cut(&mut self, first: Moment, last: Moment) {
+    /// What the recording in hand has, block by block.
+    fn cut(&mut self, first: Moment, last: Moment) -> Vec<Block> {
         let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
         let width = group.width().0;
         let (first, last) = (first.as_nanos(), last.as_nanos());
@@ -185,21 +185,21 @@ impl Diff {
             found.entry(at).or_default().cells.insert(code.name(), cell.clone());
         }
         let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
-            self.blocks.push(Block { duration: last.saturating_sub(first), ..Block::default() });
-            return;
+            return vec![Block { duration: last.saturating_sub(first), ..Block::default() }];
         };
         // Time before the first exit and after the last belongs to the recording: as blocks without exits, at most
         // as many as there are others, the rest in the outermost ones.
         let most = high - low + 1;
         let from = of(first).max(low.saturating_sub(most)).min(low);
         let to = of(last).min(high.saturating_add(most)).max(high);
-        for at in from..=to {
+        let block = |at: u64| {
             let begin = if at == from { first } else { at * width };
             let end = if at == to { last } else { (at + 1).saturating_mul(width).min(last) };
             let mut block = found.remove(&at).unwrap_or_default();
             block.duration = end.saturating_sub(begin).max(1);
-            self.blocks.push(block);
-        }
+            block
+        };
+        (from..=to).map(block).collect()
     }
 
     /// Compares: `before` against `self`, reason by reason, all together first, then by cost. `per_10_000` is the

@@ -15,7 +15,6 @@
 use crate::engine::QueryError;
 use crate::functions;
 use crate::table::{Pieces, Recorded};
-use async_trait::async_trait;
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::registry::BallistaFunctionRegistry;
@@ -201,7 +200,6 @@ struct Codec(BallistaLogicalExtensionCodec);
 const OF_FILES: u8 = 1;
 const OF_ROWS: u8 = 2;
 
-#[async_trait]
 impl LogicalExtensionCodec for Codec {
     fn try_decode_table_provider(
         &self,

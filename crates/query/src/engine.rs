@@ -116,8 +116,9 @@ impl Engine {
     }
 
     fn with(mut self, store: &Store) -> Result<Engine, QueryError> {
-        self.runs = store.contents()?.runs.into_values().collect();
-        let (pieces, left_out) = store.readable()?;
+        let contents = store.contents()?;
+        let (pieces, left_out) = store.readable(&contents)?;
+        self.runs = contents.runs.into_values().collect();
         self.left_out = left_out;
         self.register(store, &pieces).map_err(wrong)?;
         Ok(self)

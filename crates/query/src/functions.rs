@@ -308,3 +308,14 @@ fn nanos(value: &ScalarValue) -> Result<u64> {
 fn number(value: &ScalarValue) -> Result<f64> {
     value.to_string().parse().or_else(|_| plan_err!("{value} is no number"))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_function_is_in_the_docs() {
+        let docs = include_str!("../../../docs/sql.md");
+        for function in super::FUNCTIONS {
+            assert!(docs.contains(&format!("| `{}` |", function.call)), "{}", function.call);
+        }
+    }
+}

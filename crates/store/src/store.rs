@@ -186,20 +186,19 @@ impl Store {
         Ok(checked)
     }
 
-    /// The files that belong to it and can be read, and those that cannot. Of each only the end is looked at.
-    pub fn readable(&self) -> Result<(Vec<Piece>, Vec<Damage>), StoreError> {
-        let contents = self.contents()?;
+    /// The files of these contents that can be read, and those that cannot. Of each only the end is looked at.
+    pub fn readable(&self, contents: &Contents) -> Result<(Vec<Piece>, Vec<Damage>), StoreError> {
         let sizes: BTreeMap<String, u64> =
             self.place.list("")?.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
         let (mut sound, mut left_out) = (Vec::new(), Vec::new());
-        for piece in contents.pieces.into_values() {
+        for piece in contents.pieces.values() {
             let looked = match sizes.get(&piece.path) {
                 None => Err("it is not there".to_string()),
-                Some(&size) => self.look_at_end(&piece, size),
+                Some(&size) => self.look_at_end(piece, size),
             };
             match looked {
-                Ok(()) => sound.push(piece),
-                Err(why) => left_out.push(Damage { path: piece.path, why }),
+                Ok(()) => sound.push(piece.clone()),
+                Err(why) => left_out.push(Damage { path: piece.path.clone(), why }),
             }
         }
         Ok((sound, left_out))

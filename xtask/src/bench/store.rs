@@ -1,7 +1,7 @@
 //! Measures the store: bytes an exit, exits a second into it, queries over a fleet that is made for it; against DuckDB on the
 //! same files, and on a cluster of one executor and of two.
 
-use super::inputs;
+use super::{inputs, median};
 use crate::{root, target};
 use anyhow::{Context, bail, ensure};
 use std::fmt::Write as _;
@@ -112,7 +112,7 @@ fn added(large: &Path, folder: &Path, section: &mut String) -> anyhow::Result<()
         "`exitscope store add` of corpus/x86-svm/t2.data.gz × {TIMES} ({exits} exits): {:.2} million exits a second (two readings, \
          both cores), {of_exits:.1} bytes an exit at rest and {of_facts:.1} of sums{mark}, of {of_perf:.0} in perf.data. Wanted are \
          at most {BYTES:.0}. A recording that repeats flatters: alone, the same has {:.1}.\n",
-        exits / median(took) / 1e6,
+        exits / median(took.into_iter()) / 1e6,
         alone(folder)?,
     )?;
     Ok(())
@@ -177,7 +177,7 @@ fn queries(fleet: &Path, section: &mut String) -> anyhow::Result<()> {
                 took.push(seconds);
                 answers.push(answer);
             }
-            cells.push(format!("{:.2}", median(took)));
+            cells.push(format!("{:.2}", median(took.into_iter())));
         }
         for threads in ["1", "2"] {
             let (said, _) =
@@ -249,7 +249,7 @@ fn cluster(fleet: &Path, section: &mut String) -> anyhow::Result<()> {
             command.arg("sql").arg(fleet).arg(query).args(["--format", "csv", "--cluster", &address]);
             took.push(timed(&mut command)?.1);
         }
-        medians.push(median(took));
+        medians.push(median(took.into_iter()));
     }
     let [one, two] = medians[..] else { bail!("two sizes of cluster") };
     let mark = if one / two >= TWICE { "" } else { " (LESS THAN WANTED)" };
@@ -260,9 +260,4 @@ fn cluster(fleet: &Path, section: &mut String) -> anyhow::Result<()> {
         one / two
     )?;
     Ok(())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
