@@ -5,7 +5,7 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools tracefs node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools tracefs bucket node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
 
 # Watching a host's guests is root's.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
@@ -13,7 +13,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner =
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: rust tools tracefs node ## Install what is missing of the tools that test and bench use
+setup: rust tools tracefs bucket node ## Install what is missing of the tools that test and bench use
 	@$(CARGO) fetch --quiet --locked
 	@echo "setup: everything is there"
 
@@ -35,6 +35,14 @@ tracefs:
 	@[ "$$(id -u)" = 0 ] || exit 0; \
 	[ -e /sys/kernel/tracing/events ] || mount -t tracefs nodev /sys/kernel/tracing || true; \
 	[ -e /sys/kernel/debug/kvm ] || mount -t debugfs nodev /sys/kernel/debug || true
+
+# A server that speaks S3, for tests of stores in buckets.
+bucket: target/moto/bin/moto_server
+target/moto/bin/moto_server:
+	@echo "setup: installing moto"
+	@python3 -m venv target/moto && \
+	target/moto/bin/pip install --quiet --disable-pip-version-check 'moto[s3]==5.2.5' flask flask-cors || \
+	echo "setup: moto could not be installed; going on without it; the tests of stores in buckets need it" >&2
 
 # What Vite needs; web/package.json says it, too.
 node:
@@ -71,7 +79,7 @@ test: setup page lint ## Run every test and check
 
 test-page: page ## Test the page in Chromium; also a part of `make test`
 	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest
-	cd web && npm test --silent
+	cd web && EXITSCOPE_WITHOUT_SQL=1 npm test --silent
 
 screenshots: page ## Draw docs/images anew
 	$(CARGO) build --quiet --locked --package exitscope

@@ -42,7 +42,8 @@ function seenIn(fact: Fact): string {
   return "reasons";
 }
 
-const OF: Record<string, string> = {
+/** What a gain is of. */
+export const OF: Record<string, string> = {
   exits: "of vCPU time in exits",
   wake_ups: "from wake-ups to entries",
   host_cpu: "of the host's CPU time",

@@ -41,7 +41,9 @@ export interface ChartProps {
   /** What it shows, in a sentence: for who cannot see it. */
   summary: () => string;
   height: number | (() => number);
-  /** Draws; called anew when a signal that it reads changes. */
+  /** What was chosen, where `draw` reads no signal that says so. */
+  of?: unknown;
+  /** Draws; called anew when a signal that it reads changes, or `of`. */
   draw(s: Surface, w: number, h: number): void;
   hit?(x: number, y: number): Tip | null;
   legend?: () => LegendItem[];
@@ -79,9 +81,14 @@ export function Chart(props: ChartProps) {
   const inSight = useSignal(false);
   const [tip, setTip] = useState<{ tip: Tip; x: number; y: number } | null>(null);
   const [open, setOpen] = useState(false);
-  const heightOf = () => (typeof props.height === "number" ? props.height : props.height());
   const latest = useRef(props);
   latest.current = props;
+  const heightOf = () => {
+    const { height } = latest.current;
+    return typeof height === "number" ? height : height();
+  };
+  const of = useSignal(props.of);
+  of.value = props.of;
 
   useEffect(() => {
     const element = canvas.current!;
@@ -95,6 +102,7 @@ export function Chart(props: ChartProps) {
   useSignalEffect(() => {
     const element = canvas.current;
     const [w, dense] = size.value;
+    void of.value;
     if (!element) return;
     const h = heightOf();
     element.style.height = `${h}px`;

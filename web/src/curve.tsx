@@ -35,6 +35,8 @@ interface Props {
   places: Place[];
   across: string;
   axis: string;
+  /** What was chosen, where no signal that is read says so. */
+  of?: unknown;
   curves: () => Curve[];
   show: (value: number) => string;
   /** The axis begins at zero. */
@@ -80,7 +82,7 @@ function acrossScale(places: Place[], plot: Plot): Scale & { of: (place: number)
 }
 
 export function Curves(props: Props) {
-  const { id, title, summary, places, across, axis, curves, show, zero, twin, legend, note, controls } = props;
+  const { id, title, summary, places, across, axis, of, curves, show, zero, twin, legend, note, controls } = props;
   const last = useRef<{ plot: Plot; x: ReturnType<typeof acrossScale>; y: Scale; curves: Curve[] } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const list = curves();
@@ -128,6 +130,7 @@ export function Curves(props: Props) {
       id={id}
       title={title}
       summary={summary}
+      of={of}
       height={props.height ?? 250}
       draw={draw}
       hit={hit}

@@ -33,6 +33,9 @@ export function count(value: number): string {
     .replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
+/** `1 host`, `1,234 hosts`. */
+export const plural = (many: number, what: string): string => `${count(many)} ${what}${many === 1 ? "" : "s"}`;
+
 /** `12.3%`; `<0.1%` for what is not nothing. */
 export function share(part: number): string {
   if (part > 0 && part < 0.0005) return "<0.1%";

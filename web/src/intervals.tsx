@@ -23,6 +23,8 @@ interface Props {
   title: string;
   summary: () => string;
   axis: string;
+  /** What was chosen, where `rows` reads no signal that says so. */
+  of?: unknown;
   rows: () => IntervalRow[];
   show: (value: number) => string;
   /** Bars from zero; otherwise dots. */
@@ -38,7 +40,7 @@ interface Props {
 const ROW = 22;
 
 export function Intervals(props: Props) {
-  const { id, title, summary, axis, rows, show, bars, log, legend, twin, note, controls, click } = props;
+  const { id, title, summary, axis, of, rows, show, bars, log, legend, twin, note, controls, click } = props;
   const last = useRef<{ plot: Plot; rows: IntervalRow[] } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const { ink, soft, line } = colors.value;
@@ -90,6 +92,7 @@ export function Intervals(props: Props) {
       id={id}
       title={title}
       summary={summary}
+      of={of}
       height={() => Math.max(1, rows().length) * ROW + 44}
       draw={draw}
       hit={hit}

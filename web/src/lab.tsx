@@ -107,6 +107,7 @@ function Table({ lab, at }: { lab: LabRun; at: number }) {
     id: `table-${at}`,
     title: table.title,
     axis: `${name === unitName(unit) ? `${name}, median` : `${name} (${unitName(unit)})`}${asLog ? ", log" : ""}`,
+    of: `${name} ${asLog}`,
     show,
     twin: () => ({ columns: columns(table, name), rows: table.rows }),
     controls,
@@ -146,6 +147,7 @@ interface AlongProps {
   id: string;
   title: string;
   axis: string;
+  of: string;
   show: (value: number) => string;
   twin: () => { columns: Column<Row>[]; rows: Row[] };
   controls: preact.ComponentChildren;

@@ -4,6 +4,7 @@ import { rankReasons } from "./colors";
 import { inText, unpack } from "./data";
 import { DiffPage } from "./diff";
 import { filesPage } from "./files";
+import { FleetPage } from "./fleet";
 import { LabPage } from "./lab";
 import { begin as beginLink } from "./link";
 import { Report } from "./report";
@@ -12,8 +13,22 @@ import { listen, load, served, type Addresses } from "./source";
 import { begin } from "./state";
 import "./style.css";
 import { SweepPage } from "./sweep";
+import type { Other } from "./types";
 
 const root = document.getElementById("app")!;
+
+function other(page: Other): VNode {
+  switch (page.kind) {
+    case "diff":
+      return <DiffPage {...page} />;
+    case "sweep":
+      return <SweepPage {...page} />;
+    case "lab":
+      return <LabPage {...page} />;
+    case "fleet":
+      return <FleetPage {...page} />;
+  }
+}
 
 async function start(): Promise<void> {
   const tag = document.getElementById("data")!;
@@ -31,7 +46,7 @@ async function start(): Promise<void> {
     if (served.value) listen((newer) => newer.kind === "report" && renew(newer));
   } else {
     beginLink();
-    view = page.kind === "diff" ? <DiffPage {...page} /> : page.kind === "sweep" ? <SweepPage {...page} /> : <LabPage {...page} />;
+    view = other(page);
   }
   root.replaceChildren();
   render(view, root);

@@ -63,7 +63,8 @@ function Live({ keep }: { keep: number }) {
 /** How it stands between the page and its server; nothing if it has none. */
 export function ServedBar() {
   if (!served.value?.data) return null;
-  const { files, keep_ns } = served.value;
+  const { files, keep_ns, notes } = served.value;
+  if (!notes) return <div class="served">As it was when this page was loaded. Load it anew for what was added since.</div>;
   return (
     <div class="served" role="region" aria-label="Server">
       {files && <a href="/">All recordings</a>}

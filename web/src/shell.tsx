@@ -33,6 +33,16 @@ function ThemeChoice() {
   );
 }
 
+/** One thing worth knowing, among others. */
+export function Card({ head, children }: { head: string; children: ComponentChildren }) {
+  return (
+    <div class="card">
+      <h3>{head}</h3>
+      <p>{children}</p>
+    </div>
+  );
+}
+
 interface Props {
   title: string;
   /** Below the title. */

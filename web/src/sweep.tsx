@@ -95,6 +95,7 @@ function Figure({ sweep, metric, number }: { sweep: Sweep; metric: SweepMetric; 
       places={places}
       across={axis.column.endsWith("_ns") ? `${axis.key} (time)` : axis.key}
       axis={`${metric.name} (${unitName(metric.unit)}${better(metric)})`}
+      of={axis}
       curves={curves}
       show={(value) => quantity(metric.unit, value)}
       zero={metric.unit === "share"}

@@ -369,5 +369,69 @@ export interface LabRun {
   tables: LabTable[];
 }
 
+export interface Shape {
+  arch: string;
+  cpu: string;
+  vcpus: number;
+}
+
+export interface FleetSide {
+  hosts: number;
+  recordings: number;
+  vcpu_ns: number;
+}
+
+export interface FleetComparison {
+  value: string;
+  shape: Shape;
+  before: FleetSide;
+  after: FleetSide;
+  rows: Compared[];
+  rows_left_out: number;
+}
+
+export interface Outlier {
+  host: string;
+  shape: Shape;
+  hosts: number;
+  cost_ns_per_s: number;
+  median_ns_per_s: number;
+  score: number;
+  reason: string;
+  reason_ns_per_s: number;
+  reason_median_ns_per_s: number;
+}
+
+export interface FleetAdvice {
+  change: string;
+  hosts: number;
+  of: string;
+  low_ns_per_s: number;
+  high_ns_per_s: number;
+  how: string;
+}
+
+export interface Fleet {
+  recordings: number;
+  hosts: number;
+  first_day: string;
+  last_day: string;
+  exits: number;
+  lost: number;
+  left_out: { path: string; why: string }[];
+  by: "kernel" | "host" | "week" | "day";
+  against: string | null;
+  confidence_percent: number;
+  comparisons: FleetComparison[];
+  not_compared: string[];
+  outliers: Outlier[];
+  advice: FleetAdvice[];
+}
+
 /** Pages that are not of a report. */
-export type Other = { version: string } & ({ kind: "diff"; diff: Comparison; lengths: SideLengths[] } | { kind: "sweep"; sweep: Sweep } | { kind: "lab"; lab: LabRun });
+export type Other = { version: string } & (
+  | { kind: "diff"; diff: Comparison; lengths: SideLengths[] }
+  | { kind: "sweep"; sweep: Sweep }
+  | { kind: "lab"; lab: LabRun }
+  | { kind: "fleet"; fleet: Fleet }
+);

@@ -1,9 +1,10 @@
 // Pages in a real browser: Debian's Chromium, driven by Playwright.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -36,6 +37,32 @@ export function pageBy(name, ...args) {
     written.set(name, file);
   }
   return written.get(name);
+}
+
+/** Stores need a command with the feature `sql`, which takes minutes to build. */
+export const withoutSql = process.env.EXITSCOPE_WITHOUT_SQL === "1" ? "built without SQL: NO FLEET WAS LOOKED AT" : false;
+
+/** A store of recordings, each of a host of its own, and a day after the one before. */
+export function storeOf(name, recordings) {
+  const place = join(folder, name);
+  Object.entries(recordings).forEach(([host, trace], at) => run("store", "add", place, corpus(trace), "--host", host, "--day", `2026-11-${10 + at}`));
+  return place;
+}
+
+/** The page in a file with other data, for what no recording at hand has. */
+export function changed(file, change) {
+  const [head, rest] = readFileSync(file, "utf8").split('id="data">');
+  const end = rest.indexOf("<");
+  const bytes = gunzipSync(Buffer.from(rest.slice(0, end), "base64"));
+  const data = JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)));
+  change(data);
+  const text = Buffer.from(JSON.stringify(data));
+  const length = Buffer.alloc(4);
+  length.writeUInt32LE(text.length);
+  const packed = gzipSync(Buffer.concat([length, text])).toString("base64");
+  const to = file.replace(".html", "-changed.html");
+  writeFileSync(to, `${head}id="data">${packed}${rest.slice(end)}`);
+  return to;
 }
 
 /** The page of a trace. */
@@ -82,6 +109,9 @@ export async function visit(browser, address, may, options = {}) {
 
 /** Waits until what changed is drawn. */
 export const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+/** What a chart has drawn. */
+export const drawn = (page, id) => page.locator(`#chart-${id} canvas`).evaluate((canvas) => (canvas.scrollIntoView({ block: "center" }), new Promise((done) => setTimeout(() => done(canvas.toDataURL()), 200))));
 
 /** The CSV of a chart, as its button gives it. */
 export async function csvOf(page, id) {

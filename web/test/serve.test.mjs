@@ -1,10 +1,10 @@
-// Served pages: the list of recordings, their pages, files that change, and what happens as it happens.
+// Served pages: the list of recordings, their pages, files that change, stores that grow, and what happens as it happens.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, done, exitscope, folder, frame, json, launch, seriousOf, tableOf, thousands, visit } from "./browser.mjs";
+import { corpus, done, exitscope, folder, frame, json, launch, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const T4 = corpus("x86-svm/t4-none.dat.gz");
@@ -93,6 +93,28 @@ test("a file that changes is said to, and read anew", async () => {
   rmSync(file);
   await bar.getByText("The file is gone").waitFor();
   await done(page);
+  assert.equal(await server.end(), 0);
+});
+
+test("a store is shown as it is when the page is loaded", { skip: withoutSql }, async () => {
+  const store = storeOf("grows", { "host-a": "x86-svm/t2.data.gz" });
+  const server = await serve("--store", store, "--by", "host");
+  const page = await open(server.url);
+  assert.equal(new URL(page.url()).pathname, "/fleet");
+  assert.match(await page.locator("#comparisons").textContent(), /All recordings are of one host, host-a/);
+  await page.getByText("Load it anew for what was added since").waitFor();
+  run("store", "add", store, T4, "--host", "host-a");
+  run("store", "add", store, corpus("x86-svm/t4-zstd.data.gz"), "--host", "host-b");
+  await page.reload();
+  await page.locator("#chart-changes").waitFor();
+  assert.match(await page.locator("header").textContent(), /2 hosts · 3 recordings/);
+  assert.deepEqual(await seriousOf(page), []);
+  await done(page);
+  rmSync(store, { recursive: true });
+  const gone = await browser.newPage();
+  await gone.goto(server.url);
+  await gone.getByText("This cannot be shown").waitFor();
+  await gone.context().close();
   assert.equal(await server.end(), 0);
 });
 

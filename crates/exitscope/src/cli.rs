@@ -42,9 +42,10 @@ pub enum Command {
     ///
     /// OpenMetrics at /metrics, counted in the kernel. docs/exporter.md lists the metrics. Needs what `record` needs.
     Exporter(ExporterArgs),
-    /// Serve recordings, or what happens now, as pages to a browser, until it is stopped
+    /// Serve recordings, what happens now, or a store, as pages to a browser, until it is stopped
     ///
-    /// The pages are those of `report --html`. docs/serve.md says who may look. With --live it needs what `record` needs.
+    /// The pages are those of `report --html`, and of `fleet report --html`. docs/serve.md says who may look. With --live it
+    /// needs what `record` needs.
     Serve(ServeArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
@@ -440,7 +441,8 @@ pub struct StoreListArgs {
     pub format: EventsFormat,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
+#[group(requires = "dir")]
 pub struct QueryLimits {
     /// Memory for what a query sorts, groups and joins, with M or G; what does not fit goes to temporary files
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
@@ -537,6 +539,22 @@ pub enum FleetCommand {
 pub struct FleetReportArgs {
     /// The store
     pub dir: PathBuf,
+    #[command(flatten)]
+    pub compared: ComparedArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: EventsFormat,
+    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub limits: QueryLimits,
+}
+
+/// What of a store is compared with what.
+#[derive(Clone, Debug, Args)]
+#[group(requires = "dir")]
+pub struct ComparedArgs {
     /// What is compared
     #[arg(long, value_enum, default_value = "kernel")]
     pub by: FleetBy,
@@ -555,11 +573,6 @@ pub struct FleetReportArgs {
     /// Confidence of the intervals in per cent, 50 to 99.9
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
     pub confidence: f64,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: EventsFormat,
-    #[command(flatten)]
-    pub limits: QueryLimits,
 }
 
 /// What `fleet report` compares.
@@ -1048,11 +1061,14 @@ pub struct AccessArgs {
 pub struct ServeArgs {
     /// Traces to show, read anew when they change [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
-    #[arg(conflicts_with = "live")]
+    #[arg(conflicts_with_all = ["live", "ComparedArgs", "QueryLimits"])]
     pub files: Vec<PathBuf>,
     /// Show what this host's virtual machines do, as it happens
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["ComparedArgs", "QueryLimits"])]
     pub live: bool,
+    /// Show what `fleet report` says of this store, made anew whenever the page is loaded
+    #[arg(long = "store", value_name = "DIR", conflicts_with_all = ["files", "live"])]
+    pub dir: Option<PathBuf>,
     /// How much of it is kept and shown, like 90s, 5m or 1h
     #[arg(long, value_name = "LENGTH", default_value = "5m", requires = "live", conflicts_with = "files", value_parser = parse_keep)]
     pub keep: Nanos,
@@ -1074,6 +1090,10 @@ pub struct ServeArgs {
     pub no_bpf: bool,
     #[command(flatten)]
     pub clock: ClockArgs,
+    #[command(flatten, next_help_heading = "With --store")]
+    pub compared: ComparedArgs,
+    #[command(flatten, next_help_heading = "With --store")]
+    pub limits: QueryLimits,
 }
 
 #[derive(Debug, Args)]

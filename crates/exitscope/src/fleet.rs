@@ -6,12 +6,14 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::{EventsFormat, FleetBy, FleetCommand, FleetReportArgs};
+use crate::cli::{ComparedArgs, EventsFormat, FleetBy, FleetCommand, QueryLimits};
+use crate::page_file;
 use crate::report::look;
 use crate::sql;
 use anyhow::bail;
 use chrono::NaiveDate;
 use exitscope_analysis::{Block, Cell, Diff, Histogram, fleet};
+use exitscope_page::{Other, write_other, write_other_data};
 use exitscope_query::{Array, Columns, Engine, RecordBatch};
 use exitscope_store::RunRow;
 use exitscope_view::{
@@ -19,6 +21,7 @@ use exitscope_view::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::path::Path;
 
 /// Sums by recording, shape, reason and stretch of time.
 const FACTS: &str = "select run, vm_vcpus, reason, at_ns, span_ns, sum(count) as count, sum(timed) as timed, \
@@ -43,8 +46,14 @@ type All = BTreeMap<(Shape, String), Recorded>;
 
 pub fn run(command: &FleetCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let FleetCommand::Report(args) = command;
-    let engine = sql::open(&args.dir, &args.limits)?;
-    let fleet = report(args, &engine)?;
+    if let Some(to) = &args.html {
+        page_file::check(to, &[])?;
+    }
+    let fleet = report(&args.compared, &sql::open(&args.dir, &args.limits)?)?;
+    if let Some(to) = &args.html {
+        page_file::write(to, |out| write_other(&Other::Fleet { fleet: &fleet }, out))?;
+        return Ok(Outcome::Fine);
+    }
     match args.format {
         EventsFormat::Json => {
             serde_json::to_writer(&mut *out, &fleet)?;
@@ -55,7 +64,20 @@ pub fn run(command: &FleetCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
     Ok(Outcome::Fine)
 }
 
-fn report(args: &FleetReportArgs, engine: &Engine) -> anyhow::Result<Fleet> {
+/// Fails if there is no store.
+pub fn check(dir: &Path, limits: &QueryLimits) -> anyhow::Result<()> {
+    sql::open(dir, limits).map(drop)
+}
+
+/// What the page of a store shows, packed.
+pub fn data(dir: &Path, compared: &ComparedArgs, limits: &QueryLimits) -> anyhow::Result<Vec<u8>> {
+    let fleet = report(compared, &sql::open(dir, limits)?)?;
+    let mut data = Vec::new();
+    write_other_data(&Other::Fleet { fleet: &fleet }, &mut data)?;
+    Ok(data)
+}
+
+fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
     let within = |run: &&RunRow| {
         let day = run.day.parse::<NaiveDate>().unwrap_or_default();
         args.since.is_none_or(|since| day >= since) && args.before.is_none_or(|before| day < before)
@@ -178,7 +200,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(args: &FleetReportArgs, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<Groups> {
+    fn new(args: &ComparedArgs, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<Groups> {
         let mut first_days: BTreeMap<String, &str> = BTreeMap::new();
         for run in runs.values() {
             let day = first_days.entry(value_of(args.by, run)).or_insert(&run.day);
@@ -203,7 +225,7 @@ impl Groups {
     /// Every other value with the one that it is compared with, shape by shape; and what has no counterpart.
     fn compare(
         &self,
-        args: &FleetReportArgs,
+        args: &ComparedArgs,
         runs: &BTreeMap<&str, &RunRow>,
         all: &All,
     ) -> (Vec<FleetComparison>, Vec<String>) {

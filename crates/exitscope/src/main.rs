@@ -15,7 +15,7 @@ mod doctor;
 mod events;
 mod export;
 mod exporter;
-#[cfg(feature = "sql")]
+#[cfg_attr(not(feature = "sql"), path = "no_fleet.rs")]
 mod fleet;
 mod host;
 mod html;
@@ -59,10 +59,13 @@ fn main() -> ExitCode {
 
 /// What is said by a command that was built without.
 #[cfg(not(feature = "store"))]
-const NO_STORE: &str = "this exitscope was built without the store, which takes minutes to build: `cargo build --release \
+const NO_STORE: &str = "this exitscope was built without the store, which takes minutes to build: `cargo build --profile fleet \
     --package exitscope --features store`";
+#[cfg(not(feature = "sql"))]
+const NO_SQL: &str = "this exitscope was built without SQL, which takes minutes to build: `cargo build --profile fleet \
+    --package exitscope --features sql`";
 #[cfg(not(feature = "cluster"))]
-const NO_CLUSTER: &str = "this exitscope was built without clusters, which take minutes to build: `cargo build --release \
+const NO_CLUSTER: &str = "this exitscope was built without clusters, which take minutes to build: `cargo build --profile fleet \
     --package exitscope --features cluster`";
 
 /// How a command ended.
@@ -92,13 +95,9 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Store { what } => store::run(&what, &mut out)?,
         #[cfg(feature = "sql")]
         Command::Sql(args) => sql::run(&args, &mut out)?,
-        #[cfg(feature = "sql")]
-        Command::Fleet { what } => fleet::run(&what, &mut out)?,
         #[cfg(not(feature = "sql"))]
-        Command::Sql(_) | Command::Fleet { .. } => anyhow::bail!(
-            "this exitscope was built without SQL, which takes minutes to build: `cargo build --release --package exitscope \
-             --features sql`"
-        ),
+        Command::Sql(_) => anyhow::bail!(NO_SQL),
+        Command::Fleet { what } => fleet::run(&what, &mut out)?,
         #[cfg(feature = "cluster")]
         Command::Cluster { what } => cluster::run(&what)?,
         #[cfg(not(feature = "cluster"))]

@@ -14,17 +14,19 @@ use crate::report::look;
 use anyhow::{Context, bail};
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Keyed, Selection};
-use exitscope_export::{Lane, Lanes, Survey};
+use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Histogram, Keyed, Selection, VcoreGangs};
+use exitscope_export::{Lanes, Survey};
 use exitscope_model::codes::detail_name;
-use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo};
+use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo, Who};
 use exitscope_store::{
-    Added, Adding, AdvisedRow, Checked, Damage, FactRow, RunRow, SettingRow, Store, StoreError, Vcpu, Words,
+    Added, Adding, AdvisedRow, Checked, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow, Store,
+    StoreError, Sums, Vcpu, Words,
 };
 use exitscope_trace::Input;
-use exitscope_units::Moment;
+use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{
-    AdviceRow, Column, Page, Section, Table, TraceRow, direction_name, door_name, kind_name, thousands, write_page,
+    AdviceRow, Column, Page, Section, Table, TraceRow, WhoRow, direction_name, door_name, kind_name, thousands,
+    write_page,
 };
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
@@ -84,7 +86,7 @@ fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         let (run, added) = add_one(args, &store, file, &input, id).with_context(|| format!("{}", file.display()))?;
         match added {
-            Added::New { exits, facts } => {
+            Added::New { exits, sums } => {
                 let each = exits as f64 / run.exits.max(1) as f64;
                 writeln!(
                     out,
@@ -94,7 +96,7 @@ fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
                     run.host,
                     run.day,
                     exits.div_ceil(1000),
-                    facts.div_ceil(1000),
+                    sums.div_ceil(1000),
                 )?;
             }
             Added::Already => writeln!(out, "{}: somebody else added it just now", file.display())?,
@@ -135,7 +137,7 @@ fn add_one(
         None => first.row.hostname.clone(),
     };
     let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
-    let adding = store.add(&id, &host, &day, lanes.all().iter().map(vcpu).collect())?;
+    let adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| vcpu(&lane.row)).collect())?;
     let mut passing = Passing {
         lanes: &lanes,
         adding,
@@ -158,10 +160,14 @@ fn add_one(
             vm_vcpus: vcpus[&lane.row.vm],
             at_ns: stretches.begin(key.1),
             span_ns: stretches.span,
-            ..fact(lane, key.2, cell)
+            ..fact(&lane.row, key.2, cell)
         }
     };
-    let facts: Vec<FactRow> = cells.cells().into_iter().map(fact).collect();
+    let sums = Sums {
+        facts: cells.cells().into_iter().map(fact).collect(),
+        halts: halts(&material.facts.halts, &trace.info),
+        gangs: gangs(&material.facts.gangs, &trace.info),
+    };
     let run = RunRow {
         exits: trace.exits,
         timed: trace.timed_exits,
@@ -169,7 +175,7 @@ fn add_one(
         advice: advice(&judgement, &trace.info),
         ..run_row(id, host, day, &trace.row, &trace.info)
     };
-    let added = adding.finish(&run, &facts)?;
+    let added = adding.finish(&run, &sums)?;
     Ok((run, added))
 }
 
@@ -235,14 +241,14 @@ impl Stretches {
     }
 }
 
-fn vcpu(lane: &Lane) -> Vcpu {
-    let row = lane.row.clone();
+fn vcpu(row: &WhoRow) -> Vcpu {
+    let row = row.clone();
     Vcpu { vm: row.vm, vm_name: row.vm_name, vcpu: row.vcpu, on_cpu: row.on_cpu, tid: row.tid }
 }
 
-fn fact(lane: &Lane, code: ExitCode, cell: &Cell) -> FactRow {
+fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> FactRow {
     FactRow {
-        vcpu: vcpu(lane),
+        vcpu: vcpu(who),
         reason: code.name(),
         count: cell.count,
         timed: cell.timed,
@@ -253,9 +259,65 @@ fn fact(lane: &Lane, code: ExitCode, cell: &Cell) -> FactRow {
         waiting_ns: cell.waiting,
         min_ns: cell.min,
         max_ns: cell.max,
-        lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+        lengths: buckets(&cell.lengths),
         ..FactRow::default()
     }
+}
+
+fn halts(halts: &Halts, info: &TraceInfo) -> Vec<HaltRow> {
+    let polls_traced = halts.settings.values().any(|settings| settings.changes > 0);
+    let row = |(who, cell): (&Who, &HaltCell)| {
+        let told = |count: u64| cell.is_told().then_some(count);
+        HaltRow {
+            vcpu: vcpu(&WhoRow::of(*who, info)),
+            halts: cell.halts(),
+            at_once: cell.at_once(),
+            caught: told(cell.caught.gaps.count),
+            slept: told(cell.slept.gaps.count),
+            invalid: cell.invalid,
+            gaps: lengths(&cell.gaps()),
+            inexact_gaps: cell.inexact(),
+            latencies: lengths(&cell.latencies()),
+            poll_hit_ns: cell.poll_hit,
+            poll_miss_ns: polls_traced.then_some(cell.poll_miss),
+            poll_misses: polls_traced.then_some(cell.misses),
+            grown: cell.changes.0,
+            shrunk: cell.changes.1,
+        }
+    };
+    halts.vcpus.iter().map(row).collect()
+}
+
+fn gangs(gangs: &Gangs, info: &TraceInfo) -> Vec<GangRow> {
+    let row = |VcoreGangs { vm, vcpus, cell }: VcoreGangs| {
+        let whose = WhoRow::of(Who { vm, vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, info);
+        GangRow {
+            vm: whose.vm,
+            vm_name: whose.vm_name,
+            vcore: vcpus.first().map(|vcpu| vcpu.0),
+            vcpus: vcpus.len() as u64,
+            runs: cell.runs,
+            ganged_script: cell.script,
+            two_active: cell.two_active,
+            timer: cell.timer,
+            ganged: cell.ganged,
+            exits: cell.exits,
+            forced: cell.forced,
+            too_late: cell.too_late,
+            joined: cell.joined,
+            lost: lengths(&cell.lost),
+        }
+    };
+    gangs.vcores(None).into_iter().map(row).collect()
+}
+
+fn lengths(of: &exitscope_analysis::Lengths) -> Lengths {
+    Lengths { sum_ns: of.sum, max_ns: (of.count > 0).then_some(of.max), buckets: buckets(&of.histogram) }
+}
+
+/// The shortest of each bucket, and how many there are in it.
+fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
+    of.buckets().map(|(low, _, count)| (low, count)).collect()
 }
 
 /// Passes exits on to the store.

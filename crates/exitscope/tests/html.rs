@@ -21,14 +21,24 @@ fn data(page: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn a_comparison_and_a_sweep_are_on_their_pages_as_they_are_in_json() {
+fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("out.html");
     let [before, after] = ["t4-none.dat.gz", "t4-zstd.data.gz"].map(|name| corpus(&format!("x86-svm/{name}")));
     let scenario = corpus("../scenarios/first.toml");
     let diff = ["diff", before.to_str().unwrap(), after.to_str().unwrap()];
     let vary = ["sweep", scenario.to_str().unwrap(), "--vary", "halt_poll_ns=0,50us", "--replicates", "2"];
-    for (kind, command) in [("diff", &diff[..]), ("sweep", &vary[..])] {
+    let store = folder.path().join("fleet");
+    let fleet = ["fleet", "report", store.to_str().unwrap(), "--by", "host"];
+    let mut commands = vec![("diff", &diff[..]), ("sweep", &vary)];
+    if cfg!(feature = "sql") {
+        for (host, file) in [("a", &corpus("x86-svm/t2.data.gz")), ("b", &after)] {
+            let output = run(&["store", "add", fleet[2], file.to_str().unwrap(), "--host", host]);
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+        commands.push(("fleet", &fleet));
+    }
+    for (kind, command) in commands {
         let output = run(&[command, &["--html", page.to_str().unwrap()]].concat());
         if !exitscope_page::is_built() {
             assert_eq!(output.status.code(), Some(2));

@@ -58,8 +58,8 @@ impl Server {
         self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// The report in a page's data.
-    fn report(&self, path: &str) -> serde_json::Value {
+    /// What a page shows of this kind.
+    fn shown(&self, path: &str, kind: &str) -> serde_json::Value {
         let (head, packed) = self.get(path);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
         let mut bytes = Vec::new();
@@ -67,7 +67,13 @@ impl Server {
         let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
         let mut json: serde_json::Value =
             serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
-        json["report"].take()
+        assert_eq!(json["kind"], kind);
+        json[kind].take()
+    }
+
+    /// The report in a page's data.
+    fn report(&self, path: &str) -> serde_json::Value {
+        self.shown(path, "report")
     }
 
     /// Asks it to end, and waits until it has.
@@ -205,12 +211,60 @@ fn what_cannot_be_served_is_said_at_once() {
         (&["--live", trace], "cannot be used with"),
         (&["--keep", "5m", trace], "--live"),
         (&["--live", "--keep", "3s"], "10s to 24h"),
+        (&["--store", "fleet", trace], "cannot be used with"),
+        (&["--store", "fleet", "--live"], "cannot be used with"),
+        (&["--by", "host", trace], "cannot be used with"),
+        (&["--timeout", "5s", "--live"], "cannot be used with"),
+        (&["--by", "host"], "--store <DIR>"),
+        #[cfg(feature = "sql")]
+        (&["--store", "no such store"], "no such store"),
+        #[cfg(not(feature = "sql"))]
+        (&["--store", "fleet"], "--features sql"),
         (&["--live", "--vm", "no such machine", "--listen", "127.0.0.1:0"], ""),
     ] {
         let output = exitscope().arg("serve").args(flags).output().unwrap();
         let said = stderr(&output);
         assert!(output.status.code() == Some(2) && said.contains(says), "{flags:?}: {said}");
     }
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("fleet");
+    let place = place.to_str().unwrap();
+    let add = |host: &str, trace: &str| {
+        let trace = corpus(trace);
+        let output = run(&["store", "add", place, trace.to_str().unwrap(), "--host", host, "--day", "2026-11-22"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    let printed = || {
+        let output = run(&["fleet", "report", place, "--by", "host", "--confidence", "95", "--format", "json"]);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    add("a", "x86-svm/t2.data.gz");
+    let server = Server::start(&["--store", place, "--by", "host", "--confidence", "95"]).unwrap();
+    let (head, _) = server.get("/");
+    assert!(head.starts_with("HTTP/1.1 303 ") && head.contains("location: /fleet"), "{head}");
+    let (head, page) = server.get("/fleet");
+    assert!(head.contains("content-security-policy: default-src 'none'") && !head.contains("unsafe"), "{head}");
+    assert!(String::from_utf8(page).unwrap().contains("/fleet/data"));
+    assert_eq!(server.shown("/fleet/data", "fleet"), printed());
+    add("b", "x86-svm/t4-kvmstat.data.gz");
+    let grown = server.shown("/fleet/data", "fleet");
+    assert_eq!((&grown["hosts"], &grown["comparisons"][0]["value"]), (&2.into(), &"b".into()));
+    assert_eq!(grown, printed());
+    for path in ["/fleet/notes", "/fleet/data/0", "/fleet/", "/files", "/page/0", "/data/0", "/live", "/_log"] {
+        assert_eq!(server.status(path, ""), 404, "{path}");
+    }
+    std::fs::remove_dir_all(place).unwrap();
+    let (head, said) = server.get("/fleet/data");
+    assert!(head.starts_with("HTTP/1.1 422 ") && String::from_utf8_lossy(&said).contains(place), "{head}");
+    assert_eq!(server.end("-TERM"), 0);
 }
 
 /// A live server of one process; `None` if there can be none here and that was allowed.

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{corpus, exitscope, misfits, report, run, stderr, stdout};
-use exitscope_store::{FactRow, RunRow, Store, Vcpu};
+use common::{Terminal, corpus, exitscope, misfits, report, run, stderr, stdout};
+use exitscope_store::{FactRow, RunRow, Store, Sums, Vcpu};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -28,6 +28,72 @@ fn rows(place: &str, query: &str) -> Vec<serde_json::Value> {
     let output = run(&["sql", place, query, "--format", "json"]);
     assert!(output.status.success(), "{query}: {}", stderr(&output));
     stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn names_of_hosts_and_places_may_have_any_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("größe ~ 100% [a] #1");
+    let (place, trace) = (place.to_str().unwrap(), corpus("x86-svm/t4-kvmstat.data.gz"));
+    let hosts = ["<b>web</b>", "a/b %2F=é", "#~*"];
+    for (host, day) in hosts.iter().zip(["2026-11-20", "2026-11-21", "2026-11-22"]) {
+        // A copy that is another recording.
+        let copy = folder.path().join(day);
+        std::fs::write(&copy, [common::unpacked("x86-svm/t4-kvmstat.data.gz"), day.into()].concat()).unwrap();
+        let output = run(&["store", "add", place, copy.to_str().unwrap(), "--host", host, "--day", day]);
+        assert!(output.status.success(), "{host}: {}", stderr(&output));
+    }
+    let exits: u64 = report(&[&trace], &[])["total"]["count"].as_u64().unwrap();
+    for host in hosts {
+        let row = &rows(place, &format!("select count(*) n from exits where host = '{host}'"))[0];
+        assert_eq!(row["n"], exits, "{host}");
+    }
+    let fleet = run(&["fleet", "report", place, "--by", "host", "--format", "json"]);
+    assert!(fleet.status.success() && stderr(&fleet).is_empty(), "{}", stderr(&fleet));
+}
+
+#[test]
+fn halts_and_ganged_exits_are_those_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let gang = "powerpc/p8_smt4_gang_exits_rfc.data.gz";
+    let output = run(&["store", "add", &place, corpus(gang).to_str().unwrap(), "--host", "p", "--day", "2026-11-22"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for (trace, host, _) in RECORDINGS {
+        let halts = &report(&[&corpus(trace)], &["--view", "halt"])["halt"];
+        let query = format!(
+            "select sum(halts) halts, sum(slept) slept, sum(gap_sum_ns) gap, max(gap_max_ns) gap_max, sum(grown) grown, \
+             sum(poll_miss_ns) poll_miss, length_percentile(gap_ns, gap_count, 50) p50, \
+             length_percentile(latency_ns, latency_count, 50) latency from halts where host = '{host}'"
+        );
+        let row = &rows(&place, &query)[0];
+        let all = &halts["all"];
+        assert!(all["halts"].as_u64().unwrap() > 0, "{trace}");
+        for (name, expected) in [
+            ("halts", &all["halts"]),
+            ("slept", &all["slept"]),
+            ("gap", &all["gaps"]["sum_ns"]),
+            ("gap_max", &all["gaps"]["max_ns"]),
+            ("grown", &all["grown"]),
+            ("poll_miss", &all["poll_miss_ns"]),
+            ("p50", &all["gaps"]["p50_ns"]),
+            ("latency", &all["latency"]["p50_ns"]),
+        ] {
+            assert_eq!(&row[name], expected, "{name} of {trace}");
+        }
+    }
+    let gangs = rows(&place, "select vcore, vcpus, runs, ganged, forced, lost_sum_ns from gangs order by vcore");
+    let expected = report(&[&corpus(gang)], &["--view", "gang"]);
+    let expected = expected["gang"]["vcores"].as_array().unwrap();
+    assert_eq!(gangs.len(), expected.len());
+    assert!(gangs.iter().any(|row| row["ganged"].as_u64().unwrap() > 0));
+    for (row, vcore) in gangs.iter().zip(expected) {
+        for name in ["runs", "ganged", "forced"] {
+            assert_eq!(row[name], vcore[name], "{name}");
+        }
+        assert_eq!(row["vcore"], vcore["vcpus"][0]);
+        assert_eq!(row["lost_sum_ns"], vcore["lost"]["sum_ns"]);
+    }
 }
 
 /// By reason: some figures.
@@ -177,7 +243,7 @@ fn functions_of_ours_say_what_the_kernel_says() {
         ("select exit_name('z80', 1)", "z80 is no list of exit codes; they are vmx"),
         ("select time_bucket('10 parsecs', 1)", "10 parsecs is no length of time"),
         ("select time_bucket(0, 1)", "no width"),
-        ("select length_percentile(1, 2, 3)", "takes the columns length_ns and length_count"),
+        ("select length_percentile(1, 2, 3)", "takes a distribution first"),
         ("select length_percentile(length_ns, length_count, 101) from facts", "from 0 to 100"),
         ("select nothing from exits", "nothing"),
         ("selec", "selec"),
@@ -325,7 +391,8 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
             }
         }
     }
-    store.add(&id, host, day, Vec::new()).unwrap().finish(&run, &facts).unwrap();
+    let sums = Sums { facts, ..Sums::default() };
+    store.add(&id, host, day, Vec::new()).unwrap().finish(&run, &sums).unwrap();
 }
 
 #[test]
@@ -382,4 +449,32 @@ fn a_host_that_stands_out_is_named_with_its_reason() {
     let outliers = fleet["outliers"].as_array().unwrap();
     assert_eq!(outliers.len(), 1, "{outliers:?}");
     assert_eq!((&outliers[0]["host"], &outliers[0]["reason"]), (&"f".into(), &"msr".into()));
+}
+
+#[test]
+fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(&folder.path().join("fleet"));
+    let state = folder.path().display();
+    let command = format!("env XDG_STATE_HOME={state} {} sql {place}", env!("CARGO_BIN_EXE_exitscope"));
+    let Some(terminal) = Terminal::start("sql", (100, 40), &command) else { return };
+    terminal.wait_for(&["Queries end with ;", "sql>"]);
+    // A name by its beginning; then the rest of the query on a second line.
+    terminal.keys(&["select max(first_d", "Tab", ") d from hosts", "Enter"]);
+    terminal.keys(&["where host = 'a'\\;", "Enter"]);
+    terminal.wait_for(&["max(first_day) d from hosts", "2026-11-20", "1 row"]);
+    terminal.keys(&["select nothing from exits\\;", "Enter"]);
+    terminal.wait_for(&["No field named nothing"]);
+    terminal.keys(&["drop table exits\\;", "Enter"]);
+    terminal.wait_for(&["DDL not supported"]);
+    terminal.keys(&["\\d", "Enter"]);
+    terminal.wait_for(&["advice: run, host, day", "length_percentile(length_ns, length_count, p)"]);
+    terminal.keys(&["\\q", "Enter"]);
+    terminal.wait_for(&["ended with 0"]);
+    terminal.keys(&["clear", "Enter"]);
+    terminal.keys(&[&command, "Enter"]);
+    terminal.wait_for(&["Queries end with ;"]);
+    // Up past the end of the last time, the help, and the two errors.
+    terminal.keys(&["Up", "Up", "Up", "Up", "Up", "Enter"]);
+    terminal.wait_for(&["2026-11-20"]);
 }

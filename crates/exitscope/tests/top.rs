@@ -2,15 +2,12 @@
 
 mod common;
 
-use common::{cannot, machine, tiny_guest};
+use common::{PATIENCE, Terminal, cannot, machine, tiny_guest};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// How long something on a screen may take to come.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether guests can be watched here; else it was allowed that they cannot.
 fn can_watch() -> bool {
@@ -117,60 +114,6 @@ fn what_cannot_be_done_is_one_line_that_says_what_to_do() {
         let output = common::exitscope().args(arguments).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(common::stderr(&output).contains(said), "{}", common::stderr(&output));
-    }
-}
-
-/// A terminal of tmux, which ends with this value.
-struct Terminal {
-    server: String,
-}
-
-impl Terminal {
-    /// A terminal of this size in which `command` runs, and then a shell; `None` if there is no tmux and that is allowed.
-    fn start(name: &str, size: (u16, u16), command: &str) -> Option<Terminal> {
-        let terminal = Terminal { server: format!("exitscope-test-{}-{name}", std::process::id()) };
-        let (width, height) = (size.0.to_string(), size.1.to_string());
-        let shell = format!("{command}; echo ended with $?; exec sh");
-        let started = terminal.tmux().args(["new-session", "-d", "-x", &width, "-y", &height, &shell]).output();
-        match started {
-            Ok(started) if started.status.success() => return Some(terminal),
-            Ok(started) => cannot(&format!("tmux: {}", common::stderr(&started))),
-            Err(error) => cannot(&format!("tmux cannot be run, install it: {error}")),
-        }
-        None
-    }
-
-    fn tmux(&self) -> Command {
-        let mut tmux = Command::new("tmux");
-        tmux.args(["-L", &self.server, "-f", "/dev/null"]).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
-        tmux
-    }
-
-    fn keys(&self, keys: &[&str]) {
-        assert!(self.tmux().arg("send-keys").args(keys).status().unwrap().success());
-    }
-
-    fn screen(&self) -> String {
-        String::from_utf8(self.tmux().args(["capture-pane", "-p"]).output().unwrap().stdout).unwrap()
-    }
-
-    /// The screen, once all of these words are on it.
-    fn wait_for(&self, words: &[&str]) -> String {
-        let began = Instant::now();
-        loop {
-            let screen = self.screen();
-            if words.iter().all(|word| screen.contains(word)) {
-                return screen;
-            }
-            assert!(began.elapsed() < PATIENCE, "{words:?} did not come:\n{screen}");
-            sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.tmux().arg("kill-server").status();
     }
 }
 

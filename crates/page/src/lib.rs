@@ -1,9 +1,10 @@
-//! What exitscope found as one self-contained HTML page: a report, a comparison, a sweep, an experiment of the lab.
+//! What exitscope found as one self-contained HTML page: a report, a comparison, a sweep, an experiment of the lab, a
+//! fleet.
 //!
 //! ```text
 //! Exit rows, halts ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
 //! Report, Advised, polls, drags, as JSON ─────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
-//! Comparison and its lengths, Sweep, LabReport, as JSON ──────────────────┘
+//! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ───────────┘
 //! ```
 //!
 //! What a report already has comes from there; what is computed here is only what a picture over time needs, bounded in
@@ -26,7 +27,7 @@ mod states;
 pub use drags::{Drags, DragsHead};
 pub use flate2::Compression;
 pub use html::{Contents, is_built, write_data, write_page};
-pub use other::{Other, SideLengths, write_other};
+pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};
 pub use polls::{Polls, halt_polls};
 pub use served::{Addresses, served_page};

@@ -1,8 +1,8 @@
-//! Pages that are not of a report: what `diff`, `sweep` and `lab` say as JSON, as it is.
+//! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
 
 use crate::html::{Head, PACKING, pack, write_file};
 use exitscope_analysis::{Diff, Histogram};
-use exitscope_view::{Comparison, LabReport, Sweep};
+use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,6 +27,11 @@ pub enum Other<'a> {
     Lab {
         /// What it found.
         lab: &'a LabReport,
+    },
+    /// A fleet.
+    Fleet {
+        /// What differs within it.
+        fleet: &'a Fleet,
     },
 }
 
@@ -59,6 +64,7 @@ impl Other<'_> {
             Other::Diff { .. } => "diff",
             Other::Sweep { .. } => "sweep",
             Other::Lab { .. } => "lab",
+            Other::Fleet { .. } => "fleet",
         }
     }
 
@@ -72,6 +78,7 @@ impl Other<'_> {
             }
             Other::Sweep { sweep } => format!("sweep of {}", sweep.scenario.name),
             Other::Lab { lab } => format!("lab {}", lab.experiment),
+            Other::Fleet { fleet } => format!("fleet by {}", fleet.by),
         }
     }
 }
@@ -86,6 +93,11 @@ struct Json<'a> {
 
 /// Writes the page. Errors: those of `out`; also if the front end is not there.
 pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
+    write_file(&shown.title(), |to| write_other_data(shown, to), out)
+}
+
+/// Writes what the page shows, packed, without the page. Errors: those of `out`.
+pub fn write_other_data(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
     let json = Json { head: Head::of(shown.kind()), shown };
-    write_file(&shown.title(), |to| pack(&json, &[], PACKING, to), out)
+    pack(&json, &[], PACKING, out)
 }

@@ -6,7 +6,7 @@
 use exitscope_analysis::Cell;
 use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, Way, Who};
 use exitscope_query::{Array, Columns, Engine, Limits};
-use exitscope_store::{FactRow, RunRow, Store, Vcpu, Words};
+use exitscope_store::{FactRow, RunRow, Store, Sums, Vcpu, Words};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -92,10 +92,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             max_ns: cell.max,
             lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
         };
-        let facts: Vec<FactRow> = cells.into_iter().map(fact).collect();
+        let sums = Sums { facts: cells.into_iter().map(fact).collect(), ..Sums::default() };
         let last_ns = run.first_ns + span * STRETCHES - 1;
         let run = RunRow { id, host, day, last_ns, exits: count, timed: count, ..run.clone() };
-        adding.finish(&run, &facts)?;
+        adding.finish(&run, &sums)?;
     }
     Ok(())
 }

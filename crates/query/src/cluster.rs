@@ -4,16 +4,17 @@
 //! Engine ─► plan: tables by their files, our functions by name ─► scheduler ─► stages ─► executors ─► rows
 //! ```
 //!
-//! Executors read the store's files themselves: its directory has to be the same for all of them. Nobody is asked who they
-//! are, on any port.
+//! Executors read the store's files themselves: its directory has to be the same for all of them; to a bucket each needs its
+//! keys in its own environment. Nobody is asked who they are, on any port.
 //!
 //! What Ballista 55 does by itself when an executor is lost is not to be had: it hangs where executors are given work
 //! (`push-staged`) or plans change while they run, and where they ask for work it runs stages again and then counts rows
 //! twice. So it is kept from it: executors ask for work; it never hears that one was lost; a stage fails the first time; and a
 //! [watch] of ours cancels whatever runs when one falls silent. The [engine](crate::Engine) asks again.
 
-use crate::engine::QueryError;
+use crate::engine::{QueryError, wrong};
 use crate::functions;
+use crate::objects::environment;
 use crate::table::{Pieces, Recorded};
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
 use ballista_core::config::TaskSchedulingPolicy;
@@ -29,7 +30,6 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::execution::context::{SessionConfig, SessionContext, SessionState};
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
@@ -87,7 +87,7 @@ pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
         no_executors_grace_period_seconds: NEVER,
         task_max_failures: 1,
         stage_max_failures: 1,
-        override_session_builder: Some(Arc::new(|config| Ok(state(config)))),
+        override_session_builder: Some(Arc::new(state)),
         override_config_producer: Some(Arc::new(session_config)),
         override_logical_codec: Some(Arc::new(Codec::default())),
         ..SchedulerConfig::default()
@@ -125,6 +125,7 @@ async fn watch(scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>) {
 /// Runs an executor until the process ends.
 pub fn execute(executor: Executor) -> Result<(), QueryError> {
     let Executor { scheduler: (host, port), listen, cores, memory, work } = executor;
+    let of_all = state(session_config()).map_err(wrong)?;
     let config = ExecutorProcessConfig {
         bind_host: listen.ip().to_string(),
         external_host: Some(listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip: IpAddr| ip.to_string()),
@@ -134,12 +135,19 @@ pub fn execute(executor: Executor) -> Result<(), QueryError> {
         scheduler_connect_timeout_seconds: 10,
         vcores: cores,
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
-        work_dir: work.map(|work| work.display().to_string()),
+        work_dir: work.as_ref().map(|work| work.display().to_string()),
         grpc_max_decoding_message_size: MESSAGE,
         grpc_max_encoding_message_size: MESSAGE,
         executor_heartbeat_interval_seconds: 1,
         memory_pool_size: Some(memory),
-        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&state(session_config())))),
+        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&of_all))),
+        override_runtime_producer: Some(Arc::new(move |_| {
+            let environment = environment();
+            match &work {
+                Some(work) => environment.with_temp_file_path(work).build_arc(),
+                None => environment.build_arc(),
+            }
+        })),
         override_config_producer: Some(Arc::new(session_config)),
         override_logical_codec: Some(Arc::new(Codec::default())),
         ..ExecutorProcessConfig::default()
@@ -166,7 +174,8 @@ pub(crate) async fn connect((host, port): (&str, u16)) -> Result<SessionContext,
         Ok(Err(error)) => return Err(wrong(error.to_string())),
         Err(_) => return Err(wrong("it does not answer".to_string())),
     }
-    let context = SessionContext::remote_with_state(&format!("df://{host}:{port}"), state(session_config())).await;
+    let state = state(session_config()).map_err(|error| wrong(error.to_string()))?;
+    let context = SessionContext::remote_with_state(&format!("df://{host}:{port}"), state).await;
     let context = context.map_err(|error| wrong(error.to_string()))?;
     functions::register(&context);
     Ok(context)
@@ -179,9 +188,9 @@ fn session_config() -> SessionConfig {
         .with_ballista_grpc_client_max_message_size(MESSAGE as usize)
 }
 
-fn state(config: SessionConfig) -> SessionState {
+fn state(config: SessionConfig) -> Result<SessionState> {
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
-    let mut state = builder.with_runtime_env(Arc::new(RuntimeEnv::default())).build();
+    let mut state = builder.with_runtime_env(environment().build_arc()?).build();
     for function in functions::scalar() {
         // Nothing of ours has the name of another.
         let _ = state.register_udf(Arc::new(function));
@@ -189,7 +198,7 @@ fn state(config: SessionConfig) -> SessionState {
     for function in functions::aggregate() {
         let _ = state.register_udaf(Arc::new(function));
     }
-    state
+    Ok(state)
 }
 
 /// Our tables on their way; everything else is Ballista's.

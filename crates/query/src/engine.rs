@@ -1,6 +1,7 @@
 //! Queries, and their limits.
 
 use crate::functions;
+use crate::objects::environment;
 use crate::recordings;
 use crate::table::{Origin, Pieces};
 use datafusion::arrow::array::RecordBatch;
@@ -8,7 +9,6 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use exitscope_store::{Damage, Piece, RunRow, Store, StoreError};
 use exitscope_units::Nanos;
 use futures::StreamExt;
@@ -21,7 +21,7 @@ use tokio::sync::mpsc::channel;
 use tokio::time::{Instant, timeout_at};
 
 /// The tables.
-pub const TABLES: [&str; 6] = ["exits", "facts", "runs", "hosts", "knobs", "advice"];
+pub const TABLES: [&str; 8] = ["exits", "facts", "halts", "gangs", "runs", "hosts", "knobs", "advice"];
 
 /// Batches of rows that wait to be taken, at most.
 const WAITING: usize = 4;
@@ -85,7 +85,7 @@ impl Engine {
     pub fn open(store: &Store, limits: Limits) -> Result<Engine, QueryError> {
         let pool = FairSpillPool::new(limits.memory as usize);
         let named = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN);
-        let environment = RuntimeEnvBuilder::new()
+        let environment = environment()
             .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, named)))
             .build_arc()
             .map_err(wrong)?;
@@ -132,7 +132,7 @@ impl Engine {
 
     fn register(&self, store: &Store, pieces: &[Piece]) -> Result<(), DataFusionError> {
         let (url, prefix) = store.address();
-        for table in ["exits", "facts"] {
+        for table in exitscope_store::TABLES {
             let pieces = pieces.iter().filter(|piece| piece.table == table).cloned().collect();
             let (url, prefix) = (url.to_string(), prefix.to_string());
             let provider = Pieces::new(Origin { table: table.to_string(), url, prefix, pieces })?;

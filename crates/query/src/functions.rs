@@ -27,17 +27,17 @@ pub struct Function {
 pub const FUNCTIONS: [Function; 5] = [
     Function {
         call: "length_percentile(length_ns, length_count, p)",
-        gives: "Aggregate, over facts: the length below or at which p per cent of the exits are, in nanoseconds, exact to \
-                the buckets (1/32)",
+        gives: "Aggregate: the length below or at which p per cent of the exits (or halts, with gap_ns and gap_count, …) are, \
+                in nanoseconds, exact to the buckets (1/32)",
     },
     Function {
         call: "length_share_over(length_ns, length_count, length)",
-        gives: "Aggregate, over facts: the share of exits in buckets that begin at this length ('100us', or a number of \
+        gives: "Aggregate: the share of exits in buckets that begin at this length ('100us', or a number of \
                 nanoseconds) or above, 0 to 1",
     },
     Function {
         call: "length_merge(length_ns, length_count)",
-        gives: "Aggregate, over facts: the distribution of all of them, with the fields length_ns and length_count",
+        gives: "Aggregate: the distribution of all of them, with the fields length_ns and length_count",
     },
     Function {
         call: "time_bucket(width, at_ns)",
@@ -109,7 +109,10 @@ impl AggregateUDFImpl for Lengths {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let numbers = |of: &DataType| matches!(of, DataType::List(item) if item.data_type() == &DataType::UInt64);
         if !types.iter().take(2).all(numbers) {
-            return plan_err!("{} takes the columns length_ns and length_count of facts first", self.name());
+            return plan_err!(
+                "{} takes a distribution first, which is two columns: length_ns and length_count, or the like",
+                self.name()
+            );
         }
         Ok(match self.what {
             What::Percentile => DataType::UInt64,

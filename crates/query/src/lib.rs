@@ -1,8 +1,8 @@
 //! SQL over a store of VM exits, by DataFusion.
 //!
 //! ```text
-//! Store ─► files that can be read ─► tables exits, facts ─┐
-//!       └► log ─► tables runs, hosts, knobs, advice ───────┴─► Engine ─► rows, in batches
+//! Store ─► files that can be read ─► tables exits, facts, halts, gangs ─┐
+//!       └► log ─► tables runs, hosts, knobs, advice ─────────────────────┴─► Engine ─► rows, in batches
 //! ```
 //!
 //! Queries only read; each has a limit on memory and on time. A file that is missing, truncated or foreign is left out,
@@ -15,6 +15,7 @@ pub mod cluster;
 mod columns;
 mod engine;
 mod functions;
+mod objects;
 #[cfg(feature = "cluster")]
 pub mod offered;
 mod output;

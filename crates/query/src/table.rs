@@ -1,4 +1,4 @@
-//! Tables: of many files (`exits` and `facts`), and of rows in memory.
+//! Tables: of many files (`exits`, `facts`, …), and of rows in memory.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
@@ -6,10 +6,8 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 #[cfg(feature = "cluster")]
 use datafusion::arrow::ipc::{reader::StreamReader, writer::StreamWriter};
 use datafusion::catalog::{Session, TableProvider};
-#[cfg(feature = "cluster")]
-use datafusion::common::DataFusionError;
 use datafusion::common::stats::Precision;
-use datafusion::common::{DFSchema, Result, ScalarValue, Statistics};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, Statistics, plan_err};
 use datafusion::datasource::MemTable;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
@@ -19,9 +17,10 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::object_store::path::Path;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use exitscope_store::{Piece, exit_schema, fact_schema};
+use exitscope_store::{Piece, schema};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ pub(crate) struct Pieces {
 /// What a table of files is made from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// `exits` or `facts`.
+    /// Which: one of [`exitscope_store::TABLES`].
     pub table: String,
     /// The address of what holds the files.
     pub url: String,
@@ -54,7 +53,7 @@ pub(crate) struct Origin {
 impl Pieces {
     /// A table of these files.
     pub(crate) fn new(origin: Origin) -> Result<Pieces> {
-        let columns = if origin.table == "exits" { exit_schema() } else { fact_schema() };
+        let Some(columns) = schema(&origin.table) else { return plan_err!("there is no table {}", origin.table) };
         let folders: Vec<FieldRef> = vec![
             Arc::new(Field::new(FOLDERS[0], words(), false)),
             Arc::new(Field::new(FOLDERS[1], DataType::Date32, false)),
@@ -227,7 +226,9 @@ fn file(prefix: &str, piece: &Piece, unknown: &Statistics) -> Result<Partitioned
     let host = ScalarValue::Dictionary(Box::new(DataType::UInt16), Box::new(ScalarValue::from(piece.host.as_str())));
     let day = ScalarValue::try_from_string(piece.day.clone(), &DataType::Date32)?;
     let rows = unknown.clone().with_num_rows(Precision::Exact(piece.rows as usize));
-    let file = PartitionedFile::new(path.trim_start_matches('/'), piece.bytes);
+    let mut file = PartitionedFile::new(String::new(), piece.bytes);
+    // It is spelt as object stores want it; `new` would spell it so once more.
+    file.object_meta.location = Path::parse(path).map_err(|error| DataFusionError::External(error.into()))?;
     Ok(file.with_partition_values(vec![host, day]).with_statistics(Arc::new(rows)))
 }
 

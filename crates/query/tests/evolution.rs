@@ -5,7 +5,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 use exitscope_query::{Columns, Engine, Limits};
-use exitscope_store::{FactRow, RunRow, SCHEMA, Store};
+use exitscope_store::{FactRow, RunRow, SCHEMA, Store, Sums};
 use std::time::Duration;
 
 fn run(host: &str) -> RunRow {
@@ -37,9 +37,10 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     let fact = FactRow { reason: "msr".to_string(), count: 23, at_ns: 5, span_ns: 10, ..FactRow::default() };
+    let sums = Sums { facts: vec![fact], ..Sums::default() };
     for host in ["a", "b"] {
         let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
-        adding.finish(&run(host), std::slice::from_ref(&fact)).unwrap();
+        adding.finish(&run(host), &sums).unwrap();
     }
     // The first file as it was before facts had stretches of time.
     let pieces = store.contents().unwrap().pieces;

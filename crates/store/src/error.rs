@@ -43,12 +43,12 @@ pub enum StoreError {
     #[error("others wrote to the store {0} times meanwhile: try again")]
     Busy(u32),
     /// The place where it lies.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     Object {
         /// What was done.
         what: String,
         /// Why it failed.
-        source: object_store::Error,
+        why: String,
     },
     /// Rows could not be written or read.
     #[error("{file}: {source}")]

@@ -1,9 +1,11 @@
-//! VM exits at rest: Parquet files by host and day, and a log of which of them belong to the store.
+//! VM exits at rest: Parquet files by host and day, and a log of which of them belong to the store; in a directory, or in a
+//! bucket of an S3-compatible store.
 //!
 //! ```text
 //! DIR/_log/00000000000000000001.json           what was added or removed, in order; the highest number is the newest
 //!     exits/host=NAME/day=2026-11-22/RUN.parquet    a row for each exit, sorted by vCPU and moment
 //!     facts/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
+//!     halts/…  gangs/…                              the same of halts by vCPU, and of ganged exits by virtual core
 //! ```
 //!
 //! A file belongs to the store when an entry of the log says so, and an entry is there whole or not at all: whoever is
@@ -12,6 +14,7 @@
 //!
 //! Does not know: what any fact means, where exits came from, SQL.
 
+mod columns;
 mod error;
 mod exits;
 mod facts;
@@ -21,7 +24,8 @@ mod store;
 
 pub use arrow_array;
 pub use error::StoreError;
-pub use exits::{Vcpu, Words, exit_schema};
-pub use facts::{FactRow, fact_schema};
+pub use exits::{Vcpu, Words};
+pub use facts::{FactRow, GangRow, HaltRow, Lengths, Sums};
 pub use log::{AdvisedRow, Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
-pub use store::{Added, Adding, Checked, Damage, Store};
+pub use place::bucket;
+pub use store::{Added, Adding, Checked, Damage, Store, TABLES, schema};

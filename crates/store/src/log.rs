@@ -1,7 +1,7 @@
 //! The log of a store: what belongs to it.
 
 use crate::StoreError;
-use crate::place::Place;
+use crate::place::{Place, READS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const SCHEMA: &str = "exitscope.store/1";
 
 /// Where entries are.
-const FOLDER: &str = "_log";
+pub(crate) const LOG: &str = "_log";
 
 /// One recording in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub struct SettingRow {
 /// A Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// `exits` or `facts`.
+    /// One of [`TABLES`](crate::TABLES).
     pub table: String,
     /// Below the store.
     pub path: String,
@@ -136,22 +136,26 @@ pub struct Contents {
 impl Contents {
     /// Reads the log.
     pub fn read(place: &Place) -> Result<Contents, StoreError> {
-        let mut found: BTreeMap<u64, String> = BTreeMap::new();
-        for file in place.list(FOLDER)? {
+        let mut found: Vec<(u64, String)> = Vec::new();
+        for file in place.list(LOG)? {
             let number = file.location.filename().and_then(number_of);
             found.extend(number.map(|number| (number, file.location.to_string())));
         }
+        found.sort_by(|a, b| b.cmp(a));
         // Backwards to an entry that says everything, then forwards.
-        let mut entries = Vec::new();
-        for (number, path) in found.iter().rev() {
-            if entries.last().is_some_and(|(later, _): &(u64, Entry)| later - 1 != *number) {
-                return Err(StoreError::Missing { entry: path_of(number + 1) });
-            }
-            let entry = parse(path, &place.read(path)?)?;
-            let is_all = entry.what == "all";
-            entries.push((*number, entry));
-            if is_all {
-                break;
+        let mut entries: Vec<(u64, Entry)> = Vec::new();
+        'read: for some in found.chunks(READS) {
+            let read = place.read_each(some.iter().map(|(_, path)| (path.as_str(), None)));
+            for ((number, path), bytes) in some.iter().zip(read) {
+                if entries.last().is_some_and(|(later, _)| later - 1 != *number) {
+                    return Err(StoreError::Missing { entry: path_of(number + 1) });
+                }
+                let entry = parse(path, &bytes?)?;
+                let is_all = entry.what == "all";
+                entries.push((*number, entry));
+                if is_all {
+                    break 'read;
+                }
             }
         }
         if let Some((number, entry)) = entries.last()
@@ -188,7 +192,7 @@ impl Contents {
     /// Paths of entries that a later one stands for.
     pub fn superseded(&self, place: &Place) -> Result<Vec<String>, StoreError> {
         let first = self.number - self.entries.saturating_sub(1);
-        let files = place.list(FOLDER)?.into_iter();
+        let files = place.list(LOG)?.into_iter();
         let old = |name: &str| number_of(name).is_some_and(|number| number < first);
         Ok(files
             .filter(|file| file.location.filename().is_some_and(old))
@@ -234,7 +238,7 @@ fn parse(path: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
 }
 
 fn path_of(number: u64) -> String {
-    format!("{FOLDER}/{number:020}.json")
+    format!("{LOG}/{number:020}.json")
 }
 
 fn number_of(name: &str) -> Option<u64> {

@@ -1,9 +1,10 @@
 //! The store: adding, joining, dropping, checking.
 
+use crate::columns::Columns;
 use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, exit_schema, properties};
-use crate::facts::{self, FactRow, fact_schema};
-use crate::log::{Contents, Entry, Piece, RunRow};
-use crate::place::{Place, Upload, Uploaded, hash};
+use crate::facts::{self, Sums};
+use crate::log::{Contents, Entry, LOG, Piece, RunRow};
+use crate::place::{Place, READS, Upload, Uploaded, hash, why};
 use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
@@ -18,8 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 /// The tables, which are the top folders.
+pub const TABLES: [&str; 4] = [EXITS, FACTS, HALTS, GANGS];
 const EXITS: &str = "exits";
 const FACTS: &str = "facts";
+const HALTS: &str = "halts";
+const GANGS: &str = "gangs";
 
 /// Digits of a name that is a hash.
 const ID: usize = 32;
@@ -48,12 +52,12 @@ pub struct Store {
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the store now, in so many bytes: of exits, and of facts.
+    /// It is in the store now, in so many bytes: of exits, and of sums.
     New {
         /// Of exits.
         exits: u64,
-        /// Of facts.
-        facts: u64,
+        /// Of sums.
+        sums: u64,
     },
     /// It was already.
     Already,
@@ -87,18 +91,18 @@ pub struct Adding<'a> {
 }
 
 impl Store {
-    /// Opens the store in a directory.
-    pub fn open(directory: &std::path::Path) -> Result<Store, StoreError> {
-        let no_store = || StoreError::NoStore { place: directory.display().to_string() };
-        if !directory.join("_log").is_dir() {
-            return Err(no_store());
+    /// Opens the store in a directory, or in a bucket: `s3://bucket/path`.
+    pub fn open(at: &std::path::Path) -> Result<Store, StoreError> {
+        let place = Place::at(at, false)?;
+        match place.list(LOG)?.is_empty() {
+            true => Err(StoreError::NoStore { place: place.name().to_string() }),
+            false => Ok(Store { place }),
         }
-        Ok(Store { place: Place::directory(directory, false)? })
     }
 
     /// The same, and makes one if there is none.
-    pub fn make(directory: &std::path::Path) -> Result<Store, StoreError> {
-        Ok(Store { place: Place::directory(directory, true)? })
+    pub fn make(at: &std::path::Path) -> Result<Store, StoreError> {
+        Ok(Store { place: Place::at(at, true)? })
     }
 
     /// What belongs to it now.
@@ -116,7 +120,7 @@ impl Store {
 
     /// The rows of a file.
     pub fn rows(&self, piece: &Piece) -> Result<ParquetRecordBatchReader, StoreError> {
-        let bytes = Bytes::from(self.place.read(&piece.path)?);
+        let bytes = self.place.read(&piece.path)?;
         let open = || ParquetRecordBatchReaderBuilder::try_new(bytes)?.build();
         open().map_err(in_file(&piece.path))
     }
@@ -177,9 +181,10 @@ impl Store {
                 Err(why) => checked.damaged.push(Damage { path: piece.path.clone(), why }),
             }
         }
+        let of_log = format!("{LOG}/");
         for file in self.place.list("")? {
             let path = file.location.to_string();
-            if !path.starts_with("_log/") && !contents.pieces.contains_key(&path) {
+            if !path.starts_with(&of_log) && !contents.pieces.contains_key(&path) {
                 checked.unlisted.push(path);
             }
         }
@@ -191,14 +196,23 @@ impl Store {
         let sizes: BTreeMap<String, u64> =
             self.place.list("")?.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
         let (mut sound, mut left_out) = (Vec::new(), Vec::new());
+        let damage = |piece: &Piece, why: &str| Damage { path: piece.path.clone(), why: why.to_string() };
+        let mut there = Vec::new();
         for piece in contents.pieces.values() {
-            let looked = match sizes.get(&piece.path) {
-                None => Err("it is not there".to_string()),
-                Some(&size) => self.look_at_end(piece, size),
-            };
-            match looked {
-                Ok(()) => sound.push(piece.clone()),
-                Err(why) => left_out.push(Damage { path: piece.path.clone(), why }),
+            match sizes.get(&piece.path) {
+                Some(&size) if size == piece.bytes => there.push(piece),
+                Some(&size) => left_out.push(damage(piece, &of_size(piece, size))),
+                None => left_out.push(damage(piece, "it is not there")),
+            }
+        }
+        for some in there.chunks(READS) {
+            let tail = |piece: &&Piece| Some(piece.bytes.saturating_sub(TAIL)..piece.bytes);
+            let tails = some.iter().map(|piece| (piece.path.as_str(), tail(piece)));
+            for (&piece, tail) in some.iter().zip(self.place.read_each(tails)) {
+                match tail.map_err(|error| error.to_string()).and_then(|tail| self.look_at_end(piece, tail)) {
+                    Ok(()) => sound.push(piece.clone()),
+                    Err(why) => left_out.push(damage(piece, &why)),
+                }
             }
         }
         Ok((sound, left_out))
@@ -215,7 +229,7 @@ impl Store {
         let contents = self.contents()?;
         let until = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut gone = contents.superseded(&self.place)?;
-        for table in [EXITS, FACTS] {
+        for table in TABLES {
             let files = self.place.list(table)?.into_iter();
             let old = files.filter(|file| SystemTime::from(file.last_modified) <= until);
             let paths = old.map(|file| file.location.to_string());
@@ -223,6 +237,20 @@ impl Store {
         }
         gone.iter().try_for_each(|path| self.place.remove(path))?;
         Ok(gone.len())
+    }
+
+    /// Writes sums of a recording.
+    fn write<R: 'static>(
+        &self,
+        table: &str,
+        run: &RunRow,
+        columns: &Columns<R>,
+        rows: &[R],
+    ) -> Result<Piece, StoreError> {
+        let path = piece_path(table, &run.host, &run.day, &run.id);
+        let upload = facts::write(self.place.upload(&path)?, columns, &run.id, rows).map_err(in_file(&path))?;
+        let uploaded = finish(upload, &path)?;
+        Ok(piece(table, path, run, rows.len() as u64, uploaded))
     }
 
     /// Makes one file of several.
@@ -233,10 +261,9 @@ impl Store {
         let name = hash(pieces.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>().join("\n").as_bytes());
         let name = name.get(..ID).unwrap_or(&name);
         let path = piece_path(&first.table, &first.host, &first.day, name);
-        let (schema, properties) = match first.table.as_str() {
-            EXITS => (exit_schema(), exit_properties()),
-            _ => (fact_schema(), properties().build()),
-        };
+        // A later version may have more tables.
+        let Some(schema) = schema(&first.table) else { return Ok(false) };
+        let properties = if first.table == EXITS { exit_properties() } else { properties().build() };
         let upload = self.place.upload(&path)?;
         let mut writer = ArrowWriter::try_new(upload, schema.clone(), Some(properties)).map_err(in_file(&path))?;
         let mut rows = 0;
@@ -263,26 +290,30 @@ impl Store {
     /// Why a file is not as the log says.
     fn look_at(&self, piece: &Piece) -> Result<(), String> {
         let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
-        self.look_at_end(piece, bytes.len() as u64)?;
+        let size = bytes.len() as u64;
+        if size != piece.bytes {
+            return Err(of_size(piece, size));
+        }
+        self.look_at_end(piece, bytes.clone())?;
         if !piece.sha256.is_empty() && piece.sha256 != hash(&bytes) {
             return Err("its bytes are not those that were written".to_string());
         }
-        let rows = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).and_then(|reader| reader.build());
+        let rows = ParquetRecordBatchReaderBuilder::try_new(bytes).and_then(|reader| reader.build());
         let broken = rows.map_err(|error| error.to_string())?.find_map(Result::err);
         broken.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
-    /// The same, as far as its end says.
-    fn look_at_end(&self, piece: &Piece, size: u64) -> Result<(), String> {
-        if size != piece.bytes {
-            return Err(format!("it has {size} bytes instead of {}", piece.bytes));
-        }
-        let (mut reader, mut tail) = (ParquetMetaDataReader::new(), TAIL);
+    /// The same of one of the right size, as far as its end says, of which these are the last bytes.
+    fn look_at_end(&self, piece: &Piece, mut tail: Bytes) -> Result<(), String> {
+        let size = piece.bytes;
+        let mut reader = ParquetMetaDataReader::new();
         loop {
-            let from = size.saturating_sub(tail);
-            let bytes = self.place.read_range(&piece.path, from..size).map_err(|error| error.to_string())?;
-            match reader.try_parse_sized(&Bytes::from(bytes), size) {
-                Err(ParquetError::NeedMoreData(more)) if tail < size => tail = more as u64,
+            match reader.try_parse_sized(&tail, size) {
+                Err(ParquetError::NeedMoreData(more)) if tail.len() < more && more as u64 <= size => {
+                    let more = size - more as u64..size;
+                    let read = self.place.read_each([(piece.path.as_str(), Some(more))].into_iter()).pop();
+                    tail = read.unwrap_or_else(|| Ok(Bytes::new())).map_err(|error| error.to_string())?;
+                }
                 parsed => break parsed.map_err(|error| error.to_string())?,
             }
         }
@@ -320,31 +351,47 @@ impl Adding<'_> {
     }
 
     /// Makes the recording belong to the store.
-    pub fn finish(self, run: &RunRow, facts: &[FactRow]) -> Result<Added, StoreError> {
+    pub fn finish(self, run: &RunRow, sums: &Sums) -> Result<Added, StoreError> {
         let Adding { store, path, writer } = self;
-        let piece = |table: &str, path: String, rows, Uploaded { bytes, sha256 }: Uploaded| Piece {
-            table: table.to_string(),
-            path,
-            host: run.host.clone(),
-            day: run.day.clone(),
-            runs: vec![run.id.clone()],
-            rows,
-            bytes,
-            sha256,
-        };
         let uploaded = finish(writer.finish().map_err(in_file(&path))?, &path)?;
-        let exits = piece(EXITS, path, run.exits, uploaded);
-        let path = piece_path(FACTS, &run.host, &run.day, &run.id);
-        let upload = facts::write(store.place.upload(&path)?, &run.id, facts).map_err(in_file(&path))?;
-        let uploaded = finish(upload, &path)?;
-        let facts = piece(FACTS, path, facts.len() as u64, uploaded);
+        let mut pieces = vec![piece(EXITS, path, run, run.exits, uploaded)];
+        let Sums { facts, halts, gangs } = sums;
+        pieces.push(store.write(FACTS, run, &facts::of_exits(), facts)?);
+        if !halts.is_empty() {
+            pieces.push(store.write(HALTS, run, &facts::of_halts(), halts)?);
+        }
+        if !gangs.is_empty() {
+            pieces.push(store.write(GANGS, run, &facts::of_gangs(), gangs)?);
+        }
         let added = store.commit(|contents| {
-            let entry =
-                || Entry { runs: vec![run.clone()], add: vec![exits.clone(), facts.clone()], ..Entry::new("add") };
+            let entry = || Entry { runs: vec![run.clone()], add: pieces.clone(), ..Entry::new("add") };
             (!contents.runs.contains_key(&run.id)).then(|| (entry(), ()))
         })?;
-        Ok(added.map_or(Added::Already, |()| Added::New { exits: exits.bytes, facts: facts.bytes }))
+        let bytes = |pieces: &[Piece]| pieces.iter().map(|piece| piece.bytes).sum();
+        let (exits, sums) = pieces.split_at(1);
+        Ok(added.map_or(Added::Already, |()| Added::New { exits: bytes(exits), sums: bytes(sums) }))
     }
+}
+
+/// The columns of a table; none if there is no such table.
+pub fn schema(table: &str) -> Option<SchemaRef> {
+    match table {
+        EXITS => Some(exit_schema()),
+        FACTS => Some(facts::of_exits().schema()),
+        HALTS => Some(facts::of_halts().schema()),
+        GANGS => Some(facts::of_gangs().schema()),
+        _ => None,
+    }
+}
+
+fn of_size(piece: &Piece, size: u64) -> String {
+    format!("it has {size} bytes instead of {}", piece.bytes)
+}
+
+/// A file of one recording.
+fn piece(table: &str, path: String, run: &RunRow, rows: u64, Uploaded { bytes, sha256 }: Uploaded) -> Piece {
+    let (host, day, runs) = (run.host.clone(), run.day.clone(), vec![run.id.clone()]);
+    Piece { table: table.to_string(), path, host, day, runs, rows, bytes, sha256 }
 }
 
 /// Rows of a file of before some columns were thought of have nothing in them.
@@ -357,7 +404,7 @@ fn with_all_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBat
 }
 
 fn finish(upload: Upload, path: &str) -> Result<Uploaded, StoreError> {
-    upload.finish().map_err(|source| StoreError::Object { what: format!("cannot write {path}"), source })
+    upload.finish().map_err(|error| StoreError::Object { what: format!("cannot write {path}"), why: why(&error) })
 }
 
 fn piece_path(table: &str, host: &str, day: &str, name: &str) -> String {

@@ -67,18 +67,16 @@ pub fn section() -> anyhow::Result<String> {
 }
 
 fn build() -> anyhow::Result<()> {
-    for what in
-        [["--package", "exitscope", "--features", "cluster"], ["--package", "exitscope-query", "--example", "generate"]]
-    {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--release", "--quiet"]).args(what).env("CARGO_TARGET_DIR", target()?);
-        ensure!(command.current_dir(root()).status()?.success(), "{what:?} does not build");
-    }
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--profile", "fleet", "--quiet"]).env("CARGO_TARGET_DIR", target()?);
+    command.args(["--package", "exitscope", "--package", "exitscope-query", "--features", "exitscope/cluster"]);
+    command.args(["--bin", "exitscope", "--example", "generate"]).current_dir(root());
+    ensure!(command.status()?.success(), "exitscope does not build with a cluster");
     Ok(())
 }
 
 fn exitscope() -> anyhow::Result<Command> {
-    Ok(Command::new(target()?.join("release/exitscope")))
+    Ok(Command::new(target()?.join("fleet/exitscope")))
 }
 
 /// Runs a command: what it prints, and how long it took.
@@ -149,7 +147,7 @@ fn fleet(source: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     eprintln!("bench: making a fleet of {EXITS} exits");
     timed(exitscope()?.args(["store", "add"]).arg(&one).arg(source).args(["--host", "a"]))?;
     let numbers = [EXITS, HOSTS, DAYS].map(|number| number.to_string());
-    timed(Command::new(target()?.join("release/examples/generate")).args([&one, &fleet]).args(numbers))?;
+    timed(Command::new(target()?.join("fleet/examples/generate")).args([&one, &fleet]).args(numbers))?;
     std::fs::remove_dir_all(&one)?;
     Ok(fleet)
 }

@@ -1,9 +1,9 @@
-//! `exitscope serve`: pages for a browser, of recordings or of what happens now.
+//! `exitscope serve`: pages for a browser, of recordings, of what happens now, or of a store.
 //!
 //! ```text
 //! files ─► Library: read when asked for, anew when changed ─┐
-//!                                                           ├─► Pages ─► exitscope-http
-//! Capture ─► Feed ─► Ring: the last minutes, in slices ─────┘
+//! Capture ─► Feed ─► Ring: the last minutes, in slices ─────┼─► Pages ─► exitscope-http
+//! store ─► Stored: asked anew whenever the page is loaded ──┘
 //! ```
 
 mod feed;
@@ -11,12 +11,13 @@ mod library;
 mod live;
 mod pages;
 mod ring;
+mod stored;
 
 use crate::Outcome;
 use crate::access::{access_of, listen, scheme, warn};
 use crate::cli::ServeArgs;
 use crate::page_file::NOT_BUILT;
-use crate::read;
+use crate::{fleet, read};
 use anyhow::{Context, bail};
 use exitscope_http::{Browsers, Names, Patience, serve};
 use exitscope_lab::{catch_signals, signalled};
@@ -26,7 +27,10 @@ use live::Live;
 use pages::{Pages, Shown};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use stored::Stored;
 
 /// How long a browser may take to read an answer, in which the time is that a file is read first.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -39,9 +43,12 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         bail!("--pid, --vm and --all-cpus say whose exits are shown as they happen, with --live");
     }
     catch_signals()?;
-    let files = if args.live { Vec::new() } else { read::files(&args.files, &[])? };
+    let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
     for file in &files {
         check(file)?;
+    }
+    if let Some(dir) = &args.dir {
+        fleet::check(dir, &args.limits)?;
     }
     let mut access = access_of(&args.access)?;
     let (listener, address) = listen(&args.listen)?;
@@ -59,9 +66,13 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let token = access.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
     anstream::eprintln!("exitscope: serving {}://{host}:{}/{token}", scheme(&access), address.port());
     let ended = || signalled().is_some() || live.as_ref().is_some_and(Live::has_ended);
-    let shown = match &live {
-        Some(live) => Shown::Live(live.now()),
-        None => Shown::Files(Library::new(&files, args.clock.clone())),
+    let shown = match (&live, &args.dir) {
+        (Some(live), _) => Shown::Live(live.now()),
+        (None, Some(dir)) => {
+            let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
+            Shown::Store(Rc::new(Stored::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
+        }
+        (None, None) => Shown::Files(Library::new(&files, args.clock.clone())),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), Live::end)?;

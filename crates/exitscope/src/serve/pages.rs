@@ -4,10 +4,12 @@
 //! /  the files, or to /live     /files  their list, as JSON
 //! /page/N   /data/N   /notes/N  a file's page, what it shows, and notes when the file changes
 //! /live   /live/data   /live/notes
+//! /fleet  /fleet/data           a store
 //! ```
 
 use super::library::Library;
 use super::live::Now;
+use super::stored::Stored;
 use exitscope_http::{Answer, Asked, Bytes, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
 use exitscope_page::{Addresses, served_page};
 use std::pin::Pin;
@@ -23,6 +25,8 @@ pub enum Shown {
     Files(Rc<Library>),
     /// What happens now.
     Live(Rc<Now>),
+    /// A store.
+    Store(Rc<Stored>),
 }
 
 /// The server's pages.
@@ -41,6 +45,8 @@ enum Named {
     LivePage,
     LiveData,
     LiveNotes,
+    FleetPage,
+    FleetData,
 }
 
 impl Pages {
@@ -56,6 +62,14 @@ impl Pages {
                     "/live" => Some(Named::LivePage),
                     "/live/data" => Some(Named::LiveData),
                     "/live/notes" => Some(Named::LiveNotes),
+                    _ => None,
+                };
+            }
+            Shown::Store(_) => {
+                return match path {
+                    "/" => Some(Named::Index),
+                    "/fleet" => Some(Named::FleetPage),
+                    "/fleet/data" => Some(Named::FleetData),
                     _ => None,
                 };
             }
@@ -101,6 +115,14 @@ impl Site for Pages {
                 let live = live.clone();
                 Box::pin(async move { packed(live.data().await) })
             }
+            (Shown::Store(_), Named::Index) => whole(Answer::see("/fleet")),
+            (Shown::Store(_), Named::FleetPage) => {
+                whole(page("fleet", &Addresses { data: Some("/fleet/data"), ..Addresses::default() }))
+            }
+            (Shown::Store(stored), _) => {
+                let stored = stored.clone();
+                Box::pin(async move { packed_or_wait(stored.data().await) })
+            }
             (Shown::Files(library), Named::Page(number)) => {
                 let (data, notes) = (format!("/data/{number}"), format!("/notes/{number}"));
                 let addresses =
@@ -109,12 +131,7 @@ impl Site for Pages {
             }
             (Shown::Files(library), Named::Data(number)) => {
                 let library = library.clone();
-                Box::pin(async move {
-                    match library.data(number).await {
-                        Some(data) => packed(data),
-                        None => Answer::text(StatusCode::ACCEPTED, "It is still being read: ask again.\n"),
-                    }
-                })
+                Box::pin(async move { packed_or_wait(library.data(number).await) })
             }
             (Shown::Files(library), Named::Notes(number)) => {
                 whole(Answer::notes(library.notes(number), asked.last_note))
@@ -152,6 +169,12 @@ fn page(title: &str, addresses: &Addresses) -> Answer {
         }
         None => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "There is no front end.\n"),
     }
+}
+
+/// Data, or that it takes long.
+fn packed_or_wait(data: Option<Result<(String, Bytes), String>>) -> Answer {
+    let wait = || Answer::text(StatusCode::ACCEPTED, "It is still being read: ask again.\n");
+    data.map_or_else(wait, packed)
 }
 
 /// Data of this version, or why there is none.

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Set to 1, this allows tests to pass on a machine where a guest cannot be watched.
 const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
@@ -106,6 +107,65 @@ pub fn cannot(trouble: &str) {
     // Not `eprintln!`, which the test harness swallows when the test passes.
     let said = std::io::stderr().write_all(format!("SKIPPED: NO LIVE GUEST WAS WATCHED: {trouble}\n").as_bytes());
     said.expect("stderr is open");
+}
+
+/// How long something on a screen may take to come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A terminal of tmux, which ends with this value.
+pub struct Terminal {
+    server: String,
+}
+
+impl Terminal {
+    /// A terminal of this size in which `command` runs, and then a shell; `None` if there is no tmux and that is allowed.
+    pub fn start(name: &str, size: (u16, u16), command: &str) -> Option<Terminal> {
+        let terminal = Terminal { server: format!("exitscope-test-{}-{name}", std::process::id()) };
+        let (width, height) = (size.0.to_string(), size.1.to_string());
+        let shell = format!("{command}; echo ended with $?; exec sh");
+        let started = terminal.tmux().args(["new-session", "-d", "-x", &width, "-y", &height, &shell]).output();
+        match started {
+            Ok(started) if started.status.success() => return Some(terminal),
+            Ok(started) => cannot(&format!("tmux: {}", stderr(&started))),
+            Err(error) => cannot(&format!("tmux cannot be run, install it: {error}")),
+        }
+        None
+    }
+
+    fn tmux(&self) -> Command {
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-L", &self.server, "-f", "/dev/null"]).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        tmux
+    }
+
+    /// Types these keys, in tmux's words.
+    pub fn keys(&self, keys: &[&str]) {
+        assert!(self.tmux().arg("send-keys").args(keys).status().unwrap().success());
+    }
+
+    /// What is on the screen.
+    pub fn screen(&self) -> String {
+        String::from_utf8(self.tmux().args(["capture-pane", "-p"]).output().unwrap().stdout).unwrap()
+    }
+
+    /// The screen, once all of these words are on it.
+    pub fn wait_for(&self, words: &[&str]) -> String {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen();
+            if words.iter().all(|word| screen.contains(word)) {
+                return screen;
+            }
+            assert!(began.elapsed() < PATIENCE, "{words:?} did not come:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux().arg("kill-server").status();
+    }
 }
 
 /// Exits at this place in a report: port and direction, or page and direction.

@@ -1,0 +1,352 @@
+// The page of a fleet: what differs by kernel, host, week or day; which hosts stand out; what is advised most.
+import type { ComponentChildren } from "preact";
+import { OF } from "./advice";
+import { Bars, type Bar } from "./bars";
+import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
+import { colors } from "./colors";
+import { count, ns, plural } from "./format";
+import { kept } from "./link";
+import { long } from "./served";
+import { Card, go, Shell } from "./shell";
+import { DataTable, type Column } from "./table";
+import type { Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Other, Outlier, Shape } from "./types";
+
+const COST = "cost_ns_per_s";
+
+/** Before a value, behind a figure. */
+const WHERE = { kernel: "with", host: "on", week: "in", day: "on" } as const;
+
+/** Hosts that are drawn; the table has all. */
+const MOST_BARS = 20;
+
+/** Lines of a list at first. */
+const MOST_LINES = 10;
+
+/** The comparison that is shown, by its name. */
+const chosen = kept<string>("comparison", "");
+
+const shapeName = ({ arch, cpu, vcpus }: Shape): string =>
+  `${vcpus === 0 ? "VMs" : `VMs of ${plural(vcpus, "vCPU")}`} on ${cpu || arch || "unknown CPUs"}`;
+const keyOf = (of: FleetComparison): string => `${of.value}, ${shapeName(of.shape)}`;
+
+/** What is certain of the cost of exits, the largest first. */
+interface Sure {
+  of: FleetComparison;
+  row: Compared;
+}
+
+const sureOf = (of: FleetComparison): Sure[] => of.rows.filter((row) => isSure(row, COST)).map((row) => ({ of, row }));
+const change = ({ row }: Sure): number => difference(changeOf(row, COST)) ?? 0;
+
+function choose(of: FleetComparison): void {
+  chosen.value = keyOf(of);
+  go("comparisons");
+}
+
+/** Lines, of which the first are in sight. */
+function Lines({ lines, what }: { lines: string[]; what: string }) {
+  const list = (some: string[]) => (
+    <ul class="plain-list">
+      {some.map((line) => (
+        <li>{line}</li>
+      ))}
+    </ul>
+  );
+  const more = lines.slice(MOST_LINES);
+  return (
+    <>
+      {list(lines.slice(0, MOST_LINES))}
+      {more.length > 0 && (
+        <details>
+          <summary>{`${count(more.length)} more ${what}`}</summary>
+          {list(more)}
+        </details>
+      )}
+    </>
+  );
+}
+
+function Coverage({ fleet }: { fleet: Fleet }) {
+  const { recordings, hosts, first_day, last_day, exits, lost, left_out } = fleet;
+  const bad = lost > 0 || left_out.length > 0;
+  const days = first_day === last_day ? first_day : `${first_day} to ${last_day}`;
+  return (
+    <div class={bad ? "coverage bad" : "coverage"} role={bad ? "alert" : undefined}>
+      {bad && <b>Figures are affected by what is missing.</b>}
+      <p>
+        {recordings === 0 ? "No recordings." : `${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${days}: ${plural(exits, "exit")}, ${count(lost)} lost.`}
+        {lost > 0 && " What was lost was lost by recorders: counts are too low by about as much."}
+      </p>
+      {left_out.length > 0 && (
+        <>
+          <p>{`${plural(left_out.length, "file")} of the store could not be read, and with ${left_out.length === 1 ? "it" : "them"} nothing here was counted:`}</p>
+          <Lines lines={left_out.map((file) => `${file.path}: ${file.why}`)} what="files" />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** Why there is nothing to compare. */
+function nothing({ recordings, by, against, not_compared }: Fleet): string {
+  if (recordings === 0) return "No recording was looked at: the store has none, or none of these days.";
+  if (not_compared.length > 0) return `No VMs of the same shape are on two sides: what there is of each ${by} is listed under “Not compared”.`;
+  return `All recordings are of one ${by}, ${against}: a second one is missing. --by compares by kernel, host, week or day.`;
+}
+
+function Overview({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
+  const { by, against, comparisons, outliers, advice } = fleet;
+  const values = new Set(comparisons.map((of) => of.value));
+  const shapes = new Set(comparisons.map((of) => shapeName(of.shape)));
+  const [first] = sure;
+  const [out] = outliers;
+  const [most] = advice;
+  return (
+    <section id="overview" aria-label="Overview">
+      <h2>What was looked at</h2>
+      <Coverage fleet={fleet} />
+      <div class="cards">
+        <Card head={`Compared by ${by}`}>
+          {comparisons.length === 0 ? (
+            nothing(fleet)
+          ) : (
+            <>
+              {`${plural(values.size, by)} against `}
+              <b>{against}</b>
+              {`, among ${plural(shapes.size, "shape")} of VMs: ${plural(comparisons.length, "comparison")}.`}
+            </>
+          )}
+        </Card>
+        <Card head="What is certain">
+          {first ? (
+            <>
+              {`${plural(sure.filter((of) => change(of) > 0).length, "cost")} rose, ${sure.filter((of) => change(of) < 0).length} fell. The largest: `}
+              <b>{nameOf(first.row)}</b>
+              {` ${WHERE[by]} ${first.of.value}, ${signed(COST, change(first))} (${partText(changeOf(first.row, COST))}).`}
+            </>
+          ) : comparisons.length > 0 ? (
+            `No difference in cost is: every ${fleet.confidence_percent} % interval holds zero.`
+          ) : (
+            "Nothing is compared."
+          )}
+        </Card>
+        <Card head="Hosts that stand out">
+          {out ? (
+            <>
+              {outliers.length > 1 && `${count(outliers.length)}, the farthest: `}
+              <b>{out.host}</b>
+              {`, ${ns(out.cost_ns_per_s)}/s instead of ${ns(out.median_ns_per_s)}/s; farthest from its own median: ${out.reason}.`}
+            </>
+          ) : (
+            "None."
+          )}
+        </Card>
+        <Card head="Advised on most hosts">{most ? `On ${plural(most.hosts, "host")}: ${most.change}.` : "Nothing."}</Card>
+      </div>
+    </section>
+  );
+}
+
+function sureColumns({ by, against, comparisons }: Fleet): Column<Sure>[] {
+  const shapes = new Set(comparisons.map((of) => shapeName(of.shape)));
+  const cost = ({ row }: Sure) => changeOf(row, COST);
+  return [
+    {
+      title: by,
+      text: true,
+      value: ({ of }) => of.value,
+      show: ({ of }) => (
+        <button type="button" class="plain" onClick={() => choose(of)}>
+          {of.value}
+        </button>
+      ),
+    },
+    { title: "reason", text: true, value: ({ row }) => nameOf(row), show: ({ row }) => nameOf(row) },
+    { title: "verdict", text: true, value: (row) => cost(row).verdict, show: (row) => <Verdict change={cost(row)} /> },
+    { title: "cost", value: (row) => cost(row).after, show: (row) => show(COST, cost(row).after) },
+    { title: `${WHERE[by]} ${against}`, value: (row) => cost(row).before, show: (row) => show(COST, cost(row).before) },
+    { title: "change", value: change, show: (row) => signed(COST, change(row)) },
+    { title: "as part", value: (row) => part(cost(row)), show: (row) => partText(cost(row)) },
+    { title: "interval", value: (row) => cost(row).low, show: (row) => interval(COST, cost(row)) },
+    ...(shapes.size > 1 ? [{ title: "VMs", text: true, value: ({ of }: Sure) => shapeName(of.shape), show: ({ of }: Sure) => shapeName(of.shape) }] : []),
+  ];
+}
+
+/** What the intervals do not cover. */
+function uncovered(by: Fleet["by"], { before, after }: FleetComparison): string {
+  if (by === "host") return Math.min(before.recordings, after.recordings) === 1 ? " One recording on a side: what differs from one recording to the next is not in the intervals." : "";
+  return Math.min(before.hosts, after.hosts) === 1 ? " One host on a side: what differs from host to host is not in the intervals." : "";
+}
+
+const sideName = (value: string, { hosts, recordings, vcpu_ns }: FleetSide): string =>
+  `${value}: ${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${vcpu_ns < 120e9 ? ns(vcpu_ns) : long(vcpu_ns)} of vCPU time`;
+
+function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
+  const { by, comparisons, confidence_percent: confidence } = fleet;
+  const against = fleet.against ?? "";
+  const of = comparisons.find((of) => keyOf(of) === chosen.value) ?? sure[0]?.of ?? comparisons[0];
+  if (!of) return <p>{nothing(fleet)}</p>;
+  const names: [string, string] = [against, of.value];
+  const where: [string, string] = [`${WHERE[by]} ${against}`, `${WHERE[by]} ${of.value}`];
+  const sides: Sides = { rows: of.rows, confidence, names, where, second: "a second of a vCPU" };
+  const option = (one: FleetComparison) => {
+    const found = sureOf(one).length;
+    return <option value={keyOf(one)}>{`${one.value} against ${against}${found ? ` (${found} certain)` : ""}`}</option>;
+  };
+  const shapes = [...new Set(comparisons.map((one) => shapeName(one.shape)))];
+  return (
+    <>
+      <h3>What is certain of the cost</h3>
+      <DataTable columns={sureColumns(fleet)} rows={sure} caption="What is certain of the cost" top={MOST_LINES} chosen={(row) => row.of === of} />
+      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
+      {comparisons.length > 1 && (
+        <p class="choices">
+          <label>
+            Comparison{" "}
+            <select value={keyOf(of)} onChange={(event) => (chosen.value = event.currentTarget.value)}>
+              {shapes.map((shape) => (
+                <optgroup label={shape}>{comparisons.filter((one) => shapeName(one.shape) === shape).map(option)}</optgroup>
+              ))}
+            </select>
+          </label>
+        </p>
+      )}
+      <h3 id="comparison">{`${of.value} against ${against}, ${shapeName(of.shape)}`}</h3>
+      <p class="note">{`${sideName(of.value, of.after)}. ${sideName(against, of.before)}.${uncovered(by, of)}`}</p>
+      <Changes sides={sides} title={`, ${of.value} against ${against}`} />
+      <ChangesTable sides={sides} />
+      {of.rows_left_out > 0 && <p class="note">{`${plural(of.rows_left_out, "further reason")} left out by --top.`}</p>}
+    </>
+  );
+}
+
+const times = (out: Outlier): string => {
+  const of = out.cost_ns_per_s / (out.median_ns_per_s || NaN);
+  return Number.isFinite(of) ? `${of < 0.1 ? of.toPrecision(1) : of.toFixed(of < 10 ? 1 : 0)} × the median; ` : "";
+};
+
+const outlierColumns = (): Column<Outlier>[] => {
+  const cost = (title: string, of: (row: Outlier) => number): Column<Outlier> => ({ title, value: of, show: (row) => `${ns(of(row))}/s` });
+  return [
+    { title: "host", text: true, value: (row) => row.host, show: (row) => row.host },
+    cost("cost", (row) => row.cost_ns_per_s),
+    cost("median", (row) => row.median_ns_per_s),
+    { title: "score", value: (row) => row.score, show: (row) => (row.score > 0 ? "+" : "") + row.score.toFixed(1) },
+    { title: "farthest reason", text: true, value: (row) => row.reason, show: (row) => row.reason },
+    cost("its cost", (row) => row.reason_ns_per_s),
+    cost("its median", (row) => row.reason_median_ns_per_s),
+    { title: "hosts with such VMs", value: (row) => row.hosts, show: (row) => count(row.hosts) },
+    { title: "VMs", text: true, value: (row) => shapeName(row.shape), show: (row) => shapeName(row.shape) },
+  ];
+};
+
+/** Fewer hosts than this cannot say who stands out. */
+const FEWEST = 5;
+
+function Outliers({ fleet: { outliers, hosts } }: { fleet: Fleet }) {
+  if (outliers.length === 0)
+    return (
+      <p>
+        {hosts < FEWEST
+          ? `It takes ${FEWEST} hosts with VMs of the same shape to say who stands out; here ${hosts === 1 ? "is one" : `are ${hosts}`}.`
+          : `None, of the shapes of VMs that are on ${FEWEST} hosts or more.`}
+      </p>
+    );
+  const several = new Set(outliers.map((out) => shapeName(out.shape))).size > 1;
+  const bars = (): Bar[] =>
+    outliers.slice(0, MOST_BARS).map((out) => ({
+      label: several ? `${out.host}, ${shapeName(out.shape)}` : out.host,
+      parts: [out.reason_ns_per_s, Math.max(0, out.cost_ns_per_s - out.reason_ns_per_s)],
+      mark: out.median_ns_per_s,
+      after: `${times(out)}farthest: ${out.reason}`,
+    }));
+  return (
+    <>
+      <Bars
+        id="outliers"
+        title="Hosts that stand out, against the median"
+        summary={() => `What exits cost on ${plural(outliers.length, "host")}, with the median of all hosts with such VMs.`}
+        axis="Time that exits cost in a second of a vCPU"
+        bars={bars}
+        parts={["the reason that is farthest from its own median", "all other reasons"]}
+        mark="median of the hosts with such VMs"
+        fills={() => [colors.value.reasons[5]!, colors.value.other]}
+        show={(value) => `${ns(value)}/s`}
+        first="host"
+        twin={() => ({ columns: outlierColumns(), rows: outliers })}
+        note={`More than 3.5 times the usual distance from the median away (modified z-score), of the hosts with VMs of the same shape.${outliers.length > MOST_BARS ? ` The ${MOST_BARS} farthest; the table has all.` : ""}`}
+      />
+      <DataTable columns={outlierColumns()} rows={outliers} caption="Hosts that stand out" />
+    </>
+  );
+}
+
+const adviceColumns: Column<FleetAdvice>[] = [
+  { title: "hosts", value: (row) => row.hosts, show: (row) => count(row.hosts) },
+  { title: "wins at least", value: (row) => row.low_ns_per_s, show: (row) => `${ns(row.low_ns_per_s)}/s` },
+  { title: "at most", value: (row) => row.high_ns_per_s, show: (row) => `${ns(row.high_ns_per_s)}/s` },
+  { title: "of what", text: true, value: (row) => row.of, show: (row) => OF[row.of] ?? row.of },
+  { title: "how that is known", text: true, value: (row) => row.how, show: (row) => row.how },
+  { title: "change", text: true, value: (row) => row.change, show: (row) => row.change },
+];
+
+function Part({ id, title, children }: { id: string; title: string; children: ComponentChildren }) {
+  return (
+    <section id={id} aria-label={title}>
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+export function FleetPage({ fleet, version }: Extract<Other, { kind: "fleet" }>) {
+  const { by, advice, not_compared, comparisons } = fleet;
+  const anything = comparisons.length + not_compared.length > 0;
+  const sure = comparisons.flatMap(sureOf).sort((a, b) => Math.abs(change(b)) - Math.abs(change(a)));
+  return (
+    <Shell
+      title={`What differs by ${by}`}
+      about={["fleet", plural(fleet.hosts, "host"), plural(fleet.recordings, "recording"), `${fleet.confidence_percent}% confidence`].join(" · ")}
+      sections={[
+        { id: "overview", title: "Overview" },
+        { id: "comparisons", title: "Differences" },
+        { id: "outliers", title: "Outliers" },
+        { id: "advice", title: "Advice" },
+        { id: "not-compared", title: "Not compared", there: anything },
+      ]}
+      version={version}
+      made={
+        <>
+          as text: <code>exitscope fleet report DIR</code>, as JSON: <code>--format json</code>
+        </>
+      }
+    >
+      <Overview fleet={fleet} sure={sure} />
+      <Part id="comparisons" title={`What differs by ${by}`}>
+        <Comparisons fleet={fleet} sure={sure} />
+      </Part>
+      <Part id="outliers" title="Hosts that stand out">
+        <Outliers fleet={fleet} />
+      </Part>
+      <Part id="advice" title="What is advised">
+        <p class="note">
+          By the newest recording of each host, as it was when that was added; gains are of all these hosts together, in each second. <code>exitscope advise</code> on that recording says
+          how, with what evidence, and who pays.
+        </p>
+        {advice.length > 0 ? <DataTable columns={adviceColumns} rows={advice} caption="What is advised" /> : <p>Nothing, by any of these recordings.</p>}
+      </Part>
+      {anything && (
+        <Part id="not-compared" title="Not compared">
+          {not_compared.length === 0 ? (
+            <p>Everything that was looked at is compared.</p>
+          ) : (
+            <>
+              <p class="note">Only VMs of the same shape (CPU model, number of vCPUs) are compared: these are on one side only.</p>
+              <Lines lines={not_compared.map((text) => text.replace(/^not compared: /, ""))} what="shapes and sides" />
+            </>
+          )}
+        </Part>
+      )}
+    </Shell>
+  );
+}
