@@ -196,6 +196,7 @@ const ASK: &str = r#"
 import csv, duckdb, statistics, sys, time
 fleet, query, threads, rounds = sys.argv[1:]
 db = duckdb.connect(config={"threads": threads})
+db.execute("set enable_progress_bar = false")
 db.execute(f"create view exits as select * from read_parquet('{fleet}/exits/*/*/*.parquet', hive_partitioning = true)")
 took = []
 for _ in range(int(rounds)):
