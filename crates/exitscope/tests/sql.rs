@@ -6,7 +6,7 @@ mod common;
 use common::{Terminal, corpus, exitscope, misfits, report, run, stderr, stdout};
 use exitscope_store::{FactRow, RunRow, Store, Sums, Vcpu};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -50,6 +50,22 @@ fn names_of_hosts_and_places_may_have_any_letters() {
     }
     let fleet = run(&["fleet", "report", place, "--by", "host", "--format", "json"]);
     assert!(fleet.status.success() && stderr(&fleet).is_empty(), "{}", stderr(&fleet));
+}
+
+#[test]
+fn who_reads_no_further_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    for format in ["csv", "json"] {
+        let mut command = exitscope();
+        command.args(["sql", &place, "select * from exits", "--format", format]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && stderr(&output).is_empty(), "{format}: {}", stderr(&output));
+        assert!(line.contains("reason"), "{line}");
+    }
 }
 
 #[test]

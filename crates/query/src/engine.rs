@@ -56,7 +56,7 @@ pub enum QueryError {
     #[error("the query has no answer after {0}, and may take no longer")]
     Time(Nanos),
     /// Its rows were not taken.
-    #[error(transparent)]
+    #[error("its rows cannot be written")]
     Taken(#[from] std::io::Error),
 }
 

@@ -23,57 +23,55 @@ pub enum Form {
 
 /// Writes rows as they come.
 pub struct Output<W: Write> {
-    rows: Rows<W>,
+    rows: Rows,
+    /// What the writer of rows wrote, which goes on from here: it hides why writing failed, and wants to be on any thread.
+    passed: Passed,
+    out: W,
 }
 
-enum Rows<W: Write> {
-    Csv(Box<csv::Writer<W>>),
-    Json(LineDelimitedWriter<W>),
-    /// The writer wants to be on any thread, which `W` need not: what it wrote is passed on.
-    Parquet(Box<ArrowWriter<Passed>>, Passed, W),
+enum Rows {
+    Csv(Box<csv::Writer<Passed>>),
+    Json(LineDelimitedWriter<Passed>),
+    Parquet(Box<ArrowWriter<Passed>>),
 }
 
 impl<W: Write> Output<W> {
     /// Begins to write rows of these columns.
     pub fn begin(form: Form, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
+        let passed = Passed::default();
         let rows = match form {
             Form::Csv => {
-                let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
-                writer.write(&RecordBatch::new_empty(columns.clone())).map_err(of_arrow)?;
+                let mut writer = csv::WriterBuilder::new().with_header(true).build(passed.clone());
+                writer.write(&RecordBatch::new_empty(columns.clone())).map_err(io::Error::other)?;
                 Rows::Csv(Box::new(writer))
             }
-            Form::Json => Rows::Json(LineDelimitedWriter::new(out)),
+            Form::Json => Rows::Json(LineDelimitedWriter::new(passed.clone())),
             Form::Parquet => {
-                let passed = Passed::default();
                 let writer = ArrowWriter::try_new(passed.clone(), columns.clone(), None).map_err(io::Error::other)?;
-                Rows::Parquet(Box::new(writer), passed, out)
+                Rows::Parquet(Box::new(writer))
             }
         };
-        Ok(Output { rows })
+        Ok(Output { rows, passed, out })
     }
 
     /// Writes rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> io::Result<()> {
         match &mut self.rows {
-            Rows::Csv(writer) => writer.write(batch).map_err(of_arrow),
-            Rows::Json(writer) => writer.write(batch).map_err(of_arrow),
-            Rows::Parquet(writer, passed, out) => {
-                writer.write(batch).map_err(io::Error::other)?;
-                passed.pass_on(out)
-            }
-        }
+            Rows::Csv(writer) => writer.write(batch).map_err(io::Error::other),
+            Rows::Json(writer) => writer.write(batch).map_err(io::Error::other),
+            Rows::Parquet(writer) => writer.write(batch).map_err(io::Error::other),
+        }?;
+        self.passed.pass_on(&mut self.out)
     }
 
     /// Ends.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         match self.rows {
-            Rows::Csv(_) => Ok(()),
-            Rows::Json(mut writer) => writer.finish().map_err(of_arrow),
-            Rows::Parquet(writer, passed, mut out) => {
-                writer.close().map_err(io::Error::other)?;
-                passed.pass_on(&mut out)
-            }
+            Rows::Csv(_) => {}
+            Rows::Json(mut writer) => writer.finish().map_err(io::Error::other)?,
+            Rows::Parquet(writer) => drop(writer.close().map_err(io::Error::other)?),
         }
+        self.passed.pass_on(&mut self.out)
     }
 }
 
@@ -111,13 +109,6 @@ pub fn texts(batch: &RecordBatch) -> io::Result<Vec<Vec<String>>> {
     let options = FormatOptions::default().with_display_error(true);
     let columns: Result<Vec<ArrayFormatter<'_>>, ArrowError> =
         batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options)).collect();
-    let columns = columns.map_err(of_arrow)?;
+    let columns = columns.map_err(io::Error::other)?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|of| of.value(row).to_string()).collect()).collect())
-}
-
-fn of_arrow(error: ArrowError) -> io::Error {
-    match error {
-        ArrowError::IoError(_, error) => error,
-        other => io::Error::other(other),
-    }
 }
