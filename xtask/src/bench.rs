@@ -17,7 +17,7 @@ mod sim;
 mod store;
 mod xentrace;
 
-use crate::{root, target};
+use crate::{cargo, root, target};
 use anyhow::{Context, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use std::fmt::Write as _;
@@ -181,11 +181,7 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
 
 /// Builds exitscope as it is measured.
 fn build() -> anyhow::Result<()> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--package", "exitscope"])
-        .env("CARGO_TARGET_DIR", target()?)
-        .current_dir(root())
-        .status()?;
+    let status = cargo()?.args(["build", "--release", "--quiet", "--package", "exitscope"]).status()?;
     ensure!(status.success(), "exitscope does not build");
     Ok(())
 }

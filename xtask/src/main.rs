@@ -20,7 +20,7 @@ mod tidy;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// The project's own tasks.
 #[derive(Parser)]
@@ -71,6 +71,19 @@ fn main() -> ExitCode {
 /// The repository's top directory.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the repository")
+}
+
+/// Cargo, in the repository, with the target directory of this program. What cargo sets for a program that it runs is taken
+/// away: build scripts that look at it (ring's) would run again, and all that depends on them would be built anew.
+fn cargo() -> anyhow::Result<Command> {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        if name == "CARGO_MANIFEST_DIR" || name.to_string_lossy().starts_with("CARGO_PKG_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.current_dir(root()).env("CARGO_TARGET_DIR", target()?);
+    Ok(cargo)
 }
 
 /// cargo's target directory, wherever it was told to put it: this program is in `<target>/<profile>/`.

@@ -16,7 +16,7 @@ mod machine;
 mod packages;
 mod steps;
 
-use crate::{root, target};
+use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
 use std::fs::File;
 use std::io::Write;
@@ -115,11 +115,7 @@ fn failures(outcomes: &[Outcome]) -> usize {
 /// other features, and nothing that is there could be used.
 fn build() -> anyhow::Result<PathBuf> {
     for name in OURS {
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package", name])
-            .env("CARGO_TARGET_DIR", target()?)
-            .current_dir(root())
-            .status()?;
+        let status = cargo()?.args(["build", "--quiet", "--locked", "--package", name]).status()?;
         ensure!(status.success(), "{name} does not build");
     }
     Ok(target()?.join("debug"))

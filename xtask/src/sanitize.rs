@@ -9,7 +9,7 @@
 //! does in its memory is the processor's affair, and not seen. Miri runs no guest and knows none of KVM's calls; the thread
 //! sanitizer needs a standard library built for it, whose source a plain toolchain does not bring.
 
-use crate::{root, target};
+use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -40,13 +40,13 @@ pub fn run() -> anyhow::Result<()> {
         }
         bail!("{error:#}. To pass without it, set {WITHOUT_SANITIZER}=1");
     }
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = cargo()?;
     cargo.args(["test", "--quiet", "--locked", "--lib", "--bins", "--tests", "--target", TARGET]);
     for name in UNSAFE {
         cargo.args(["--package", name]);
     }
     // The switch is not stable, but what it switches on is part of stable toolchains.
-    cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAG).env("CARGO_TARGET_DIR", &folder).current_dir(root());
+    cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAG).env("CARGO_TARGET_DIR", &folder);
     // Built sooner, and nothing that is wrong is optimised away.
     for setting in ["opt-level=0", "debug=\"line-tables-only\"", "package.\"*\".opt-level=0"] {
         cargo.arg("--config").arg(format!("profile.dev.{setting}"));

@@ -4,7 +4,7 @@
 //! GUESTS at a time, each some seconds long ─► exporter ◄─ asked every second: memory, descriptors, counts
 //! ```
 
-use crate::{root, target};
+use crate::{cargo, target};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -48,11 +48,7 @@ impl Drop for Exporter {
 
 /// Builds, runs, and says what came; an error if something grew or was lost.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "exitscope", "--package", "tiny-guest"])
-        .env("CARGO_TARGET_DIR", target()?)
-        .current_dir(root())
-        .status()?;
+    let built = cargo()?.args(["build", "--quiet", "--package", "exitscope", "--package", "tiny-guest"]).status()?;
     ensure!(built.success(), "exitscope and the guest do not build");
     let folder = target()?.join("soak");
     std::fs::create_dir_all(&folder)?;

@@ -1,6 +1,6 @@
 //! Checks of the tree that no compiler makes. Every finding is one line, `file:line: what`; any finding fails.
 
-use crate::root;
+use crate::{cargo, root};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -333,8 +333,7 @@ pub fn write_generated() -> anyhow::Result<()> {
 /// What the command prints with these arguments.
 fn printed(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let command = ["run", "--quiet", "--package", "exitscope", "--"];
-    let mut cargo = Command::new(env!("CARGO"));
-    let output = cargo.args(command).args(arguments).current_dir(root()).env_remove("COLUMNS").output()?;
+    let output = cargo()?.args(command).args(arguments).env_remove("COLUMNS").output()?;
     if !output.status.success() {
         bail!("exitscope {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

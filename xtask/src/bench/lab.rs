@@ -5,7 +5,7 @@
 //! ```
 
 use super::median;
-use crate::{root, target};
+use crate::{cargo, root, target};
 use anyhow::{Context, ensure};
 use std::process::Command;
 
@@ -22,10 +22,8 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
     let source = root().join("bench/kvm-run/loop.c");
     let compiled = Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&object).arg(source).status()?;
     ensure!(compiled.success(), "bench/kvm-run/loop.c does not compile");
-    let built = Command::new(env!("CARGO"))
+    let built = cargo()?
         .args(["build", "--release", "--quiet", "--package", "exitscope-lab", "--example", "overhead"])
-        .env("CARGO_TARGET_DIR", target()?)
-        .current_dir(root())
         .status()?;
     ensure!(built.success(), "the lab's example does not build");
     let output = Command::new(target()?.join("release/examples/overhead"))

@@ -10,7 +10,7 @@
 //! took at most, which leaves out the rounds in which the host took the CPU away, and what they took on average. Attaching and detaching, which may take a second, are outside both times, as is
 //! what recorders do only when they begin.
 
-use crate::{root, target};
+use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -102,10 +102,8 @@ struct Recorder {
 
 /// Builds, measures, and writes the section.
 pub fn section(rounds: u32) -> anyhow::Result<String> {
-    let built = Command::new(env!("CARGO"))
+    let built = cargo()?
         .args(["build", "--release", "--quiet", "--package", "exitscope", "--package", "tiny-guest"])
-        .env("CARGO_TARGET_DIR", target()?)
-        .current_dir(root())
         .status()?;
     ensure!(built.success(), "exitscope and the guest do not build");
     let guest = target()?.join("release/tiny-guest");

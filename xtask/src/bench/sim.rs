@@ -5,7 +5,7 @@
 //! bench/des/models.py (SimPy)    ┴─► every model once a round, N rounds ─► medians ─► a section of docs/benchmarks.md
 //! ```
 
-use crate::{root, target};
+use crate::{cargo, root, target};
 use anyhow::{Context, ensure};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -107,10 +107,9 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
 /// Builds the crate of models; where its program is.
 fn build() -> anyhow::Result<PathBuf> {
     let directory = target()?.join("bench/des");
-    let status = Command::new(env!("CARGO"))
+    let status = cargo()?
         .args(["build", "--release", "--quiet", "--manifest-path", "bench/des/Cargo.toml"])
         .env("CARGO_TARGET_DIR", &directory)
-        .current_dir(root())
         .status()?;
     ensure!(status.success(), "bench/des does not build");
     Ok(directory.join("release/exitscope-bench-des"))

@@ -2,7 +2,7 @@
 //! same files, and on a cluster of one executor and of two.
 
 use super::{inputs, median};
-use crate::{root, target};
+use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
 use std::fmt::Write as _;
 use std::net::TcpStream;
@@ -67,10 +67,10 @@ pub fn section() -> anyhow::Result<String> {
 }
 
 fn build() -> anyhow::Result<()> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--profile", "fleet", "--quiet"]).env("CARGO_TARGET_DIR", target()?);
+    let mut command = cargo()?;
+    command.args(["build", "--profile", "fleet", "--quiet"]);
     command.args(["--package", "exitscope", "--package", "exitscope-query", "--features", "exitscope/cluster"]);
-    command.args(["--bin", "exitscope", "--example", "generate"]).current_dir(root());
+    command.args(["--bin", "exitscope", "--example", "generate"]);
     ensure!(command.status()?.success(), "exitscope does not build with a cluster");
     Ok(())
 }
