@@ -25,6 +25,10 @@ interface Row {
   trouble?: string;
 }
 
+/** The numbers of the two that are compared; as the server counts them. */
+const before = signal(0);
+const after = signal(1);
+
 const rows = signal<Row[]>([]);
 const failed = signal("");
 
@@ -66,6 +70,28 @@ const columns: Column<Row>[] = [
   { title: "coverage", text: true, value: state, show: (row) => <span class={row.trouble || row.found?.damage.length ? "bad" : ""}>{state(row)}</span> },
 ];
 
+/** Chooses two recordings, and leads to what differs. */
+function Compare({ list }: { list: Row[] }) {
+  const choice = (name: string, of: typeof before) => (
+    <label>
+      {name}{" "}
+      <select value={of.value} onChange={(event) => (of.value = Number(event.currentTarget.value))}>
+        {list.map((row, at) => (
+          <option value={at} disabled={Boolean(row.trouble)}>
+            {row.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  return (
+    <p class="filters">
+      {choice("Before", before)} {choice("After", after)}{" "}
+      {before.value !== after.value && <a href={`/diff/${before.value}/${after.value}`}>What changed</a>}
+    </p>
+  );
+}
+
 function Files() {
   const list = rows.value;
   return (
@@ -73,6 +99,7 @@ function Files() {
       <section id="recordings" aria-label="Recordings">
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
         <DataTable columns={columns} rows={list} caption="Recordings" top={200} />
+        {list.length > 1 && <Compare list={list} />}
       </section>
     </Shell>
   );

@@ -64,10 +64,18 @@ function Live({ keep }: { keep: number }) {
 export function ServedBar() {
   if (!served.value?.data) return null;
   const { files, keep_ns, notes } = served.value;
-  if (!notes) return <div class="served">As it was when this page was loaded. Load it anew for what was added since.</div>;
+  const list = files && <a href="/">All recordings</a>;
+  if (!notes) {
+    return (
+      <div class="served">
+        {list}
+        <span>As it was when this page was loaded. Load it anew for what was added since.</span>
+      </div>
+    );
+  }
   return (
     <div class="served" role="region" aria-label="Server">
-      {files && <a href="/">All recordings</a>}
+      {list}
       {keep_ns !== undefined && <Live keep={keep_ns} />}
       <span role="status">
         {!isThere.value && <b class="bad">No connection to exitscope: what is shown is not new. Trying again …</b>}

@@ -63,6 +63,23 @@ test("the list of recordings leads to pages with the report's figures, and back"
   assert.equal(await server.end("SIGHUP"), 0);
 });
 
+test("two recordings of the list are compared", async () => {
+  const server = await serve(T2, T4);
+  const page = await open(server.url);
+  await page.waitForFunction(() => !document.querySelector("main").textContent.includes("being read"));
+  await page.getByLabel("Before").selectOption(T4);
+  assert.equal(await page.getByRole("link", { name: "What changed" }).count(), 0, "of the same there is nothing to compare");
+  await page.getByLabel("After").selectOption(T2);
+  await page.getByRole("link", { name: "What changed" }).click();
+  await page.waitForSelector("#overview .cards");
+  assert.match(await page.locator("header").textContent(), /t2.* against t4-none/);
+  assert.deepEqual(await seriousOf(page), []);
+  await page.getByRole("link", { name: "All recordings" }).click();
+  await page.waitForSelector("#recordings");
+  await done(page);
+  assert.equal(await server.end(), 0);
+});
+
 for (const colorScheme of ["light", "dark"]) {
   test(`a served page has no serious finding of axe, ${colorScheme}`, async () => {
     const server = await serve(T2);

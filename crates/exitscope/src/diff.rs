@@ -1,13 +1,13 @@
 //! `exitscope diff`.
 
 use crate::Outcome;
-use crate::cli::{DiffArgs, EventsFormat};
+use crate::cli::{ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
 use crate::read::{self, Earlier, Sink};
 use crate::report::{check_reason, look};
 use exitscope_analysis::{Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
-use exitscope_page::{Other, SideLengths, write_other};
+use exitscope_page::{Other, SideLengths, write_other, write_other_data};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
+
+/// Confidence of intervals on served pages, in per cent: that of `diff` unless it is told otherwise.
+const CONFIDENCE: f64 = 99.0;
 
 /// Reasons that text shows unless told otherwise.
 const TEXT_TOP: usize = 10;
@@ -47,25 +50,10 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         page_file::check(to, &[before.as_slice(), &after].concat())?;
     }
-    let (before_diff, before) = side(&before, args)?;
-    let (after_diff, after) = side(&after, args)?;
-    let rows = after_diff.against(&before_diff, (args.confidence * 100.0).round() as u64);
     let text = args.format == EventsFormat::Text && args.html.is_none();
     let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
-    // All reasons together are a row besides.
-    let shown = top.saturating_add(1);
-    let comparison = Comparison {
-        schema: Comparison::SCHEMA,
-        selection: SelectionRow::of(&args.select.selection()),
-        confidence_percent: args.confidence,
-        before,
-        after,
-        rows: rows.iter().take(shown).map(Compared::of).collect(),
-        rows_left_out: rows.len().saturating_sub(shown),
-    };
+    let (comparison, lengths) = compare([&before, &after], &args.select, args.confidence, top)?;
     if let Some(to) = &args.html {
-        let of = |row: &DiffRow| SideLengths::of(row.reason.as_deref(), &before_diff, &after_diff);
-        let lengths = rows.iter().take(shown).map(of).collect();
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
         return Ok(Outcome::Fine);
     }
@@ -77,6 +65,42 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         EventsFormat::Text => write_page(&comparison_page(&comparison), look(), out)?,
     }
     Ok(Outcome::Fine)
+}
+
+/// What the page of two traces shows, packed.
+pub fn data(before: &Path, after: &Path, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
+    let select = SelectArgs { clock, ..SelectArgs::default() };
+    let sides = [before, after].map(|path| vec![path.to_path_buf()]);
+    let (comparison, lengths) = compare([&sides[0], &sides[1]], &select, CONFIDENCE, usize::MAX)?;
+    let mut data = Vec::new();
+    write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
+    Ok(data)
+}
+
+/// Compares the traces of both sides; at most `top` reasons.
+fn compare(
+    [before, after]: [&[PathBuf]; 2],
+    select: &SelectArgs,
+    confidence: f64,
+    top: usize,
+) -> anyhow::Result<(Comparison, Vec<SideLengths>)> {
+    let (before_diff, before) = side(before, select)?;
+    let (after_diff, after) = side(after, select)?;
+    let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
+    // All reasons together are a row besides.
+    let shown = top.saturating_add(1);
+    let of = |row: &DiffRow| SideLengths::of(row.reason.as_deref(), &before_diff, &after_diff);
+    let lengths = rows.iter().take(shown).map(of).collect();
+    let comparison = Comparison {
+        schema: Comparison::SCHEMA,
+        selection: SelectionRow::of(&select.selection()),
+        confidence_percent: confidence,
+        before,
+        after,
+        rows: rows.iter().take(shown).map(Compared::of).collect(),
+        rows_left_out: rows.len().saturating_sub(shown),
+    };
+    Ok((comparison, lengths))
 }
 
 /// The traces of both sides: as given, or perf's default names.
@@ -95,8 +119,8 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
     }
 }
 
-fn side(files: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
-    let selection = args.select.selection();
+fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow)> {
+    let selection = select.selection();
     for reason in &selection.reasons {
         check_reason(reason)?;
     }
@@ -112,7 +136,7 @@ fn side(files: &[PathBuf], args: &DiffArgs) -> anyhow::Result<(Diff, SideRow)> {
             exits: 0,
         };
         let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), args.select.clock.options(true), fresh)?;
+            read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(true), fresh)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

@@ -134,7 +134,17 @@ fn files_are_served_by_number_and_nothing_else_is() {
     assert!(!policy.contains("unsafe"));
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("/data/1") && !page.contains("http-equiv=\"Content-Security-Policy\""));
+    let diff = run(&["diff", paths[0], paths[1], "--format", "json"]);
+    let diff: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+    assert_eq!(server.shown("/diff/0/1/data", "diff"), diff);
+    assert!(String::from_utf8(server.get("/diff/1/0").1).unwrap().contains("/diff/1/0/data"));
     for path in [
+        "/diff/0",
+        "/diff/0/",
+        "/diff/0/2",
+        "/diff/2/0/data",
+        "/diff/0/1/data/",
+        "/diff/0/1/2",
         "/page/2",
         "/data/-1",
         "/data/+1",

@@ -1,16 +1,20 @@
 //! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
 //! has changed since.
 
+use super::fresh::Fresh;
 use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
+use crate::diff;
 use crate::html::look_at;
 use exitscope_http::{Bytes, Note, Notes};
 use exitscope_page::{Compression, write_data};
 use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{spawn_blocking, spawn_local};
@@ -37,6 +41,10 @@ pub struct Library {
     turns: Cell<u32>,
     /// How often data was asked for.
     asked: Cell<u64>,
+    /// Files compared, by their numbers.
+    compared: RefCell<BTreeMap<(usize, usize), Rc<Fresh>>>,
+    /// Has two files compared at a time.
+    comparing: Arc<Mutex<()>>,
 }
 
 struct File {
@@ -100,7 +108,15 @@ impl Library {
             changed: watch::Sender::new(Note::default()),
         };
         let files = paths.iter().map(file).collect();
-        Rc::new(Library { files, clock, reading: Semaphore::new(1), turns: Cell::new(0), asked: Cell::new(0) })
+        Rc::new(Library {
+            files,
+            clock,
+            reading: Semaphore::new(1),
+            turns: Cell::new(0),
+            asked: Cell::new(0),
+            compared: RefCell::default(),
+            comparing: Arc::default(),
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -131,6 +147,19 @@ impl Library {
             Ok(found) => found.data.clone().map(|data| Ok((made.version.clone(), data))),
             Err(trouble) => Some(Err(trouble.clone())),
         }
+    }
+
+    /// One file compared with another.
+    pub fn compared(&self, before: usize, after: usize) -> Rc<Fresh> {
+        let compared = || {
+            let [before, after] = [before, after].map(|number| self.files[number].path.clone());
+            let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
+            Rc::new(Fresh::new(Arc::new(move || {
+                let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
+                diff::data(&before, &after, clock.clone())
+            })))
+        };
+        self.compared.borrow_mut().entry((before, after)).or_insert_with(compared).clone()
     }
 
     /// What is known of every file, as JSON. Waits for what is read, but not for long.

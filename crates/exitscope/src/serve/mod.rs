@@ -3,15 +3,15 @@
 //! ```text
 //! files ─► Library: read when asked for, anew when changed ─┐
 //! Capture ─► Feed ─► Ring: the last minutes, in slices ─────┼─► Pages ─► exitscope-http
-//! store ─► Stored: asked anew whenever the page is loaded ──┘
+//! store ─► Fresh: asked anew whenever the page is loaded ───┘
 //! ```
 
 mod feed;
+mod fresh;
 mod library;
 mod live;
 mod pages;
 mod ring;
-mod stored;
 
 use crate::Outcome;
 use crate::access::{access_of, listen, scheme, warn};
@@ -22,6 +22,7 @@ use anyhow::{Context, bail};
 use exitscope_http::{Browsers, Names, Patience, serve};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_page::is_built;
+use fresh::Fresh;
 use library::Library;
 use live::Live;
 use pages::{Pages, Shown};
@@ -30,7 +31,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stored::Stored;
 
 /// How long a browser may take to read an answer, in which the time is that a file is read first.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -70,7 +70,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         (Some(live), _) => Shown::Live(live.now()),
         (None, Some(dir)) => {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
-            Shown::Store(Rc::new(Stored::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
+            Shown::Store(Rc::new(Fresh::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
         }
         (None, None) => Shown::Files(Library::new(&files, args.clock.clone())),
     };

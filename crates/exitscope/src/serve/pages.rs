@@ -3,13 +3,14 @@
 //! ```text
 //! /  the files, or to /live     /files  their list, as JSON
 //! /page/N   /data/N   /notes/N  a file's page, what it shows, and notes when the file changes
+//! /diff/N/M   /diff/N/M/data    one file compared with another
 //! /live   /live/data   /live/notes
 //! /fleet  /fleet/data           a store
 //! ```
 
+use super::fresh::Fresh;
 use super::library::Library;
 use super::live::Now;
-use super::stored::Stored;
 use exitscope_http::{Answer, Asked, Bytes, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
 use exitscope_page::{Addresses, served_page};
 use std::pin::Pin;
@@ -26,7 +27,7 @@ pub enum Shown {
     /// What happens now.
     Live(Rc<Now>),
     /// A store.
-    Store(Rc<Stored>),
+    Store(Rc<Fresh>),
 }
 
 /// The server's pages.
@@ -42,6 +43,8 @@ enum Named {
     Page(usize),
     Data(usize),
     Notes(usize),
+    DiffPage(usize, usize),
+    DiffData(usize, usize),
     LivePage,
     LiveData,
     LiveNotes,
@@ -84,6 +87,13 @@ impl Pages {
             "/files" => Some(Named::Files),
             _ => {
                 let (what, text) = path.strip_prefix('/')?.split_once('/')?;
+                if what == "diff" {
+                    let (before, rest) = text.split_once('/')?;
+                    return match rest.strip_suffix("/data") {
+                        Some(after) => Some(Named::DiffData(number(before)?, number(after)?)),
+                        None => Some(Named::DiffPage(number(before)?, number(rest)?)),
+                    };
+                }
                 let number = number(text)?;
                 match what {
                     "page" => Some(Named::Page(number)),
@@ -135,6 +145,15 @@ impl Site for Pages {
             }
             (Shown::Files(library), Named::Notes(number)) => {
                 whole(Answer::notes(library.notes(number), asked.last_note))
+            }
+            (Shown::Files(library), Named::DiffPage(before, after)) => {
+                let data = format!("/diff/{before}/{after}/data");
+                let addresses = Addresses { data: Some(&data), files: Some("/files"), ..Addresses::default() };
+                whole(page(&format!("{} and {}", library.name(before), library.name(after)), &addresses))
+            }
+            (Shown::Files(library), Named::DiffData(before, after)) => {
+                let compared = library.compared(before, after);
+                Box::pin(async move { packed_or_wait(compared.data().await) })
             }
             (Shown::Files(library), Named::Files) => {
                 let library = library.clone();

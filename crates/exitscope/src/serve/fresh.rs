@@ -1,4 +1,5 @@
-//! The page of a store. What it shows is made when somebody asks for it, on another thread, once at a time: a store grows.
+//! What a page shows that is made when somebody asks for it, on another thread, once at a time: of a store, which grows, and
+//! of two files compared, which change.
 
 use exitscope_http::Bytes;
 use std::cell::{Cell, RefCell};
@@ -20,8 +21,8 @@ pub type Make = Arc<dyn Fn() -> anyhow::Result<Vec<u8>> + Send + Sync>;
 /// What is being made: nothing until it is there, then since when.
 type Making = watch::Receiver<Option<(Instant, Result<Bytes, String>)>>;
 
-/// A store.
-pub struct Stored {
+/// It.
+pub struct Fresh {
     make: Make,
     /// Who asks meanwhile waits, and has the same.
     making: RefCell<Option<Making>>,
@@ -29,9 +30,9 @@ pub struct Stored {
     made: Cell<u64>,
 }
 
-impl Stored {
-    pub fn new(make: Make) -> Stored {
-        Stored { make, making: RefCell::new(None), made: Cell::new(0) }
+impl Fresh {
+    pub fn new(make: Make) -> Fresh {
+        Fresh { make, making: RefCell::new(None), made: Cell::new(0) }
     }
 
     /// Version and data as they are now, or why there are none; `None` if it takes long to make.
@@ -74,26 +75,26 @@ mod tests {
     async fn it_is_made_once_for_all_who_ask_meanwhile_and_anew_for_the_next() {
         let times = Arc::new(AtomicU64::new(0));
         let counted = times.clone();
-        let stored = Stored::new(Arc::new(move || {
+        let fresh = Fresh::new(Arc::new(move || {
             std::thread::sleep(Duration::from_millis(50));
             Ok(counted.fetch_add(1, Ordering::Relaxed).to_string().into_bytes())
         }));
         let data = |made: Option<Result<(String, Bytes), String>>| made.unwrap().unwrap();
-        let (one, other) = tokio::join!(stored.data(), stored.data());
+        let (one, other) = tokio::join!(fresh.data(), fresh.data());
         assert_eq!((data(one).1, data(other).1), ("0".into(), "0".into()));
-        assert_eq!(data(stored.data().await), ("2".to_string(), "1".into()));
+        assert_eq!(data(fresh.data().await), ("2".to_string(), "1".into()));
     }
 
     #[tokio::test]
     async fn what_goes_wrong_is_said_and_tried_again() {
         let times = AtomicU64::new(0);
-        let stored = Stored::new(Arc::new(move || match times.fetch_add(1, Ordering::Relaxed) {
+        let fresh = Fresh::new(Arc::new(move || match times.fetch_add(1, Ordering::Relaxed) {
             0 => anyhow::bail!("no store"),
             1 => panic!("a test"),
             _ => Ok(Vec::new()),
         }));
-        assert_eq!(stored.data().await, Some(Err("no store".to_string())));
-        assert_eq!(stored.data().await, Some(Err("an error in exitscope".to_string())));
-        assert!(matches!(stored.data().await, Some(Ok(_))));
+        assert_eq!(fresh.data().await, Some(Err("no store".to_string())));
+        assert_eq!(fresh.data().await, Some(Err("an error in exitscope".to_string())));
+        assert!(matches!(fresh.data().await, Some(Ok(_))));
     }
 }
