@@ -9,6 +9,9 @@ use exitscope_view::SortKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Confidence of intervals, in per cent, unless told otherwise.
+pub const CONFIDENCE: f64 = 99.0;
+
 /// Shows where virtual machines lose time in VM exits
 #[derive(Debug, Parser)]
 #[command(name = "exitscope", version, max_term_width = 100)]
@@ -371,7 +374,7 @@ pub struct DiffArgs {
     pub select: SelectArgs,
     /// Confidence of the intervals in per cent, 50 to 99.9; with many reasons compared, 95 gives false verdicts too
     /// often
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = CONFIDENCE, value_parser = parse_confidence)]
     pub confidence: f64,
     /// Show at most this many reasons, or `all` [default: 10 in text, all in JSON]
     #[arg(long, value_name = "N", value_parser = parse_top)]
@@ -571,7 +574,7 @@ pub struct ComparedArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Confidence of the intervals in per cent, 50 to 99.9
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = parse_confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = CONFIDENCE, value_parser = parse_confidence)]
     pub confidence: f64,
 }
 

@@ -1,7 +1,7 @@
 //! `exitscope diff`.
 
 use crate::Outcome;
-use crate::cli::{ClockArgs, DiffArgs, EventsFormat, SelectArgs};
+use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
 use crate::read::{self, Earlier, Sink};
 use crate::report::{check_reason, look};
@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
-
-/// Confidence of intervals on served pages, in per cent: that of `diff` unless it is told otherwise.
-const CONFIDENCE: f64 = 99.0;
 
 /// Reasons that text shows unless told otherwise.
 const TEXT_TOP: usize = 10;

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// How long a browser waits before it is told to ask again.
-const WAIT: Duration = Duration::from_secs(20);
+/// How long a browser waits for what is being made before it is told to ask again.
+pub const WAIT: Duration = Duration::from_secs(20);
 
 /// How long is kept what nobody was waiting for: a browser that was told to ask again does so at once.
 const KEPT: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
 //! has changed since.
 
-use super::fresh::Fresh;
+use super::fresh::{Fresh, WAIT};
 use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
@@ -19,9 +19,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::timeout;
-
-/// How long a browser waits for a file to be read before it is told to ask again.
-const WAIT: Duration = Duration::from_secs(20);
 
 /// Bytes of packed data that are kept; what was not asked for longest is made anew.
 const MOST_DATA: usize = 256 << 20;
