@@ -7,8 +7,9 @@ use crate::source::TraceError;
 use exitscope_model::Line;
 use std::ops::Range;
 
-/// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one.
-pub const BLOCK: usize = 512 << 10;
+/// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one. What is made of it should
+/// stay in a core's own cache.
+pub const BLOCK: usize = 256 << 10;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
@@ -29,73 +30,78 @@ pub struct Cursor {
     pub end: u64,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
-    /// Bytes that were read and not all handed out, and where they begin in the file (past any file if all were). Small
-    /// records that stop a block are many in some files; each is not worth reading a block again.
-    window: Vec<u8>,
-    window_at: u64,
+}
+
+/// Bytes of a file that one thread has read. Another thread's would have to come out of that one's cache.
+#[derive(Debug, Default)]
+pub struct Window {
+    pub bytes: Vec<u8>,
+    /// Where they begin in the file.
+    at: u64,
 }
 
 /// What comes next.
 #[derive(Debug)]
 pub enum Next {
-    /// This many bytes of whole records, which begin at this offset of the file.
-    Records(usize, u64),
-    /// A record that changes how others are read, header and all: its type and offset.
-    Special(u32, u64),
+    /// Whole records: where they are in the window, and in the file.
+    Records(Range<usize>, u64),
+    /// A record that changes how others are read: its type, where it is in the window, header and all, and its offset.
+    Special(u32, Range<usize>, u64),
     /// No more.
     End,
 }
 
 impl Cursor {
     pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
-        Cursor { input, order, at, end, sequential, window: Vec::new(), window_at: u64::MAX }
+        Cursor { input, order, at, end, sequential }
     }
 
-    /// Reads the next block into `buffer`. What is damaged before it goes to `block`.
-    pub fn next(&mut self, buffer: &mut Vec<u8>, block: &mut Block) -> Result<Next, TraceError> {
+    /// Sees to it that the next block is in `window`. What is damaged before it goes to `block`.
+    pub fn next(&mut self, window: &mut Window, block: &mut Block) -> Result<Next, TraceError> {
         while self.at < self.end {
-            let from = self.load()?;
+            let from = self.load(window)?;
+            let bytes = &window.bytes[..];
             let begin = self.at;
             let mut at = from;
             let stop = loop {
                 // The order as a constant makes steps short.
                 at = match self.order {
-                    Order::Little => behind_samples(&self.window, at, Order::Little),
-                    Order::Big => behind_samples(&self.window, at, Order::Big),
+                    Order::Little => behind_samples(bytes, at, Order::Little),
+                    Order::Big => behind_samples(bytes, at, Order::Big),
                 };
-                let Some((kind, size)) = header(&self.window, at, self.order) else { break Stop::Cut };
+                let Some((kind, size)) = header(bytes, at, self.order) else { break Stop::Cut };
                 if !is_sound(kind, size) {
                     break Stop::Bad;
                 }
                 if self.sequential && is_special(kind) || kind == AUXTRACE {
                     break Stop::Special(kind, size);
                 }
-                if at + size > self.window.len() {
+                if at + size > bytes.len() {
                     break Stop::Cut;
                 }
                 at += size;
             };
             if at > from {
-                self.hand_out(from..at, buffer);
-                return Ok(Next::Records(at - from, begin));
+                self.at += (at - from) as u64;
+                return Ok(Next::Records(from..at, begin));
             }
             match stop {
                 Stop::Special(AUXTRACE, size) => {
                     // Followed by data of its own length, which belongs to a hardware tracer.
-                    let trailing = self.order.u64(&self.window, from + HEADER).unwrap_or(0);
+                    let trailing = self.order.u64(bytes, from + HEADER).unwrap_or(0);
                     let next = begin.saturating_add(size as u64).saturating_add(trailing);
                     if next > self.end {
                         block.ledger.add_at(Line::TruncatedBytes, next - self.end, begin);
                     }
                     self.at = next.min(self.end);
                 }
-                Stop::Special(kind, size) if from + size <= self.window.len() => {
-                    self.hand_out(from..from + size, buffer);
-                    return Ok(Next::Special(kind, begin));
+                Stop::Special(kind, size) if from + size <= bytes.len() => {
+                    self.at += size as u64;
+                    return Ok(Next::Special(kind, from..from + size, begin));
                 }
                 Stop::Bad => {
                     block.hole(Line::BadRecord, begin);
-                    self.resync()?;
+                    self.resync(window)?;
                 }
                 Stop::Cut | Stop::Special(..) => {
                     block.ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
@@ -107,42 +113,30 @@ impl Cursor {
     }
 
     /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.
-    fn load(&mut self) -> Result<usize, TraceError> {
+    /// Small records that stop a block are many in some files; each is not worth reading a block again.
+    fn load(&self, window: &mut Window) -> Result<usize, TraceError> {
         let wanted = (self.end - self.at).min(RECORD as u64);
-        let held = self.window_at.saturating_add(self.window.len() as u64);
-        if self.at < self.window_at || self.at + wanted > held {
-            self.window.resize((self.end - self.at).min(BLOCK as u64) as usize, 0);
-            let got = self.input.read_up_to(self.at, &mut self.window)?;
-            self.window.truncate(got);
-            self.window_at = self.at;
+        let held = window.at + window.bytes.len() as u64;
+        if self.at < window.at || self.at + wanted > held {
+            window.bytes.resize((self.end - self.at).min(BLOCK as u64) as usize, 0);
+            let got = self.input.read_up_to(self.at, &mut window.bytes)?;
+            window.bytes.truncate(got);
+            window.at = self.at;
         }
-        Ok((self.at - self.window_at) as usize)
-    }
-
-    /// Gives bytes of the window away: the window itself if they are most of it.
-    fn hand_out(&mut self, range: Range<usize>, buffer: &mut Vec<u8>) {
-        self.at += range.len() as u64;
-        if range.start == 0 && range.len() > BLOCK / 2 {
-            std::mem::swap(&mut self.window, buffer);
-            buffer.truncate(range.end);
-            // What the window holds now is old; its length spares filling it with zeros before it is read into.
-            self.window_at = u64::MAX;
-        } else {
-            buffer.clear();
-            buffer.extend_from_slice(&self.window[range]);
-        }
+        Ok((self.at - window.at) as usize)
     }
 
     /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
     /// one another. Any byte may be it: the damaged size may have led off the grid on which records lie.
-    fn resync(&mut self) -> Result<(), TraceError> {
+    fn resync(&mut self, window: &mut Window) -> Result<(), TraceError> {
         self.at += 1;
         while self.at < self.end {
-            let from = self.load()?;
-            let last = self.window_at + self.window.len() as u64 >= self.end;
+            let from = self.load(window)?;
+            let bytes = &window.bytes[..];
+            let last = window.at + bytes.len() as u64 >= self.end;
             // Near the window's end a chain is better looked at with what follows.
-            let to = if last { self.window.len() } else { self.window.len() - RECORD / 2 };
-            if let Some(found) = find_chain(&self.window[from..], to - from, last, self.order) {
+            let to = if last { bytes.len() } else { bytes.len() - RECORD / 2 };
+            if let Some(found) = find_chain(&bytes[from..], to - from, last, self.order) {
                 self.at += found as u64;
                 return Ok(());
             }

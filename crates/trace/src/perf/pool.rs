@@ -8,7 +8,7 @@
 //!
 //! Whole blocks go round in a circle of fixed size, so that memory does not grow with the file.
 
-use super::cursor::{Cursor, Next};
+use super::cursor::{Cursor, Next, Window};
 use super::head::Context;
 use super::records::Block;
 use crate::source::TraceError;
@@ -34,7 +34,7 @@ pub struct Pool {
     early: BTreeMap<u64, Outcome>,
     next: u64,
     /// What the consumer itself reads into, and whether there is more to read.
-    bytes: Vec<u8>,
+    window: Window,
     more: bool,
     workers: Vec<JoinHandle<()>>,
 }
@@ -75,7 +75,7 @@ impl Pool {
             std::thread::spawn(move || work(&shared, &send))
         });
         let workers = workers.collect();
-        Pool { shared, done, empties, early: BTreeMap::new(), next: 0, bytes: Vec::new(), more: true, workers }
+        Pool { shared, done, empties, early: BTreeMap::new(), next: 0, window: Window::default(), more: true, workers }
     }
 
     /// The next block in order; `None` at the end.
@@ -111,10 +111,10 @@ impl Pool {
         // Without workers nobody else has the turn.
         let Ok(mut turn) = self.shared.turn.try_lock() else { return false };
         let Ok(block) = turn.empties.try_recv() else { return false };
-        let (number, next, block) = turn.read(&mut self.bytes, block);
+        let (number, next, block) = turn.read(&mut self.window, block);
         drop(turn);
         self.more = !is_last(&next);
-        self.early.insert(number, decode(next, &self.bytes, block, &self.shared.context));
+        self.early.insert(number, decode(next, &self.window, block, &self.shared.context));
         true
     }
 
@@ -127,8 +127,8 @@ impl Pool {
 
 impl Turn {
     /// Reads what comes next; what is damaged before it goes to `block`.
-    fn read(&mut self, bytes: &mut Vec<u8>, mut block: Block) -> (u64, Result<Next, TraceError>, Block) {
-        let next = self.cursor.next(bytes, &mut block);
+    fn read(&mut self, window: &mut Window, mut block: Block) -> (u64, Result<Next, TraceError>, Block) {
+        let next = self.cursor.next(window, &mut block);
         self.next += 1;
         (self.next - 1, next, block)
     }
@@ -138,24 +138,24 @@ fn is_last(next: &Result<Next, TraceError>) -> bool {
     matches!(next, Ok(Next::End) | Err(_))
 }
 
-fn decode(next: Result<Next, TraceError>, bytes: &[u8], mut block: Block, context: &Context) -> Outcome {
+fn decode(next: Result<Next, TraceError>, window: &Window, mut block: Block, context: &Context) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| {
-        if let Next::Records(len, offset) = next? {
-            block.decode(&bytes[..len], offset, context);
+        if let Next::Records(range, offset) = next? {
+            block.decode(&window.bytes[range], offset, context);
         }
         Ok(block)
     }))
 }
 
 fn work(shared: &Shared, done: &Sender<Done>) {
-    let mut bytes = Vec::new();
+    let mut window = Window::default();
     loop {
         let Ok(mut turn) = shared.turn.lock() else { return };
         let Ok(block) = turn.empties.recv() else { return };
-        let (number, next, block) = turn.read(&mut bytes, block);
+        let (number, next, block) = turn.read(&mut window, block);
         drop(turn);
         let last = is_last(&next);
-        if done.send((number, decode(next, &bytes, block, &shared.context))).is_err() || last {
+        if done.send((number, decode(next, &window, block, &shared.context))).is_err() || last {
             return;
         }
     }

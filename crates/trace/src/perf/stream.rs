@@ -1,11 +1,12 @@
 //! Blocks one after the other, where records change how later ones are read: pipes and compressed records.
 
 use super::attr::Attr;
-use super::cursor::{Cursor, Next, find_chain, whole};
+use super::cursor::{Cursor, Next, Window, find_chain, whole};
 use super::head::{Context, read_feature};
 use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
 use crate::source::{MAX_SECTION, TraceError, is_sane_unpacking};
 use exitscope_model::{Ledger, Line, TraceInfo};
+use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes unpacked at a time.
@@ -21,7 +22,7 @@ const FIRST_ATTR_SIZE: usize = 64;
 pub struct Stream {
     cursor: Cursor,
     context: Context,
-    bytes: Vec<u8>,
+    window: Window,
     spare: Option<Block>,
     unpack: Unpack,
 }
@@ -48,7 +49,7 @@ struct Unpack {
 
 impl Stream {
     pub fn new(cursor: Cursor, context: Context) -> Stream {
-        Stream { cursor, context, bytes: Vec::new(), spare: None, unpack: Unpack::default() }
+        Stream { cursor, context, window: Window::default(), spare: None, unpack: Unpack::default() }
     }
 
     /// The next block; `None` at the end.
@@ -58,13 +59,13 @@ impl Stream {
             self.unpack.step(&self.context, &mut block);
             return Some(Ok(block));
         }
-        match self.cursor.next(&mut self.bytes, &mut block) {
+        match self.cursor.next(&mut self.window, &mut block) {
             Err(error) => Some(Err(error)),
-            Ok(Next::Records(len, offset)) => {
-                block.decode(&self.bytes[..len], offset, &self.context);
+            Ok(Next::Records(range, offset)) => {
+                block.decode(&self.window.bytes[range], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, offset)) => match self.special(kind, offset, info, &mut block.ledger) {
+            Ok(Next::Special(kind, range, offset)) => match self.special(kind, range, offset, info, &mut block.ledger) {
                 Ok(()) => Some(Ok(block)),
                 Err(error) => Some(Err(error)),
             },
@@ -85,9 +86,16 @@ impl Stream {
         self.spare = Some(block);
     }
 
-    fn special(&mut self, kind: u32, offset: u64, info: &mut TraceInfo, ledger: &mut Ledger) -> Result<(), TraceError> {
+    fn special(
+        &mut self,
+        kind: u32,
+        range: Range<usize>,
+        offset: u64,
+        info: &mut TraceInfo,
+        ledger: &mut Ledger,
+    ) -> Result<(), TraceError> {
         let order = self.context.order;
-        let body = &self.bytes[HEADER..];
+        let body = &self.window.bytes[range][HEADER..];
         match kind {
             HEADER_ATTR => {
                 // The attr has its own size; ids fill the rest.
