@@ -7,15 +7,20 @@ use crate::source::TraceError;
 use exitscope_model::Line;
 use std::ops::Range;
 
-/// Bytes that a block has at most. Records are at most 64 KiB, so a block holds at least one. What is made of it should
-/// stay in a core's own cache.
-pub const BLOCK: usize = 256 << 10;
+/// Blocks end with the last record before a multiple of so many bytes. What is made of a block should stay in a core's
+/// own cache.
+pub const BLOCK: u64 = 256 << 10;
 
 /// Headers that must follow one another to believe that records go on behind a damaged one.
 const CHAIN: usize = 4;
 
+/// Bytes at the end of a window in which a guess at where records begin is made, and headers that must follow one another
+/// to make it.
+const GUESSED: usize = 4 << 10;
+const GUESSED_CHAIN: usize = 8;
+
 /// Bytes that a record has at most, rounded up.
-const RECORD: usize = 64 << 10;
+const RECORD: u64 = 64 << 10;
 
 /// The last type that a record of some later perf may have. Larger ones are bytes of something else.
 const LAST_KIND: u32 = u16::MAX as u32;
@@ -30,14 +35,18 @@ pub struct Cursor {
     pub end: u64,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
+    /// Whether the end of a block may be guessed, because whoever decodes it finds out if it was wrong. Going from header
+    /// to header to find it takes half as long as decoding, and one thread at a time can do it.
+    pub guess: bool,
 }
 
 /// Bytes of a file that one thread has read. Another thread's would have to come out of that one's cache.
 #[derive(Debug, Default)]
 pub struct Window {
     pub bytes: Vec<u8>,
-    /// Where they begin in the file.
+    /// Where they begin in the file, and where they were to end.
     at: u64,
+    until: u64,
 }
 
 /// What comes next.
@@ -53,15 +62,24 @@ pub enum Next {
 
 impl Cursor {
     pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
-        Cursor { input, order, at, end, sequential }
+        Cursor { input, order, at, end, sequential, guess: false }
     }
 
     /// Sees to it that the next block is in `window`. What is damaged before it goes to `block`.
     pub fn next(&mut self, window: &mut Window, block: &mut Block) -> Result<Next, TraceError> {
+        let here = self.at;
         while self.at < self.end {
             let from = self.load(window)?;
             let bytes = &window.bytes[..];
             let begin = self.at;
+            // Of a wrong guess nothing is kept, so nothing may have been counted.
+            if self.guess
+                && begin == here
+                && let Some(to) = guess_end(bytes, from, self.order)
+            {
+                self.at += (to - from) as u64;
+                return Ok(Next::Records(from..to, begin));
+            }
             let mut at = from;
             let stop = loop {
                 // The order as a constant makes steps short.
@@ -113,15 +131,16 @@ impl Cursor {
     }
 
     /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.
-    /// Small records that stop a block are many in some files; each is not worth reading a block again.
+    /// Where the window ends depends on nothing but that place, so that blocks are the same whoever reads them. Small
+    /// records that stop a block are many in some files; each is not worth reading a block again.
     fn load(&self, window: &mut Window) -> Result<usize, TraceError> {
-        let wanted = (self.end - self.at).min(RECORD as u64);
-        let held = window.at + window.bytes.len() as u64;
-        if self.at < window.at || self.at + wanted > held {
-            window.bytes.resize((self.end - self.at).min(BLOCK as u64) as usize, 0);
+        let line = (self.at + RECORD).next_multiple_of(BLOCK);
+        let until = line.min(self.end);
+        if self.at < window.at || window.until != until {
+            window.bytes.resize((until - self.at) as usize, 0);
             let got = self.input.read_up_to(self.at, &mut window.bytes)?;
             window.bytes.truncate(got);
-            window.at = self.at;
+            (window.at, window.until) = (self.at, until);
         }
         Ok((self.at - window.at) as usize)
     }
@@ -135,7 +154,7 @@ impl Cursor {
             let bytes = &window.bytes[..];
             let last = window.at + bytes.len() as u64 >= self.end;
             // Near the window's end a chain is better looked at with what follows.
-            let to = if last { bytes.len() } else { bytes.len() - RECORD / 2 };
+            let to = if last { bytes.len() } else { bytes.len() - RECORD as usize / 2 };
             if let Some(found) = find_chain(&bytes[from..], to - from, last, self.order) {
                 self.at += found as u64;
                 return Ok(());
@@ -176,6 +195,27 @@ pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: Order) -> Option<u
     (0..to).find(|&at| is_chain(at))
 }
 
+/// Where the last whole record of `bytes` seems to end, if records begin at `from`: where a chain of them ends that
+/// begins anywhere near.
+fn guess_end(bytes: &[u8], from: usize, order: Order) -> Option<usize> {
+    let begin = bytes.len().checked_sub(GUESSED).filter(|&begin| begin > from)?;
+    // The kernel's records are on a grid.
+    let begin = from + (begin - from).next_multiple_of(8);
+    (begin..bytes.len()).step_by(8).find_map(|mut at| {
+        let mut number = 0;
+        while let Some((kind, size)) = header(bytes, at, order) {
+            if !is_sound(kind, size) || !is_known(kind) {
+                return None;
+            }
+            if at + size > bytes.len() {
+                break;
+            }
+            (at, number) = (at + size, number + 1);
+        }
+        (number >= GUESSED_CHAIN).then_some(at)
+    })
+}
+
 enum Stop {
     /// The block ends within a record.
     Cut,
@@ -192,7 +232,7 @@ fn header(bytes: &[u8], at: usize, order: Order) -> Option<(u32, usize)> {
 
 /// Whether a record of this type can have this size. The kernel's are on a grid of 8 bytes, perf's own need not be.
 #[inline]
-fn is_sound(kind: u32, size: usize) -> bool {
+pub fn is_sound(kind: u32, size: usize) -> bool {
     size >= HEADER && kind <= LAST_KIND && (size.is_multiple_of(8) || kind > LAST_KERNEL)
 }
 

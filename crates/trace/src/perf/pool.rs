@@ -7,6 +7,9 @@
 //! ```
 //!
 //! Whole blocks go round in a circle of fixed size, so that memory does not grow with the file.
+//!
+//! Where a block ends is guessed. Whoever decodes it sees whether its records end there; if they do not, the file is
+//! damaged or has something in it that only looks like records, and it is read again from that block on, without guessing.
 
 use super::cursor::{Cursor, Next, Window};
 use super::head::Context;
@@ -15,7 +18,7 @@ use crate::source::TraceError;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Threads at most, the consumer among them: beyond these, reading is what takes the time.
@@ -36,19 +39,31 @@ pub struct Pool {
     /// What the consumer itself reads into, and whether there is more to read.
     window: Window,
     more: bool,
+    /// Whether blocks whose ends were guessed count.
+    guess: bool,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// A block's number, and what became of it.
-type Done = (u64, Outcome);
+/// A block's number, whether its end was guessed, and what became of it.
+type Done = (u64, bool, Outcome);
 
 /// What became of a block. A panic is carried to the consumer, which would otherwise wait for the block for ever.
-type Outcome = std::thread::Result<Result<Block, TraceError>>;
+type Outcome = std::thread::Result<Result<Decoded, TraceError>>;
+
+/// A block that was decoded.
+#[derive(Debug)]
+struct Decoded {
+    block: Block,
+    /// Where in the file it begins, if its records do not end where it does: nothing in it counts.
+    misfit: Option<u64>,
+}
 
 #[derive(Debug)]
 struct Shared {
     context: Context,
     turn: Mutex<Turn>,
+    /// The number and the offset of the block from which on to read again.
+    again: Mutex<Option<(u64, u64)>>,
 }
 
 /// What one thread at a time has.
@@ -59,38 +74,57 @@ struct Turn {
     empties: Receiver<Block>,
 }
 
+/// A block that was taken, to be decoded.
+struct Taken {
+    number: u64,
+    guessed: bool,
+    next: Result<Next, TraceError>,
+    block: Block,
+}
+
 impl Pool {
     /// Starts the workers.
-    pub fn start(cursor: Cursor, context: Context) -> Pool {
+    pub fn start(mut cursor: Cursor, context: Context) -> Pool {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let (send, done) = channel();
         let (empties, recycled) = channel();
         for _ in 0..BLOCKS {
             let _ = empties.send(Block::default());
         }
+        cursor.guess = true;
         let turn = Mutex::new(Turn { cursor, next: 0, empties: recycled });
-        let shared = Arc::new(Shared { context, turn });
+        let shared = Arc::new(Shared { context, turn, again: Mutex::default() });
         let workers = (1..threads).map(|_| {
             let (shared, send) = (shared.clone(), send.clone());
             std::thread::spawn(move || work(&shared, &send))
         });
         let workers = workers.collect();
-        Pool { shared, done, empties, early: BTreeMap::new(), next: 0, window: Window::default(), more: true, workers }
+        let (early, window) = (BTreeMap::new(), Window::default());
+        Pool { shared, done, empties, early, next: 0, window, more: true, guess: true, workers }
     }
 
     /// The next block in order; `None` at the end.
     pub fn next(&mut self) -> Option<Result<Block, TraceError>> {
         loop {
-            self.early.extend(self.done.try_iter());
+            while let Ok(done) = self.done.try_recv() {
+                self.file(done);
+            }
             if let Some(outcome) = self.early.remove(&self.next) {
-                self.next += 1;
-                return Some(outcome.unwrap_or_else(|panic| resume_unwind(panic)));
+                match outcome.unwrap_or_else(|panic| resume_unwind(panic)) {
+                    Ok(Decoded { block, misfit: Some(offset) }) => self.again(block, offset),
+                    Ok(Decoded { block, misfit: None }) => {
+                        self.next += 1;
+                        return Some(Ok(block));
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+                continue;
             }
             if self.help() {
                 continue;
             }
             match self.done.recv() {
-                Ok((number, outcome)) => self.early.insert(number, outcome),
+                Ok(done) => self.file(done),
                 Err(_) => {
                     for worker in self.workers.drain(..) {
                         if let Err(panic) = worker.join() {
@@ -103,6 +137,25 @@ impl Pool {
         }
     }
 
+    /// Keeps a block until its turn, unless it came of a guess and guesses are over.
+    fn file(&mut self, (number, guessed, outcome): Done) {
+        match outcome {
+            Ok(Ok(Decoded { block, .. })) if guessed && !self.guess => self.recycle(block),
+            Ok(Err(_)) | Err(_) if guessed && !self.guess => {}
+            _ => drop(self.early.insert(number, outcome)),
+        }
+    }
+
+    /// Reads the next block again, and what follows, without guessing.
+    fn again(&mut self, block: Block, offset: u64) {
+        *self.shared.again.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.next, offset));
+        (self.guess, self.more) = (false, true);
+        self.recycle(block);
+        for (number, outcome) in std::mem::take(&mut self.early) {
+            self.file((number, true, outcome));
+        }
+    }
+
     /// Decodes a block here, if there is one to decode and no other thread is about to take it.
     fn help(&mut self) -> bool {
         if !self.more {
@@ -111,11 +164,18 @@ impl Pool {
         // Without workers nobody else has the turn.
         let Ok(mut turn) = self.shared.turn.try_lock() else { return false };
         let Ok(block) = turn.empties.try_recv() else { return false };
-        let (number, next, block) = turn.read(&mut self.window, block);
+        let taken = turn.take(&self.shared, &mut self.window, block);
         drop(turn);
-        self.more = !is_last(&next);
-        self.early.insert(number, decode(next, &self.window, block, &self.shared.context));
+        self.more = !taken.is_last();
+        let done = taken.decode(&self.window, &self.shared.context);
+        self.file(done);
         true
+    }
+
+    /// Whether no guess was wrong so far.
+    #[cfg(test)]
+    pub fn guesses(&self) -> bool {
+        self.guess
     }
 
     /// Gives a block's memory back.
@@ -127,24 +187,34 @@ impl Pool {
 
 impl Turn {
     /// Reads what comes next; what is damaged before it goes to `block`.
-    fn read(&mut self, window: &mut Window, mut block: Block) -> (u64, Result<Next, TraceError>, Block) {
+    fn take(&mut self, shared: &Shared, window: &mut Window, mut block: Block) -> Taken {
+        if let Some((number, offset)) = shared.again.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.next = number;
+            (self.cursor.at, self.cursor.guess) = (offset, false);
+        }
         let next = self.cursor.next(window, &mut block);
         self.next += 1;
-        (self.next - 1, next, block)
+        Taken { number: self.next - 1, guessed: self.cursor.guess, next, block }
     }
 }
 
-fn is_last(next: &Result<Next, TraceError>) -> bool {
-    matches!(next, Ok(Next::End) | Err(_))
-}
+impl Taken {
+    fn is_last(&self) -> bool {
+        matches!(self.next, Ok(Next::End) | Err(_))
+    }
 
-fn decode(next: Result<Next, TraceError>, window: &Window, mut block: Block, context: &Context) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| {
-        if let Next::Records(range, offset) = next? {
-            block.decode(&window.bytes[range], offset, context);
-        }
-        Ok(block)
-    }))
+    fn decode(self, window: &Window, context: &Context) -> Done {
+        let Taken { number, guessed, next, mut block } = self;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let mut misfit = None;
+            if let Next::Records(range, offset) = next? {
+                let read = block.decode(&window.bytes[range.clone()], offset, context);
+                misfit = (guessed && read < range.len()).then_some(offset);
+            }
+            Ok(Decoded { block, misfit })
+        }));
+        (number, guessed, outcome)
+    }
 }
 
 fn work(shared: &Shared, done: &Sender<Done>) {
@@ -152,10 +222,10 @@ fn work(shared: &Shared, done: &Sender<Done>) {
     loop {
         let Ok(mut turn) = shared.turn.lock() else { return };
         let Ok(block) = turn.empties.recv() else { return };
-        let (number, next, block) = turn.read(&mut window, block);
+        let taken = turn.take(shared, &mut window, block);
         drop(turn);
-        let last = is_last(&next);
-        if done.send((number, decode(next, &window, block, &shared.context))).is_err() || last {
+        let last = taken.is_last();
+        if done.send(taken.decode(&window, &shared.context)).is_err() || last {
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! Records in, events out: one block of whole records at a time, on whatever thread.
 
 use super::attr::{AHEAD, Attr};
+use super::cursor::is_sound;
 use super::head::Context;
 use crate::bytes::Order;
 use crate::source::MAX_COMM;
@@ -126,9 +127,9 @@ impl Block {
         self.stretches.push(Stretch { cpu, first: at, last: at });
     }
 
-    /// Decodes whole records that begin at byte `offset` of the file. Records that change the context are not for
-    /// here; they are counted as unknown.
-    pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) {
+    /// Decodes whole records that begin at byte `offset` of the file, up to what is none, and says how many bytes that
+    /// is. Records that change the context are not for here; they are counted as unknown.
+    pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) -> usize {
         // The order as a constant makes every read of a number one instruction.
         match context.order {
             Order::Little => self.decode_in(Order::Little, records, offset, context),
@@ -137,7 +138,7 @@ impl Block {
     }
 
     #[inline(always)]
-    fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) {
+    fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) -> usize {
         let only = context.only.as_ref();
         let mut rest = records;
         // Of most records less than half are events, and those are not much shorter than this.
@@ -149,16 +150,19 @@ impl Block {
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
             let ahead = &rest[HEADER..];
-            rest = behind;
-            if kind == SAMPLE {
+            if kind == SAMPLE && size.is_multiple_of(8) {
                 match only.or_else(|| attr_of(body, context)) {
                     Some(attr) => self.sample(order, attr, body, ahead, here, context),
                     None => self.unreadable(here, Line::BadRecord),
                 }
-            } else {
+            } else if is_sound(kind, usize::from(size)) && kind != AUXTRACE {
                 self.other(kind, record, body, here, context);
+            } else {
+                break;
             }
+            rest = behind;
         }
+        records.len() - rest.len()
     }
 
     /// A record that is no sample.

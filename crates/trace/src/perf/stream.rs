@@ -65,10 +65,12 @@ impl Stream {
                 block.decode(&self.window.bytes[range], offset, &self.context);
                 Some(Ok(block))
             }
-            Ok(Next::Special(kind, range, offset)) => match self.special(kind, range, offset, info, &mut block.ledger) {
-                Ok(()) => Some(Ok(block)),
-                Err(error) => Some(Err(error)),
-            },
+            Ok(Next::Special(kind, range, offset)) => {
+                match self.special(kind, range, offset, info, &mut block.ledger) {
+                    Ok(()) => Some(Ok(block)),
+                    Err(error) => Some(Err(error)),
+                }
+            }
             Ok(Next::End) if self.unpack.rest.is_empty() && block.is_empty() => None,
             Ok(Next::End) => {
                 self.unpack.decode(&self.context, &mut block, true);
