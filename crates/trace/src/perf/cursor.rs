@@ -35,9 +35,6 @@ pub struct Cursor {
     pub end: u64,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
-    /// Whether the end of a block may be guessed, because whoever decodes it finds out if it was wrong. Going from header
-    /// to header to find it takes half as long as decoding, and one thread at a time can do it.
-    pub guess: bool,
 }
 
 /// Bytes of a file that one thread has read. Another thread's would have to come out of that one's cache.
@@ -47,6 +44,17 @@ pub struct Window {
     /// Where they begin in the file, and where they were to end.
     at: u64,
     until: u64,
+}
+
+impl Window {
+    /// Reads these bytes of the file; fewer if it has no more.
+    pub fn read(&mut self, input: &Input, range: &Range<u64>) -> Result<(), TraceError> {
+        self.bytes.resize((range.end - range.start) as usize, 0);
+        let got = input.read_up_to(range.start, &mut self.bytes)?;
+        self.bytes.truncate(got);
+        (self.at, self.until) = (range.start, range.end);
+        Ok(())
+    }
 }
 
 /// What comes next.
@@ -62,24 +70,15 @@ pub enum Next {
 
 impl Cursor {
     pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
-        Cursor { input, order, at, end, sequential, guess: false }
+        Cursor { input, order, at, end, sequential }
     }
 
     /// Sees to it that the next block is in `window`. What is damaged before it goes to `block`.
     pub fn next(&mut self, window: &mut Window, block: &mut Block) -> Result<Next, TraceError> {
-        let here = self.at;
         while self.at < self.end {
             let from = self.load(window)?;
             let bytes = &window.bytes[..];
             let begin = self.at;
-            // Of a wrong guess nothing is kept, so nothing may have been counted.
-            if self.guess
-                && begin == here
-                && let Some(to) = guess_end(bytes, from, self.order)
-            {
-                self.at += (to - from) as u64;
-                return Ok(Next::Records(from..to, begin));
-            }
             let mut at = from;
             let stop = loop {
                 // The order as a constant makes steps short.
@@ -134,15 +133,46 @@ impl Cursor {
     /// Where the window ends depends on nothing but that place, so that blocks are the same whoever reads them. Small
     /// records that stop a block are many in some files; each is not worth reading a block again.
     fn load(&self, window: &mut Window) -> Result<usize, TraceError> {
-        let line = (self.at + RECORD).next_multiple_of(BLOCK);
-        let until = line.min(self.end);
+        let until = self.line().min(self.end);
         if self.at < window.at || window.until != until {
-            window.bytes.resize((until - self.at) as usize, 0);
-            let got = self.input.read_up_to(self.at, &mut window.bytes)?;
-            window.bytes.truncate(got);
-            (window.at, window.until) = (self.at, until);
+            window.read(&self.input, &(self.at..until))?;
         }
         Ok((self.at - window.at) as usize)
+    }
+
+    /// Where the next block's window ends, unless the file does before.
+    fn line(&self) -> u64 {
+        (self.at + RECORD).next_multiple_of(BLOCK)
+    }
+
+    /// Guesses where the next block is, without reading it: up to where a chain of records ends that begins anywhere near
+    /// the end of its window. To find that for certain, the block has to be gone through from header to header. Whoever
+    /// decodes the block sees whether its records end there.
+    pub fn guess(&mut self) -> Result<Option<Range<u64>>, TraceError> {
+        let line = self.line();
+        if line > self.end {
+            return Ok(None);
+        }
+        // The kernel's records are on a grid of 8 bytes, as the one at hand is.
+        let begin = line - GUESSED as u64 + self.at % 8;
+        let mut bytes = [0; GUESSED];
+        let bytes = &mut bytes[..(line - begin) as usize];
+        let got = self.input.read_up_to(begin, bytes)?;
+        let bytes = &bytes[..got];
+        let end = (0..got).step_by(8).find_map(|mut at| {
+            let mut number = 0;
+            while let Some((kind, size)) = header(bytes, at, self.order) {
+                if !is_sound(kind, size) || !is_known(kind) {
+                    return None;
+                }
+                if at + size > bytes.len() {
+                    break;
+                }
+                (at, number) = (at + size, number + 1);
+            }
+            (number >= GUESSED_CHAIN).then_some(at)
+        });
+        Ok(end.map(|end| std::mem::replace(&mut self.at, begin + end as u64)..self.at))
     }
 
     /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
@@ -193,27 +223,6 @@ pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: Order) -> Option<u
         true
     };
     (0..to).find(|&at| is_chain(at))
-}
-
-/// Where the last whole record of `bytes` seems to end, if records begin at `from`: where a chain of them ends that
-/// begins anywhere near.
-fn guess_end(bytes: &[u8], from: usize, order: Order) -> Option<usize> {
-    let begin = bytes.len().checked_sub(GUESSED).filter(|&begin| begin > from)?;
-    // The kernel's records are on a grid.
-    let begin = from + (begin - from).next_multiple_of(8);
-    (begin..bytes.len()).step_by(8).find_map(|mut at| {
-        let mut number = 0;
-        while let Some((kind, size)) = header(bytes, at, order) {
-            if !is_sound(kind, size) || !is_known(kind) {
-                return None;
-            }
-            if at + size > bytes.len() {
-                break;
-            }
-            (at, number) = (at + size, number + 1);
-        }
-        (number >= GUESSED_CHAIN).then_some(at)
-    })
 }
 
 enum Stop {

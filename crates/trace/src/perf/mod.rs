@@ -115,7 +115,7 @@ impl PerfData {
         let blocks = if head.sequential || end.saturating_sub(at) < pooled {
             Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
         } else {
-            Blocks::Pool(Pool::start(cursor, head.context))
+            Blocks::Pool(Pool::start(cursor, head.context)?)
         };
         Ok(PerfData {
             info: head.info,

@@ -14,8 +14,10 @@
 use super::cursor::{Cursor, Next, Window};
 use super::head::Context;
 use super::records::Block;
+use crate::input::Input;
 use crate::source::TraceError;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,6 +62,7 @@ struct Decoded {
 
 #[derive(Debug)]
 struct Shared {
+    input: Input,
     context: Context,
     turn: Mutex<Turn>,
     /// The number and the offset of the block from which on to read again.
@@ -71,36 +74,44 @@ struct Shared {
 struct Turn {
     cursor: Cursor,
     next: u64,
+    guess: bool,
     empties: Receiver<Block>,
 }
 
-/// A block that was taken, to be decoded.
+/// What is to be decoded into a block.
 struct Taken {
     number: u64,
     guessed: bool,
-    next: Result<Next, TraceError>,
+    found: Result<Found, TraceError>,
     block: Block,
+}
+
+enum Found {
+    /// Still to be read: these bytes of the file, if they are whole records.
+    There(Range<u64>),
+    /// What is in the window.
+    Here(Next),
 }
 
 impl Pool {
     /// Starts the workers.
-    pub fn start(mut cursor: Cursor, context: Context) -> Pool {
+    pub fn start(cursor: Cursor, context: Context) -> Result<Pool, TraceError> {
+        let input = cursor.input.try_clone()?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let (send, done) = channel();
         let (empties, recycled) = channel();
         for _ in 0..BLOCKS {
             let _ = empties.send(Block::default());
         }
-        cursor.guess = true;
-        let turn = Mutex::new(Turn { cursor, next: 0, empties: recycled });
-        let shared = Arc::new(Shared { context, turn, again: Mutex::default() });
+        let turn = Mutex::new(Turn { cursor, next: 0, guess: true, empties: recycled });
+        let shared = Arc::new(Shared { input, context, turn, again: Mutex::default() });
         let workers = (1..threads).map(|_| {
             let (shared, send) = (shared.clone(), send.clone());
             std::thread::spawn(move || work(&shared, &send))
         });
         let workers = workers.collect();
         let (early, window) = (BTreeMap::new(), Window::default());
-        Pool { shared, done, empties, early, next: 0, window, more: true, guess: true, workers }
+        Ok(Pool { shared, done, empties, early, next: 0, window, more: true, guess: true, workers })
     }
 
     /// The next block in order; `None` at the end.
@@ -167,7 +178,7 @@ impl Pool {
         let taken = turn.take(&self.shared, &mut self.window, block);
         drop(turn);
         self.more = !taken.is_last();
-        let done = taken.decode(&self.window, &self.shared.context);
+        let done = taken.decode(&mut self.window, &self.shared);
         self.file(done);
         true
     }
@@ -189,27 +200,41 @@ impl Turn {
     /// Reads what comes next; what is damaged before it goes to `block`.
     fn take(&mut self, shared: &Shared, window: &mut Window, mut block: Block) -> Taken {
         if let Some((number, offset)) = shared.again.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.next = number;
-            (self.cursor.at, self.cursor.guess) = (offset, false);
+            (self.next, self.cursor.at, self.guess) = (number, offset, false);
         }
-        let next = self.cursor.next(window, &mut block);
         self.next += 1;
-        Taken { number: self.next - 1, guessed: self.cursor.guess, next, block }
+        let found = self.find(window, &mut block);
+        Taken { number: self.next - 1, guessed: self.guess, found, block }
+    }
+
+    fn find(&mut self, window: &mut Window, block: &mut Block) -> Result<Found, TraceError> {
+        let guessed = if self.guess { self.cursor.guess()? } else { None };
+        match guessed {
+            Some(range) => Ok(Found::There(range)),
+            None => self.cursor.next(window, block).map(Found::Here),
+        }
     }
 }
 
 impl Taken {
     fn is_last(&self) -> bool {
-        matches!(self.next, Ok(Next::End) | Err(_))
+        matches!(self.found, Ok(Found::Here(Next::End)) | Err(_))
     }
 
-    fn decode(self, window: &Window, context: &Context) -> Done {
-        let Taken { number, guessed, next, mut block } = self;
+    fn decode(self, window: &mut Window, shared: &Shared) -> Done {
+        let Taken { number, guessed, found, mut block } = self;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let mut misfit = None;
-            if let Next::Records(range, offset) = next? {
-                let read = block.decode(&window.bytes[range.clone()], offset, context);
-                misfit = (guessed && read < range.len()).then_some(offset);
+            match found? {
+                Found::There(range) => {
+                    window.read(&shared.input, &range)?;
+                    let read = block.decode(&window.bytes, range.start, &shared.context);
+                    misfit = (range.start + read as u64 != range.end).then_some(range.start);
+                }
+                Found::Here(Next::Records(range, offset)) => {
+                    block.decode(&window.bytes[range], offset, &shared.context);
+                }
+                Found::Here(Next::Special(..) | Next::End) => {}
             }
             Ok(Decoded { block, misfit })
         }));
@@ -225,7 +250,7 @@ fn work(shared: &Shared, done: &Sender<Done>) {
         let taken = turn.take(shared, &mut window, block);
         drop(turn);
         let last = taken.is_last();
-        if done.send(taken.decode(&window, &shared.context)).is_err() || last {
+        if done.send(taken.decode(&mut window, shared)).is_err() || last {
             return;
         }
     }
