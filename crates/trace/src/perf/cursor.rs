@@ -172,7 +172,10 @@ impl Cursor {
             }
             (number >= GUESSED_CHAIN).then_some(at)
         });
-        Ok(end.map(|end| std::mem::replace(&mut self.at, begin + end as u64)..self.at))
+        Ok(end.map(|end| {
+            let from = std::mem::replace(&mut self.at, begin + end as u64);
+            from..self.at
+        }))
     }
 
     /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
