@@ -4,7 +4,7 @@
 //! t2.data × 600 ─► exitscope report --html ─► target/bench/page.html ─► web/test/bench.mjs ─► a section
 //! ```
 
-use super::inputs;
+use super::{Input, case, inputs, measure, median};
 use crate::{root, target};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
@@ -15,6 +15,12 @@ use std::process::Command;
 
 /// How often the boot of a Linux guest is repeated: ten million exits.
 const TIMES: u64 = 600;
+
+/// How often the report is made as text and as a page, in turns.
+const REPORTS: u32 = 5;
+
+/// What making a page may cost at most, as a multiple of the text.
+const COST: f64 = 1.5;
 
 /// What a page is to do: ms until it can be used, and ms of a frame at 30 in a second.
 const INTERACTIVE: f64 = 2_000.0;
@@ -53,11 +59,13 @@ pub fn section() -> anyhow::Result<String> {
     eprintln!("bench: making {} and its page", large.display());
     inputs::repeat_perf(&source, &large, TIMES)?;
     let page = large.with_file_name("page.html");
-    let made =
-        exitscope(&large, &["--html".as_ref(), page.as_os_str()]).and_then(|_| Ok([exits(&source)?, exits(&large)?]));
+    let made = exits(&source).and_then(|once| {
+        let exits = exits(&large)?;
+        ensure!(exits == once * TIMES, "{exits} exits found, {} expected", once * TIMES);
+        Ok((exits, reports(&large, &page)?))
+    });
     std::fs::remove_file(&large)?;
-    let [once, exits] = made?;
-    ensure!(exits == once * TIMES, "{exits} exits found, {} expected", once * TIMES);
+    let (exits, [as_text, as_page]) = made?;
     eprintln!("bench: the page in Chromium");
     let output = Command::new("npm")
         .args(["run", "--silent", "bench", "--"])
@@ -68,7 +76,25 @@ pub fn section() -> anyhow::Result<String> {
         .context("npm is missing")?;
     ensure!(output.status.success(), "web/test/bench.mjs: {}", String::from_utf8_lossy(&output.stderr));
     let measured: Measured = serde_json::from_slice(&output.stdout).context("what web/test/bench.mjs says")?;
-    Ok(text(&measured, exits)?)
+    Ok(text(&measured, exits, as_text, as_page)?)
+}
+
+/// Seconds that a report takes as text and as the page that it leaves behind: medians of rounds in turn.
+fn reports(large: &Path, page: &Path) -> anyhow::Result<[f64; 2]> {
+    let input = Input { name: "page", path: large.to_path_buf(), events: 0 };
+    let program = target()?.join("release/exitscope");
+    let page = page.display().to_string();
+    let cases = [
+        case(&input, "text", program.clone(), &["report"], &[]),
+        case(&input, "page", program, &["report", "--html", &page], &[]),
+    ];
+    let mut walls = [const { Vec::new() }; 2];
+    for _ in 0..REPORTS {
+        for (walls, case) in walls.iter_mut().zip(&cases) {
+            walls.push(measure(case)?.0.as_secs_f64());
+        }
+    }
+    Ok(walls.map(|walls| median(walls.into_iter())))
 }
 
 /// How many exits are in a recording.
@@ -84,7 +110,7 @@ fn exitscope(path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-fn text(of: &Measured, exits: u64) -> Result<String, std::fmt::Error> {
+fn text(of: &Measured, exits: u64, as_text: f64, as_page: f64) -> Result<String, std::fmt::Error> {
     let within = |value: f64, most: f64| if value <= most { "" } else { " (MORE THAN WANTED)" };
     let mut section = format!(
         "## Pages\n\nThe page of corpus/x86-svm/t2.data.gz × {TIMES}, {exits} exits, {:.1} MB, opened from disk in headless {} without a GPU, \
@@ -93,6 +119,13 @@ fn text(of: &Measured, exits: u64) -> Result<String, std::fmt::Error> {
         of.browser,
         of.rounds
     );
+    let ratio = as_page / as_text;
+    writeln!(
+        section,
+        "Making it takes {as_page:.2} s, {ratio:.2} times the {as_text:.2} s of the report as text{}; wanted are at most \
+         {COST} times as long. Medians of {REPORTS} rounds, in turn.\n",
+        within(ratio, COST)
+    )?;
     let Interactive { median, worst } = of.interactive_ms;
     writeln!(
         section,

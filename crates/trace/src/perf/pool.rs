@@ -1,9 +1,9 @@
 //! Blocks decoded on several threads, taken in order.
 //!
 //! ```text
-//! worker:   lock { take an empty block; read bytes up to the last whole record } decode ──┐
-//! worker:   lock { …                                                           } decode ──┼─► consumer, by number
-//! consumer: the same, while the block that it needs is not there                         ─┘
+//! worker:   lock { take an empty block; guess where it ends in the file } read, decode ──┐
+//! worker:   lock { …                                                    } read, decode ──┼─► consumer, by number
+//! consumer: the same, while the block that it needs is not there                        ─┘
 //! ```
 //!
 //! Whole blocks go round in a circle of fixed size, so that memory does not grow with the file.
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads at most, the consumer among them: beyond these, reading is what takes the time.
+/// Threads at most, the consumer among them: beyond these, what the consumer does takes the time.
 const MAX_THREADS: usize = 4;
 
 /// Blocks in the circle. Events leave in bursts, in which the workers are to go on.
