@@ -24,6 +24,7 @@ mod material;
 mod missing;
 mod msr_cures;
 mod polling;
+mod polling_guests;
 mod simulated;
 mod sources;
 #[cfg(test)]
@@ -38,7 +39,7 @@ pub use judgement::{
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material};
 pub use simulated::{Simulate, Way};
-pub use trials::Trials;
+pub use trials::{Trials, Untried};
 
 /// Judges a recording: `material` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
@@ -50,7 +51,7 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     gangs::judge(material, trials, &mut judgement);
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
-    missing::judge(material, machine, &mut judgement);
+    missing::judge(material, trials, machine, &mut judgement);
     judgement.rank();
     judgement
 }
