@@ -8,6 +8,8 @@
 //!                                                        looked at and left alone · not judged, and what to record
 //! ```
 //!
+//! A recording may be read in stretches, as what happens now is: their materials merge into that of all of it.
+//!
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
 
