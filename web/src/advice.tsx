@@ -1,8 +1,13 @@
 // Advice, with the facts that say so; each leads to the chart in which it can be seen.
+//
+// Live, it changes while it is read: what is the same advice stays the same element, as open as it was, and where it is as
+// long as somebody points at the list or has gone into it by keyboard.
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { colors } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { go } from "./shell";
-import { data, liveFor } from "./state";
+import { data, everything } from "./state";
 import type { Advice, AdviceSetting } from "./types";
 
 type Item = Advice["advice"][number];
@@ -68,8 +73,40 @@ function Gain({ item, most }: { item: Item; most: number }) {
   );
 }
 
+/** What tells an advice from the others, also when its figures change: numbers are left out, but not those of devices. */
+function keyed(items: Item[]): [string, Item][] {
+  const seen = new Map<string, number>();
+  return items.map((item) => {
+    const text = `${item.scope}/${item.vm}/${item.change.replace(/\b\d[\d,.]*\b/g, "#")}`;
+    const times = seen.get(text) ?? 0;
+    seen.set(text, times + 1);
+    return [`${text}/${times}`, item];
+  });
+}
+
+/** What was shown open or closed last. */
+const opened = new Map<string, boolean>();
+
+/** Something to unfold, which stays as it is when it is gone for a while, or no longer what `first` holds of. */
+function Fold({ name, first = false, summary, children }: { name: string; first?: boolean; summary: string; children: ComponentChildren }) {
+  return (
+    <details open={opened.get(name) ?? first} onToggle={(event) => opened.set(name, event.currentTarget.open)}>
+      <summary>{summary}</summary>
+      {children}
+    </details>
+  );
+}
+
 export function AdviceView() {
   const { advice } = data;
+  const list = useRef<HTMLElement>(null);
+  const order = useRef<string[]>([]);
+  const items = keyed(advice?.advice ?? []);
+  if (list.current?.matches(":hover, :focus-within")) {
+    const place = (key: string): number => (order.current.indexOf(key) + 1 || Infinity) - 1;
+    items.sort(([a], [b]) => (place(a) === place(b) ? 0 : place(a) - place(b)));
+  }
+  order.current = items.map(([key]) => key);
   const most = Math.max(1, ...(advice?.advice.map((item) => item.gain.high_ns_per_s) ?? []));
   const facts = (numbers: number[]) => (
     <ul class="facts">
@@ -89,14 +126,13 @@ export function AdviceView() {
     </ul>
   );
   return (
-    <section id="advice" aria-label="Advice">
+    <section id="advice" aria-label="Advice" ref={list}>
       <h2>What to change</h2>
-      {!advice && liveFor() && <p class="note">Advice is about a recording: <code>exitscope record</code>, then <code>exitscope advise</code> or <code>exitscope serve FILE</code>.</p>}
-      {!advice && !liveFor() && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
-      {advice && <p class="note">Of the whole recording. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
-      {advice?.advice.length === 0 && <p>Nothing that this recording shows to be worth a change.</p>}
-      {advice?.advice.map((item) => (
-        <article class="card wide">
+      {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
+      {advice && <p class="note">Of {everything()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
+      {advice?.advice.length === 0 && <p>Nothing that shows in {everything()} to be worth a change.</p>}
+      {items.map(([key, item]) => (
+        <article class="card wide" key={key}>
           <h3>
             {item.number}. {item.change}
           </h3>
@@ -109,8 +145,7 @@ export function AdviceView() {
               </li>
             ))}
           </ul>
-          <details open={item.number === 1}>
-            <summary>Why, risk, price, undoing</summary>
+          <Fold name={key} first={item.number === 1} summary="Why, risk, price, undoing">
             {facts(item.evidence)}
             <dl>
               <dt>Risk</dt>
@@ -120,23 +155,21 @@ export function AdviceView() {
               <dt>Undo</dt>
               <dd>{item.undo}</dd>
             </dl>
-          </details>
+          </Fold>
         </article>
       ))}
       {advice && advice.left_alone.length > 0 && (
-        <details>
-          <summary>Costs, and is best left as it is ({advice.left_alone.length})</summary>
+        <Fold name="left alone" summary={`Costs, and is best left as it is (${advice.left_alone.length})`}>
           {advice.left_alone.map((row) => (
             <div>
               <p>{row.why}</p>
               {facts(row.evidence)}
             </div>
           ))}
-        </details>
+        </Fold>
       )}
       {advice && advice.not_judged.length > 0 && (
-        <details>
-          <summary>Not judged, because the recording lacks it ({advice.not_judged.length})</summary>
+        <Fold name="not judged" summary={`Not judged, because of what is missing (${advice.not_judged.length})`}>
           <ul class="plain-list">
             {advice.not_judged.map((row) => (
               <li>
@@ -144,7 +177,7 @@ export function AdviceView() {
               </li>
             ))}
           </ul>
-        </details>
+        </Fold>
       )}
     </section>
   );

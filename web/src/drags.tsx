@@ -8,7 +8,7 @@ import { colors, mix } from "./colors";
 import { count, ns, share } from "./format";
 import { Matrix } from "./matrix";
 import { statesOver, stepFor } from "./query";
-import { calm, data, isCalmWhole, range } from "./state";
+import { calm, data, everything, isCalmWhole, range } from "./state";
 import { textWidth, type Surface } from "./surface";
 import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
 
@@ -256,7 +256,7 @@ export function Dragged() {
         pairs={pairs}
         what="time lost"
         show={ns}
-        note={`${isCalmWhole.value ? "Of the whole recording. " : "Of the range. "}The time until who was forced out was back in the guest. Where several had a reason, the time is shared.`}
+        note={`Of ${isCalmWhole.value ? everything() : "the range"}. The time until who was forced out was back in the guest. Where several had a reason, the time is shared.`}
       />
     </>
   );

@@ -3,7 +3,7 @@ import { Bars } from "./bars";
 import { reasonColor } from "./colors";
 import { Dragged } from "./drags";
 import { count, ns, share } from "./format";
-import { data } from "./state";
+import { data, everything } from "./state";
 import { DataTable } from "./table";
 import type { GangRow } from "./types";
 
@@ -18,7 +18,7 @@ export function Gangs() {
       <h2>Ganged exits</h2>
       <p class="note">
         The threads of a virtual core leave the guest together: who has a reason of its own forces the others out, and their useful time is
-        lost. Bars and table are of the whole recording.
+        lost. Bars and table are of {everything()}.
       </p>
       {data.drags && data.over.in_time && <Dragged />}
       <Bars

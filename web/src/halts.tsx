@@ -5,7 +5,7 @@ import { Chart, type Tip } from "./chart";
 import { colors } from "./colors";
 import { count, ns, round, share } from "./format";
 import { kept } from "./link";
-import { data } from "./state";
+import { data, everything } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
 import { laneName } from "./timeline";
@@ -56,7 +56,7 @@ export function Halts() {
     <section id="halts" aria-label="Halts">
       <h2>Halts and polling</h2>
       <p class="note">
-        Of the whole recording. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
+        Of {everything()}. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
         entry. Polling that lasts longer than a gap catches its end, and costs CPU time.
         {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that it caught are missing here."}
         {halt.of_vcores && " These are the halts of virtual cores."}
@@ -89,7 +89,7 @@ export function Halts() {
           </label>
           <Compare now={polls.in_force} then={row()!} guest={ofGuest()} />
           <p class="note">
-            {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the first ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
+            {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the last ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
             {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so polls would catch somewhat more.`}
             {" The gaps are taken as they were; a guest that is answered sooner may ask again sooner."}
           </p>

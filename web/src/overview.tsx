@@ -5,7 +5,7 @@ import { aboutName } from "./devices";
 import { clock, count, ns, rate, share } from "./format";
 import { go } from "./shell";
 import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
-import { calm, data, isAll, isCalmWhole, lanes, liveFor, only, reasons } from "./state";
+import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is missing from the recording; first where figures suffer. */
@@ -160,9 +160,7 @@ export function Overview() {
         </Sentence>
         <Sentence to="advice" head="What to change">
           {data.advice === null
-            ? liveFor()
-              ? "Advice is about a recording: exitscope record, then exitscope advise."
-              : "Advice needs one recording, all its reasons and lengths."
+            ? "Advice needs one recording, all its reasons and lengths."
             : advice.length === 0
               ? "Nothing that the recording shows to be worth it."
               : `${advice[0]!.change[0]!.toUpperCase()}${advice[0]!.change.slice(1)}${advice.length > 1 ? `; and ${advice.length - 1} more` : ""}.`}

@@ -5,7 +5,7 @@ import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor } from "./colors";
 import { count, ns, share } from "./format";
 import { handlers } from "./query";
-import { data } from "./state";
+import { data, everything } from "./state";
 import type { Surface } from "./surface";
 import { textWidth } from "./surface";
 import { DataTable } from "./table";
@@ -119,7 +119,7 @@ export function Phases() {
   return (
     <section id="phases" aria-label="Phases">
       <h2>Steps of exits</h2>
-      <p class="note">Of the whole recording. From leaving the guest to entering it, as far as the recorded events mark the steps; what is not marked counts as handling.</p>
+      <p class="note">Of {everything()}. From leaving the guest to entering it, as far as the recorded events mark the steps; what is not marked counts as handling.</p>
       <Flame rows={rows} />
       <Bars
         id="steps"

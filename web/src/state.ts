@@ -15,6 +15,9 @@ export const replace = (of: Data): void => void (current.value = of);
 /** Whether what happens is shown as it happens: for how many ns it is kept. */
 export const liveFor = (): number | null => served.value?.keep_ns ?? null;
 
+/** What views show that do not follow the range. */
+export const everything = (): string => (liveFor() === null ? "the whole recording" : "all that is kept");
+
 /** From and to, in ns from the base; whole numbers of `data.snap`. */
 export const range = signal<[number, number]>([0, 1]);
 /** Lanes that are shown; `null` for all. */

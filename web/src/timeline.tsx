@@ -6,7 +6,7 @@ import { Chart, type Pointing, type Tip } from "./chart";
 import { colors, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
-import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { calm, data, everything, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
 
 /** vCPUs that are drawn unless all are asked for. */
@@ -350,7 +350,7 @@ export function Filters() {
       {data.over.in_time && (
         <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value
-            ? `${liveFor() ? "all that is kept" : "whole recording"}, ${ns(to - from)}`
+            ? `${everything()}, ${ns(to - from)}`
             : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
         </span>
       )}

@@ -3,7 +3,7 @@ import { Bars } from "./bars";
 import { colors, mix } from "./colors";
 import { count, ns } from "./format";
 import { Matrix } from "./matrix";
-import { data } from "./state";
+import { data, everything } from "./state";
 import { DataTable } from "./table";
 import { laneName } from "./timeline";
 import type { PreemptedRow, Who, YieldRow } from "./types";
@@ -40,7 +40,7 @@ export function Yields() {
   return (
     <section id="yields" aria-label="Yields">
       <h2>Yields and waiting for CPUs</h2>
-      <p class="note">Of the whole recording. A vCPU that spins on a lock yields; that a sibling had lost its CPU just then is what the preemption of a lock's holder looks like.</p>
+      <p class="note">Of {everything()}. A vCPU that spins on a lock yields; that a sibling had lost its CPU just then is what the preemption of a lock's holder looks like.</p>
       {data.over.named.length > 0 && <Directed />}
       {yields.vcpus.length > 0 && (
         <Bars

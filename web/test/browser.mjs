@@ -49,17 +49,23 @@ export function storeOf(name, recordings) {
   return place;
 }
 
-/** The page in a file with other data, for what no recording at hand has. */
-export function changed(file, change) {
-  const [head, rest] = readFileSync(file, "utf8").split('id="data">');
-  const end = rest.indexOf("<");
-  const bytes = gunzipSync(Buffer.from(rest.slice(0, end), "base64"));
-  const data = JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)));
+/** Packed data with what `change` makes of its JSON, and the same columns. */
+export function repacked(packed, change) {
+  const bytes = gunzipSync(packed);
+  const columns = 4 + bytes.readUInt32LE(0);
+  const data = JSON.parse(bytes.subarray(4, columns));
   change(data);
   const text = Buffer.from(JSON.stringify(data));
   const length = Buffer.alloc(4);
   length.writeUInt32LE(text.length);
-  const packed = gzipSync(Buffer.concat([length, text])).toString("base64");
+  return gzipSync(Buffer.concat([length, text, bytes.subarray(columns)]));
+}
+
+/** The page in a file with other data, for what no recording at hand has. */
+export function changed(file, change) {
+  const [head, rest] = readFileSync(file, "utf8").split('id="data">');
+  const end = rest.indexOf("<");
+  const packed = repacked(Buffer.from(rest.slice(0, end), "base64"), change).toString("base64");
   const to = file.replace(".html", "-changed.html");
   writeFileSync(to, `${head}id="data">${packed}${rest.slice(end)}`);
   return to;

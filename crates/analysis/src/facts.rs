@@ -165,11 +165,13 @@ impl Facts {
         self.timeline.absorb(exit);
     }
 
-    /// Adds one halt.
-    pub fn absorb_halt(&mut self, halt: &Halt) {
-        if self.within(halt.begin) && self.selection.holds_who(&halt.who) {
+    /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
+    pub fn absorb_halt(&mut self, halt: &Halt) -> bool {
+        let holds = self.within(halt.begin) && self.selection.holds_who(&halt.who);
+        if holds {
             self.halts.absorb(halt);
         }
+        holds
     }
 
     /// Adds one yield; whether it is of the vCPUs and moments that are looked at.

@@ -17,6 +17,7 @@ mod export;
 mod exporter;
 #[cfg_attr(not(feature = "sql"), path = "no_fleet.rs")]
 mod fleet;
+mod gathered;
 mod host;
 mod html;
 mod lab;

@@ -58,17 +58,21 @@ impl Server {
         self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// What a page shows of this kind.
-    fn shown(&self, path: &str, kind: &str) -> serde_json::Value {
+    /// What a page shows, which is of this kind.
+    fn page(&self, path: &str, kind: &str) -> serde_json::Value {
         let (head, packed) = self.get(path);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
         let mut bytes = Vec::new();
         GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
         let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-        let mut json: serde_json::Value =
-            serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
         assert_eq!(json["kind"], kind);
-        json[kind].take()
+        json
+    }
+
+    /// What a page shows of this kind.
+    fn shown(&self, path: &str, kind: &str) -> serde_json::Value {
+        self.page(path, kind)[kind].take()
     }
 
     /// The report in a page's data.
@@ -316,6 +320,9 @@ fn live_data_are_what_a_guest_did() {
         assert_eq!(report["vcpus"].as_array().unwrap().len(), 1, "{flags:?}");
         assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
         assert_eq!(common::misfits(&report, "report-schema"), [""; 0]);
+        let advice = server.page("/live/data", "report")["advice"].take();
+        assert_eq!(common::misfits(&advice, "advise-schema"), [""; 0]);
+        assert_eq!(advice["exits"], report["coverage"]["exits"], "{flags:?}");
         assert_eq!(server.status("/live/notes/", ""), 404);
         assert_eq!(server.end("-INT"), 0, "{flags:?}");
     }

@@ -15,7 +15,7 @@ const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_
 /// Halt polling with other limits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Polls {
-    /// Halts that were replayed: the first ones, of so many that there were.
+    /// Halts that were replayed: the last ones, of so many that there were.
     replayed: u64,
     halts: u64,
     /// Gaps by length: shortest, width of the bucket, how many were caught, and how many not.
@@ -41,15 +41,19 @@ struct PollRow {
     latency: LengthsRow,
 }
 
-/// Replays `halts`, the first of those that `of` counts, recorded on `host`; `None` if there are none.
-pub fn halt_polls(of: &Halts, halts: &[Halt], host: &PollHost) -> Option<Polls> {
+/// Replays `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
+pub fn halt_polls<'a>(
+    of: &Halts,
+    halts: impl ExactSizeIterator<Item = &'a Halt> + Clone,
+    host: &PollHost,
+) -> Option<Polls> {
     let all = of.all();
-    if halts.is_empty() || all.halts() == 0 {
+    if halts.len() == 0 || all.halts() == 0 {
         return None;
     }
     let run = |policy, set: &[(&'static str, u64)]| {
         let mut replay = HaltReplay::new(policy, &of.settings, host, set, &all).ok()?;
-        halts.iter().for_each(|halt| replay.absorb(halt));
+        halts.clone().for_each(|halt| replay.absorb(halt));
         Some(PollRow::of(set.first().map(|row| row.1), &replay.outcome))
     };
     let rows = |policy, knob, values: &[u64]| {

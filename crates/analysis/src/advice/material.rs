@@ -2,13 +2,11 @@
 //! vCPUs spin, and which kinds of events the recording has.
 
 use super::about::About;
+use super::polling_guests::PollingGuests;
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
 use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
-use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, Exit, ExitCode, Halt, Kind, LaneSpan, PleUpdate, Preemption, Yield, YieldCall,
-};
-use exitscope_policy::guest_halt_poll::PollControl;
+use exitscope_model::{CodeList, Event, Exit, ExitCode, Halt, Kind, LaneSpan, PleUpdate, Preemption, Yield, YieldCall};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -31,7 +29,7 @@ pub struct Machine {
 }
 
 /// Which kinds of events there were.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventKinds {
     /// `sched_switch`, or Xen's run states.
     pub switches: bool,
@@ -43,8 +41,18 @@ pub struct EventKinds {
     pub polls: bool,
 }
 
+impl EventKinds {
+    /// Adds those of another stretch.
+    fn merge(&mut self, other: EventKinds) {
+        self.switches |= other.switches;
+        self.wakeups |= other.wakeups;
+        self.doors |= other.doors;
+        self.polls |= other.polls;
+    }
+}
+
 /// How the time of a VM's vCPUs divides; nanoseconds, all of them together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmTime {
     /// vCPUs.
     pub vcpus: u64,
@@ -89,9 +97,7 @@ pub struct Material {
     about: Keyed<(VmId, DetailKey), About>,
     /// How vCPUs spin before they yield.
     pub(super) spins: SpinSurvey,
-    /// VMs whose guests were seen to switch KVM's polling off because they poll themselves, and the guest time before each
-    /// of their halts since.
-    polling_guests: BTreeMap<VmId, Lengths>,
+    polling_guests: PollingGuests,
     selection: Selection,
 }
 
@@ -117,7 +123,7 @@ impl Material {
             reasons: Keyed::default(),
             about: Keyed::default(),
             spins: SpinSurvey::default(),
-            polling_guests: BTreeMap::new(),
+            polling_guests: PollingGuests::default(),
             selection: selection.clone(),
         }
     }
@@ -134,7 +140,7 @@ impl Material {
                 Kind::Switch { prev, sleeps, next } => {
                     self.kinds.switches = true;
                     if !sleeps && next != Tid(0) {
-                        self.note_preemption(prev, next);
+                        self.note_preemptions(prev, next, 1);
                     }
                 }
                 Kind::Wakeup { .. } => self.kinds.wakeups = true,
@@ -157,31 +163,19 @@ impl Material {
             return;
         }
         self.reasons.absorb((exit.who.vm, exit.code), exit);
-        if exit.is_idle && exit.timed && !self.polling_guests.is_empty() {
-            self.polling_guests.get_mut(&exit.who.vm).into_iter().for_each(|lengths| lengths.record(exit.guest));
-        }
-        let Some(detail) = exit.detail else { return };
-        self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
-        self.note_poll_control(exit.who.vm, &detail);
-    }
-
-    /// A guest that polls before it halts tells KVM not to.
-    fn note_poll_control(&mut self, vm: VmId, detail: &Detail) {
-        if detail.kind != DetailKind::Msr || detail.key != u64::from(PollControl::MSR) || !detail.write {
-            return;
-        }
-        match detail.value & 1 == 0 {
-            true if self.polling_guests.len() < MAX_KEYS => _ = self.polling_guests.entry(vm).or_default(),
-            true => {}
-            false => _ = self.polling_guests.remove(&vm),
+        self.polling_guests.absorb(exit);
+        if let Some(detail) = exit.detail {
+            self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
         }
     }
 
-    /// Adds one yield.
-    pub fn absorb_yield(&mut self, of: &Yield) {
-        if self.facts.absorb_yield(of) {
+    /// Adds one yield; whether it is of the vCPUs and moments that are looked at.
+    pub fn absorb_yield(&mut self, of: &Yield) -> bool {
+        let holds = self.facts.absorb_yield(of);
+        if holds {
             self.spins.absorb(of);
         }
+        holds
     }
 
     /// Adds one preemption.
@@ -196,23 +190,48 @@ impl Material {
         self.facts.absorb_ple_update(of);
     }
 
-    fn note_preemption(&mut self, prev: Tid, next: Tid) {
+    fn note_preemptions(&mut self, prev: Tid, next: Tid, times: u64) {
         let known = self.preempted.len();
         match self.preempted.get_mut(&(prev, next)) {
-            Some(times) => *times += 1,
-            None if known < MAX_KEYS => _ = self.preempted.insert((prev, next), 1),
+            Some(sum) => *sum += times,
+            None if known < MAX_KEYS => _ = self.preempted.insert((prev, next), times),
             None => {}
         }
     }
 
-    /// Adds one halt.
-    pub fn absorb_halt(&mut self, halt: &Halt) {
-        self.facts.absorb_halt(halt);
+    /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
+    pub fn absorb_halt(&mut self, halt: &Halt) -> bool {
+        self.facts.absorb_halt(halt)
     }
 
     /// Ends the recording, as [`Facts::end`].
     pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         self.facts.end(first, last, lanes, vcpu_of);
+        self.sum_up();
+    }
+
+    /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
+    pub fn follow(&mut self, before: &Material) {
+        self.spins.follow(&before.spins);
+        self.polling_guests.follow(&before.polling_guests);
+    }
+
+    /// Adds what the next stretch of the same recording gave, whose facts alone were ended. [`Material::sum_up`] is to
+    /// follow the last one.
+    pub fn merge(&mut self, later: &Material) {
+        self.facts.merge(&later.facts);
+        self.kinds.merge(later.kinds);
+        self.reasons.merge(&later.reasons);
+        self.about.merge(&later.about);
+        for ((prev, next), times) in &later.preempted {
+            self.note_preemptions(*prev, *next, *times);
+        }
+        self.spins.merge(&later.spins);
+        self.polling_guests.merge(&later.polling_guests);
+    }
+
+    /// Has what is known by vCPU and by thread by VM.
+    pub fn sum_up(&mut self) {
         for (who, division) in &self.facts.divisions {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
@@ -271,7 +290,7 @@ impl Material {
 
     /// Guests that poll before they halt, as far as the recording shows them, with the guest time before their halts.
     pub fn polling_guests(&self) -> &BTreeMap<VmId, Lengths> {
-        &self.polling_guests
+        self.polling_guests.all()
     }
 
     /// `time` in each second of the recording.
@@ -310,5 +329,121 @@ impl Material {
         let mut vms: Vec<_> = self.halts_of.iter().map(|(vm, cell)| (*vm, cell.halts())).collect();
         vms.sort_by_key(|(vm, halts)| (std::cmp::Reverse(*halts), *vm));
         vms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{exit, vcpu};
+    use super::*;
+    use exitscope_model::{Detail, DetailKind, Door, Form, Gave, Place, Told, Waiters};
+    use exitscope_units::PcpuId;
+
+    const MS: u64 = 1_000_000;
+
+    /// A millisecond of two vCPUs: an access, a halt, two yields that find nobody, a preemption, and who took the CPU.
+    fn absorb(material: &mut Material, number: u64) {
+        let at = |nanos| Moment::from_nanos(number * MS + nanos);
+        for who in [vcpu(0), vcpu(1)] {
+            let switch = Kind::Switch { prev: who.tid, sleeps: false, next: Tid(70 + number as u32 % 3) };
+            material.absorb_events(&[Event::nameless(at(0), PcpuId(0), switch)]);
+            if number == 5 {
+                material.absorb_events(&[Event::nameless(at(0), PcpuId(0), Kind::Wakeup { tid: who.tid })]);
+            }
+            let detail = Detail {
+                kind: DetailKind::Port,
+                write: true,
+                form: Form::Plain,
+                size: 1,
+                key: 0x3f8 + number % 2,
+                value: number,
+            };
+            let times = Exit {
+                guest: Nanos(100),
+                kernel: Nanos(500 + number),
+                ..exit(who, 0, ExitCode::new(CodeList::Vmx, 30))
+            };
+            material.absorb(&Exit { at: at(1_000), detail: Some(detail), door: Door::Userspace(2), ..times });
+            let halted = exit(who, number * MS + 2_000, ExitCode::new(CodeList::Vmx, 12));
+            material.absorb(&Exit { guest: Nanos(500), idle: Nanos(30_000 + number), ..halted });
+            material.absorb_halt(&Halt {
+                who,
+                begin: at(2_000),
+                asleep: Some(at(3_000)),
+                woken: Some(at(30_000)),
+                told: Some(Told { length: Nanos(31_000), waited: true, valid: true }),
+                change: None,
+                end: at(33_000),
+                entered: Some(at(34_000)),
+            });
+            let of = Yield {
+                who,
+                at: at(50_000),
+                call: YieldCall::Pause,
+                target: None,
+                place: Place::Unknown,
+                found: Some(Waiters::default()),
+                guest: Nanos(2_000 << (number % 5)),
+                again: !number.is_multiple_of(5),
+                was_out: number.is_multiple_of(5),
+                window: None,
+                gave: Gave::Nobody,
+                waited: Nanos::ZERO,
+                entered: Some(at(51_000 + number)),
+            };
+            material.absorb_yield(&of);
+            let (yields, first) = if number.is_multiple_of(2) { (1, Some(at(60_000))) } else { (0, None) };
+            material.absorb_preemption(&Preemption {
+                who,
+                at: at(55_000),
+                ran: Some(at(70_000 + number)),
+                yields,
+                first,
+            });
+        }
+    }
+
+    /// Twenty such milliseconds, cut there.
+    fn read(cuts: &[u64]) -> Material {
+        let mut all = Material::new(&Selection::default());
+        let ends = cuts.iter().copied().chain([20]);
+        let (mut begin, mut before) = (0, None);
+        for end in ends {
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(begin * MS));
+            before.iter().for_each(|before| material.follow(before));
+            (begin..end).for_each(|number| absorb(&mut material, number));
+            let (first, last) = (Moment::from_nanos(begin * MS), Moment::from_nanos(end * MS));
+            let span = |who| LaneSpan { who, first, last, tail_guest: Nanos::ZERO };
+            material.facts.end(first, last, &[span(vcpu(0)), span(vcpu(1))], &FxHashMap::default());
+            all.merge(&material);
+            (begin, before) = (end, Some(material));
+        }
+        all.sum_up();
+        all
+    }
+
+    #[test]
+    fn stretches_of_a_recording_come_to_what_all_of_it_does() {
+        let mut whole = Material::new(&Selection::default());
+        whole.begin(Moment::default());
+        (0..20).for_each(|number| absorb(&mut whole, number));
+        super::super::made::end(&mut whole, &[vcpu(0), vcpu(1)], 20 * MS);
+        let vm = vcpu(0).vm;
+        let asks = whole.spins.in_force(YieldCall::Pause);
+        let typical = whole.spins.typical(&asks);
+        assert!(typical.is_some_and(|typical| typical.unhelped > 0 && typical.blocked > 0), "{typical:?}");
+        for cuts in [&[][..], &[7], &[0, 6, 13, 20], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]] {
+            let cut = read(cuts);
+            assert_eq!((cut.kinds, &cut.vms, cut.is_vmx), (whole.kinds, &whole.vms, true), "{cuts:?}");
+            assert_eq!((cut.facts.duration, &cut.facts.all), (whole.facts.duration, &whole.facts.all), "{cuts:?}");
+            assert_eq!((cut.about(vm), cut.halts(vm)), (whole.about(vm), whole.halts(vm)), "{cuts:?}");
+            let pio = [(CodeList::Vmx, 30)];
+            assert_eq!(cut.of_reasons(vm, &pio), whole.of_reasons(vm, &pio), "{cuts:?}");
+            let preempted = |material: &Material| material.preempted_by(vm).collect::<Vec<_>>();
+            assert_eq!((preempted(&cut), preempted(&cut).len()), (preempted(&whole), 3), "{cuts:?}");
+            assert_eq!((&cut.spins.calls, cut.spins.known), (&whole.spins.calls, 40), "{cuts:?}");
+            assert_eq!((cut.spins.in_force(YieldCall::Pause), cut.spins.typical(&asks)), (asks, typical), "{cuts:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::judgement::{Judgement, NotJudged};
 use super::material::{Machine, Material};
 use super::polling::is_exact;
+use super::trials::Trials;
 use crate::recording;
 use exitscope_model::CodeList;
 use exitscope_units::Nanos;
@@ -21,7 +22,7 @@ const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Svm, 0x7c),
 ];
 
-pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let record = recording::all(&machine.arch, machine.xen);
     let halts = material.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
@@ -68,6 +69,18 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
     let forced: u64 = runs.values().map(|cell| cell.forced).sum();
     let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
     missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
+    let untried = trials.untried;
+    missing(untried.halts, "what other halt polling would win", "there were more halts than are kept to try it on");
+    missing(
+        untried.yields,
+        "what other windows of PAUSE loops, or none, would win",
+        "there were more yields than are kept to try them on",
+    );
+    missing(
+        untried.core_runs,
+        "what narrower virtual cores would win",
+        "no core runs are kept to try them on, only what they came to",
+    );
     missing(
         material.facts.duration < SHORT,
         "what usually happens",

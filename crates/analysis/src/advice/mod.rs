@@ -8,6 +8,8 @@
 //!                                                        looked at and left alone · not judged, and what to record
 //! ```
 //!
+//! A recording may be read in stretches, as what happens now is: their materials merge into that of all of it.
+//!
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
 
@@ -24,6 +26,7 @@ mod material;
 mod missing;
 mod msr_cures;
 mod polling;
+mod polling_guests;
 mod simulated;
 mod sources;
 #[cfg(test)]
@@ -38,7 +41,7 @@ pub use judgement::{
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material};
 pub use simulated::{Simulate, Way};
-pub use trials::Trials;
+pub use trials::{Trials, Untried};
 
 /// Judges a recording: `material` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
@@ -50,7 +53,7 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     gangs::judge(material, trials, &mut judgement);
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
-    missing::judge(material, machine, &mut judgement);
+    missing::judge(material, trials, machine, &mut judgement);
     judgement.rank();
     judgement
 }

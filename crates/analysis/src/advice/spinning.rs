@@ -44,7 +44,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
             _ => {}
         }
     }
-    if let Some((first, more)) = in_vain.split_first() {
+    if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
         idle_yields(material, trials, (*first, more), judgement);
     }
 }
@@ -266,7 +266,7 @@ mod tests {
                 material.absorb_preemption(&Preemption { who: sibling, at: at(left - US), ran, yields: 1, first });
             }
         }
-        yields.iter().for_each(|of| material.absorb_yield(of));
+        yields.iter().for_each(|of| _ = material.absorb_yield(of));
         end(&mut material, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
         let machine = Machine { arch: "x86_64".to_string(), cpus: 4, ..Machine::default() };
         let mut trials = Trials::new(&material, &machine);

@@ -97,6 +97,11 @@ impl Bench {
         }
     }
 
+    fn leave_out(&mut self) {
+        self.total = 0;
+        self.trials.clear();
+    }
+
     /// All halts, as recorded.
     pub fn recorded(&self) -> Came {
         sum(&self.recorded)
@@ -301,6 +306,17 @@ fn with(in_force: Asks, name: &str, value: u64) -> Asks {
     }
 }
 
+/// What settings cannot be tried on, where there is no second reading and not all of it was kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untried {
+    /// Halts.
+    pub halts: bool,
+    /// Yields.
+    pub yields: bool,
+    /// Runs of virtual cores (powerpc).
+    pub core_runs: bool,
+}
+
 /// All that is tried in the second reading.
 #[derive(Clone, Debug)]
 pub struct Trials {
@@ -310,6 +326,8 @@ pub struct Trials {
     /// Filled at the end.
     pub(super) spins: Vec<SpinTrial>,
     spinning: Option<SpinBench>,
+    /// Of what there was, what was left out.
+    pub(super) untried: Untried,
     selection: crate::Selection,
     window: (Moment, Moment),
 }
@@ -330,6 +348,7 @@ impl Trials {
             },
             spins: Vec::new(),
             spinning: SpinBench::new(material),
+            untried: Untried::default(),
             selection: material.selection().clone(),
             window: (Moment::default(), Moment::MAX),
         }
@@ -343,6 +362,25 @@ impl Trials {
     /// Whether of that reading they need more than halts and yields.
     pub fn need_core_runs(&self) -> bool {
         self.gang.total > 0
+    }
+
+    /// Tries nothing on these: a part of them would not say what all would have come to. It is said to be not judged.
+    pub fn leave_out(&mut self, these: Untried) {
+        self.untried = Untried {
+            halts: these.halts && self.host.total > 0,
+            yields: these.yields && self.spinning.is_some(),
+            core_runs: these.core_runs && self.gang.total > 0,
+        };
+        if these.halts {
+            self.host.leave_out();
+            self.guests.clear();
+        }
+        if these.yields {
+            self.spinning = None;
+        }
+        if these.core_runs {
+            self.gang.total = 0;
+        }
     }
 
     /// Says when the trace's first event was.

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::Lengths;
+use crate::keyed::MAX_KEYS;
 use exitscope_model::{Preemption, Who, Yield, YieldCall};
 use exitscope_policy::yielding::{Generation, Machine, Params, PleWindow, SpinLoop, Step};
 use exitscope_units::{Nanos, VcpuId};
@@ -95,6 +96,34 @@ impl SpinSurvey {
     /// Whether the call is of lock code that counts its looks.
     pub(super) fn is_code(call: YieldCall) -> bool {
         matches!(call, YieldCall::Diag44 | YieldCall::Diag9c)
+    }
+
+    /// Goes on where an earlier stretch of the same recording ended.
+    pub(crate) fn follow(&mut self, before: &SpinSurvey) {
+        // Of more vCPUs than any host runs at a time, windows are begun anew.
+        if before.windows.0.len() <= MAX_KEYS {
+            self.windows = before.windows.clone();
+        }
+    }
+
+    /// Adds what the next stretch of the same recording gave.
+    pub(crate) fn merge(&mut self, later: &SpinSurvey) {
+        for (call, count) in &later.calls {
+            *self.calls.entry(*call).or_default() += count;
+        }
+        self.known += later.known;
+        self.least_window = self.least_window.into_iter().chain(later.least_window).min();
+        for (lengths, of_later) in [
+            (&mut self.rounds, &later.rounds),
+            (&mut self.between, &later.between),
+            (&mut self.per_unit, &later.per_unit),
+            (&mut self.cost, &later.cost),
+            (&mut self.blocked, &later.blocked),
+            (&mut self.unhelped, &later.unhelped),
+        ] {
+            lengths.merge(of_later);
+        }
+        self.windows = later.windows.clone();
     }
 
     /// Takes one yield.

@@ -12,6 +12,7 @@ use exitscope_scenario::Document;
 use exitscope_sim::{Limits, Unseen};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// Cost models of x86 hosts under KVM. Of other hosts, the simulator has no costs of these ways.
 const MODELS: [&str; 4] = ["default", "small-packet-2019", "broadwell-2016", "ivy-bridge-2016"];
@@ -22,30 +23,38 @@ const ACCESSES: [(DetailKind, &str, &str); 2] = [
     (DetailKind::Mmio, "mmio_write = 0xfeb00000", "address = 0xfeb00000"),
 ];
 
+/// What was found out since the program began: the same for every machine that has such costs, so that a page that is made
+/// each second does not simulate each time.
+static FOUND: Mutex<BTreeMap<(DetailKind, Way), Vec<f64>>> = Mutex::new(BTreeMap::new());
+
 /// Simulations that were asked for.
 pub struct Simulations<'a> {
     machine: &'a Machine,
-    found: RefCell<BTreeMap<(DetailKind, Way), Vec<f64>>>,
     failed: RefCell<Option<anyhow::Error>>,
 }
 
 impl Simulations<'_> {
     /// Of such machines; none yet.
     pub fn of(machine: &Machine) -> Simulations<'_> {
-        Simulations { machine, found: RefCell::default(), failed: RefCell::default() }
+        Simulations { machine, failed: RefCell::default() }
     }
 
     /// The share of an access that a way spares, on each cost model; nothing for a machine that they are not of.
     pub fn shares(&self, kind: DetailKind, way: Way) -> Vec<f64> {
-        if let Some(shares) = self.found.borrow().get(&(kind, way)) {
+        if self.machine.xen || !self.machine.arch.starts_with("x86") {
+            return Vec::new();
+        }
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shares) = found.get(&(kind, way)) {
             return shares.clone();
         }
-        let shares = simulate(self.machine, kind, way).unwrap_or_else(|error| {
-            self.failed.replace(Some(error));
-            Vec::new()
-        });
-        self.found.borrow_mut().insert((kind, way), shares.clone());
-        shares
+        match simulate(kind, way) {
+            Ok(shares) => found.entry((kind, way)).or_insert(shares).clone(),
+            Err(error) => {
+                self.failed.replace(Some(error));
+                Vec::new()
+            }
+        }
     }
 
     /// Errors: that a simulation failed.
@@ -54,11 +63,8 @@ impl Simulations<'_> {
     }
 }
 
-fn simulate(machine: &Machine, kind: DetailKind, way: Way) -> anyhow::Result<Vec<f64>> {
-    let access = ACCESSES.iter().find(|access| access.0 == kind);
-    let (Some((_, step, place)), false) = (access, machine.xen || !machine.arch.starts_with("x86")) else {
-        return Ok(Vec::new());
-    };
+fn simulate(kind: DetailKind, way: Way) -> anyhow::Result<Vec<f64>> {
+    let Some((_, step, place)) = ACCESSES.iter().find(|access| access.0 == kind) else { return Ok(Vec::new()) };
     let name = match way {
         Way::Device => "kernel",
         Way::Ioeventfd => "ioeventfd",

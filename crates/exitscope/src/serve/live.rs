@@ -158,7 +158,7 @@ impl Now {
             copy.write(&mut data).map(|()| Bytes::from(data))
         });
         let data = written.await.map_err(|_| "an error in exitscope".to_string())?;
-        let data = data.map_err(|error| error.to_string())?;
+        let data = data.map_err(|error| format!("{error:#}"))?;
         *made = Some((version.clone(), data.clone()));
         Ok((version, data))
     }

@@ -7,17 +7,18 @@
 //! ```
 //!
 //! A slice is what a report of that time would be made of; each has its share of a page's rows. An exit is in the slice in
-//! which it ended. What is shown is what a report of a recording would say that had begun with the oldest slice.
+//! which it ended. What is shown is what a report of a recording would say that had begun with the oldest slice. Of halts and
+//! yields, the last ones are kept, whatever slices they are of: where that is not all, advice goes without trying settings on
+//! them.
 
 use super::feed::Feed;
+use crate::gathered::{Gathered, Room};
 use crate::read::{Sink, name_vcpu, pass_all_beside, vcpu_by_name};
-use exitscope_analysis::{Dim, Facts, Selection, Wanted, When};
-use exitscope_model::{
-    Assembler, Event, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who, Yield,
-};
+use exitscope_analysis::{Selection, When};
+use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
 use exitscope_page::{Compression, Contents, OverTime, write_data};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
-use exitscope_view::{Made, Report, SortKey, TraceRow};
+use exitscope_view::{Coverage, Made, Report, SortKey, TraceRow};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
@@ -53,8 +54,7 @@ pub struct Ring {
 #[derive(Clone)]
 struct Slice {
     begin: Moment,
-    facts: Facts,
-    over_time: OverTime,
+    sums: (Gathered, OverTime),
     ledger: Ledger,
     exits: u64,
     timed_exits: u64,
@@ -76,10 +76,10 @@ impl Slice {
         // What began before anything that will be shown with it would only make its buckets of time wide.
         let mut selection = Selection::default();
         selection.from = Some(When::At(before(begin, keep)));
-        let (mut facts, mut over_time) = (facts(&selection), OverTime::of_part(&selection, SLICES as usize));
-        facts.begin(begin);
-        over_time.begin(begin);
-        Slice { begin, facts, over_time, ledger: Ledger::default(), exits: 0, timed_exits: 0 }
+        let over_time = OverTime::of_part(&selection, SLICES as usize);
+        let mut sums = (Gathered::new(&selection, SLOWEST), over_time);
+        sums.begin(begin);
+        Slice { begin, sums, ledger: Ledger::default(), exits: 0, timed_exits: 0 }
     }
 
     fn absorb_rows(&mut self, rows: &mut [Exit], vcpu_of: &FxHashMap<Tid, VcpuId>) {
@@ -87,43 +87,14 @@ impl Slice {
             name_vcpu(&mut exit.who, vcpu_of);
             self.exits += 1;
             self.timed_exits += u64::from(exit.timed);
-            self.facts.absorb(exit);
-            self.over_time.absorb(exit);
+            self.sums.absorb(exit);
         }
     }
-}
 
-impl Sink for Slice {
-    fn begin(&mut self, _first: Moment) {}
-
-    fn absorb(&mut self, exit: &Exit) {
-        self.facts.absorb(exit);
-        self.over_time.absorb(exit);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        self.facts.absorb_halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.facts.absorb_yield(of);
-        self.over_time.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.facts.absorb_preemption(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.facts.absorb_ple_update(of);
-    }
-
-    fn queue_stay(&mut self, stay: &QueueStay) {
-        self.facts.absorb_queue_stay(stay);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.facts.absorb_runner_event(event));
+    /// Says that it is over, and how long each vCPU was there.
+    fn end(&mut self, until: Moment, spans: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        // What is known by VM is summed up of all slices together.
+        self.sums.0.material.facts.end(self.begin, until, spans, vcpu_of);
     }
 }
 
@@ -156,10 +127,11 @@ impl Ring {
         self.now.ledger.merge(&feed.ledger);
         self.lost += feed.ledger.get(Line::LostRecords);
         let (mut rows, before) = (Vec::new(), self.now.exits);
+        self.now.sums.events(&feed.events);
         self.assembler.push(&feed.events, &mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now);
+        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         if self.assembler.is_by_runner() {
-            self.now.runner_events(&feed.events);
+            self.now.sums.runner_events(&feed.events);
         }
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.exits += self.now.exits - before;
@@ -190,13 +162,21 @@ impl Ring {
         // Guest time that no exit has ended yet is that exit's, which will be in a later slice.
         let spans: Vec<_> =
             further(&lanes, &self.spanned).map(|lane| LaneSpan { tail_guest: Nanos::ZERO, ..lane }).collect();
-        slice.facts.end(slice.begin, self.until, &spans, &self.vcpu_of);
+        slice.end(self.until, &spans, &self.vcpu_of);
+        self.now.sums.0.material.follow(&slice.sums.0.material);
         self.spanned.extend(lanes.iter().map(|lane| (key(&lane.who), lane.last)));
         self.old.push_back(Arc::new(slice));
         let oldest = before(self.until, self.keep);
         // The first one stays until the next one begins before all that is wanted.
         while self.old.get(1).is_some_and(|next| next.begin <= oldest) {
             self.old.pop_front();
+        }
+        let mut room = Room::default();
+        for slice in self.old.iter_mut().rev() {
+            if !slice.sums.0.fits(room) {
+                Arc::make_mut(slice).sums.0.fit(room);
+            }
+            room = slice.sums.0.room_before(room);
         }
         if lanes.iter().filter(|lane| lane.last < oldest).count() > MAX_SILENT {
             self.forget_silent();
@@ -207,7 +187,7 @@ impl Ring {
     fn forget_silent(&mut self) {
         let mut rows = Vec::new();
         self.assembler.finish(&mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now);
+        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.assembler = Assembler::default();
         self.vcpu_of.clear();
@@ -218,27 +198,27 @@ impl Ring {
 
 impl Kept {
     /// The data of its page.
-    pub fn write(mut self, out: &mut dyn io::Write) -> io::Result<()> {
+    pub fn write(mut self, out: &mut dyn io::Write) -> anyhow::Result<()> {
         let mut rows = Vec::new();
         self.vcpu_of.extend(self.assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
         let lanes = self.assembler.finish(&mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now);
+        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         let spans: Vec<_> = further(&lanes, &self.spanned).collect();
-        self.now.facts.end(self.now.begin, self.until, &spans, &self.vcpu_of);
+        self.now.end(self.until, &spans, &self.vcpu_of);
 
         let selection = Selection::default();
-        let (mut facts, mut over_time) = (facts(&selection), OverTime::new(&selection));
+        let (mut gathered, mut over_time) = (Gathered::new(&selection, SLOWEST), OverTime::new(&selection));
         let (mut ledger, mut exits, mut timed_exits) = (Ledger::default(), 0, 0);
         let begin = self.old.first().map_or(self.now.begin, |oldest| oldest.begin);
-        let slices = self.old.iter().map(|slice| Slice::clone(slice)).chain([self.now]);
-        for slice in slices {
-            facts.merge(&slice.facts);
-            over_time.merge(slice.over_time);
+        for slice in self.old.iter().map(|slice| &**slice).chain([&self.now]) {
+            gathered.add_stretch(&slice.sums.0);
+            over_time.merge(slice.sums.1.clone());
             ledger.merge(&slice.ledger);
             exits += slice.exits;
             timed_exits += slice.timed_exits;
         }
+        gathered.material.sum_up();
         let heard = lanes.iter().filter(|lane| lane.last >= begin);
         let spans: Vec<_> = heard.map(|lane| LaneSpan { first: lane.first.max(begin), ..*lane }).collect();
         over_time.end(&spans, &self.vcpu_of);
@@ -256,16 +236,17 @@ impl Kept {
             threads_per_core: None,
             cycles_per_s: None,
         };
-        let report = Report::of(&facts, &ledger, vec![trace], &self.info, made);
-        let over_time = over_time.finish(true, &self.info);
-        let contents = Contents { report, advice: None, polls: None, over_time, drags: None };
-        write_data(contents, Compression::fast(), out)
+        let advised = || {
+            let coverage = Coverage::of(&ledger, exits, timed_exits);
+            gathered
+                .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
+        };
+        let (advice, polls, over_time) = gathered.finish(advised, over_time, true, &self.info);
+        let advice = advice?;
+        let report = Report::of(&gathered.material.facts, &ledger, vec![trace], &self.info, made);
+        let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
+        Ok(write_data(contents, Compression::fast(), out)?)
     }
-}
-
-/// No facts yet.
-fn facts(selection: &Selection) -> Facts {
-    Facts::new(&Wanted { by: vec![Dim::Reason], slowest: SLOWEST, selection: selection.clone() })
 }
 
 fn before(at: Moment, by: Nanos) -> Moment {
@@ -289,23 +270,38 @@ fn further(lanes: &[LaneSpan], spanned: &FxHashMap<(VmId, Tid, VcpuId), Moment>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{Earlier, read};
+    use crate::cli::{Cli, Command, ReportArgs};
+    use crate::html::look_at;
+    use clap::Parser;
     use exitscope_model::EventNames;
-    use exitscope_trace::{Options, open};
+    use exitscope_trace::open;
     use flate2::read::GzDecoder;
+    use serde_json::Value;
+    use std::fmt::Write;
     use std::io::Read;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
-    fn corpus() -> PathBuf {
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"))
+    /// Longer than any of the recordings, thirty times.
+    const LONG: Nanos = Nanos(600_000_000_000);
+
+    fn corpus(name: &str) -> PathBuf {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus")).join(name)
     }
 
-    /// The report that a ring gives which had the events of a recording, so many at a time.
-    fn through_ring(keep: Nanos, batch: usize) -> serde_json::Value {
-        let mut source = open(&corpus()).unwrap();
+    /// What a page's data is, but for columns.
+    fn unpacked(packed: &[u8]) -> Value {
+        let mut bytes = Vec::new();
+        GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+        serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap()
+    }
+
+    /// The page that a ring gives which had the events of a recording, so many at a time.
+    fn through_ring(path: &Path, keep: Nanos, batch: usize) -> Value {
+        let mut source = open(path).unwrap();
         let (mut events, mut ledger) = (Vec::new(), Ledger::default());
         while source.read(&mut events, &mut ledger).unwrap() {}
-        let mut ring = Ring::new(TraceInfo::default(), events[0].at, keep);
+        let mut ring = Ring::new(source.info().clone(), events[0].at, keep);
         let mut feed = Feed::new(&[], &mut EventNames::default());
         feed.named = source.info().comms.iter().map(|(thread, name)| (*thread, name.clone())).collect();
         feed.ledger = ledger;
@@ -314,51 +310,159 @@ mod tests {
             ring.absorb(&feed, events[events.len() - 1].at);
             feed.clear();
         }
-        let (mut packed, mut bytes) = (Vec::new(), Vec::new());
+        let mut packed = Vec::new();
         ring.copy().write(&mut packed).unwrap();
-        GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-        serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap()
+        unpacked(&packed)
     }
+
+    /// The page of a recording.
+    fn page_of(path: &Path) -> Value {
+        let args = ReportArgs { slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
+        let mut packed = Vec::new();
+        look_at(&args, &[path.to_path_buf()], |contents| Ok(write_data(contents, Compression::fast(), &mut packed)?))
+            .unwrap();
+        unpacked(&packed)
+    }
+
+    /// A recording of a simulated run.
+    fn simulated(folder: &Path, scenario: &str) -> PathBuf {
+        let (text, trace) = (folder.join("scenario.toml"), folder.join("run.data"));
+        std::fs::write(&text, scenario).unwrap();
+        let args = ["exitscope", "sim", text.to_str().unwrap(), "--trace", trace.to_str().unwrap()];
+        let Command::Sim(args) = Cli::try_parse_from(args).unwrap().command else { panic!("that is sim") };
+        crate::sim::run(&args, &mut Vec::new()).unwrap();
+        trace
+    }
+
+    /// Whether a ring, in one slice and in many, says what a page of the recording says. Returns the latter.
+    fn same_in_any_slices(path: &Path) -> Value {
+        let wanted = page_of(path);
+        let trace = &wanted["report"]["traces"][0];
+        let [first, last] = ["first_ns", "last_ns"].map(|end| trace[end].as_u64().unwrap());
+        let many = Nanos(last - first + 1);
+        for (keep, batch) in [(LONG, usize::MAX), (many, 1000), (many, 77)] {
+            let page = through_ring(path, keep, batch);
+            for part in
+                ["total", "vcpus", "rows", "details", "slowest", "halt", "yield", "pio", "phases", "duration_ns"]
+            {
+                assert_eq!(page["report"][part], wanted["report"][part], "{path:?} {keep} {batch}: {part}");
+            }
+            assert_eq!(page["report"]["coverage"]["exits"], wanted["report"]["coverage"]["exits"]);
+            assert_eq!(
+                page["over"]["lanes"].as_array().unwrap().len(),
+                wanted["over"]["lanes"].as_array().unwrap().len()
+            );
+            for part in ["facts", "advice", "left_alone", "not_judged"] {
+                assert_eq!(page["advice"][part], wanted["advice"][part], "{path:?} {keep} {batch}: {part}");
+            }
+            assert_eq!(page["polls"], wanted["polls"], "{path:?} {keep} {batch}");
+        }
+        wanted
+    }
+
+    /// What is advised, one line each.
+    fn changes(page: &Value) -> String {
+        let rows = page["advice"]["advice"].as_array().unwrap().iter();
+        rows.map(|row| row["change"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Two vCPUs exchange messages and halt between; nobody polls.
+    const PING_PONG: &str = "name = 'two'\nduration = '300ms'\n[host]\ncores = 2\n[policies]\nhalt_poll_ns = 0\n[costs]\n\
+        wake_latency = '20us'\n[[channel]]\nname = 'pipe'\nlatency = '10us'\ndoorbell = 'memory'\n[[vm]]\nname = 'pair'\n\
+        vcpus = 2\n[[vm.program]]\nvcpus = [0]\nlibrary = 'ping_pong'\nrole = 'client'\n[[vm.program]]\nvcpus = [1]\n\
+        library = 'ping_pong'\nrole = 'server'\n";
+
+    /// Six vCPUs spin for one lock, and nobody waits for a CPU: 170,000 yields.
+    const IN_VAIN: &str = "name = 'six'\nduration = '100ms'\n[host]\ncores = 8\n[policies]\nple_window_grow = 1\n[[thread]]\nname = 'cron'\n\
+        steps = [{ forever = [{ sleep = '2ms' }, { compute = '20us' }] }]\n[[vm]]\nname = 'web'\nvcpus = 6\nlocks = ['l']\n\
+        [[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { compute = '60us' }, { \
+        unlock = 'l' }] }]\n";
 
     #[test]
     fn however_it_is_sliced_it_is_what_a_report_says() {
-        let mut earlier = Earlier::default();
-        let (trace, mut facts) =
-            read(&corpus(), &mut earlier, false, Options::default(), || super::facts(&Selection::default())).unwrap();
-        let (first, last) = trace.span.unwrap();
-        facts.end(first, last, &trace.lanes, &trace.vcpu_of);
-        let made = Made {
-            exits: trace.exits,
-            timed_exits: trace.timed_exits,
-            selection: Selection::default(),
-            sort: SortKey::Cost,
-            top: usize::MAX,
-            breaches: Vec::new(),
-            threads_per_core: None,
-            cycles_per_s: None,
-        };
-        let report = Report::of(&facts, &trace.ledger, vec![trace.row], &trace.info, made);
-        // As text, because that is what the page is.
-        let report: serde_json::Value = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
-        for (keep, batch) in [(600_000_000_000, usize::MAX), (10_000_000_000, 1000), (10_000_000_000, 77)] {
-            let page = through_ring(Nanos(keep), batch);
-            for part in ["total", "vcpus", "rows", "details", "slowest", "halt", "pio", "phases", "duration_ns"] {
-                assert_eq!(page["report"][part], report[part], "{keep} {batch}: {part}");
-            }
-            assert_eq!(page["report"]["coverage"]["exits"], report["coverage"]["exits"]);
-            assert_eq!(page["over"]["lanes"].as_array().unwrap().len(), 2);
+        let page = same_in_any_slices(&corpus("x86-svm/t2.data.gz"));
+        assert!(changes(&page).contains("look who takes the vCPUs' CPUs"), "{}", changes(&page));
+        assert!(!page["polls"].is_null());
+        for name in ["x86-svm/t4-kvmstat.data.gz", "lab/contended.data.gz", "arm64/arm.dat.gz"] {
+            same_in_any_slices(&corpus(name));
         }
+    }
+
+    #[test]
+    fn however_it_is_sliced_settings_are_tried_on_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        for (scenario, advised) in [
+            (PING_PONG, "let KVM poll longer"),
+            (PING_PONG, "let the guest poll"),
+            (IN_VAIN, "let spinning vCPUs spin"),
+        ] {
+            let page = same_in_any_slices(&simulated(folder.path(), scenario));
+            assert!(changes(&page).contains(advised), "{advised}: {}", changes(&page));
+        }
+    }
+
+    #[test]
+    fn of_more_than_is_kept_it_is_said_that_nothing_was_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = simulated(folder.path(), &IN_VAIN.replace("100ms", "200ms"));
+        for keep in [LONG, Nanos(200_000_000)] {
+            let page = through_ring(&trace, keep, 1000);
+            let counted = page["report"]["yield"]["all"]["count"].as_u64().unwrap();
+            assert!(counted > 300_000, "{counted}");
+            let not_judged = page["advice"]["not_judged"].as_array().unwrap().iter();
+            let what: Vec<_> = not_judged.map(|row| row["what"].as_str().unwrap()).collect();
+            assert!(what.contains(&"what other windows of PAUSE loops, or none, would win"), "{keep}: {what:?}");
+            assert_eq!((changes(&page), page["advice"]["left_alone"].as_array().unwrap().len()), (String::new(), 0));
+        }
+    }
+
+    #[test]
+    fn what_a_guest_said_in_an_earlier_slice_holds_in_the_later_ones() {
+        // It says that it polls, that it does not, and that it does; and halts every millisecond.
+        let mut text = "# tracer: nop\n#\n".to_string();
+        let mut line = |task: &str, at_us: u64, event: &str| {
+            writeln!(text, "  {task}  [002] d..2. 100.{at_us:06}: {event}").unwrap();
+        };
+        let (vcpu, other) = ("CPU 0/KVM-2001", "make-77");
+        let switch = |from: &str, pid: u32, state: &str, to: &str, next: u32| {
+            format!(
+                "sched_switch: prev_comm={from} prev_pid={pid} prev_prio=120 prev_state={state} ==> next_comm={to} \
+                 next_pid={next} next_prio=120"
+            )
+        };
+        for number in 0..900 {
+            let at = number * 1_000;
+            if let Some(control) = [(50, 0), (300, 1), (450, 0)].iter().find(|said| said.0 == number) {
+                line(vcpu, at, "kvm_exit: reason MSR_WRITE rip 0xffffffff81000000 info 0 0");
+                line(vcpu, at + 2, &format!("kvm_msr: msr_write 4b564d05 = {:#x}", control.1));
+                line(vcpu, at + 4, "kvm_entry: vcpu 0, rip 0xffffffff81000002");
+            }
+            line(vcpu, at + 100, "kvm_exit: reason HLT rip 0xffffffff81000010 info 0 0");
+            line(vcpu, at + 105, &switch("CPU 0/KVM", 2001, "S", "make", 77));
+            line(other, at + 600, "sched_wakeup: comm=CPU 0/KVM pid=2001 prio=120 target_cpu=002");
+            line(other, at + 750, &switch("make", 77, "R", "CPU 0/KVM", 2001));
+            line(vcpu, at + 755, "kvm_entry: vcpu 0, rip 0xffffffff81000011");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("idle.txt");
+        std::fs::write(&trace, text).unwrap();
+        let page = same_in_any_slices(&trace);
+        let words = "let the guest halt without polling first";
+        assert!(changes(&page).contains(words), "{}", changes(&page));
+        // Of the last third of a second nothing says that the guest polls.
+        let last = through_ring(&trace, Nanos(300_000_000), 77);
+        assert!(!changes(&last).contains(words), "{}", changes(&last));
     }
 
     #[test]
     fn only_the_last_of_it_is_kept() {
         let keep = Nanos(2_000_000_000);
-        let all = through_ring(Nanos(600_000_000_000), 1000);
-        let page = through_ring(keep, 1000);
-        let number = |of: &serde_json::Value| of.as_u64().unwrap();
+        let [page, all] = [keep, LONG].map(|keep| through_ring(&corpus("x86-svm/t2.data.gz"), keep, 1000));
+        let number = |of: &Value| of.as_u64().unwrap();
         let [exits, of_all] = [&page, &all].map(|page| number(&page["report"]["total"]["count"]));
         assert!(0 < exits && exits < of_all, "{exits} of {of_all}");
+        let [halts, of_all] = [&page, &all].map(|page| number(&page["polls"]["replayed"]));
+        assert!(0 < halts && halts < of_all, "{halts} of {of_all}");
         let trace = &page["report"]["traces"][0];
         let long = number(&trace["last_ns"]) - number(&trace["first_ns"]);
         assert!(keep.0 <= long && long <= keep.0 + keep.0 / SLICES * 2, "{long}");

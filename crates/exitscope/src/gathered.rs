@@ -1,0 +1,352 @@
+//! What a page is made of beside [`OverTime`], of a recording or of what happens now.
+//!
+//! ```text
+//! exits, events, … ─► Material ──────────────┬─► judge ──► Advised ─┐
+//! halts, yields ────► the last of them ──────┼─► trials ──────┘     ├─► page
+//!                                            └─► replay ─► Polls ───┘
+//! ```
+//!
+//! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
+
+use crate::advise::judgement;
+use crate::background::Background;
+use crate::read::Sink;
+use exitscope_analysis::advice::{Material, Trials, Untried};
+use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
+use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
+use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
+use exitscope_units::Moment;
+use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+
+/// Halts and yields that are kept, so many of each (50 MB).
+const MOST_KEPT: usize = 1 << 18;
+
+/// The last of something, and how many there were.
+#[derive(Clone, Debug)]
+struct Last<T> {
+    kept: VecDeque<T>,
+    of: u64,
+}
+
+impl<T> Default for Last<T> {
+    fn default() -> Last<T> {
+        Last { kept: VecDeque::new(), of: 0 }
+    }
+}
+
+impl<T: Copy> Last<T> {
+    fn push(&mut self, one: T) {
+        if self.kept.len() >= MOST_KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(one);
+        self.of += 1;
+    }
+
+    fn has_all(&self) -> bool {
+        self.of == self.kept.len() as u64
+    }
+
+    /// Adds what came next.
+    fn merge(&mut self, later: &Last<T>) {
+        if !later.has_all() {
+            // What is kept is without a gap.
+            self.kept.clear();
+        }
+        self.kept.extend(&later.kept);
+        self.keep(MOST_KEPT);
+        self.of += later.of;
+    }
+
+    /// Keeps no more than the last so many.
+    fn keep(&mut self, most: usize) {
+        self.kept.drain(..self.kept.len().saturating_sub(most));
+    }
+
+    /// Of how many that came before there is room: of none if a gap would lie between.
+    fn room_before(&self, most: usize) -> usize {
+        if self.has_all() { most.saturating_sub(self.kept.len()) } else { 0 }
+    }
+}
+
+/// For how many halts and yields there is room.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    halts: usize,
+    yields: usize,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { halts: MOST_KEPT, yields: MOST_KEPT }
+    }
+}
+
+/// What a page is made of, but for what happened when.
+#[derive(Clone, Debug)]
+pub struct Gathered {
+    pub material: Material,
+    halts: Last<Halt>,
+    yields: Last<Yield>,
+    first: Moment,
+}
+
+impl Gathered {
+    /// Nothing yet.
+    pub fn new(selection: &Selection, slowest: usize) -> Gathered {
+        let wanted = Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() };
+        let mut material = Material::new(selection);
+        material.facts = Facts::new(&wanted);
+        Gathered { material, halts: Last::default(), yields: Last::default(), first: Moment::default() }
+    }
+
+    /// Adds another recording. There is no advice on several.
+    pub fn add_recording(&mut self, other: &Gathered) {
+        self.material.facts.merge(&other.material.facts);
+        (self.halts, self.yields) = (Last::default(), Last::default());
+    }
+
+    /// Adds the next stretch of the same recording, as [`Material::merge`].
+    pub fn add_stretch(&mut self, later: &Gathered) {
+        self.material.merge(&later.material);
+        self.halts.merge(&later.halts);
+        self.yields.merge(&later.yields);
+    }
+
+    /// Whether there is room for all halts and yields that are kept.
+    pub fn fits(&self, room: Room) -> bool {
+        self.halts.kept.len() <= room.halts && self.yields.kept.len() <= room.yields
+    }
+
+    /// Keeps no more of them than there is room for.
+    pub fn fit(&mut self, room: Room) {
+        self.halts.keep(room.halts);
+        self.yields.keep(room.yields);
+    }
+
+    /// What of that is left for the stretch before.
+    pub fn room_before(&self, room: Room) -> Room {
+        Room { halts: self.halts.room_before(room.halts), yields: self.yields.room_before(room.yields) }
+    }
+
+    /// Takes trials through what was kept.
+    fn try_on_kept(&self, trials: &mut Trials) {
+        trials.begin(self.first);
+        self.halts.kept.iter().for_each(|halt| trials.absorb_halt(halt));
+        self.yields.kept.iter().for_each(|of| trials.absorb_yield(of));
+    }
+
+    /// Takes trials through what was kept, if that is all they need; else has `again` read the recording once more.
+    pub fn try_or(
+        &self,
+        mut trials: Trials,
+        again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
+    ) -> anyhow::Result<Trials> {
+        if !self.halts.has_all() || !self.yields.has_all() || trials.need_core_runs() {
+            return again(trials);
+        }
+        self.try_on_kept(&mut trials);
+        Ok(trials)
+    }
+
+    /// Takes trials through what was kept, and leaves out what was not.
+    pub fn try_without(&self, mut trials: Trials) -> Trials {
+        let (halts, yields) = (!self.halts.has_all(), !self.yields.has_all());
+        trials.leave_out(Untried { halts, yields, core_runs: true });
+        self.try_on_kept(&mut trials);
+        trials
+    }
+
+    /// What to change. `tried` takes trials through the recording.
+    pub fn advise(
+        &self,
+        trace: &TraceRow,
+        coverage: Coverage,
+        selection: &Selection,
+        info: &TraceInfo,
+        tried: impl FnOnce(Trials) -> anyhow::Result<Trials>,
+    ) -> anyhow::Result<Advised> {
+        let judgement = judgement(&self.material, trace, info, tried)?;
+        Ok(Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), info))
+    }
+
+    /// What other limits of polling would have made of the halts.
+    fn polls(&self, info: &TraceInfo) -> Option<Polls> {
+        halt_polls(&self.material.facts.halts, self.halts.kept.iter(), &PollHost::of(info))
+    }
+
+    /// All that takes long, at once: what is `advised`, the replay of polling, what happened when.
+    pub fn finish<A>(
+        &self,
+        advised: impl FnOnce() -> A,
+        over_time: OverTime,
+        in_time: bool,
+        info: &TraceInfo,
+    ) -> (A, Option<Polls>, TimeTables) {
+        thread::scope(|scope| {
+            let over_time = scope.spawn(|| over_time.finish(in_time, info));
+            let polls = scope.spawn(|| self.polls(info));
+            (advised(), joined(polls), joined(over_time))
+        })
+    }
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+impl Sink for Gathered {
+    fn begin(&mut self, first: Moment) {
+        self.first = first;
+        self.material.begin(first);
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        self.material.absorb_events(events);
+    }
+
+    #[inline]
+    fn schedule(&mut self, event: &Event) {
+        self.material.facts.schedule(event);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.material.absorb(exit);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        if self.material.absorb_halt(halt) {
+            self.halts.push(*halt);
+        }
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        if self.material.absorb_yield(of) {
+            self.yields.push(*of);
+        }
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.material.absorb_preemption(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.material.absorb_ple_update(of);
+    }
+
+    fn queue_stay(&mut self, stay: &QueueStay) {
+        self.material.facts.absorb_queue_stay(stay);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.material.facts.absorb_runner_event(event));
+    }
+}
+
+impl Sink for OverTime {
+    fn begin(&mut self, first: Moment) {
+        OverTime::begin(self, first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        OverTime::absorb(self, exit);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+}
+
+impl Sink for Background {
+    fn begin(&mut self, first: Moment) {
+        Background::begin(self, first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Background::absorb(self, exit);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+}
+
+impl Sink for Drags {
+    fn begin(&mut self, first: Moment) {
+        Drags::begin(self, first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| Drags::absorb(self, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::{Told, Who};
+    use exitscope_units::{Nanos, Tid, VcpuId, VmId};
+
+    /// A stretch of so many halts, from a moment on.
+    fn halts(from: u64, many: u64) -> Gathered {
+        let mut gathered = Gathered::new(&Selection::default(), 0);
+        for at in (from..from + many).map(Moment::from_nanos) {
+            let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+            let told = Some(Told { length: Nanos(1), waited: false, valid: true });
+            let halt = Halt { who, begin: at, asleep: None, woken: None, told, change: None, end: at, entered: None };
+            gathered.halt(&halt);
+        }
+        gathered
+    }
+
+    /// The moments of what is kept, first and last, and how many there were.
+    fn kept(gathered: &Gathered) -> (Option<(u64, u64)>, u64) {
+        let Last { kept, of } = &gathered.halts;
+        (kept.front().zip(kept.back()).map(|(a, b)| (a.begin.as_nanos(), b.begin.as_nanos())), *of)
+    }
+
+    #[test]
+    fn the_last_halts_are_kept_without_a_gap() {
+        let most = MOST_KEPT as u64;
+        let stretches = [halts(0, 10), halts(10, most - 10), halts(most, 7), halts(most + 7, most + 3)];
+        let mut all = Gathered::new(&Selection::default(), 0);
+        let wanted = [(0, 9), (0, most - 1), (7, most + 6), (most + 10, 2 * most + 9)];
+        for (stretch, (first, last)) in stretches.iter().zip(wanted) {
+            all.add_stretch(stretch);
+            assert_eq!(kept(&all), (Some((first, last)), last + 1));
+            assert_eq!(all.halts.has_all(), last < most);
+        }
+        // One that lost some leaves no use for what came before, though there would be room.
+        let mut lost = halts(10, 10);
+        lost.fit(Room { halts: 4, yields: 0 });
+        let mut all = halts(0, 10);
+        all.add_stretch(&lost);
+        assert_eq!(kept(&all), (Some((16, 19)), 20));
+    }
+
+    #[test]
+    fn stretches_share_the_room_the_last_ones_first() {
+        let mut stretches = [halts(0, 10), halts(10, 10), halts(20, 10)];
+        let mut room = Room { halts: 14, yields: 0 };
+        let fits: Vec<bool> = stretches
+            .iter_mut()
+            .rev()
+            .map(|stretch| {
+                let fits = stretch.fits(room);
+                stretch.fit(room);
+                room = stretch.room_before(room);
+                fits
+            })
+            .collect();
+        assert_eq!(fits, [true, false, false]);
+        assert_eq!(stretches.each_ref().map(|stretch| kept(stretch).0), [None, Some((16, 19)), Some((20, 29))]);
+    }
+}
