@@ -13,11 +13,8 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Rows that are handed over at once.
-const ROWS: usize = 512;
-
-/// Batches that may wait.
-const WAITING: usize = 8;
+/// Batches that may wait: enough for the time in which rows are put in order (7 MB).
+const WAITING: usize = 64;
 
 enum Message {
     Begin(Moment),
@@ -27,7 +24,6 @@ enum Message {
 
 /// An [`OverTime`] in the making.
 pub struct Background {
-    rows: Vec<Exit>,
     to: SyncSender<Message>,
     empty: Receiver<Vec<Exit>>,
     thread: JoinHandle<OverTime>,
@@ -53,7 +49,7 @@ impl Background {
             }
             over_time
         });
-        Background { rows: Vec::with_capacity(ROWS), to, empty, thread }
+        Background { to, empty, thread }
     }
 
     /// Says when the trace's first event was.
@@ -61,13 +57,10 @@ impl Background {
         self.send(Message::Begin(first));
     }
 
-    /// Adds one exit.
-    #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
-        self.rows.push(*exit);
-        if self.rows.len() >= ROWS {
-            self.hand_over();
-        }
+    /// Adds exits, and gives an empty buffer for them.
+    pub fn take_rows(&mut self, rows: &mut Vec<Exit>) {
+        let next = self.empty.try_recv().unwrap_or_default();
+        self.send(Message::Rows(std::mem::replace(rows, next)));
     }
 
     /// Adds one yield.
@@ -76,16 +69,9 @@ impl Background {
     }
 
     /// All of it.
-    pub fn end(mut self) -> OverTime {
-        self.hand_over();
+    pub fn end(self) -> OverTime {
         drop(self.to);
         self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    fn hand_over(&mut self) {
-        let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(ROWS));
-        let rows = std::mem::replace(&mut self.rows, next);
-        self.send(Message::Rows(rows));
     }
 
     fn send(&self, message: Message) {

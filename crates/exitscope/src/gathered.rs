@@ -21,25 +21,28 @@ use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
-/// Halts and yields that are kept, so many of each (50 MB).
-const MOST_KEPT: usize = 1 << 18;
+/// Halts and yields that are kept of a recording, so many of each (200 MB): to read one of ten million exits again would
+/// take longer than all else.
+pub const OF_A_RECORDING: usize = 1 << 20;
+
+/// Those that are kept of what happens now (50 MB).
+pub const OF_NOW: usize = 1 << 18;
 
 /// The last of something, and how many there were.
 #[derive(Clone, Debug)]
 struct Last<T> {
+    most: usize,
     kept: VecDeque<T>,
     of: u64,
 }
 
-impl<T> Default for Last<T> {
-    fn default() -> Last<T> {
-        Last { kept: VecDeque::new(), of: 0 }
-    }
-}
-
 impl<T: Copy> Last<T> {
+    fn of_at_most(most: usize) -> Last<T> {
+        Last { most, kept: VecDeque::new(), of: 0 }
+    }
+
     fn push(&mut self, one: T) {
-        if self.kept.len() >= MOST_KEPT {
+        if self.kept.len() >= self.most {
             self.kept.pop_front();
         }
         self.kept.push_back(one);
@@ -57,7 +60,7 @@ impl<T: Copy> Last<T> {
             self.kept.clear();
         }
         self.kept.extend(&later.kept);
-        self.keep(MOST_KEPT);
+        self.keep(self.most);
         self.of += later.of;
     }
 
@@ -79,9 +82,10 @@ pub struct Room {
     yields: usize,
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room { halts: MOST_KEPT, yields: MOST_KEPT }
+impl Room {
+    /// For so many of each.
+    pub fn of(each: usize) -> Room {
+        Room { halts: each, yields: each }
     }
 }
 
@@ -95,18 +99,20 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing yet.
-    pub fn new(selection: &Selection, slowest: usize) -> Gathered {
+    /// Nothing yet; of halts and yields, the last `most` of each will be kept.
+    pub fn new(selection: &Selection, slowest: usize, most: usize) -> Gathered {
         let wanted = Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() };
         let mut material = Material::new(selection);
         material.facts = Facts::new(&wanted);
-        Gathered { material, halts: Last::default(), yields: Last::default(), first: Moment::default() }
+        let (halts, yields) = (Last::of_at_most(most), Last::of_at_most(most));
+        Gathered { material, halts, yields, first: Moment::default() }
     }
 
     /// Adds another recording. There is no advice on several.
     pub fn add_recording(&mut self, other: &Gathered) {
         self.material.facts.merge(&other.material.facts);
-        (self.halts, self.yields) = (Last::default(), Last::default());
+        self.halts = Last::of_at_most(self.halts.most);
+        self.yields = Last::of_at_most(self.yields.most);
     }
 
     /// Adds the next stretch of the same recording, as [`Material::merge`].
@@ -267,9 +273,10 @@ impl Sink for Background {
         Background::begin(self, first);
     }
 
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        Background::absorb(self, exit);
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn take_rows(&mut self, rows: &mut Vec<Exit>) {
+        Background::take_rows(self, rows);
     }
 
     fn yielded(&mut self, of: &Yield) {
@@ -297,7 +304,7 @@ mod tests {
 
     /// A stretch of so many halts, from a moment on.
     fn halts(from: u64, many: u64) -> Gathered {
-        let mut gathered = Gathered::new(&Selection::default(), 0);
+        let mut gathered = Gathered::new(&Selection::default(), 0, OF_NOW);
         for at in (from..from + many).map(Moment::from_nanos) {
             let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             let told = Some(Told { length: Nanos(1), waited: false, valid: true });
@@ -309,15 +316,15 @@ mod tests {
 
     /// The moments of what is kept, first and last, and how many there were.
     fn kept(gathered: &Gathered) -> (Option<(u64, u64)>, u64) {
-        let Last { kept, of } = &gathered.halts;
+        let Last { kept, of, .. } = &gathered.halts;
         (kept.front().zip(kept.back()).map(|(a, b)| (a.begin.as_nanos(), b.begin.as_nanos())), *of)
     }
 
     #[test]
     fn the_last_halts_are_kept_without_a_gap() {
-        let most = MOST_KEPT as u64;
+        let most = OF_NOW as u64;
         let stretches = [halts(0, 10), halts(10, most - 10), halts(most, 7), halts(most + 7, most + 3)];
-        let mut all = Gathered::new(&Selection::default(), 0);
+        let mut all = Gathered::new(&Selection::default(), 0, OF_NOW);
         let wanted = [(0, 9), (0, most - 1), (7, most + 6), (most + 10, 2 * most + 9)];
         for (stretch, (first, last)) in stretches.iter().zip(wanted) {
             all.add_stretch(stretch);

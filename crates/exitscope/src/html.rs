@@ -5,12 +5,12 @@
 //!          └─► OverTime (its thread), Drags ───┘
 //! ```
 //!
-//! The trace is read once. Only core runs of powerpc, and very long recordings, are read again.
+//! The trace is read once. Only core runs of powerpc, and recordings with more halts or yields than are kept, are read again.
 
 use crate::Outcome;
 use crate::background::Background;
 use crate::cli::ReportArgs;
-use crate::gathered::Gathered;
+use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
 use crate::read::{self, Earlier, Trace};
 use crate::report::{self, Totals};
@@ -27,7 +27,7 @@ type Reading = (Gathered, (Drags, Background));
 
 fn begin(selection: &Selection, slowest: usize) -> Reading {
     let over_time = Background::start(OverTime::new(selection));
-    (Gathered::new(selection, slowest), (Drags::new(selection), over_time))
+    (Gathered::new(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
 }
 
 fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, OverTime) {

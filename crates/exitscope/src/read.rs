@@ -18,6 +18,9 @@ const SHOW_PROGRESS: u64 = 32 << 20;
 /// Nanoseconds by which two recorders' moments of one and the same event may differ: each reads the clock itself.
 const SLACK: u64 = 10_000;
 
+/// Rows that are passed on at once, at least.
+const ROWS: usize = 512;
+
 /// What takes exit rows.
 pub trait Sink {
     /// The trace's first event.
@@ -28,6 +31,8 @@ pub trait Sink {
     fn schedule(&mut self, _event: &Event) {}
     /// A row.
     fn absorb(&mut self, exit: &Exit);
+    /// Rows, each of which was absorbed, before they are forgotten: to be exchanged for others, if they are wanted whole.
+    fn take_rows(&mut self, _rows: &mut Vec<Exit>) {}
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -66,6 +71,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn absorb(&mut self, exit: &Exit) {
         self.0.absorb(exit);
         self.1.absorb(exit);
+    }
+
+    fn take_rows(&mut self, rows: &mut Vec<Exit>) {
+        self.0.take_rows(rows);
+        self.1.take_rows(rows);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -224,22 +234,27 @@ fn read_once(
         if !more {
             pass_beside(&assembler, &vcpu_of, &before, sink);
         }
-        for exit in &mut rows {
+        if let Some(bar) = &progress {
+            bar.set_position(source.progress().0);
+        }
+        if more && rows.len() < ROWS {
+            continue;
+        }
+        rows.retain_mut(|exit| {
             if !name_vcpu(&mut exit.who, &vcpu_of) && !unnamed.contains(&exit.who.tid) {
                 unnamed.push(exit.who.tid);
             }
             if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
                 ledger.add(Line::Overlapping, u64::from(exit.events));
-                continue;
+                return false;
             }
             exits += 1;
             timed_exits += u64::from(exit.timed);
             sink.absorb(exit);
-        }
+            true
+        });
+        sink.take_rows(&mut rows);
         rows.clear();
-        if let Some(bar) = &progress {
-            bar.set_position(source.progress().0);
-        }
         if !more {
             if let Some(bar) = progress {
                 bar.finish_and_clear();

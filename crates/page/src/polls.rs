@@ -1,10 +1,12 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
-use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay};
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorded};
 use exitscope_analysis::{Halts, Lengths, PollHost};
 use exitscope_model::Halt;
 use exitscope_view::LengthsRow;
 use serde::Serialize;
+use std::panic::resume_unwind;
+use std::thread;
 
 /// Values of halt_poll_ns that are tried.
 const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
@@ -41,36 +43,48 @@ struct PollRow {
     latency: LengthsRow,
 }
 
-/// Replays `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
+/// Replays, in two threads, `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
 pub fn halt_polls<'a>(
     of: &Halts,
-    halts: impl ExactSizeIterator<Item = &'a Halt> + Clone,
+    halts: impl ExactSizeIterator<Item = &'a Halt> + Clone + Sync,
     host: &PollHost,
 ) -> Option<Polls> {
     let all = of.all();
     if halts.len() == 0 || all.halts() == 0 {
         return None;
     }
-    let run = |policy, set: &[(&'static str, u64)]| {
-        let mut replay = HaltReplay::new(policy, &of.settings, host, set, &all).ok()?;
-        halts.clone().for_each(|halt| replay.absorb(halt));
-        Some(PollRow::of(set.first().map(|row| row.1), &replay.outcome))
+    // Each halt is looked at once, and tried with all limits; none is what was in force.
+    let rows = |policy, knob, limits: &mut dyn Iterator<Item = Option<u64>>| {
+        let replay = |limit: Option<u64>| {
+            let set: Vec<_> = limit.map(|limit| (knob, limit)).into_iter().collect();
+            Some((limit, HaltReplay::new(policy, &of.settings, host, &set, &all).ok()?))
+        };
+        let mut replays: Vec<_> = limits.filter_map(replay).collect();
+        for recorded in halts.clone().map(Recorded::of) {
+            replays.iter_mut().for_each(|(_, replay)| replay.absorb_recorded(&recorded));
+        }
+        replays.into_iter().map(|(limit, replay)| PollRow::of(limit, &replay.outcome)).collect::<Vec<_>>()
     };
-    let rows = |policy, knob, values: &[u64]| {
-        values.iter().filter_map(|&value| run(policy, &[(knob, value)])).collect::<Vec<_>>()
+    let guest = || match host.is_of_vcores() {
+        true => Vec::new(),
+        false => rows(HaltPolicy::Guest, "guest_halt_poll_ns", &mut GUEST.map(Some).into_iter()),
     };
+    let (mut of_host, guest) = thread::scope(|scope| {
+        let guest = scope.spawn(guest);
+        let mut limits = std::iter::once(None).chain(HOST.map(Some));
+        let of_host = rows(HaltPolicy::Host, "halt_poll_ns", &mut limits);
+        (of_host, guest.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    let in_force = of_host.iter().position(|row| row.value_ns.is_none()).map(|at| of_host.remove(at))?;
     let slept = if all.is_told() { &all.slept.gaps } else { &all.untold.gaps };
     Some(Polls {
         replayed: halts.len() as u64,
         halts: all.halts(),
         gaps: gaps(&all.caught.gaps, slept),
         inexact: all.inexact(),
-        in_force: run(HaltPolicy::Host, &[])?,
-        host: rows(HaltPolicy::Host, "halt_poll_ns", &HOST),
-        guest: match host.is_of_vcores() {
-            true => Vec::new(),
-            false => rows(HaltPolicy::Guest, "guest_halt_poll_ns", &GUEST),
-        },
+        in_force,
+        host: of_host,
+        guest,
     })
 }
 

@@ -40,8 +40,29 @@ pub struct Rows<const N: usize> {
     /// The first ones are in order of bucket and key, each but once.
     rows: Vec<Row<N>>,
     in_order: usize,
+    /// Memory to put rows in order with: to ask for it each time would be to have it filled with zeros each time.
+    scratch: Scratch<N>,
     /// The last bucket: first moment, first moment after it, number.
     last: (u64, u64, u64),
+}
+
+/// Memory that [`compact`] needs. It holds nothing else.
+#[derive(Debug)]
+struct Scratch<const N: usize> {
+    order: Vec<u128>,
+    rows: Vec<Row<N>>,
+}
+
+impl<const N: usize> Default for Scratch<N> {
+    fn default() -> Scratch<N> {
+        Scratch { order: Vec::new(), rows: Vec::new() }
+    }
+}
+
+impl<const N: usize> Clone for Scratch<N> {
+    fn clone(&self) -> Scratch<N> {
+        Scratch::default()
+    }
 }
 
 fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
@@ -61,6 +82,7 @@ impl<const N: usize> Rows<N> {
             hand: vec![free; 1 << bits],
             rows: Vec::new(),
             in_order: 0,
+            scratch: Scratch::default(),
             last: (0, 0, 0),
         }
     }
@@ -169,7 +191,8 @@ impl<const N: usize> Rows<N> {
 
     /// Makes one row of rows of the same bucket and key, in order of these.
     fn compact(&mut self) {
-        self.rows = compact(&self.rows, self.in_order);
+        compact_into(&self.rows, self.in_order, &mut self.scratch);
+        std::mem::swap(&mut self.rows, &mut self.scratch.rows);
         self.in_order = self.rows.len();
     }
 }
@@ -191,12 +214,22 @@ impl<const N: usize> Row<N> {
 
 /// One row for all rows of the same bucket and key, in order of these; the first `in_order` rows are so already.
 pub fn compact<const N: usize>(rows: &[Row<N>], in_order: usize) -> Vec<Row<N>> {
+    let mut scratch = Scratch::default();
+    compact_into(rows, in_order, &mut scratch);
+    scratch.rows
+}
+
+/// The same, into the rows of `scratch`.
+fn compact_into<const N: usize>(rows: &[Row<N>], in_order: usize, scratch: &mut Scratch<N>) {
     let (front, back) = rows.split_at(in_order);
+    let Scratch { order, rows: compact } = scratch;
     // Numbers are sorted instead of rows, which are long.
-    let mut order: Vec<u128> =
-        back.iter().zip(0..).map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at).collect();
+    order.clear();
+    let places = back.iter().zip(0..).map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at);
+    order.extend(places);
     order.sort_unstable();
-    let mut compact: Vec<Row<N>> = Vec::with_capacity(rows.len());
+    compact.clear();
+    compact.reserve(rows.len());
     let mut add = |row: &Row<N>| {
         if !compact.last_mut().is_some_and(|last| last.takes(row)) {
             compact.push(*row);
@@ -204,14 +237,13 @@ pub fn compact<const N: usize>(rows: &[Row<N>], in_order: usize) -> Vec<Row<N>> 
     };
     let mut front = front.iter().peekable();
     for at in order {
-        let row = &back[at as u32 as usize];
+        let row = &back[*at as u32 as usize];
         while let Some(earlier) = front.next_if(|of| of.place() <= row.place()) {
             add(earlier);
         }
         add(row);
     }
     front.for_each(add);
-    compact
 }
 
 #[cfg(test)]

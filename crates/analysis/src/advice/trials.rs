@@ -9,7 +9,7 @@
 use super::judgement::Side;
 use super::material::{Machine, Material};
 use crate::halts::{before_sleep, latency};
-use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, SpinReplay};
+use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, Recorded, SpinReplay};
 use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
@@ -81,13 +81,13 @@ impl Bench {
         }
     }
 
-    fn absorb(&mut self, halt: &Halt) {
+    fn absorb(&mut self, halt: &Halt, recorded: &Recorded) {
         let part = part(self.done, self.total);
         self.done += 1;
         self.recorded[part].absorb(halt);
         for trial in &mut self.trials {
             let before = Came::of(&trial.replay);
-            trial.replay.absorb(halt);
+            trial.replay.absorb_recorded(recorded);
             let after = Came::of(&trial.replay);
             let of_part = &mut trial.parts[part];
             of_part.caught += after.caught - before.caught;
@@ -394,9 +394,10 @@ impl Trials {
         if !within || !self.selection.holds_who(&halt.who) {
             return;
         }
-        self.host.absorb(halt);
+        let recorded = Recorded::of(halt);
+        self.host.absorb(halt, &recorded);
         if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == halt.who.vm) {
-            bench.absorb(halt);
+            bench.absorb(halt, &recorded);
         }
     }
 

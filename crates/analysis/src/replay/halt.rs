@@ -120,22 +120,28 @@ impl HaltReplay {
 
     /// Replays one halt.
     pub fn absorb(&mut self, halt: &Halt) {
+        self.absorb_recorded(&Recorded::of(halt));
+    }
+
+    /// The same, of a halt that is replayed by others as well.
+    pub fn absorb_recorded(&mut self, recorded: &Recorded) {
         match self.policy {
             // Nothing was waited for, so KVM did not come to poll.
-            HaltPolicy::Host if self.told && halt.told.is_none() => {}
-            HaltPolicy::Host => self.absorb_host(halt),
-            HaltPolicy::Guest => self.absorb_guest(halt),
+            HaltPolicy::Host if self.told && !recorded.told => {}
+            HaltPolicy::Host => self.absorb_host(recorded),
+            HaltPolicy::Guest => self.absorb_guest(recorded),
         }
     }
 
-    fn absorb_host(&mut self, halt: &Halt) {
-        if !self.host.contains_key(&halt.who) {
-            // `new` has checked that the knobs can be set.
-            let params = self.host_params(halt.who.vm).unwrap_or_default();
-            self.host.insert(halt.who, (params, HostHaltPoll::new(self.from.whose)));
-        }
-        let recorded = Recorded::of(halt);
-        let Some((params, state)) = self.host.get_mut(&halt.who) else { return };
+    fn absorb_host(&mut self, recorded: &Recorded) {
+        let (params, state) = match self.host.get_mut(&recorded.who) {
+            Some(known) => known,
+            None => {
+                // `new` has checked that the knobs can be set.
+                let params = self.host_params(recorded.who.vm).unwrap_or_default();
+                self.host.entry(recorded.who).or_insert((params, HostHaltPoll::new(self.from.whose)))
+            }
+        };
         let poll = state.start(params, &Leave::default());
         let caught = recorded.gap <= poll.plus(self.typical.last_look) && !recorded.uncatchable;
         let length = match (caught, recorded.slept) {
@@ -143,7 +149,7 @@ impl HaltReplay {
             (false, true) => recorded.length,
             (false, false) => recorded.length.plus(self.typical.back),
         };
-        state.finish(params, &Leave::default(), length, halt.told.is_none_or(|told| told.valid));
+        state.finish(params, &Leave::default(), length, recorded.valid);
         let polled = poll.min(if caught { recorded.gap } else { recorded.polled_at_most });
         let latency = recorded.latency.map(|latency| match (caught, recorded.slept) {
             (true, true) => Nanos(latency.0.saturating_sub(recorded.length.0.saturating_sub(recorded.gap.0))),
@@ -153,15 +159,16 @@ impl HaltReplay {
         self.outcome.absorb(caught, polled, latency);
     }
 
-    fn absorb_guest(&mut self, halt: &Halt) {
-        if !self.guest.contains_key(&halt.who) {
-            let params = self.guest_params().unwrap_or_default();
-            self.guest.insert(halt.who, (params, GuestHaltPoll::new()));
-        }
-        let recorded = Recorded::of(halt);
-        let pending = self.told && halt.told.is_none();
+    fn absorb_guest(&mut self, recorded: &Recorded) {
+        let pending = self.told && !recorded.told;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
-        let Some((params, state)) = self.guest.get_mut(&halt.who) else { return };
+        let (params, state) = match self.guest.get_mut(&recorded.who) {
+            Some(known) => known,
+            None => {
+                let params = self.guest_params().unwrap_or_default();
+                self.guest.entry(recorded.who).or_insert((params, GuestHaltPoll::new()))
+            }
+        };
         let mut polled = Nanos::ZERO;
         let mut caught = false;
         if let Idle::Poll { limit } = state.select() {
@@ -199,7 +206,12 @@ impl HaltOutcome {
 }
 
 /// What a recorded halt says about others that it could have been.
-struct Recorded {
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    who: Who,
+    /// Whether KVM told of it, and whether its wake-up was for something.
+    told: bool,
+    valid: bool,
     /// From KVM's beginning of the halt until something woke the vCPU.
     gap: Nanos,
     /// The same, from the exit on.
@@ -215,7 +227,8 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(halt: &Halt) -> Recorded {
+    /// What this one says.
+    pub fn of(halt: &Halt) -> Recorded {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
         let length = halt.told.map_or(whole, |told| told.length);
@@ -227,7 +240,18 @@ impl Recorded {
             halt.asleep.and_then(|asleep| asleep.since(halt.begin)).map(|awake| awake.0.saturating_sub(before.0));
         let uncatchable = slept && halt.change.is_some_and(|change| u64::from(change.old) >= gap.0 && change.old > 0);
         let polled_at_most = if uncatchable { awake.map_or(gap, Nanos).min(gap) } else { gap };
-        Recorded { gap, gap_from_exit, length, slept, uncatchable, polled_at_most, latency: latency(halt) }
+        Recorded {
+            who: halt.who,
+            told: halt.told.is_some(),
+            valid: halt.told.is_none_or(|told| told.valid),
+            gap,
+            gap_from_exit,
+            length,
+            slept,
+            uncatchable,
+            polled_at_most,
+            latency: latency(halt),
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! them.
 
 use super::feed::Feed;
-use crate::gathered::{Gathered, Room};
+use crate::gathered::{Gathered, OF_NOW, Room};
 use crate::read::{Sink, name_vcpu, pass_all_beside, vcpu_by_name};
 use exitscope_analysis::{Selection, When};
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
@@ -77,7 +77,7 @@ impl Slice {
         let mut selection = Selection::default();
         selection.from = Some(When::At(before(begin, keep)));
         let over_time = OverTime::of_part(&selection, SLICES as usize);
-        let mut sums = (Gathered::new(&selection, SLOWEST), over_time);
+        let mut sums = (Gathered::new(&selection, SLOWEST, OF_NOW), over_time);
         sums.begin(begin);
         Slice { begin, sums, ledger: Ledger::default(), exits: 0, timed_exits: 0 }
     }
@@ -171,7 +171,7 @@ impl Ring {
         while self.old.get(1).is_some_and(|next| next.begin <= oldest) {
             self.old.pop_front();
         }
-        let mut room = Room::default();
+        let mut room = Room::of(OF_NOW);
         for slice in self.old.iter_mut().rev() {
             if !slice.sums.0.fits(room) {
                 Arc::make_mut(slice).sums.0.fit(room);
@@ -208,7 +208,7 @@ impl Kept {
         self.now.end(self.until, &spans, &self.vcpu_of);
 
         let selection = Selection::default();
-        let (mut gathered, mut over_time) = (Gathered::new(&selection, SLOWEST), OverTime::new(&selection));
+        let (mut gathered, mut over_time) = (Gathered::new(&selection, SLOWEST, OF_NOW), OverTime::new(&selection));
         let (mut ledger, mut exits, mut timed_exits) = (Ledger::default(), 0, 0);
         let begin = self.old.first().map_or(self.now.begin, |oldest| oldest.begin);
         for slice in self.old.iter().map(|slice| &**slice).chain([&self.now]) {

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 const MAX_THREADS: usize = 4;
 
 /// Blocks in the circle. Events leave in bursts, in which the workers are to go on.
-const BLOCKS: usize = 32;
+const BLOCKS: usize = 64;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]
