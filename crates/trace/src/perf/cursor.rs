@@ -185,14 +185,19 @@ impl Cursor {
         while self.at < self.end {
             let from = self.load(window)?;
             let bytes = &window.bytes[..];
-            let last = window.at + bytes.len() as u64 >= self.end;
+            let held = window.at + bytes.len() as u64;
+            // A file that has become shorter holds less than it said.
+            let last = held >= self.end || held < window.until;
             // Near the window's end a chain is better looked at with what follows.
             let to = if last { bytes.len() } else { bytes.len() - RECORD as usize / 2 };
             if let Some(found) = find_chain(&bytes[from..], to - from, last, self.order) {
                 self.at += found as u64;
                 return Ok(());
             }
-            self.at += (to - from).max(1) as u64;
+            if last {
+                break;
+            }
+            self.at += (to - from) as u64;
         }
         self.at = self.end;
         Ok(())

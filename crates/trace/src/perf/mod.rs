@@ -210,33 +210,18 @@ mod tests {
     use exitscope_model::Kind;
     use proptest::prelude::*;
 
-    /// One record of a generated file.
+    /// One record of a generated file. The payload of a [`Made::Deceit`] looks like records.
     #[derive(Clone, Debug)]
     enum Made {
-        Sample {
-            cpu: u32,
-            at: u64,
-            payload: usize,
-        },
+        Sample { cpu: u32, at: u64, payload: usize },
         Round,
-        Lost {
-            cpu: u32,
-            at: u64,
-        },
+        Lost { cpu: u32, at: u64 },
         LostInAll(u64),
-        Comm {
-            tid: u32,
-            at: u64,
-        },
-        Fork {
-            child: u32,
-            parent: u32,
-            at: u64,
-        },
+        Comm { tid: u32, at: u64 },
+        Fork { child: u32, parent: u32, at: u64 },
         Unknown(usize),
         Aux(usize),
         Damaged(u16),
-        /// A sample whose payload looks like records.
         Deceit(usize),
     }
 
@@ -350,6 +335,26 @@ mod tests {
             let (events, ..) = drain(source);
             let read: Vec<_> = events.iter().map(|event| (event.cpu.0, event.at.as_nanos())).collect();
             prop_assert_eq!(read, times);
+        }
+    }
+
+    #[test]
+    fn a_file_may_become_shorter_while_it_is_read() {
+        let sample = |at| Made::Sample { cpu: 0, at, payload: 8_000 };
+        let records: Vec<Made> = (1..200).map(|at| if at % 90 == 0 { Made::Damaged(3) } else { sample(at) }).collect();
+        let bytes = file(&records);
+        let place = tempfile::NamedTempFile::new().unwrap();
+        for kept in (0..bytes.len()).step_by(40_009) {
+            for pooled in [0, u64::MAX] {
+                std::fs::write(place.path(), &bytes).unwrap();
+                let source = PerfData::open(Input::open(place.path()).unwrap(), Options::default(), pooled).unwrap();
+                place.as_file().set_len(kept as u64).unwrap();
+                let (events, ledger, _) = drain(source);
+                assert!(events.len() < 210 && ledger.events < 200, "{kept}");
+                // Threads may have been faster.
+                assert!(pooled == 0 || ledger.events <= kept as u64 / 8_000, "{kept}");
+                assert!(pooled == 0 || ledger.get(Line::TruncatedBytes) + ledger.get(Line::BadRecord) > 0, "{kept}");
+            }
         }
     }
 
