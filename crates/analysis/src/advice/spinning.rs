@@ -158,8 +158,16 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
     let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * NEARLY;
     let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
-        let why = "the guest's locks are contended while all its vCPUs run, and other windows of its PAUSE loops would not \
-                   have won anything beyond doubt: only the guest can change that";
+        let why = match trials.spins.is_empty() {
+            true => {
+                "the guest's locks are contended while all its vCPUs run; the recording does not tell how long they spin, so \
+                 that other windows of their PAUSE loops were not tried"
+            }
+            false => {
+                "the guest's locks are contended while all its vCPUs run, and other windows of its PAUSE loops would not have \
+                 won anything beyond doubt: only the guest can change that"
+            }
+        };
         return judgement.leave(facts.0, facts.1, why);
     };
     let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
@@ -231,6 +239,11 @@ mod tests {
     /// Two vCPUs yield every half millisecond each, one after the other in a wait of four, for so long. Of ten yields so
     /// many find the sibling preempted, which runs 100 us later.
     fn judged(call: YieldCall, takes: u64, finds: u64) -> Judgement {
+        judged_by(call, takes, finds, |_| {})
+    }
+
+    /// The same, with other trials.
+    fn judged_by(call: YieldCall, takes: u64, finds: u64, other: impl FnOnce(&mut Trials)) -> Judgement {
         let at = |nanos| Moment::from_nanos(nanos);
         let mut material = Material::new(&Selection::default());
         material.begin(at(0));
@@ -273,6 +286,7 @@ mod tests {
         assert!(trials.need_reading());
         yields.iter().for_each(|of| trials.absorb_yield(of));
         trials.end();
+        other(&mut trials);
         let mut judgement = Judgement::default();
         judge(&material, &trials, &machine, &mut judgement);
         for advice in judgement.advice() {
@@ -299,6 +313,17 @@ mod tests {
             assert!(Nanos::ZERO < plan.gain.low && plan.gain.high <= Nanos(81_000 * US), "{:?}", plan.gain);
         }
         assert_eq!(judged(YieldCall::Pause, 2 * US, 0).facts(), [], "too cheap to speak of");
+    }
+
+    #[test]
+    fn what_was_not_tried_is_not_said_to_win_nothing() {
+        let won = |judgement: &Judgement| judgement.left_alone.iter().any(|row| row.why.contains("beyond doubt"));
+        let nothing = judged_by(YieldCall::Pause, 20 * US, 0, |trials| {
+            trials.spins.iter_mut().for_each(|trial| trial.least = (0.0, 0.0, 0.0));
+        });
+        let untried = judged_by(YieldCall::Pause, 20 * US, 0, |trials| trials.spins.clear());
+        assert_eq!([&nothing, &untried].map(|judgement| judgement.left_alone.len()), [1, 1]);
+        assert_eq!([&nothing, &untried].map(won), [true, false]);
     }
 
     #[test]
