@@ -20,7 +20,7 @@ mod write;
 
 use crate::input::Input;
 use crate::merge::Merge;
-use crate::source::{BATCH, MAX_THREADS, Options, Source, TraceError};
+use crate::source::{MAX_THREADS, Options, Source, TraceError};
 use cpus::Cpus;
 use cursor::Cursor;
 use exitscope_model::{Event, Ledger, Line, TraceInfo};
@@ -31,6 +31,9 @@ use records::{Block, Thread};
 use rustc_hash::FxHashMap;
 use stream::Stream;
 pub use write::{Head, PerfWriter, Written};
+
+/// Events that one call to [`Source::read`] aims to append: they are to stay in a core's first cache, where they were merged.
+const BATCH: usize = 512;
 
 /// Data from this size on is decoded on several threads.
 const POOLED: u64 = 1 << 20;

@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
 
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
-const LINES_AT_ONCE: u64 = 1 << 18;
+const LINES_AT_ONCE: u64 = 64 * BATCH as u64;
 
 /// So many lines with a counter's value for a time, and no event yet, are no accident.
 const ENOUGH_COUNTERS: u64 = 64;
