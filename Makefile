@@ -81,8 +81,8 @@ test-page: page ## Test the page in Chromium; also a part of `make test`
 	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest
 	cd web && EXITSCOPE_WITHOUT_SQL=1 npm test --silent
 
-screenshots: page ## Draw docs/images anew
-	$(CARGO) build --quiet --locked --package exitscope
+screenshots: page ## Draw docs/images anew; builds what asks a store, which takes minutes
+	$(CARGO) build --quiet --locked --package exitscope --features sql
 	cd web && npm run --silent screenshots
 
 test-rig: setup ## Run real KVM on SVM in an emulated machine; also a part of `make test`

@@ -42,6 +42,9 @@ export function pageBy(name, ...args) {
 /** Stores need a command with the feature `sql`, which takes minutes to build. */
 export const withoutSql = process.env.EXITSCOPE_WITHOUT_SQL === "1" ? "built without SQL: NO FLEET WAS LOOKED AT" : false;
 
+/** Hosts, and their recordings. */
+export const HOSTS = { "host-a": "x86-svm/t2.data.gz", "host-b": "x86-svm/t4-kvmstat.data.gz", "host-c": "x86-svm/t4-zstd.data.gz", power8: "powerpc/p8_smt4_two_vms.data.gz" };
+
 /** A store of recordings, each of a host of its own, and a day after the one before. */
 export function storeOf(name, recordings) {
   const place = join(folder, name);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
+import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -21,7 +21,6 @@ const lab = (name = "lab", change = () => {}) => {
   return pageBy(name, "lab", "show", saved);
 };
 
-const HOSTS = { "host-a": "x86-svm/t2.data.gz", "host-b": "x86-svm/t4-kvmstat.data.gz", "host-c": "x86-svm/t4-zstd.data.gz", power8: "powerpc/p8_smt4_two_vms.data.gz" };
 let store;
 /** A fleet's store, and the arguments for its report. */
 const fleetOf = () => ["fleet", "report", (store ??= storeOf("fleet", HOSTS)), "--by", "host"];

@@ -1,7 +1,7 @@
 // Draws docs/images: the pictures of the README and of docs/page.md.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { corpus, frame, launch, open, pageBy, pageOf, root } from "./browser.mjs";
+import { HOSTS, corpus, frame, launch, open, pageBy, pageOf, root, storeOf, withoutSql } from "./browser.mjs";
 
 const images = join(root, "docs/images");
 mkdirSync(images, { recursive: true });
@@ -23,5 +23,7 @@ await shoot("page-timeline", { at: "#timeline", theme: "dark", height: 700 });
 await shoot("page-halts", { of: pageOf("t4", corpus("x86-svm/t4-none.dat.gz")), at: "#halts", height: 900 });
 await shoot("page-gangs", { of: pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), at: "#gangs", hash: "#view=gangs&from=100000000&to=112000000", height: 700 });
 await shoot("page-diff", { of: pageBy("diff", "diff", corpus("x86-svm/t4-none.dat.gz"), corpus("x86-svm/t4-zstd.data.gz")), height: 860 });
+if (withoutSql) console.log(withoutSql);
+else await shoot("page-fleet", { of: pageBy("fleet", "fleet", "report", storeOf("fleet", HOSTS), "--by", "host"), height: 860 });
 await browser.close();
 console.log(`screenshots: wrote ${images}`);

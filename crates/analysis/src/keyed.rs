@@ -54,12 +54,22 @@ impl<K: Copy + Ord + Hash, C: Tally> Keyed<K, C> {
         }
     }
 
+    /// Adds figures to a key.
+    pub fn merge_at(&mut self, key: K, cell: &C) {
+        self.cell(key).merge(cell);
+    }
+
     /// Adds what another holds.
     pub fn merge(&mut self, other: &Keyed<K, C>) {
         for (key, cell) in &other.cells {
-            self.cell(*key).merge(cell);
+            self.merge_at(*key, cell);
         }
         self.other.merge(&other.other);
+    }
+
+    /// The figures of a key.
+    pub fn get(&self, key: &K) -> Option<&C> {
+        self.index.get(key).map(|&at| &self.cells[at as usize].1)
     }
 
     /// Every key's figures, in the order of the keys.

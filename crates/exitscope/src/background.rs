@@ -1,81 +1,126 @@
 //! Sums over time, made on a thread of their own while the next rows are read.
 //!
 //! ```text
-//! reading ─► rows, some hundred at once ─► the other thread: OverTime
-//!                     ▲                             │
-//!                     └────── empty again ──────────┘
+//! reading ─► Names ─► exits in brief, many at once ─► the other thread: Sums
+//!                        ▲                               │
+//!                        └──────── empty again ──────────┘
 //! ```
 
+use crate::read::{Sink, Trace};
 use exitscope_model::{Exit, Yield};
-use exitscope_page::OverTime;
+use exitscope_page::{Brief, Names, OverTime, Sums};
 use exitscope_units::Moment;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Batches that may wait: enough for the time in which rows are put in order (7 MB).
-const WAITING: usize = 64;
+/// Exits that are passed on at once (1 MB). Whoever is woken takes the CPU of another, so that is to be done seldom.
+const BATCH: usize = 1 << 14;
+
+/// Batches that may wait: enough for the time in which rows are put in order (32 MB).
+const WAITING: usize = 32;
 
 enum Message {
-    Begin(Moment),
-    Rows(Vec<Exit>),
-    Yield(Yield),
+    Window((Moment, Moment)),
+    Exits(Vec<Brief>),
 }
 
 /// An [`OverTime`] in the making.
 pub struct Background {
+    names: Names,
+    batch: Vec<Brief>,
     to: SyncSender<Message>,
-    empty: Receiver<Vec<Exit>>,
-    thread: JoinHandle<OverTime>,
+    empty: Receiver<Vec<Brief>>,
+    thread: JoinHandle<Sums>,
 }
 
 impl Background {
     /// Goes on with `over_time` on another thread.
-    pub fn start(mut over_time: OverTime) -> Background {
+    pub fn start(over_time: OverTime) -> Background {
+        let (names, mut sums) = over_time.split();
         let (to, messages) = sync_channel(WAITING);
         let (back, empty) = sync_channel(WAITING);
         let thread = thread::spawn(move || {
             for message in messages {
                 match message {
-                    Message::Begin(first) => over_time.begin(first),
-                    Message::Yield(of) => over_time.absorb_yield(&of),
-                    Message::Rows(mut rows) => {
-                        rows.iter().for_each(|exit| over_time.absorb(exit));
-                        rows.clear();
+                    Message::Window(window) => sums.begin(window),
+                    Message::Exits(mut exits) => {
+                        sums.absorb(&exits);
+                        exits.clear();
                         // Where there are enough already, this one is dropped.
-                        let _ = back.try_send(rows);
+                        let _ = back.try_send(exits);
                     }
                 }
             }
-            over_time
+            sums
         });
-        Background { to, empty, thread }
+        Background { names, batch: Vec::with_capacity(BATCH), to, empty, thread }
     }
 
-    /// Says when the trace's first event was.
-    pub fn begin(&mut self, first: Moment) {
-        self.send(Message::Begin(first));
+    /// All of it, soon: the trace has been read.
+    pub fn end(mut self, trace: &Trace) -> Ending {
+        self.pass_on();
+        let Background { names, thread: sums, .. } = self;
+        let (lanes, vcpu_of) = (trace.lanes.clone(), trace.vcpu_of.clone());
+        Ending(thread::spawn(move || {
+            let mut over_time = OverTime::of_halves(names, joined(sums));
+            over_time.end(&lanes, &vcpu_of);
+            over_time
+        }))
     }
 
-    /// Adds exits, and gives an empty buffer for them.
-    pub fn take_rows(&mut self, rows: &mut Vec<Exit>) {
-        let next = self.empty.try_recv().unwrap_or_default();
-        self.send(Message::Rows(std::mem::replace(rows, next)));
-    }
-
-    /// Adds one yield.
-    pub fn absorb_yield(&mut self, of: &Yield) {
-        self.send(Message::Yield(*of));
-    }
-
-    /// All of it.
-    pub fn end(self) -> OverTime {
-        drop(self.to);
-        self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    fn pass_on(&mut self) {
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let full = std::mem::replace(&mut self.batch, empty);
+        self.send(Message::Exits(full));
     }
 
     fn send(&self, message: Message) {
         // The other thread goes only when it panics, which `end` passes on.
         let _ = self.to.send(message);
+    }
+}
+
+/// An [`OverTime`] of which all is on its way.
+pub struct Ending(JoinHandle<OverTime>);
+
+impl Ending {
+    /// With what another recording gave.
+    pub fn merge(self, other: Ending) -> Ending {
+        Ending(thread::spawn(move || {
+            let mut over_time = self.wait();
+            over_time.merge(other.wait());
+            over_time
+        }))
+    }
+
+    /// All of it.
+    pub fn wait(self) -> OverTime {
+        joined(self.0)
+    }
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+impl Sink for Background {
+    fn begin(&mut self, first: Moment) {
+        self.pass_on();
+        let window = self.names.begin(first);
+        self.send(Message::Window(window));
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        let Some(brief) = self.names.brief(exit) else { return };
+        self.batch.push(brief);
+        if self.batch.len() >= BATCH {
+            self.pass_on();
+        }
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.names.absorb_yield(of);
     }
 }

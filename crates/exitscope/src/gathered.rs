@@ -9,11 +9,10 @@
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
 use crate::advise::judgement;
-use crate::background::Background;
 use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, Untried};
 use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
-use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
+use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
@@ -188,12 +187,12 @@ impl Gathered {
     pub fn finish<A>(
         &self,
         advised: impl FnOnce() -> A,
-        over_time: OverTime,
+        over_time: impl FnOnce() -> OverTime + Send,
         in_time: bool,
         info: &TraceInfo,
     ) -> (A, Option<Polls>, TimeTables) {
         thread::scope(|scope| {
-            let over_time = scope.spawn(|| over_time.finish(in_time, info));
+            let over_time = scope.spawn(move || over_time().finish(in_time, info));
             let polls = scope.spawn(|| self.polls(info));
             (advised(), joined(polls), joined(over_time))
         })
@@ -210,8 +209,8 @@ impl Sink for Gathered {
         self.material.begin(first);
     }
 
-    fn events(&mut self, events: &[Event]) {
-        self.material.absorb_events(events);
+    fn heard(&mut self, kinds: EventKinds) {
+        self.material.heard(kinds);
     }
 
     #[inline]
@@ -261,22 +260,6 @@ impl Sink for OverTime {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         OverTime::absorb(self, exit);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-}
-
-impl Sink for Background {
-    fn begin(&mut self, first: Moment) {
-        Background::begin(self, first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn take_rows(&mut self, rows: &mut Vec<Exit>) {
-        Background::take_rows(self, rows);
     }
 
     fn yielded(&mut self, of: &Yield) {

@@ -8,7 +8,7 @@
 //! The trace is read once. Only core runs of powerpc, and recordings with more halts or yields than are kept, are read again.
 
 use crate::Outcome;
-use crate::background::Background;
+use crate::background::{Background, Ending};
 use crate::cli::ReportArgs;
 use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
@@ -30,11 +30,10 @@ fn begin(selection: &Selection, slowest: usize) -> Reading {
     (Gathered::new(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
 }
 
-fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, OverTime) {
+fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, Ending) {
+    let over_time = over_time.end(trace);
     let (first, last) = trace.span.unwrap_or_default();
     gathered.material.end(first, last, &trace.lanes, &trace.vcpu_of);
-    let mut over_time = over_time.end();
-    over_time.end(&trace.lanes, &trace.vcpu_of);
     (gathered, drags, over_time)
 }
 
@@ -58,19 +57,19 @@ pub fn look_at(
     let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
     let fresh = || begin(&selection, args.slowest);
-    let mut all: Option<(Gathered, Drags, OverTime)> = None;
+    let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();
     let mut earlier = Earlier::default();
     for input in &inputs {
         let (trace, reading) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, fresh)?;
         let (of_trace, drags, over_time_of_trace) = end(reading, &trace);
-        match &mut all {
-            Some((gathered, _, over_time)) => {
+        all = Some(match all {
+            Some((mut gathered, drags, over_time)) => {
                 gathered.add_recording(&of_trace);
-                over_time.merge(over_time_of_trace);
+                (gathered, drags, over_time.merge(over_time_of_trace))
             }
-            None => all = Some((of_trace, drags, over_time_of_trace)),
-        }
+            None => (of_trace, drags, over_time_of_trace),
+        });
         totals.add(trace);
     }
     let (gathered, drags, over_time) = all.context("no trace to read")?;
@@ -88,7 +87,7 @@ pub fn look_at(
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
-    let (advice, polls, over_time) = gathered.finish(advised, over_time, in_time, &totals.info);
+    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info);
     let advice = advice?;
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;

@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use exitscope_model::{
-    Assembler, Event, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who, Yield,
+    Assembler, Event, EventKinds, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who,
+    Yield,
 };
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
@@ -25,14 +26,12 @@ const ROWS: usize = 512;
 pub trait Sink {
     /// The trace's first event.
     fn begin(&mut self, first: Moment);
-    /// All events, batch by batch, before the rows that they make.
-    fn events(&mut self, _events: &[Event]) {}
+    /// Which kinds of events there were so far.
+    fn heard(&mut self, _kinds: EventKinds) {}
     /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
     fn schedule(&mut self, _event: &Event) {}
     /// A row.
     fn absorb(&mut self, exit: &Exit);
-    /// Rows, each of which was absorbed, before they are forgotten: to be exchanged for others, if they are wanted whole.
-    fn take_rows(&mut self, _rows: &mut Vec<Exit>) {}
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -58,9 +57,9 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
         self.1.begin(first);
     }
 
-    fn events(&mut self, events: &[Event]) {
-        self.0.events(events);
-        self.1.events(events);
+    fn heard(&mut self, kinds: EventKinds) {
+        self.0.heard(kinds);
+        self.1.heard(kinds);
     }
 
     fn schedule(&mut self, event: &Event) {
@@ -71,11 +70,6 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn absorb(&mut self, exit: &Exit) {
         self.0.absorb(exit);
         self.1.absorb(exit);
-    }
-
-    fn take_rows(&mut self, rows: &mut Vec<Exit>) {
-        self.0.take_rows(rows);
-        self.1.take_rows(rows);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -223,7 +217,6 @@ fn read_once(
         if by_vcpu {
             events.iter().for_each(|event| sink.schedule(event));
         }
-        sink.events(&events);
         assembler.push(&events, &mut rows, &mut ledger);
         pass_beside(&assembler, &vcpu_of, &before, sink);
         if assembler.is_by_runner() {
@@ -237,23 +230,22 @@ fn read_once(
         if let Some(bar) = &progress {
             bar.set_position(source.progress().0);
         }
+        // Whoever takes them is at hand then, and whoever makes them is not pushed out of the caches so often.
         if more && rows.len() < ROWS {
             continue;
         }
-        rows.retain_mut(|exit| {
+        for exit in &mut rows {
             if !name_vcpu(&mut exit.who, &vcpu_of) && !unnamed.contains(&exit.who.tid) {
                 unnamed.push(exit.who.tid);
             }
             if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
                 ledger.add(Line::Overlapping, u64::from(exit.events));
-                return false;
+                continue;
             }
             exits += 1;
             timed_exits += u64::from(exit.timed);
             sink.absorb(exit);
-            true
-        });
-        sink.take_rows(&mut rows);
+        }
         rows.clear();
         if !more {
             if let Some(bar) = progress {
@@ -295,6 +287,7 @@ fn pass_beside(
     before: &[&EarlierTrace],
     sink: &mut impl Sink,
 ) {
+    sink.heard(assembler.kinds());
     // Of whom it is, if no earlier trace holds it.
     let new = |mut who: Who, at: Moment| {
         name_vcpu(&mut who, vcpu_of);

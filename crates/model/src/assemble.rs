@@ -49,6 +49,29 @@ pub struct LaneSpan {
     pub tail_guest: Nanos,
 }
 
+/// Which kinds of events there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventKinds {
+    /// `sched_switch`, or Xen's run states.
+    pub switches: bool,
+    /// `sched_wakeup`, or Xen's run states.
+    pub wakeups: bool,
+    /// Returns to user space, or Xen's run states.
+    pub doors: bool,
+    /// `kvm_halt_poll_ns`.
+    pub polls: bool,
+}
+
+impl EventKinds {
+    /// Adds those of another stretch.
+    pub fn merge(&mut self, other: EventKinds) {
+        self.switches |= other.switches;
+        self.wakeups |= other.wakeups;
+        self.doors |= other.doors;
+        self.polls |= other.polls;
+    }
+}
+
 /// Makes exit rows of events.
 #[derive(Clone, Debug)]
 pub struct Assembler {
@@ -66,6 +89,7 @@ pub struct Assembler {
     /// powerpc: which lane's vCPU each thread runs, where an event said so.
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
+    kinds: EventKinds,
     halts: Vec<Halt>,
     queue: RunQueue,
     yields: Vec<Yield>,
@@ -86,6 +110,7 @@ impl Default for Assembler {
             by_runner: false,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
+            kinds: EventKinds::default(),
             halts: Vec::new(),
             queue: RunQueue::default(),
             yields: Vec::new(),
@@ -132,7 +157,11 @@ impl Assembler {
                 self.has_hardware(ledger);
                 self.lane(event).inspect(|&at| self.enters(event.at, at))
             }
-            Kind::UserspaceExit { .. } | Kind::Detail(_) | Kind::Yield => self.lane(event),
+            Kind::UserspaceExit { .. } => {
+                self.kinds.doors = true;
+                self.lane(event)
+            }
+            Kind::Detail(_) | Kind::Yield => self.lane(event),
             Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -147,6 +176,7 @@ impl Assembler {
                 self.find(event).inspect(|&at| self.enters(event.at, at))
             }
             Kind::VcpuHint | Kind::HaltPoll { .. } => {
+                self.kinds.polls |= event.kind != Kind::VcpuHint;
                 self.alias(event);
                 self.find(event)
             }
@@ -201,6 +231,11 @@ impl Assembler {
     /// Whether a virtual core's runner records for all its vCPUs (powerpc).
     pub fn is_by_runner(&self) -> bool {
         self.by_runner
+    }
+
+    /// Which kinds of events there were so far.
+    pub fn kinds(&self) -> EventKinds {
+        self.kinds
     }
 
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).

@@ -20,7 +20,7 @@ mod run_queue;
 mod way;
 mod yields;
 
-pub use assemble::{Assembler, LaneSpan};
+pub use assemble::{Assembler, EventKinds, LaneSpan};
 pub use codes::{CodeList, ExitCode};
 pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
 pub use exit::{COLUMNS, Column, Door, Exit, Who};

@@ -11,7 +11,7 @@
 
 use crate::yields::{Preemption, QueueStay, Waiters};
 use crate::{Place, Who};
-use exitscope_units::{Moment, PcpuId, VcpuId, VmId};
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
 /// vCPUs of one VM that are known to wait, at most: KVM has no more. Further ones are only counted in the queue.
@@ -67,9 +67,15 @@ impl RunQueue {
         }
         let waiters = self.vms.entry(who.vm).or_default();
         if waiters.len() < MAX_WAITING {
-            let so_far = Preemption { who, at, ran: None, yields: 0, first: None };
+            let so_far = Preemption { who, at, ran: None, yields: 0, first: None, by: None };
             waiters.push(Waiter { lane, is_preempted, so_far });
         }
+    }
+
+    /// Says which thread took the CPU of a vCPU that just began to wait.
+    pub fn taken(&mut self, vm: VmId, lane: u32, by: Tid) {
+        let last = self.vms.get_mut(&vm).and_then(|waiters| waiters.last_mut());
+        last.filter(|last| last.lane == lane).into_iter().for_each(|last| last.so_far.by = Some(by));
     }
 
     /// A vCPU that waited for `cpu` does so no more: it runs, or (`None`) nobody knows.

@@ -9,7 +9,7 @@
 //! Where others were at that moment is known from scheduler events alone, and of vCPUs that left their guest before.
 
 use crate::{CodeList, Detail, DetailKind, ExitCode, Who};
-use exitscope_units::{Moment, Nanos, VcpuId};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 
 /// How it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,6 +189,8 @@ pub struct Preemption {
     pub yields: u32,
     /// The first of them.
     pub first: Option<Moment>,
+    /// The thread that took its CPU, if there was one and the trace names it.
+    pub by: Option<Tid>,
 }
 
 /// So many vCPUs waited for one CPU, for so long.

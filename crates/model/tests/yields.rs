@@ -95,6 +95,7 @@ fn a_pause_exit_while_a_sibling_is_preempted_is_one_that_could_help() {
     assert_eq!((preempted.who.vcpu, preempted.yields), (VcpuId(1), 2));
     assert_eq!((preempted.first, preempted.ran), (Some(Moment::from_nanos(1_000)), Some(Moment::from_nanos(2_400))));
     assert_eq!((given.who.vcpu, given.yields, given.first), (VcpuId(0), 0, None), "the one that gave its CPU away");
+    assert_eq!((preempted.by, given.by), (Some(Tid(99)), Some(Tid(11))));
     // From the scheduler's first word to the last event, both CPUs.
     let time = |waiting| -> u64 {
         let of = found.stays.iter().filter(|stay| stay.waiting == waiting);

@@ -17,7 +17,7 @@ use serde::Serialize;
 const ROWS: usize = 20_000;
 
 /// Triples of vCPU, cause and reason, at most; further ones are counted together.
-const TRIPLES: u32 = 1 << 12;
+const TRIPLES: u16 = 1 << 12;
 
 /// Who was forced out, by whom, and for which trap; the last two where one had a reason at all.
 type Triple = (VmId, VcpuId, Option<(VcpuId, u16)>);
@@ -91,7 +91,7 @@ impl Drags {
     fn add(&mut self, drag: &Drag) {
         let mut row = |cause, lost| {
             let triple = self.triples.of((drag.vm, drag.vcpu, cause));
-            self.rows.absorb(drag.at.as_nanos(), triple, &[1, lost]);
+            self.rows.absorb(drag.at.as_nanos(), triple.into(), &[1, lost]);
         };
         let causes = drag.causes.len() as u64;
         match causes {

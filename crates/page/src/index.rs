@@ -6,21 +6,21 @@ use std::hash::Hash;
 /// Keys and their numbers. Keys beyond the `most`th all get the number `most`.
 #[derive(Clone, Debug)]
 pub struct Index<K> {
-    most: u32,
-    numbers: FxHashMap<K, u32>,
+    most: u16,
+    numbers: FxHashMap<K, u16>,
     keys: Vec<K>,
-    last: Option<(K, u32)>,
+    last: Option<(K, u16)>,
 }
 
 impl<K: Copy + Eq + Hash> Index<K> {
     /// No keys yet.
-    pub fn of_at_most(most: u32) -> Index<K> {
+    pub fn of_at_most(most: u16) -> Index<K> {
         Index { most, numbers: FxHashMap::default(), keys: Vec::new(), last: None }
     }
 
     /// The number of a key.
     #[inline]
-    pub fn of(&mut self, key: K) -> u32 {
+    pub fn of(&mut self, key: K) -> u16 {
         match self.last {
             Some((known, number)) if known == key => number,
             _ => {
@@ -37,18 +37,18 @@ impl<K: Copy + Eq + Hash> Index<K> {
     }
 
     /// The number that all further keys have.
-    pub fn other(&self) -> u32 {
+    pub fn other(&self) -> u16 {
         self.most
     }
 
-    fn look_up(&mut self, key: K) -> u32 {
+    fn look_up(&mut self, key: K) -> u16 {
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        let number = self.keys.len() as u32;
-        if number >= self.most {
+        if self.keys.len() >= usize::from(self.most) {
             return self.most;
         }
+        let number = self.keys.len() as u16;
         self.keys.push(key);
         self.numbers.insert(key, number);
         number

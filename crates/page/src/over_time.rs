@@ -1,72 +1,28 @@
 //! What happened when: the facts that pictures over time are drawn from.
 //!
 //! ```text
-//! Exit ─┬─► states   by vCPU                    guest, kernel, user, idle, waiting
-//!       ├─► exits    by vCPU, reason            count, timed, to user space, kernel, user, idle, waiting
-//!       ├─► lengths  by vCPU, reason, length    count                 eight lengths to a doubling
-//!       ├─► about    by vCPU, port, MSR, …      count, cost
-//!       └─► slow     the slowest exits of every part of the recording
+//! Exit ─► Names ─┬─► Brief ─► Sums       by bucket of time: states, exits, lengths, what they were about
+//!                └─► the slowest exits of every part of the recording
 //! ```
 //!
-//! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
-//! of ten million exits to about a thousandth of its length.
+//! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
-use crate::index::Index;
-use crate::rows::{Row, Rows};
-use crate::slow::Slow;
-use crate::states::States;
-use exitscope_analysis::{DetailKey, MAX_KEYS, Selection};
-use exitscope_model::{Door, Exit, ExitCode, LaneSpan, TraceInfo, Who, Yield};
+use crate::names::{Names, REASONS, with_vcpu};
+use crate::rows::Row;
+use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
+use exitscope_analysis::Selection;
+use exitscope_model::{Exit, ExitCode, LaneSpan, TraceInfo, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, WhoRow, detail_label, kind_name};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use std::collections::BTreeMap;
-
-/// Rows at most, of each kind.
-const EXIT_ROWS: usize = 120_000;
-const LENGTH_ROWS: usize = 250_000;
-const ABOUT_ROWS: usize = 60_000;
-
-/// vCPUs, reasons, and things that exits were about, at most; further ones are counted together.
-const LANES: u32 = (1 << 12) - 1;
-const REASONS: u32 = (1 << 10) - 1;
-const ABOUTS: u32 = 1 << 13;
-
-/// vCPUs of which reasons and lengths are told apart; of a host with more, there would be no room for time.
-const LANES_BY_REASON: u32 = 64;
-
-/// Places in a key: lane, reason, length; or lane, about.
-const LANE_SHIFT: u32 = 19;
-const REASON_SHIFT: u32 = 9;
-
-/// The places of a key below the lane.
-const BELOW_LANE: u32 = (1 << LANE_SHIFT) - 1;
-
-/// The length of an exit of which not both ends were seen.
-const UNTIMED: u32 = (1 << REASON_SHIFT) - 1;
-
-/// Lengths to a doubling, as a power of two.
-const LENGTH_BITS: u32 = 3;
 
 /// The facts of a page that are not those of a report.
 #[derive(Clone, Debug)]
 pub struct OverTime {
-    selection: Selection,
-    window: (Moment, Moment),
-    lanes: Index<Who>,
-    reasons: Index<ExitCode>,
-    abouts: Index<DetailKey>,
-    states: States,
-    exits: Rows<7>,
-    lengths: Rows<1>,
-    about: Rows<2>,
-    slow: Slow,
-    spans: FxHashMap<Who, (Moment, Moment)>,
-    vcpu_of: FxHashMap<Tid, VcpuId>,
-    /// Yields that name a vCPU: from, to, how many.
-    named: BTreeMap<(Who, VcpuId), u64>,
+    names: Names,
+    sums: Sums,
 }
 
 /// A vCPU.
@@ -96,7 +52,7 @@ struct SlowOne {
     #[serde(flatten)]
     row: SlowRow,
     lane: u32,
-    reason_at: u32,
+    reason_at: u16,
     /// When, counted from the page's begin.
     after_ns: u64,
 }
@@ -152,149 +108,85 @@ impl OverTime {
 
     /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
     pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
-        // Places in hand, too: fewer where there are fewer rows.
-        let bits = |most: u32| most.saturating_sub(parts.ilog2()).max(6);
-        OverTime {
-            selection: selection.clone(),
-            window: (Moment::default(), Moment::MAX),
-            lanes: Index::of_at_most(LANES),
-            reasons: Index::of_at_most(REASONS),
-            abouts: Index::of_at_most(ABOUTS),
-            states: States::of_part(parts),
-            exits: Rows::of_at_most(EXIT_ROWS / parts, bits(10)),
-            lengths: Rows::of_at_most(LENGTH_ROWS / parts, bits(13)),
-            about: Rows::of_at_most(ABOUT_ROWS / parts, bits(10)),
-            slow: Slow::default(),
-            spans: FxHashMap::default(),
-            vcpu_of: FxHashMap::default(),
-            named: BTreeMap::new(),
-        }
+        OverTime { names: Names::new(selection), sums: Sums::of_part(parts) }
+    }
+
+    /// Both halves, to be filled on two threads.
+    pub fn split(self) -> (Names, Sums) {
+        (self.names, self.sums)
+    }
+
+    /// The whole of two halves: sums of what has these names.
+    pub fn of_halves(names: Names, sums: Sums) -> OverTime {
+        OverTime { names, sums }
     }
 
     /// Says when the trace's first event was.
     pub fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
+        self.sums.begin(self.names.begin(first));
     }
 
     /// Adds one exit, and the guest time before it.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if !self.selection.holds_who(&exit.who) {
-            return;
-        }
-        let lane = self.lanes.of(exit.who);
-        self.divide(lane, exit);
-        if exit.at < self.window.0 || exit.at > self.window.1 || !self.selection.holds_exit(exit) {
-            return;
-        }
-        let at = exit.at.as_nanos();
-        let lane = if lane < LANES_BY_REASON { lane } else { LANES };
-        let key = lane << LANE_SHIFT | self.reasons.of(exit.code) << REASON_SHIFT;
-        let to_user = u64::from(exit.door != Door::Kernel);
-        let (length, times) = match exit.timed {
-            true => (length_of(exit.total().0), [exit.kernel.0, exit.user.0, exit.idle.0, exit.waiting.0]),
-            false => (UNTIMED, [0; 4]),
-        };
-        let [kernel, user, idle, waiting] = times;
-        self.exits.absorb(at, key, &[1, u64::from(exit.timed), to_user, kernel, user, idle, waiting]);
-        self.lengths.absorb(at, key | length, &[1]);
-        if let Some(detail) = exit.detail {
-            let about = self.abouts.of(DetailKey::of(detail));
-            self.about.absorb(at, lane << LANE_SHIFT | about, &[1, kernel.saturating_add(user)]);
-        }
-        self.slow.absorb(exit);
-    }
-
-    /// Spreads an exit and the guest time before it over the time in which they were, as far as it is looked at.
-    #[inline]
-    fn divide(&mut self, lane: u32, exit: &Exit) {
-        let (from, to) = (self.window.0.as_nanos(), self.window.1.as_nanos());
-        let left = exit.at.as_nanos();
-        let since = left.saturating_sub(exit.guest.0).max(from);
-        let until = left.min(to);
-        if since < until {
-            self.states.spread(lane, since, until, &[until - since, 0, 0, 0, 0]);
-        }
-        if !exit.timed {
-            return;
-        }
-        let times = [0, exit.kernel.0, exit.user.0, exit.idle.0, exit.waiting.0];
-        let entered = left.saturating_add(exit.total().0);
-        let (begin, end) = (left.max(from), entered.min(to));
-        if begin == left && end == entered {
-            return self.states.spread(lane, left, entered, &times);
-        }
-        if begin < end {
-            // A row does not say when in it which part was.
-            let part = |time: u64| (u128::from(time) * u128::from(end - begin) / u128::from(entered - left)) as u64;
-            self.states.spread(lane, begin, end, &times.map(part));
+        if let Some(brief) = self.names.brief(exit) {
+            self.sums.absorb(&[brief]);
         }
     }
 
     /// Adds one yield.
     pub fn absorb_yield(&mut self, of: &Yield) {
-        let within = self.window.0 <= of.at && of.at <= self.window.1 && self.selection.holds_who(&of.who);
-        let Some(target) = of.target.filter(|_| within) else { return };
-        let key = (of.who, target);
-        if self.named.len() < MAX_KEYS || self.named.contains_key(&key) {
-            *self.named.entry(key).or_default() += 1;
-        }
+        self.names.absorb_yield(of);
     }
 
     /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         for lane in lanes {
-            let tail = lane.last.min(self.window.1).as_nanos();
-            let from = lane.last.as_nanos().saturating_sub(lane.tail_guest.0).max(self.window.0.as_nanos());
-            let number = self.lanes.of(lane.who);
-            if self.selection.holds_who(&with_vcpu(lane.who, vcpu_of)) && from < tail && lane.last <= self.window.1 {
-                self.states.spread(number, from, tail, &[tail - from, 0, 0, 0, 0]);
+            if let Some(number) = self.names.span(lane, vcpu_of) {
+                self.sums.absorb_tail(number, lane);
             }
-            self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
         }
-        self.vcpu_of.extend(vcpu_of);
+        self.names.vcpu_of.extend(vcpu_of);
     }
 
     /// Adds another recording, ended. There is no common time then.
     pub fn merge(&mut self, other: OverTime) {
-        let lane: Vec<u32> = other.lanes.keys().iter().map(|who| self.lanes.of(*who)).collect();
-        let reason: Vec<u32> = other.reasons.keys().iter().map(|code| self.reasons.of(*code)).collect();
-        let about: Vec<u32> = other.abouts.keys().iter().map(|key| self.abouts.of(*key)).collect();
-        let (lanes, reasons, abouts) = (self.lanes.other(), self.reasons.other(), self.abouts.other());
-        let at = |of: &[u32], number: u32, beyond: u32| of.get(number as usize).copied().unwrap_or(beyond);
+        let OverTime { names, sums } = self;
+        let lane: Vec<u16> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
+        let reason: Vec<u16> = other.names.reasons.keys().iter().map(|code| names.reasons.of(*code)).collect();
+        let about: Vec<u16> = other.names.abouts.keys().iter().map(|key| names.abouts.of(*key)).collect();
+        let (lanes, reasons, abouts) = (names.lanes.other(), names.reasons.other(), names.abouts.other());
+        let at = |of: &[u16], number: u32, beyond: u16| u32::from(of.get(number as usize).copied().unwrap_or(beyond));
         let lane = |number: u32| at(&lane, number, lanes);
         let by_reason = |key: u32| {
-            let (number, low) = (key >> REASON_SHIFT & REASONS, key & UNTIMED);
+            let (number, low) = (key >> REASON_SHIFT & u32::from(REASONS), key & UNTIMED);
             lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&reason, number, reasons) << REASON_SHIFT | low
         };
         let by_about = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&about, key & BELOW_LANE, abouts);
-        self.states.merge(other.states.renumbered(lane));
-        self.exits.merge(other.exits.rekeyed(by_reason));
-        self.lengths.merge(other.lengths.rekeyed(by_reason));
-        self.about.merge(other.about.rekeyed(by_about));
-        self.slow.merge(other.slow);
-        self.spans.extend(other.spans);
-        self.vcpu_of.extend(other.vcpu_of);
-        for (key, count) in other.named {
-            *self.named.entry(key).or_default() += count;
+        sums.states.merge(other.sums.states.renumbered(lane));
+        sums.exits.merge(other.sums.exits.rekeyed(by_reason));
+        sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
+        sums.about.merge(other.sums.about.rekeyed(by_about));
+        names.slow.merge(other.names.slow);
+        names.spans.extend(other.names.spans);
+        names.vcpu_of.extend(other.names.vcpu_of);
+        for (key, count) in other.names.named {
+            *names.named.entry(key).or_default() += count;
         }
     }
 
     /// Forgets what was before this moment, to the bucket of time.
     pub fn forget(&mut self, before: Moment) {
-        let before = before.as_nanos();
-        self.states.forget(before);
-        self.exits.forget(before);
-        self.lengths.forget(before);
-        self.about.forget(before);
-        self.slow.forget(before);
+        self.sums.forget(before.as_nanos());
+        self.names.slow.forget(before.as_nanos());
     }
 
     /// Everything as tables. `in_time`: there is one trace, and so one clock.
     pub fn finish(self, in_time: bool, info: &TraceInfo) -> TimeTables {
-        let vcpu_of = self.vcpu_of;
+        let OverTime { names, sums } = self;
+        let vcpu_of = names.vcpu_of;
         // vCPUs in order, those under one name together.
-        let named: Vec<Who> = self.lanes.keys().iter().map(|who| with_vcpu(*who, &vcpu_of)).collect();
+        let named: Vec<Who> = names.lanes.keys().iter().map(|who| with_vcpu(*who, &vcpu_of)).collect();
         let mut order = named.clone();
         order.sort_unstable();
         order.dedup();
@@ -303,10 +195,10 @@ impl OverTime {
         let lane = |number: u32| places.get(number as usize).copied().unwrap_or(order.len() as u32);
         let moved = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | key & BELOW_LANE;
 
-        let states = self.states.finish(in_time, lane);
-        let exits = self.exits.finish(in_time, moved);
-        let lengths = self.lengths.finish(in_time, moved);
-        let about = self.about.finish(in_time, moved);
+        let states = sums.states.finish(in_time, lane);
+        let exits = sums.exits.finish(in_time, moved);
+        let lengths = sums.lengths.finish(in_time, moved);
+        let about = sums.about.finish(in_time, moved);
         // Every width divides the next, so that the base is a whole number of buckets of each.
         let widest = [states.0, exits.0, lengths.0, about.0].into_iter().max().unwrap_or(1);
         let firsts =
@@ -316,7 +208,7 @@ impl OverTime {
 
         let mut tables = Tables { base, heads: Vec::new(), bytes: Vec::new() };
         let by_lane = |key: u32| u64::from(key >> LANE_SHIFT);
-        let reason = |key: u32| u64::from(key >> REASON_SHIFT & REASONS);
+        let reason = |key: u32| u64::from(key >> REASON_SHIFT & u32::from(REASONS));
         let low = |of: u32| move |key: u32| u64::from(key & of);
         tables.add(
             "states",
@@ -324,15 +216,15 @@ impl OverTime {
             &[("lane", &|key| u64::from(key))],
             &["guest", "kernel", "user", "idle", "waiting"],
         );
-        let sums = ["count", "timed", "to_user", "kernel", "user", "idle", "waiting"];
-        tables.add("exits", &exits, &[("lane", &by_lane), ("reason", &reason)], &sums);
+        let of_exits = ["count", "timed", "to_user", "kernel", "user", "idle", "waiting"];
+        tables.add("exits", &exits, &[("lane", &by_lane), ("reason", &reason)], &of_exits);
         let parts: [Part; 3] = [("lane", &by_lane), ("reason", &reason), ("length", &low(UNTIMED))];
         tables.add("lengths", &lengths, &parts, &["count"]);
         tables.add("about", &about, &[("lane", &by_lane), ("about", &low(BELOW_LANE))], &["count", "cost"]);
 
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
-            self.spans.iter().map(|(who, span)| (with_vcpu(*who, &vcpu_of), *span)).collect();
+            names.spans.iter().map(|(who, span)| (with_vcpu(*who, &vcpu_of), *span)).collect();
         let lanes = order.iter().map(|who| {
             let row = WhoRow::of(*who, info);
             let span = spans.get(who).filter(|_| in_time);
@@ -344,12 +236,12 @@ impl OverTime {
                 last_ns: span.map(|span| after(span.1)),
             }
         });
-        let abouts = self.abouts.keys().iter().map(|of| {
+        let abouts = names.abouts.keys().iter().map(|of| {
             let (kind, heading) = kind_name(of.kind);
             AboutRow { kind, heading, key: of.key, label: detail_label(of.kind, of.key, of.write) }
         });
-        let numbers: FxHashMap<ExitCode, u32> = self.reasons.keys().iter().copied().zip(0..).collect();
-        let slow = self.slow.finish().into_iter().map(|exit| {
+        let numbers: FxHashMap<ExitCode, u16> = names.reasons.keys().iter().copied().zip(0..).collect();
+        let slow = names.slow.finish().into_iter().map(|exit| {
             let exit = Exit { who: with_vcpu(exit.who, &vcpu_of), ..exit };
             SlowOne {
                 row: SlowRow::of(&exit, info),
@@ -358,7 +250,7 @@ impl OverTime {
                 after_ns: after(exit.at),
             }
         });
-        let named = self.named.iter().map(|((who, to), count)| {
+        let named = names.named.iter().map(|((who, to), count)| {
             let who = WhoRow::of(with_vcpu(*who, &vcpu_of), info);
             NamedRow { vm: who.vm_label(), from: who.vcpu_label(), to: to.0, count: *count }
         });
@@ -366,7 +258,7 @@ impl OverTime {
             base_ns: base.to_string(),
             in_time,
             lanes: lanes.collect(),
-            reasons: self.reasons.keys().iter().map(|code| code.name()).collect(),
+            reasons: names.reasons.keys().iter().map(|code| code.name()).collect(),
             abouts: abouts.collect(),
             tables: tables.heads,
             slow: slow.collect(),
@@ -403,50 +295,5 @@ impl Tables {
         for column in 0..N {
             push_all(&mut self.bytes, rows.iter().map(|row| row.sums[column]));
         }
-    }
-}
-
-/// `who` with the vCPU number that was found out later.
-fn with_vcpu(mut who: Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
-    if who.vcpu == VcpuId::UNKNOWN
-        && let Some(&vcpu) = vcpu_of.get(&who.tid)
-    {
-        who.vcpu = vcpu;
-    }
-    who
-}
-
-/// Which of the lengths, eight to a doubling, this is.
-#[inline]
-fn length_of(nanos: u64) -> u32 {
-    if nanos < 1 << LENGTH_BITS {
-        return nanos as u32;
-    }
-    let shift = 63 - nanos.leading_zeros() - LENGTH_BITS;
-    (shift << LENGTH_BITS) + (nanos >> shift) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_are_told_apart_to_an_eighth() {
-        let mut last = 0;
-        for shift in 0..64 {
-            for part in 0..8u64 {
-                let nanos = (1u64 << shift) + (1u64 << shift) / 8 * part;
-                let length = length_of(nanos);
-                assert!(length >= last && length < UNTIMED, "{nanos}");
-                last = length;
-            }
-        }
-        assert_eq!([0, 7, 8, 15, 16, 17, 18].map(length_of), [0, 7, 8, 15, 16, 16, 17]);
-    }
-
-    #[test]
-    fn keys_fit() {
-        assert!(LANES.leading_zeros() >= LANE_SHIFT && REASONS << REASON_SHIFT < 1 << LANE_SHIFT);
-        assert!(ABOUTS <= BELOW_LANE && u64::from(UNTIMED) > length_of(u64::MAX).into());
     }
 }

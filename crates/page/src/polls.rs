@@ -1,6 +1,6 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
-use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorded};
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorder};
 use exitscope_analysis::{Halts, Lengths, PollHost};
 use exitscope_model::Halt;
 use exitscope_view::LengthsRow;
@@ -13,6 +13,9 @@ const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500
 
 /// Values of guest_halt_poll_ns that are tried; a limit cannot be below grow_start.
 const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
+
+/// Halts that one limit after the other is tried with (100 KB): what one limit does is alike from halt to halt.
+const AT_ONCE: usize = 1024;
 
 /// Halt polling with other limits.
 #[derive(Clone, Debug, Serialize)]
@@ -60,8 +63,18 @@ pub fn halt_polls<'a>(
             Some((limit, HaltReplay::new(policy, &of.settings, host, &set, &all).ok()?))
         };
         let mut replays: Vec<_> = limits.filter_map(replay).collect();
-        for recorded in halts.clone().map(Recorded::of) {
-            replays.iter_mut().for_each(|(_, replay)| replay.absorb_recorded(&recorded));
+        let mut recorder = Recorder::default();
+        let mut halts = halts.clone();
+        let mut some = Vec::with_capacity(AT_ONCE);
+        loop {
+            some.clear();
+            some.extend(halts.by_ref().take(AT_ONCE).map(|halt| recorder.recorded(halt)));
+            if some.is_empty() {
+                break;
+            }
+            for (_, replay) in &mut replays {
+                some.iter().for_each(|recorded| replay.absorb_recorded(recorded));
+            }
         }
         replays.into_iter().map(|(limit, replay)| PollRow::of(limit, &replay.outcome)).collect::<Vec<_>>()
     };

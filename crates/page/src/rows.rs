@@ -182,7 +182,12 @@ impl<const N: usize> Rows<N> {
         let factor = wide / self.width;
         self.width = wide;
         self.last = (0, 0, 0);
-        self.rows.iter_mut().for_each(|row| row.bucket /= factor);
+        match factor {
+            // To divide by a number that is known is to multiply.
+            2 => self.rows.iter_mut().for_each(|row| row.bucket /= 2),
+            5 => self.rows.iter_mut().for_each(|row| row.bucket /= 5),
+            _ => self.rows.iter_mut().for_each(|row| row.bucket /= factor),
+        }
         // Of a bucket there are few rows.
         self.rows.chunk_by_mut(|row, next| row.bucket == next.bucket).for_each(|of| of.sort_by_key(|row| row.key));
         self.rows.dedup_by(|next, kept| kept.takes(next));

@@ -41,6 +41,12 @@ impl States {
         States { most, width: NARROWEST, range: None, lanes: Vec::new(), last: (0, 0, 0) }
     }
 
+    /// Whether all between `from` and `to`, in nanoseconds, lies in the bucket in hand.
+    #[inline]
+    pub fn are_in_one(&self, from: u64, to: u64) -> bool {
+        self.last.0 <= from && to <= self.last.1
+    }
+
     /// Adds `times` that lie evenly between `from` and `to`, in nanoseconds.
     #[inline]
     pub fn spread(&mut self, lane: u32, from: u64, to: u64, times: &[u64; STATES]) {
@@ -106,12 +112,7 @@ impl States {
         self.width = wide;
         self.last = (0, 0, 0);
         self.range = self.range.map(|(first, last)| (first / factor, last / factor));
-        for lane in &mut self.lanes {
-            let narrow = std::mem::take(lane);
-            for (at, cell) in narrow.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
-                lane.add((narrow.first + at as u64) / factor, cell);
-            }
-        }
+        self.lanes.iter_mut().for_each(|lane| lane.widen(factor));
     }
 
     /// Adds what another holds, whose lanes are numbered alike.
@@ -180,6 +181,21 @@ impl States {
 }
 
 impl Lane {
+    /// Makes so many buckets one, where they are: other memory would have to be filled with zeros first.
+    fn widen(&mut self, factor: u64) {
+        let Some(last) = self.cells.len().checked_sub(1) else { return };
+        let first = self.first / factor;
+        let moved = |at: usize| ((self.first + at as u64) / factor - first) as usize;
+        for at in 0..=last {
+            let narrow = std::mem::take(&mut self.cells[at]);
+            for (sum, time) in self.cells[moved(at)].iter_mut().zip(&narrow) {
+                *sum = sum.saturating_add(*time);
+            }
+        }
+        self.cells.truncate(moved(last) + 1);
+        self.first = first;
+    }
+
     fn add(&mut self, bucket: u64, times: &[u64; STATES]) {
         if self.cells.is_empty() {
             self.first = bucket;

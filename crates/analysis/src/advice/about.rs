@@ -5,7 +5,7 @@
 //! ```
 
 use crate::{Cell, Tally};
-use exitscope_model::{Door, Exit, Form, Step};
+use exitscope_model::{Detail, Door, Exit, Form, Step};
 
 /// Whether accesses all went to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Spot {
 /// Exits about one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct About {
-    /// Their figures.
+    /// Their figures; filled at the end.
     pub cell: Cell,
     /// Time on the way out of the kernel (or Xen), outside and on the way back, in nanoseconds.
     pub trip: u64,
@@ -35,9 +35,17 @@ pub(super) struct About {
     pub spot: Option<Spot>,
 }
 
+impl About {
+    /// Whether an exit adds anything to more than the figures.
+    #[inline]
+    pub fn tells(exit: &Exit, detail: &Detail) -> bool {
+        exit.door != Door::Kernel || detail.write || detail.form == Form::String
+    }
+}
+
 impl Tally for About {
+    #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.cell.absorb(exit);
         let Some(detail) = exit.detail else { return };
         self.strings += u64::from(detail.form == Form::String);
         if detail.write && detail.form != Form::String {

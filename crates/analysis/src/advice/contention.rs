@@ -190,11 +190,11 @@ fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, jud
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, recorded, vcpu};
+    use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Exit, ExitCode, Kind};
-    use exitscope_units::{Moment, Nanos, Tid};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode};
+    use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
@@ -203,7 +203,7 @@ mod tests {
     fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        recorded(&mut material, Kind::Switch { prev: Tid(10), sleeps: false, next: Tid(99) });
+        material.heard(EventKinds { switches: true, ..EventKinds::default() });
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
             let waiting = Nanos(100 * US);

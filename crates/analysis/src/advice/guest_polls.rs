@@ -87,12 +87,12 @@ fn advise(
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, recorded, vcpu};
+    use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, DetailKind, Exit, ExitCode, Form, Kind};
+    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form};
     use exitscope_policy::guest_halt_poll::PollControl;
-    use exitscope_units::{Moment, Nanos, Tid};
+    use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
 
@@ -101,7 +101,7 @@ mod tests {
     fn judged(polls: bool, waiting: u64) -> Judgement {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        recorded(&mut material, Kind::Switch { prev: Tid(1), sleeps: false, next: Tid(2) });
+        material.heard(EventKinds { switches: true, ..EventKinds::default() });
         let value = u64::from(!polls);
         let key = u64::from(PollControl::MSR);
         let control = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value };

@@ -1,7 +1,7 @@
 //! Exits made up for tests of rules.
 
 use super::Material;
-use exitscope_model::{Door, Event, Exit, ExitCode, Kind, LaneSpan, Way, Who};
+use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// A vCPU of VM 1.
@@ -29,11 +29,6 @@ pub(super) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         is_idle: code.is_idle(),
         events: 1,
     }
-}
-
-/// Says that such events are recorded.
-pub(super) fn recorded(material: &mut Material, kind: Kind) {
-    material.absorb_events(&[Event::nameless(Moment::from_nanos(0), PcpuId(0), kind)]);
 }
 
 /// The recording of these vCPUs is over after so long.

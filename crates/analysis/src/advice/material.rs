@@ -6,9 +6,10 @@ use super::polling_guests::PollingGuests;
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
 use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
-use exitscope_model::{CodeList, Event, Exit, ExitCode, Halt, Kind, LaneSpan, PleUpdate, Preemption, Yield, YieldCall};
+use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Halt, LaneSpan, PleUpdate, Preemption, Yield, YieldCall};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What the recording says of the machine.
@@ -26,29 +27,6 @@ pub struct Machine {
     pub comms: FxHashMap<u32, String>,
     /// How it polls for halted vCPUs.
     pub polling: PollHost,
-}
-
-/// Which kinds of events there were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventKinds {
-    /// `sched_switch`, or Xen's run states.
-    pub switches: bool,
-    /// `sched_wakeup`.
-    pub wakeups: bool,
-    /// Returns to user space, or Xen's run states.
-    pub doors: bool,
-    /// `kvm_halt_poll_ns`.
-    pub polls: bool,
-}
-
-impl EventKinds {
-    /// Adds those of another stretch.
-    fn merge(&mut self, other: EventKinds) {
-        self.switches |= other.switches;
-        self.wakeups |= other.wakeups;
-        self.doors |= other.doors;
-        self.polls |= other.polls;
-    }
 }
 
 /// How the time of a VM's vCPUs divides; nanoseconds, all of them together.
@@ -75,6 +53,48 @@ impl VmTime {
     }
 }
 
+/// How many VMs exits were of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Met {
+    #[default]
+    None,
+    One(VmId),
+    Several,
+}
+
+/// Exits of each VM.
+#[derive(Clone, Debug, Default)]
+struct ByVm {
+    reasons: Keyed<(VmId, ExitCode)>,
+    details: Keyed<(VmId, DetailKey)>,
+}
+
+impl ByVm {
+    /// Those of the only VM.
+    fn of_one(vm: VmId, facts: &Facts) -> ByVm {
+        let mut all = ByVm::default();
+        for (key, way) in facts.ways.cells() {
+            all.reasons.merge_at((vm, key.code), &way.cell);
+        }
+        for (key, cell) in facts.details() {
+            all.details.merge_at((vm, key), &cell);
+        }
+        all
+    }
+
+    fn absorb(&mut self, exit: &Exit) {
+        self.reasons.absorb((exit.who.vm, exit.code), exit);
+        if let Some(detail) = exit.detail {
+            self.details.absorb((exit.who.vm, DetailKey::of(detail)), exit);
+        }
+    }
+
+    fn merge(&mut self, other: &ByVm) {
+        self.reasons.merge(&other.reasons);
+        self.details.merge(&other.details);
+    }
+}
+
 /// What the first reading of a recording gives.
 #[derive(Clone, Debug)]
 pub struct Material {
@@ -89,11 +109,13 @@ pub struct Material {
     reasons_of: BTreeMap<VmId, Vec<(ExitCode, Cell)>>,
     about_of: BTreeMap<VmId, Vec<(DetailKey, About)>>,
     halts_of: BTreeMap<VmId, HaltCell>,
-    /// How often a thread had to give its CPU to another while it wanted to run on: by both.
-    preempted: FxHashMap<(Tid, Tid), u64>,
-    preempted_of: BTreeMap<VmId, BTreeMap<Tid, u64>>,
+    /// How often a VM's vCPUs had to give their CPU to a thread while they wanted to run on.
+    preempted: BTreeMap<(VmId, Tid), u64>,
     vm_of: FxHashMap<Tid, VmId>,
-    reasons: Keyed<(VmId, ExitCode)>,
+    /// The VMs that exits were of.
+    met: Met,
+    /// If there are several: the exits of one are those of the facts.
+    by_vm: ByVm,
     about: Keyed<(VmId, DetailKey), About>,
     /// How vCPUs spin before they yield.
     pub(super) spins: SpinSurvey,
@@ -117,10 +139,10 @@ impl Material {
             reasons_of: BTreeMap::new(),
             about_of: BTreeMap::new(),
             halts_of: BTreeMap::new(),
-            preempted: FxHashMap::default(),
-            preempted_of: BTreeMap::new(),
+            preempted: BTreeMap::new(),
             vm_of: FxHashMap::default(),
-            reasons: Keyed::default(),
+            met: Met::None,
+            by_vm: ByVm::default(),
             about: Keyed::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
@@ -133,39 +155,48 @@ impl Material {
         self.facts.begin(first);
     }
 
-    /// Takes note of the kinds of events, and of who preempts whom.
-    pub fn absorb_events(&mut self, events: &[Event]) {
-        for event in events {
-            match event.kind {
-                Kind::Switch { prev, sleeps, next } => {
-                    self.kinds.switches = true;
-                    if !sleeps && next != Tid(0) {
-                        self.note_preemptions(prev, next, 1);
-                    }
-                }
-                Kind::Wakeup { .. } => self.kinds.wakeups = true,
-                Kind::UserspaceExit { .. } => self.kinds.doors = true,
-                Kind::HaltPoll { .. } => self.kinds.polls = true,
-                Kind::RunState { .. } => {
-                    self.kinds.switches = true;
-                    self.kinds.wakeups = true;
-                    self.kinds.doors = true;
-                }
-                _ => {}
-            }
-        }
+    /// Says which kinds of events there were so far.
+    pub fn heard(&mut self, kinds: EventKinds) {
+        self.kinds.merge(kinds);
     }
 
     /// Adds one exit.
     pub fn absorb(&mut self, exit: &Exit) {
+        self.meet(Met::One(exit.who.vm));
         self.facts.absorb(exit);
         if !self.facts.holds(exit) {
             return;
         }
-        self.reasons.absorb((exit.who.vm, exit.code), exit);
+        if self.met == Met::Several {
+            self.by_vm.absorb(exit);
+        }
         self.polling_guests.absorb(exit);
-        if let Some(detail) = exit.detail {
+        if let Some(detail) = exit.detail.filter(|detail| About::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
+        }
+    }
+
+    /// Exits of these VMs come next.
+    #[inline]
+    fn meet(&mut self, vms: Met) {
+        if vms == self.met || self.met == Met::Several {
+            return;
+        }
+        match self.met {
+            Met::None => self.met = vms,
+            _ if vms == Met::None => {}
+            _ => {
+                self.by_vm = self.by_vm().into_owned();
+                self.met = Met::Several;
+            }
+        }
+    }
+
+    /// The exits of each VM.
+    fn by_vm(&self) -> Cow<'_, ByVm> {
+        match self.met {
+            Met::One(vm) => Cow::Owned(ByVm::of_one(vm, &self.facts)),
+            Met::None | Met::Several => Cow::Borrowed(&self.by_vm),
         }
     }
 
@@ -180,23 +211,24 @@ impl Material {
 
     /// Adds one preemption.
     pub fn absorb_preemption(&mut self, of: &Preemption) {
-        if self.facts.absorb_preemption(of) {
-            self.spins.absorb_preemption(of);
+        if !self.facts.absorb_preemption(of) {
+            return;
+        }
+        self.spins.absorb_preemption(of);
+        if let Some(by) = of.by {
+            self.note_preemptions(of.who.vm, by, 1);
+        }
+    }
+
+    fn note_preemptions(&mut self, of: VmId, by: Tid, times: u64) {
+        if self.preempted.len() < MAX_KEYS || self.preempted.contains_key(&(of, by)) {
+            *self.preempted.entry((of, by)).or_default() += times;
         }
     }
 
     /// Adds one change of a window of PAUSE loops.
     pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
         self.facts.absorb_ple_update(of);
-    }
-
-    fn note_preemptions(&mut self, prev: Tid, next: Tid, times: u64) {
-        let known = self.preempted.len();
-        match self.preempted.get_mut(&(prev, next)) {
-            Some(sum) => *sum += times,
-            None if known < MAX_KEYS => _ = self.preempted.insert((prev, next), times),
-            None => {}
-        }
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -219,12 +251,15 @@ impl Material {
     /// Adds what the next stretch of the same recording gave, whose facts alone were ended. [`Material::sum_up`] is to
     /// follow the last one.
     pub fn merge(&mut self, later: &Material) {
+        self.meet(later.met);
+        if self.met == Met::Several {
+            self.by_vm.merge(&later.by_vm());
+        }
         self.facts.merge(&later.facts);
         self.kinds.merge(later.kinds);
-        self.reasons.merge(&later.reasons);
         self.about.merge(&later.about);
-        for ((prev, next), times) in &later.preempted {
-            self.note_preemptions(*prev, *next, *times);
+        for ((vm, by), times) in &later.preempted {
+            self.note_preemptions(*vm, *by, *times);
         }
         self.spins.merge(&later.spins);
         self.polling_guests.merge(&later.polling_guests);
@@ -241,23 +276,20 @@ impl Material {
             vm.idle = vm.idle.saturating_add(division.idle);
             vm.waiting = vm.waiting.saturating_add(division.waiting);
         }
-        for ((vm, code), cell) in self.reasons.cells() {
+        let by_vm = self.by_vm().into_owned();
+        for ((vm, code), cell) in by_vm.reasons.cells() {
             self.is_vmx |= code.list == CodeList::Vmx;
             self.reasons_of.entry(vm).or_default().push((code, cell.clone()));
         }
-        for ((vm, key), cell) in self.about.cells() {
-            self.about_of.entry(vm).or_default().push((key, cell.clone()));
+        for ((vm, key), cell) in by_vm.details.cells() {
+            let about = self.about.get(&(vm, key)).cloned().unwrap_or_default();
+            self.about_of.entry(vm).or_default().push((key, About { cell: cell.clone(), ..about }));
         }
         for (who, cell) in &self.facts.halts.vcpus {
             self.halts_of.entry(who.vm).or_default().merge(cell);
         }
         let vcpus = self.facts.divisions.keys().filter(|who| who.tid != Tid(0));
         self.vm_of = vcpus.map(|who| (who.tid, who.vm)).collect();
-        for ((prev, next), times) in std::mem::take(&mut self.preempted) {
-            if let Some(vm) = self.vm_of.get(&prev) {
-                *self.preempted_of.entry(*vm).or_default().entry(next).or_default() += times;
-            }
-        }
     }
 
     /// The VM whose vCPU a thread is.
@@ -272,7 +304,8 @@ impl Material {
 
     /// Who ran when a vCPU of the VM had to give its CPU away and wanted to run on, and how often.
     pub fn preempted_by(&self, vm: VmId) -> impl Iterator<Item = (Tid, u64)> {
-        self.preempted_of.get(&vm).into_iter().flatten().map(|(tid, times)| (*tid, *times))
+        let of_vm = (vm, Tid(0))..=(vm, Tid(u32::MAX));
+        self.preempted.range(of_vm).map(|((_, tid), times)| (*tid, *times))
     }
 
     /// Which exits are looked at.
@@ -336,8 +369,7 @@ impl Material {
 mod tests {
     use super::super::made::{exit, vcpu};
     use super::*;
-    use exitscope_model::{Detail, DetailKind, Door, Form, Gave, Place, Told, Waiters};
-    use exitscope_units::PcpuId;
+    use exitscope_model::{Detail, DetailKind, Door, Form, Gave, Place, Told, Waiters, Who};
 
     const MS: u64 = 1_000_000;
 
@@ -345,11 +377,7 @@ mod tests {
     fn absorb(material: &mut Material, number: u64) {
         let at = |nanos| Moment::from_nanos(number * MS + nanos);
         for who in [vcpu(0), vcpu(1)] {
-            let switch = Kind::Switch { prev: who.tid, sleeps: false, next: Tid(70 + number as u32 % 3) };
-            material.absorb_events(&[Event::nameless(at(0), PcpuId(0), switch)]);
-            if number == 5 {
-                material.absorb_events(&[Event::nameless(at(0), PcpuId(0), Kind::Wakeup { tid: who.tid })]);
-            }
+            material.heard(EventKinds { switches: true, wakeups: number == 5, ..EventKinds::default() });
             let detail = Detail {
                 kind: DetailKind::Port,
                 write: true,
@@ -399,6 +427,7 @@ mod tests {
                 ran: Some(at(70_000 + number)),
                 yields,
                 first,
+                by: Some(Tid(70 + number as u32 % 3)),
             });
         }
     }
@@ -421,6 +450,54 @@ mod tests {
         }
         all.sum_up();
         all
+    }
+
+    /// Exits of two VMs, the second of which comes later.
+    fn of_two_vms() -> impl Iterator<Item = Exit> {
+        let detail = |number, write| Detail {
+            kind: if number % 2 == 0 { DetailKind::Port } else { DetailKind::Msr },
+            write,
+            form: Form::Plain,
+            size: 4,
+            key: number % 3,
+            value: number,
+        };
+        (0..90).map(move |number| {
+            let vm = VmId(if number < 30 { 1 } else { 1 + number as u32 % 2 });
+            let of =
+                Exit { kernel: Nanos(100 + number), ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7)) };
+            let detail = (!number.is_multiple_of(5)).then(|| detail(number, number % 4 == 0));
+            let door = if number % 6 == 0 { Door::Userspace(2) } else { Door::Kernel };
+            Exit { who: Who { vm, ..of.who }, detail, door, ..of }
+        })
+    }
+
+    #[test]
+    fn each_vms_exits_are_its_own_whenever_the_others_come() {
+        let material = |exits: &mut dyn Iterator<Item = Exit>| {
+            let mut material = Material::new(&Selection::default());
+            exits.for_each(|exit| material.absorb(&exit));
+            material
+        };
+        let of = |material: &Material, vm| {
+            let reasons: Vec<Cell> = (0..7).map(|code| material.of_reasons(vm, &[(CodeList::Vmx, code)])).collect();
+            (reasons, material.about(vm).to_vec())
+        };
+        let mut together = material(&mut of_two_vms());
+        // In stretches of which the first has one VM, the next none, the last both.
+        let mut merged = material(&mut of_two_vms().take(20));
+        for (skip, take) in [(0, 0), (20, 10), (30, 60)] {
+            merged.merge(&material(&mut of_two_vms().skip(skip).take(take)));
+        }
+        together.sum_up();
+        merged.sum_up();
+        for vm in [VmId(1), VmId(2)] {
+            let mut alone = material(&mut of_two_vms().filter(|exit| exit.who.vm == vm));
+            alone.sum_up();
+            assert!(alone.about(vm).len() > 4);
+            assert_eq!(of(&together, vm), of(&alone, vm));
+            assert_eq!(of(&merged, vm), of(&alone, vm));
+        }
     }
 
     #[test]

@@ -251,11 +251,11 @@ fn settings(side: Side, knob: &'static Knob, value: u64) -> Vec<Setting> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, recorded, vcpu};
+    use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Exit, ExitCode, Halt, Kind, Told};
-    use exitscope_units::{Moment, Nanos, Tid};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Halt, Told};
+    use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
 
@@ -280,7 +280,7 @@ mod tests {
             .collect();
         let mut material = Material::new(&Selection::default());
         material.begin(at(0));
-        recorded(&mut material, Kind::Switch { prev: who.tid, sleeps: true, next: Tid(0) });
+        material.heard(EventKinds { switches: true, ..EventKinds::default() });
         for halt in &halts {
             material.absorb_halt(halt);
             let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));

@@ -342,10 +342,10 @@ fn place(key: DetailKey) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, recorded, vcpu};
+    use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, Door, Exit, ExitCode, Form, Kind};
+    use exitscope_model::{CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form};
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -356,7 +356,7 @@ mod tests {
     fn judged(kind: DetailKind, key: u64, per_s: u64, takes: u64, idle: bool, xen: bool) -> Judgement {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        recorded(&mut material, Kind::UserspaceExit { reason: 2, errno: 0 });
+        material.heard(EventKinds { doors: true, ..EventKinds::default() });
         let rest = Nanos(SECOND / per_s - takes);
         let detail = Some(Detail { kind, write: false, form: Form::Untold, size: 4, key, value: 0 });
         for number in 1..=per_s {

@@ -228,11 +228,11 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, recorded, vcpu};
+    use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Exit, ExitCode, Gave, Kind, Preemption, Waiters, Yield};
-    use exitscope_units::{Moment, Tid};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Gave, Preemption, Waiters, Yield};
+    use exitscope_units::Moment;
 
     const US: u64 = 1_000;
 
@@ -247,7 +247,7 @@ mod tests {
         let at = |nanos| Moment::from_nanos(nanos);
         let mut material = Material::new(&Selection::default());
         material.begin(at(0));
-        recorded(&mut material, Kind::Switch { prev: Tid(10), sleeps: false, next: Tid(99) });
+        material.heard(EventKinds { switches: true, ..EventKinds::default() });
         let mut yields = Vec::new();
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = number * 500 * US;
@@ -276,7 +276,14 @@ mod tests {
             if preempted > 0 {
                 let (first, ran) = (Some(at(left)), Some(at(left + 100 * US)));
                 let sibling = vcpu(1 - of);
-                material.absorb_preemption(&Preemption { who: sibling, at: at(left - US), ran, yields: 1, first });
+                material.absorb_preemption(&Preemption {
+                    who: sibling,
+                    at: at(left - US),
+                    ran,
+                    yields: 1,
+                    first,
+                    by: None,
+                });
             }
         }
         yields.iter().for_each(|of| _ = material.absorb_yield(of));

@@ -9,7 +9,7 @@
 use super::judgement::Side;
 use super::material::{Machine, Material};
 use crate::halts::{before_sleep, latency};
-use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, Recorded, SpinReplay};
+use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
 use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
@@ -49,7 +49,8 @@ pub(super) struct Came {
 pub(super) struct Trial {
     pub value: u64,
     replay: HaltReplay,
-    parts: [Came; PARTS],
+    /// What came up to the end of each part.
+    until: [Came; PARTS],
 }
 
 /// Some values, tried on the same halts.
@@ -57,6 +58,8 @@ pub(super) struct Trial {
 pub(super) struct Bench {
     total: u64,
     done: u64,
+    /// The part in hand.
+    part: usize,
     recorded: [Came; PARTS],
     pub trials: Vec<Trial>,
 }
@@ -71,11 +74,12 @@ impl Bench {
         let settings = &material.facts.halts.settings;
         let trial = |&value: &u64| {
             let replay = HaltReplay::new(policy, settings, host, &[(knob, value)], &all).ok()?;
-            Some(Trial { value, replay, parts: [Came::default(); PARTS] })
+            Some(Trial { value, replay, until: [Came::default(); PARTS] })
         };
         Bench {
             total: all.halts(),
             done: 0,
+            part: 0,
             recorded: [Came::default(); PARTS],
             trials: values.iter().filter_map(trial).collect(),
         }
@@ -84,16 +88,18 @@ impl Bench {
     fn absorb(&mut self, halt: &Halt, recorded: &Recorded) {
         let part = part(self.done, self.total);
         self.done += 1;
+        if part != self.part {
+            self.end_part();
+            self.part = part;
+        }
         self.recorded[part].absorb(halt);
+        self.trials.iter_mut().for_each(|trial| trial.replay.absorb_recorded(recorded));
+    }
+
+    /// Takes note of what came up to here. Parts that had no halts end where the one before them did.
+    fn end_part(&mut self) {
         for trial in &mut self.trials {
-            let before = Came::of(&trial.replay);
-            trial.replay.absorb_recorded(recorded);
-            let after = Came::of(&trial.replay);
-            let of_part = &mut trial.parts[part];
-            of_part.caught += after.caught - before.caught;
-            of_part.polling += after.polling - before.polling;
-            of_part.missed += after.missed - before.missed;
-            of_part.latency += after.latency - before.latency;
+            trial.until[self.part..].fill(Came::of(&trial.replay));
         }
     }
 
@@ -109,19 +115,31 @@ impl Bench {
 
     /// By how much a trial's wake-ups would have been sooner.
     pub fn won(&self, trial: &Trial) -> Range {
-        range(self.recorded.iter().zip(&trial.parts).map(|(old, new)| old.latency as f64 - new.latency as f64))
+        range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.latency as f64 - new.latency as f64))
     }
 
     /// By how much less CPU time its polls would have taken.
     pub fn saved(&self, trial: &Trial) -> Range {
-        range(self.recorded.iter().zip(&trial.parts).map(|(old, new)| old.polling as f64 - new.polling as f64))
+        range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.polling as f64 - new.polling as f64))
     }
 }
 
 impl Trial {
     /// All halts.
     pub fn came(&self) -> Came {
-        sum(&self.parts)
+        self.until[PARTS - 1]
+    }
+
+    /// What came in each part.
+    fn parts(&self) -> impl Iterator<Item = Came> {
+        let before = std::iter::once(Came::default()).chain(self.until);
+        let of_part = |(before, until): (Came, &Came)| Came {
+            caught: until.caught - before.caught,
+            polling: until.polling - before.polling,
+            missed: until.missed - before.missed,
+            latency: until.latency - before.latency,
+        };
+        before.zip(&self.until).map(of_part)
     }
 }
 
@@ -326,6 +344,7 @@ pub struct Trials {
     /// Filled at the end.
     pub(super) spins: Vec<SpinTrial>,
     spinning: Option<SpinBench>,
+    recorder: Recorder,
     /// Of what there was, what was left out.
     pub(super) untried: Untried,
     selection: crate::Selection,
@@ -348,6 +367,7 @@ impl Trials {
             },
             spins: Vec::new(),
             spinning: SpinBench::new(material),
+            recorder: Recorder::default(),
             untried: Untried::default(),
             selection: material.selection().clone(),
             window: (Moment::default(), Moment::MAX),
@@ -394,7 +414,7 @@ impl Trials {
         if !within || !self.selection.holds_who(&halt.who) {
             return;
         }
-        let recorded = Recorded::of(halt);
+        let recorded = self.recorder.recorded(halt);
         self.host.absorb(halt, &recorded);
         if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == halt.who.vm) {
             bench.absorb(halt, &recorded);
@@ -413,6 +433,8 @@ impl Trials {
 
     /// Says that the second reading is over.
     pub fn end(&mut self) {
+        self.host.end_part();
+        self.guests.iter_mut().for_each(|(_, bench)| bench.end_part());
         if let Some(bench) = &mut self.spinning {
             bench.go_on(SpinReplay::finish);
             self.spins = bench.trials();

@@ -70,8 +70,10 @@ pub struct HaltReplay {
     base: BTreeMap<VmId, host_halt_poll::Params>,
     set: Vec<(&'static str, u64)>,
     typical: Typical,
-    host: FxHashMap<Who, (host_halt_poll::Params, HostHaltPoll)>,
-    guest: FxHashMap<Who, (guest_halt_poll::Params, GuestHaltPoll)>,
+    recorder: Recorder,
+    /// What is known of each vCPU, by its number.
+    host: Vec<Option<(host_halt_poll::Params, HostHaltPoll)>>,
+    guest: Vec<Option<(guest_halt_poll::Params, GuestHaltPoll)>>,
     /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
     told: bool,
     from: PollHost,
@@ -93,8 +95,9 @@ impl HaltReplay {
             base: settings.iter().map(|(vm, seen)| (*vm, seen.params(host))).collect(),
             set: set.to_vec(),
             typical: Typical::of(all),
-            host: FxHashMap::default(),
-            guest: FxHashMap::default(),
+            recorder: Recorder::default(),
+            host: Vec::new(),
+            guest: Vec::new(),
             told: all.is_told(),
             from: *host,
             outcome: HaltOutcome::default(),
@@ -120,10 +123,11 @@ impl HaltReplay {
 
     /// Replays one halt.
     pub fn absorb(&mut self, halt: &Halt) {
-        self.absorb_recorded(&Recorded::of(halt));
+        let recorded = self.recorder.recorded(halt);
+        self.absorb_recorded(&recorded);
     }
 
-    /// The same, of a halt that is replayed by others as well.
+    /// The same, of a halt that others replay as well: all of one [`Recorder`]'s.
     pub fn absorb_recorded(&mut self, recorded: &Recorded) {
         match self.policy {
             // Nothing was waited for, so KVM did not come to poll.
@@ -134,14 +138,12 @@ impl HaltReplay {
     }
 
     fn absorb_host(&mut self, recorded: &Recorded) {
-        let (params, state) = match self.host.get_mut(&recorded.who) {
-            Some(known) => known,
-            None => {
-                // `new` has checked that the knobs can be set.
-                let params = self.host_params(recorded.who.vm).unwrap_or_default();
-                self.host.entry(recorded.who).or_insert((params, HostHaltPoll::new(self.from.whose)))
-            }
-        };
+        if self.host.get(recorded.vcpu).is_none_or(Option::is_none) {
+            // `new` has checked that the knobs can be set.
+            let params = self.host_params(recorded.vm).unwrap_or_default();
+            set(&mut self.host, recorded.vcpu, (params, HostHaltPoll::new(self.from.whose)));
+        }
+        let Some(Some((params, state))) = self.host.get_mut(recorded.vcpu) else { return };
         let poll = state.start(params, &Leave::default());
         let caught = recorded.gap <= poll.plus(self.typical.last_look) && !recorded.uncatchable;
         let length = match (caught, recorded.slept) {
@@ -162,13 +164,11 @@ impl HaltReplay {
     fn absorb_guest(&mut self, recorded: &Recorded) {
         let pending = self.told && !recorded.told;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
-        let (params, state) = match self.guest.get_mut(&recorded.who) {
-            Some(known) => known,
-            None => {
-                let params = self.guest_params().unwrap_or_default();
-                self.guest.entry(recorded.who).or_insert((params, GuestHaltPoll::new()))
-            }
-        };
+        if self.guest.get(recorded.vcpu).is_none_or(Option::is_none) {
+            let params = self.guest_params().unwrap_or_default();
+            set(&mut self.guest, recorded.vcpu, (params, GuestHaltPoll::new()));
+        }
+        let Some(Some((params, state))) = self.guest.get_mut(recorded.vcpu) else { return };
         let mut polled = Nanos::ZERO;
         let mut caught = false;
         if let Idle::Poll { limit } = state.select() {
@@ -205,10 +205,34 @@ impl HaltOutcome {
     }
 }
 
+/// Puts what is known of a vCPU in its place.
+fn set<T>(all: &mut Vec<Option<T>>, vcpu: usize, known: T) {
+    if vcpu >= all.len() {
+        all.resize_with(vcpu + 1, || None);
+    }
+    all[vcpu] = Some(known);
+}
+
+/// Numbers the vCPUs of halts, so that of many replays none must look them up.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    numbers: FxHashMap<Who, usize>,
+}
+
+impl Recorder {
+    /// What a halt says.
+    pub fn recorded(&mut self, halt: &Halt) -> Recorded {
+        let next = self.numbers.len();
+        Recorded::of(halt, *self.numbers.entry(halt.who).or_insert(next))
+    }
+}
+
 /// What a recorded halt says about others that it could have been.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded {
-    who: Who,
+    vm: VmId,
+    /// Its vCPU's number in the [`Recorder`].
+    vcpu: usize,
     /// Whether KVM told of it, and whether its wake-up was for something.
     told: bool,
     valid: bool,
@@ -227,8 +251,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What this one says.
-    pub fn of(halt: &Halt) -> Recorded {
+    fn of(halt: &Halt, vcpu: usize) -> Recorded {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
         let length = halt.told.map_or(whole, |told| told.length);
@@ -241,7 +264,8 @@ impl Recorded {
         let uncatchable = slept && halt.change.is_some_and(|change| u64::from(change.old) >= gap.0 && change.old > 0);
         let polled_at_most = if uncatchable { awake.map_or(gap, Nanos).min(gap) } else { gap };
         Recorded {
-            who: halt.who,
+            vm: halt.who.vm,
+            vcpu,
             told: halt.told.is_some(),
             valid: halt.told.is_none_or(|told| told.valid),
             gap,

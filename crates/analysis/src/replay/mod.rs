@@ -17,7 +17,7 @@ mod spin_survey;
 
 pub use decisions::Decisions;
 pub use gang::{GangOutcome, GangReplay};
-pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Recorded, Typical};
+pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, Typical};
 pub use port::{PhaseCosts, PortOutcome, PortReplay, Served};
 pub use spin::{SpinOutcome, SpinReplay};
 pub use spin_survey::{Asks, MACHINE, SpinSurvey, TypicalSpin};

@@ -16,7 +16,7 @@ use crate::report::look;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
-use exitscope_model::{Event, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
+use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
 use exitscope_trace::Input;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
@@ -28,8 +28,8 @@ impl Sink for Material {
         Material::begin(self, first);
     }
 
-    fn events(&mut self, events: &[Event]) {
-        self.absorb_events(events);
+    fn heard(&mut self, kinds: EventKinds) {
+        Material::heard(self, kinds);
     }
 
     fn schedule(&mut self, event: &Event) {

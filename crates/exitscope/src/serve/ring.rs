@@ -127,7 +127,6 @@ impl Ring {
         self.now.ledger.merge(&feed.ledger);
         self.lost += feed.ledger.get(Line::LostRecords);
         let (mut rows, before) = (Vec::new(), self.now.exits);
-        self.now.sums.events(&feed.events);
         self.assembler.push(&feed.events, &mut rows, &mut self.now.ledger);
         pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         if self.assembler.is_by_runner() {
@@ -241,7 +240,7 @@ impl Kept {
             gathered
                 .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
         };
-        let (advice, polls, over_time) = gathered.finish(advised, over_time, true, &self.info);
+        let (advice, polls, over_time) = gathered.finish(advised, || over_time, true, &self.info);
         let advice = advice?;
         let report = Report::of(&gathered.material.facts, &ledger, vec![trace], &self.info, made);
         let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };

@@ -58,6 +58,7 @@ impl Assembler {
 
     pub(super) fn wakeup(&mut self, at: Moment, tid: Tid, ledger: &mut Ledger) {
         self.scheduler_speaks(at);
+        self.kinds.wakeups = true;
         let used = self.of_thread(tid).is_some_and(|number| {
             let lane = &mut self.lanes[number];
             lane.account(at);
@@ -75,6 +76,7 @@ impl Assembler {
 
     pub(super) fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
         self.queue.told(event.at);
+        (self.kinds.switches, self.kinds.wakeups, self.kinds.doors) = (true, true, true);
         if (from, to) == (RunState::Blocked, RunState::Runnable) {
             let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
             if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
@@ -111,6 +113,7 @@ impl Assembler {
     pub(super) fn switch(&mut self, event: &Event, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
         let at = event.at;
         self.scheduler_speaks(at);
+        self.kinds.switches = true;
         let mut used = false;
         let (before, after) = (self.of_thread(prev), self.of_thread(next));
         if let Some(number) = before {
@@ -125,6 +128,9 @@ impl Assembler {
             self.set_run(at, number, if sleeps { Run::Sleeping } else { Run::Preempted });
             if !sleeps {
                 self.gave(number, after);
+            }
+            if !sleeps && next != Tid(0) {
+                self.queue.taken(self.lanes[number].who.vm, number as u32, next);
             }
         }
         if let Some(number) = after {
