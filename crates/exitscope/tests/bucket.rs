@@ -4,7 +4,7 @@
 mod common;
 
 use common::{corpus, exitscope, stderr, stdout};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -27,23 +27,23 @@ impl Server {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let server = Server { port, child };
         let end = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "no S3 server");
+        // It may take connections before it answers.
+        while !server.ask("PUT /fleets").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            assert!(Instant::now() < end, "no S3 server, or no bucket");
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(server.ask("PUT /fleets").starts_with("HTTP/1.1 200"), "no bucket");
         server
     }
 
     /// What it answers to this line of a request.
-    fn ask(&self, line: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+    fn ask(&self, line: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         let head = "Host: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\
                     Authorization: AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/s3/aws4_request";
-        write!(stream, "{line} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        stream.write_all(format!("{line} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// The command, with the server's keys.
@@ -133,7 +133,7 @@ fn a_store_in_a_bucket_answers_as_one_in_a_directory() {
     let again = server.run(&["store", "add", PLACE, corpus(RECORDINGS[0].0).to_str().unwrap(), "--host", "z"]);
     assert!(stdout(&again).contains("already there, of host a"), "{}", stdout(&again));
     // Nothing outside of its own path.
-    let listed = server.ask("GET /fleets?list-type=2");
+    let listed = server.ask("GET /fleets?list-type=2").unwrap();
     assert!(listed.contains("<Key>of/ours/_log/00000000000000000001.json</Key>"), "{listed}");
     assert_eq!(listed.matches("<Key>").count(), listed.matches("<Key>of/ours/").count());
 }
