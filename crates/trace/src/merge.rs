@@ -82,7 +82,9 @@ impl Merge {
     /// Appends to `out`, in time order, events up to and including `until`, at most about `most` of them. Equal
     /// moments keep the order of their runs.
     pub fn drain(&mut self, until: Moment, most: usize, out: &mut Vec<Event>) {
-        let full = out.len().saturating_add(most);
+        // Each time all runs are looked at: where there are very many (each event of a damaged file may be one), that is to
+        // be done seldom.
+        let full = out.len().saturating_add(most.max(self.runs.len() / 16));
         let before = out.len();
         self.heads.clear();
         for (at, run) in self.runs.iter().enumerate() {

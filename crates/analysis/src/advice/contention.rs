@@ -193,8 +193,8 @@ mod tests {
     use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode};
-    use exitscope_units::{Moment, Nanos};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Preemption};
+    use exitscope_units::{Moment, Nanos, Tid};
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
@@ -208,6 +208,8 @@ mod tests {
             let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
             let waiting = Nanos(100 * US);
             material.absorb(&Exit { guest: Nanos(398 * US), kernel: Nanos(2 * US), waiting, ..left });
+            let (who, at, by) = (left.who, left.at, Some(Tid(99)));
+            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });
         }
         end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();

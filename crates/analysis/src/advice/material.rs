@@ -455,7 +455,7 @@ mod tests {
     /// Exits of two VMs, the second of which comes later.
     fn of_two_vms() -> impl Iterator<Item = Exit> {
         let detail = |number, write| Detail {
-            kind: if number % 2 == 0 { DetailKind::Port } else { DetailKind::Msr },
+            kind: if number / 2 % 2 == 0 { DetailKind::Port } else { DetailKind::Msr },
             write,
             form: Form::Plain,
             size: 4,
@@ -466,8 +466,8 @@ mod tests {
             let vm = VmId(if number < 30 { 1 } else { 1 + number as u32 % 2 });
             let of =
                 Exit { kernel: Nanos(100 + number), ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7)) };
-            let detail = (!number.is_multiple_of(5)).then(|| detail(number, number % 4 == 0));
-            let door = if number % 6 == 0 { Door::Userspace(2) } else { Door::Kernel };
+            let detail = (!number.is_multiple_of(5)).then(|| detail(number, number / 4 % 2 == 0));
+            let door = if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel };
             Exit { who: Who { vm, ..of.who }, detail, door, ..of }
         })
     }
