@@ -123,7 +123,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 fn trace_page(rounds: u32) -> anyhow::Result<String> {
     for (tool, asked) in [("perf", "--version"), ("trace-cmd", "--version"), ("xenalyze", "--help")] {
         let found = Command::new(tool).arg(asked).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        ensure!(found.is_ok(), "{tool} is missing; `make setup` installs it");
+        ensure!(found.is_ok(), "{tool} is missing; `make bench` installs it");
     }
     build()?;
     let perf = perf_input("perf.data", PERF_TIMES)?;

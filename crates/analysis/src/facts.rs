@@ -228,7 +228,7 @@ impl Facts {
         let within = last.min(self.window.1).since(first.max(self.window.0)).unwrap_or_default();
         self.duration = self.duration.plus(within);
         for lane in lanes {
-            let who = named(lane.who, vcpu_of);
+            let who = lane.who.completed(vcpu_of);
             if self.selection.holds_who(&who) {
                 self.divisions.entry(lane.who).or_default().absorb_span(lane, self.window.0, self.window.1);
             }
@@ -237,15 +237,15 @@ impl Facts {
             if division == Division::default() {
                 continue;
             }
-            self.divisions.entry(named(who, vcpu_of)).or_default().merge(&division);
+            self.divisions.entry(who.completed(vcpu_of)).or_default().merge(&division);
         }
         self.run_states.end();
         let selection = &self.selection;
         self.run_states.retain(|who| selection.holds_who(who));
-        self.slowest.complete(|who| named(who, vcpu_of));
+        self.slowest.complete(|who| who.completed(vcpu_of));
         self.gangs.end();
-        self.halts.complete(|who| named(who, vcpu_of));
-        self.yields.complete(|who| named(who, vcpu_of));
+        self.halts.complete(|who| who.completed(vcpu_of));
+        self.yields.complete(|who| who.completed(vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = Group::by(&[Dim::Reason]);
@@ -296,14 +296,4 @@ impl Facts {
         rows.sort_by_key(|(key, cell)| (std::cmp::Reverse((cell.cost(), cell.count)), *key));
         rows
     }
-}
-
-/// `who` with the vCPU number that was found out later.
-fn named(mut who: Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
-    if who.vcpu == VcpuId::UNKNOWN
-        && let Some(&vcpu) = vcpu_of.get(&who.tid)
-    {
-        who.vcpu = vcpu;
-    }
-    who
 }

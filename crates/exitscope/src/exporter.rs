@@ -30,6 +30,19 @@ struct Host {
     look_out: LookOut,
 }
 
+impl Host {
+    /// Has the kernel measure what counting costs while that is due, or not known at all.
+    fn measure_if_wanted(&mut self) {
+        let is_due = self.began.elapsed().as_secs().is_multiple_of(MEASURE_EVERY);
+        let wanted = is_due || self.counting.snapshot().cost.is_none();
+        if self.measured != wanted {
+            // Who may not measure does without; the metrics are not there then.
+            let _ = self.counting.measure(wanted);
+            self.measured = wanted;
+        }
+    }
+}
+
 impl Source for Host {
     fn read(&mut self) -> Result<&Snapshot, String> {
         if let Some((name, watched)) = &mut self.only {
@@ -39,14 +52,11 @@ impl Source for Host {
                 }
             }
         }
-        let is_due = self.began.elapsed().as_secs().is_multiple_of(MEASURE_EVERY);
-        let measured = is_due || self.counting.snapshot().cost.is_none();
-        if self.measured != measured {
-            // Who may not measure does without; the metrics are not there then.
-            let _ = self.counting.measure(measured);
-            self.measured = measured;
-        }
-        self.counting.read().map_err(|error| error.to_string())
+        self.measure_if_wanted();
+        self.counting.read().map_err(|error| error.to_string())?;
+        // It may be known now.
+        self.measure_if_wanted();
+        Ok(self.counting.snapshot())
     }
 
     fn forget_ended(&mut self) {

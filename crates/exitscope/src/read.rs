@@ -235,7 +235,8 @@ fn read_once(
             continue;
         }
         for exit in &mut rows {
-            if !name_vcpu(&mut exit.who, &vcpu_of) && !unnamed.contains(&exit.who.tid) {
+            exit.who = exit.who.completed(&vcpu_of);
+            if exit.who.vcpu == VcpuId::UNKNOWN && !unnamed.contains(&exit.who.tid) {
                 unnamed.push(exit.who.tid);
             }
             if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
@@ -289,8 +290,8 @@ fn pass_beside(
 ) {
     sink.heard(assembler.kinds());
     // Of whom it is, if no earlier trace holds it.
-    let new = |mut who: Who, at: Moment| {
-        name_vcpu(&mut who, vcpu_of);
+    let new = |who: Who, at: Moment| {
+        let who = who.completed(vcpu_of);
         (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
     };
     for halt in assembler.halts() {
@@ -311,15 +312,6 @@ fn pass_beside(
             sink.queue_stay(&QueueStay { from, to, ..*stay });
         }
     }
-}
-
-/// Completes `who` with what is known of its thread; `false` if its vCPU stays unknown.
-#[inline]
-pub fn name_vcpu(who: &mut Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> bool {
-    if who.vcpu == VcpuId::UNKNOWN {
-        who.vcpu = vcpu_of.get(&who.tid).copied().unwrap_or(VcpuId::UNKNOWN);
-    }
-    who.vcpu != VcpuId::UNKNOWN
 }
 
 fn finish(

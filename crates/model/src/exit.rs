@@ -2,6 +2,7 @@
 
 use crate::{Detail, ExitCode, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use rustc_hash::FxHashMap;
 
 /// Whose exit it is. A trace that does not name the vCPU still names the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +13,19 @@ pub struct Who {
     pub vcpu: VcpuId,
     /// The thread; zero where the vCPU is named by the event and recorded by another's thread (powerpc).
     pub tid: Tid,
+}
+
+impl Who {
+    /// The same, with the vCPU that its thread is known to run if it does not say one itself.
+    #[inline]
+    pub fn completed(mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
+        if self.vcpu == VcpuId::UNKNOWN
+            && let Some(&vcpu) = vcpu_of.get(&self.tid)
+        {
+            self.vcpu = vcpu;
+        }
+        self
+    }
 }
 
 /// Where the vCPU left to.

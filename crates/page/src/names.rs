@@ -115,16 +115,6 @@ impl Names {
     pub(crate) fn span(&mut self, lane: &LaneSpan, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Option<u16> {
         let number = self.lanes.of(lane.who);
         self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
-        self.selection.holds_who(&with_vcpu(lane.who, vcpu_of)).then_some(number)
+        self.selection.holds_who(&lane.who.completed(vcpu_of)).then_some(number)
     }
-}
-
-/// `who` with the vCPU number that was found out later.
-pub fn with_vcpu(mut who: Who, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
-    if who.vcpu == VcpuId::UNKNOWN
-        && let Some(&vcpu) = vcpu_of.get(&who.tid)
-    {
-        who.vcpu = vcpu;
-    }
-    who
 }

@@ -8,7 +8,7 @@
 //! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
-use crate::names::{Names, REASONS, with_vcpu};
+use crate::names::{Names, REASONS};
 use crate::rows::Row;
 use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
@@ -186,7 +186,7 @@ impl OverTime {
         let OverTime { names, sums } = self;
         let vcpu_of = names.vcpu_of;
         // vCPUs in order, those under one name together.
-        let named: Vec<Who> = names.lanes.keys().iter().map(|who| with_vcpu(*who, &vcpu_of)).collect();
+        let named: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&vcpu_of)).collect();
         let mut order = named.clone();
         order.sort_unstable();
         order.dedup();
@@ -224,7 +224,7 @@ impl OverTime {
 
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
-            names.spans.iter().map(|(who, span)| (with_vcpu(*who, &vcpu_of), *span)).collect();
+            names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
         let lanes = order.iter().map(|who| {
             let row = WhoRow::of(*who, info);
             let span = spans.get(who).filter(|_| in_time);
@@ -242,7 +242,7 @@ impl OverTime {
         });
         let numbers: FxHashMap<ExitCode, u16> = names.reasons.keys().iter().copied().zip(0..).collect();
         let slow = names.slow.finish().into_iter().map(|exit| {
-            let exit = Exit { who: with_vcpu(exit.who, &vcpu_of), ..exit };
+            let exit = Exit { who: exit.who.completed(&vcpu_of), ..exit };
             SlowOne {
                 row: SlowRow::of(&exit, info),
                 lane: place(exit.who),
@@ -251,7 +251,7 @@ impl OverTime {
             }
         });
         let named = names.named.iter().map(|((who, to), count)| {
-            let who = WhoRow::of(with_vcpu(*who, &vcpu_of), info);
+            let who = WhoRow::of(who.completed(&vcpu_of), info);
             NamedRow { vm: who.vm_label(), from: who.vcpu_label(), to: to.0, count: *count }
         });
         let head = OverTimeHead {

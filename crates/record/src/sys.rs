@@ -1,5 +1,6 @@
 //! The system calls that have no safe wrapper: `bpf`, `perf_event_open` and a few of their ioctls, `pidfd_getfd`.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -10,8 +11,14 @@ pub const PERCPU_ARRAY: u32 = 6;
 pub const ARRAY_OF_MAPS: u32 = 12;
 pub const RINGBUF: u32 = 27;
 
-/// `BPF_PROG_TYPE_TRACEPOINT`.
-const PROG_TYPE_TRACEPOINT: u32 = 5;
+/// What a program runs at, `enum bpf_prog_type`.
+#[derive(Clone, Copy, Debug)]
+pub enum ProgramKind {
+    /// A tracepoint of perf's, and looks at the record that is made of each event.
+    Tracepoint = 5,
+    /// A tracepoint itself, and looks at what that is given (`TP_PROTO`): no record is made.
+    RawTracepoint = 17,
+}
 
 /// `enum bpf_cmd`.
 const MAP_CREATE: libc::c_long = 0;
@@ -20,6 +27,7 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const MAP_LOOKUP_BATCH: libc::c_long = 24;
 const ENABLE_STATS: libc::c_long = 32;
 
@@ -224,12 +232,12 @@ struct ProgLoad {
     prog_flags: u32,
 }
 
-/// Loads a program for tracepoints; the error has what the verifier said.
-pub fn load(program: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
+/// Loads a program; the error has what the verifier said.
+pub fn load(program: &[u64], kind: ProgramKind) -> Result<OwnedFd, (io::Error, String)> {
     let mut log = vec![0u8; 1 << 16];
     let with_log = |log: &mut [u8]| {
         let attr = ProgLoad {
-            prog_type: PROG_TYPE_TRACEPOINT,
+            prog_type: kind as u32,
             insn_cnt: program.len() as u32,
             insns: program.as_ptr() as u64,
             license: c"GPL".as_ptr() as u64,
@@ -304,6 +312,22 @@ fn ioctl(fd: &OwnedFd, request: u64, argument: libc::c_ulong) -> io::Result<()> 
 /// Runs a program whenever the tracepoint that `event` is of fires, on any CPU.
 pub fn set_bpf(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     ioctl(event, IOC_SET_BPF, program.as_raw_fd() as libc::c_ulong)
+}
+
+/// The fields of `BPF_RAW_TRACEPOINT_OPEN`.
+#[repr(C)]
+struct RawTracepoint {
+    name: u64,
+    prog_fd: u32,
+    pad: u32,
+}
+
+/// Runs a program whenever the tracepoint of this name fires, as long as what it returns is open.
+pub fn attach_raw(name: &CStr, program: &OwnedFd) -> io::Result<OwnedFd> {
+    owned(bpf(
+        RAW_TRACEPOINT_OPEN,
+        &RawTracepoint { name: name.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, pad: 0 },
+    ))
 }
 
 /// Lets the event count from now on.

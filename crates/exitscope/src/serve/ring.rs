@@ -13,7 +13,7 @@
 
 use super::feed::Feed;
 use crate::gathered::{Gathered, OF_NOW, Room};
-use crate::read::{Sink, name_vcpu, pass_all_beside, vcpu_by_name};
+use crate::read::{Sink, pass_all_beside, vcpu_by_name};
 use exitscope_analysis::{Selection, When};
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
 use exitscope_page::{Compression, Contents, OverTime, write_data};
@@ -84,7 +84,7 @@ impl Slice {
 
     fn absorb_rows(&mut self, rows: &mut [Exit], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         for exit in rows {
-            name_vcpu(&mut exit.who, vcpu_of);
+            exit.who = exit.who.completed(vcpu_of);
             self.exits += 1;
             self.timed_exits += u64::from(exit.timed);
             self.sums.absorb(exit);

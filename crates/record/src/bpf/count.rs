@@ -4,6 +4,7 @@
 //! states: thread ─► its open exit     counts: thread, why, about what ─► how many, how long     lost: a number for each CPU
 //! ```
 
+use super::arguments::among_arguments;
 use super::count_program::{
     self as layout, ABOUT, ABOUT_KEY, BUCKETS, CLOSED, CODE, COUNT_SIZE, HALT, KEY_SIZE, Maps, OPENER, SERVED, SINCE,
     STATE_SIZE, TO_USER, about, count_program,
@@ -11,9 +12,11 @@ use super::count_program::{
 use super::{NoBpf, attach, load, map, runs_of};
 use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Lengths, Open, Reading, Runner};
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::{Processes, Tracepoint, sys};
+use crate::sys::{self, ProgramKind};
+use crate::{Processes, Tracepoint};
 use exitscope_model::{ExitCode, Kind};
 use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -37,6 +40,19 @@ pub struct ByBpf {
 impl ByBpf {
     /// Starts a program for each tracepoint.
     pub fn start(sources: &[Source], is_software: bool, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
+        // Kernels before 4.17 have no raw ones.
+        let start = |raw| ByBpf::start_at(sources, is_software, counting, cpus, raw);
+        start(true).or_else(|_| start(false))
+    }
+
+    /// The same, at raw tracepoints where that is wanted and they have all that a program looks at.
+    fn start_at(
+        sources: &[Source],
+        is_software: bool,
+        counting: &Counting,
+        cpus: u32,
+        raw: bool,
+    ) -> Result<ByBpf, NoBpf> {
         let processes = match &counting.processes {
             Processes::All => None,
             Processes::These(these) => {
@@ -52,13 +68,28 @@ impl ByBpf {
         let blank = map(sys::ARRAY, 4, COUNT_SIZE as u32, 1, None)?;
         let lost = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
         let maps = Maps { states: &states, counts: &counts, blank: &blank, lost: &lost, processes: processes.as_ref() };
-        let mut programs = Vec::new();
+        let exits_tell =
+            sources.iter().any(|(_, decoder, role)| matches!(role, Role::Exit(_)) && decoder.vcpu_place().size > 0);
+        let (mut programs, mut kinds) = (Vec::new(), Vec::new());
         for (number, (tracepoint, decoder, role)) in (0..).zip(sources) {
-            let program = count_program(*role, number, decoder.vcpu_place(), is_software, maps);
-            programs.push(load(tracepoint, &program)?);
+            let vcpu = match role {
+                Role::Enter if exits_tell => Place::default(),
+                _ => decoder.vcpu_place(),
+            };
+            let ((role, vcpu), kind) = match among_arguments(tracepoint, *role, vcpu).filter(|_| raw) {
+                Some(found) => (found, ProgramKind::RawTracepoint),
+                None => ((*role, vcpu), ProgramKind::Tracepoint),
+            };
+            programs.push(load(tracepoint, &count_program(role, number, vcpu, is_software, maps), kind)?);
+            kinds.push(kind);
         }
-        let tracepoints: Vec<Tracepoint> = sources.iter().map(|source| source.0.clone()).collect();
-        let events = attach(&tracepoints, &programs)?;
+        // Only now that all are loaded does any begin.
+        let attach = |((source, program), kind): ((&Source, &OwnedFd), _)| match kind {
+            ProgramKind::Tracepoint => attach(&source.0, program),
+            ProgramKind::RawTracepoint => sys::attach_raw(&CString::new(source.0.name.as_str())?, program),
+        };
+        let events = sources.iter().zip(&programs).zip(kinds).map(attach).collect::<io::Result<_>>();
+        let events = events.map_err(NoBpf::Forbidden)?;
         let (sources, cpus) = (sources.to_vec(), cpus as usize);
         Ok(ByBpf { sources, states, counts, processes, lost, cpus, programs, _events: events })
     }
@@ -192,7 +223,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn the_kernel_takes_every_program_with_kvm_exit_and_without() {
+    fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_records() {
         let mut names = EventNames::default();
         let source = |tracepoint: Tracepoint| {
             let decoder = Decoder::new(&tracepoint.system, &Format::parse(&tracepoint.format)?, &mut names);
@@ -203,10 +234,10 @@ mod tests {
         let trouble = match found {
             Ok(found) => {
                 let sources: Vec<Source> = found.into_iter().filter_map(source).collect();
-                let started = [true, false].map(|is_software| {
+                let started = [(true, true), (true, false), (false, true), (false, false)].map(|(is_software, raw)| {
                     let processes = if is_software { Processes::All } else { Processes::These(vec![1]) };
                     let counting = Counting { processes, max_counts: 10, ..Counting::default() };
-                    ByBpf::start(&sources, is_software, &counting, 1).err()
+                    ByBpf::start_at(&sources, is_software, &counting, 1, raw).err()
                 });
                 match started.into_iter().flatten().next() {
                     None => return,

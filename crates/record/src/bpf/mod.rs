@@ -4,6 +4,7 @@
 //! rings: CPU ─► ring buffer      lost: a number for each CPU      threads: whose scheduling is wanted
 //! ```
 
+mod arguments;
 mod assembler;
 mod count;
 mod count_program;
@@ -20,6 +21,7 @@ use program::{CPU, Maps, NUMBER, PAYLOAD, THREAD, TIME, program};
 use ring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use sys::ProgramKind;
 
 /// `BPF_MAP_TYPE_LRU_HASH`: the threads that were named longest ago make room.
 const LRU_HASH: u32 = 9;
@@ -60,10 +62,14 @@ impl Bpf {
             of_cpus.push(Ring::new(&fd, size).map_err(NoBpf::Forbidden)?);
         }
         let maps = Maps { rings: &rings, lost: &lost, threads: &threads };
-        let load = |(number, tracepoint)| load(tracepoint, &program(tracepoint, number, processes, maps));
+        let load = |(number, tracepoint)| {
+            load(tracepoint, &program(tracepoint, number, processes, maps), ProgramKind::Tracepoint)
+        };
         let programs = (0..).zip(tracepoints).map(load).collect::<Result<Vec<OwnedFd>, NoBpf>>()?;
         // Only now that all are loaded does any begin.
-        let events = attach(tracepoints, &programs)?;
+        let attach = |(tracepoint, program)| attach(tracepoint, program);
+        let events =
+            tracepoints.iter().zip(&programs).map(attach).collect::<io::Result<_>>().map_err(NoBpf::Forbidden)?;
         Ok(Bpf { rings: of_cpus, lost, reported: vec![0; cpus as usize], threads, programs, _events: events })
     }
 
@@ -119,8 +125,8 @@ fn map(kind: u32, key: u32, value: u32, entries: u32, inner: Option<&OwnedFd>) -
     sys::map(kind, key, value, entries, inner).map_err(NoBpf::Forbidden)
 }
 
-fn load(tracepoint: &Tracepoint, program: &[u64]) -> Result<OwnedFd, NoBpf> {
-    sys::load(program).map_err(|(error, log)| {
+fn load(tracepoint: &Tracepoint, program: &[u64], kind: ProgramKind) -> Result<OwnedFd, NoBpf> {
+    sys::load(program, kind).map_err(|(error, log)| {
         if log.is_empty() {
             return NoBpf::Forbidden(error);
         }
@@ -128,16 +134,12 @@ fn load(tracepoint: &Tracepoint, program: &[u64]) -> Result<OwnedFd, NoBpf> {
     })
 }
 
-/// Runs each program whenever its tracepoint fires, as long as what is returned is kept open.
-fn attach(tracepoints: &[Tracepoint], programs: &[OwnedFd]) -> Result<Vec<OwnedFd>, NoBpf> {
+/// Runs a program of records whenever its tracepoint fires, as long as what is returned is kept open.
+fn attach(tracepoint: &Tracepoint, program: &OwnedFd) -> io::Result<OwnedFd> {
     // A program runs on every CPU, whichever CPU the event is of, also on those that come on line later; and from now on: the
     // event itself stays disabled, so that it makes no samples.
-    let cpus = online_cpus().map_err(NoBpf::Forbidden)?;
-    let cpu = cpus.first().copied().unwrap_or(0);
-    let attach = |(tracepoint, program): (&Tracepoint, &OwnedFd)| {
-        let event = sys::open_tracepoint(tracepoint.id, cpu, 0, 0)?;
-        sys::set_bpf(&event, program)?;
-        Ok(event)
-    };
-    tracepoints.iter().zip(programs).map(attach).collect::<io::Result<_>>().map_err(NoBpf::Forbidden)
+    let cpu = online_cpus()?.first().copied().unwrap_or(0);
+    let event = sys::open_tracepoint(tracepoint.id, cpu, 0, 0)?;
+    sys::set_bpf(&event, program)?;
+    Ok(event)
 }

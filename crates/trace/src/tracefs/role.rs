@@ -61,6 +61,31 @@ pub enum Role {
     HaltPoll(Place),
 }
 
+impl Role {
+    /// The same of fields that are elsewhere: `to` says where each is. `None` if it does not say so of one.
+    pub fn moved(self, to: impl Fn(Place) -> Option<Place>) -> Option<Role> {
+        let both = |[a, b]: [Place; 2]| Some([to(a)?, to(b)?]);
+        Some(match self {
+            Role::Exit(code) => Role::Exit(both(code)?),
+            Role::Enter => Role::Enter,
+            Role::UserspaceExit(code) => Role::UserspaceExit(both(code)?),
+            Role::RunEnter(load) => Role::RunEnter(to(load)?),
+            Role::About { kind, key, write } => {
+                let write = match write {
+                    Write::Fixed(write) => Write::Fixed(write),
+                    Write::NotZero(place) => Write::NotZero(to(place)?),
+                    Write::Is(place, value) => Write::Is(to(place)?, value),
+                };
+                Role::About { kind, key: to(key)?, write }
+            }
+            Role::HaltEnd { ns, waited, valid } => {
+                Role::HaltEnd { ns: to(ns)?, waited: to(waited)?, valid: to(valid)? }
+            }
+            Role::HaltPoll(new) => Role::HaltPoll(to(new)?),
+        })
+    }
+}
+
 impl Decoder {
     /// What this tracepoint is to a count of exits; `None` if nothing, or if its key has to be computed.
     pub fn role(&self) -> Option<Role> {
