@@ -93,10 +93,10 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
         anstream::eprintln!("exitscope: counting by perf events, as BPF may not be used: {because}");
     }
     anstream::eprintln!("exitscope: serving {}://{address}/metrics", scheme(&access));
-    let exporter = Exporter::new(
-        Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() },
-        Limits { vms: args.max_vms, reasons: REASONS },
-    );
+    let mut host = Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() };
+    // From the first event on, so that it is soon over.
+    host.measure_if_wanted();
+    let exporter = Exporter::new(host, Limits { vms: args.max_vms, reasons: REASONS });
     serve(listener, access, exporter, || signalled().is_some()).context("cannot serve")?;
     Ok(Outcome::Fine)
 }

@@ -10,14 +10,15 @@
 
 use crate::advise::judgement;
 use crate::read::Sink;
-use exitscope_analysis::advice::{Material, Trials, Untried};
+use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
-use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
+use exitscope_page::{Drags, Elsewhere, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
+use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 
 /// Halts and yields that are kept of a recording, so many of each (200 MB): to read one of ten million exits again would
@@ -165,7 +166,7 @@ impl Gathered {
         trials
     }
 
-    /// What to change. `tried` takes trials through the recording.
+    /// What to change, and what was tried to know it. `tried` takes trials through the recording.
     pub fn advise(
         &self,
         trace: &TraceRow,
@@ -173,28 +174,40 @@ impl Gathered {
         selection: &Selection,
         info: &TraceInfo,
         tried: impl FnOnce(Trials) -> anyhow::Result<Trials>,
-    ) -> anyhow::Result<Advised> {
-        let judgement = judgement(&self.material, trace, info, tried)?;
-        Ok(Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), info))
+    ) -> anyhow::Result<(Advised, TriedLimits)> {
+        let (judgement, trials) = judgement(&self.material, trace, info, tried)?;
+        let advised = Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), info);
+        Ok((advised, trials.limits()))
     }
 
-    /// What other limits of polling would have made of the halts.
-    fn polls(&self, info: &TraceInfo) -> Option<Polls> {
-        halt_polls(&self.material.facts.halts, self.halts.kept.iter(), &PollHost::of(info))
+    /// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
+    fn polls(&self, info: &TraceInfo, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
+        let host = PollHost::of(info);
+        let (halts, kept) = (&self.material.facts.halts, self.halts.kept.iter());
+        // Advice is on all halts.
+        match self.halts.has_all() {
+            true => halt_polls(halts, kept, &host, Elsewhere { expected: TriedLimits::EXPECTED, wait: tried }),
+            false => halt_polls(halts, kept, &host, Elsewhere { expected: (&[], &[]), wait: TriedLimits::default }),
+        }
     }
 
     /// All that takes long, at once: what is `advised`, the replay of polling, what happened when.
     pub fn finish<A>(
         &self,
-        advised: impl FnOnce() -> A,
+        advised: impl FnOnce() -> anyhow::Result<(A, TriedLimits)>,
         over_time: impl FnOnce() -> OverTime + Send,
         in_time: bool,
         info: &TraceInfo,
-    ) -> (A, Option<Polls>, TimeTables) {
+    ) -> anyhow::Result<(A, Option<Polls>, TimeTables)> {
         thread::scope(|scope| {
             let over_time = scope.spawn(move || over_time().finish(in_time, info));
-            let polls = scope.spawn(|| self.polls(info));
-            (advised(), joined(polls), joined(over_time))
+            let (send, tried) = channel();
+            // Where there is no advice, nothing was tried.
+            let polls = scope.spawn(move || self.polls(info, || tried.recv().unwrap_or_default()));
+            let (advised, tried) = advised()?;
+            // Nobody waits for it where there are no halts.
+            let _ = send.send(tried);
+            Ok((advised, joined(polls), joined(over_time)))
         })
     }
 }
@@ -338,5 +351,37 @@ mod tests {
             .collect();
         assert_eq!(fits, [true, false, false]);
         assert_eq!(stretches.each_ref().map(|stretch| kept(stretch).0), [None, Some((16, 19)), Some((20, 29))]);
+    }
+
+    #[test]
+    fn limits_that_were_tried_for_advice_are_what_the_slider_would_have_tried() {
+        for vms in [1, 2] {
+            let mut gathered = Gathered::new(&Selection::default(), 0, OF_NOW);
+            gathered.begin(Moment::default());
+            for number in 0..400 {
+                // 1 us to 1 ms, from 150 us on asleep.
+                let gap = 1_000 << (number % 11);
+                let waited = gap > 150_000;
+                let moment = |after| Moment::from_nanos(number * 5_000_000 + after);
+                let who = Who {
+                    vm: VmId((number % vms) as u32),
+                    vcpu: VcpuId((number % 3) as u32),
+                    tid: Tid((number % 6) as u32),
+                };
+                let told = Some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
+                let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
+                let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
+                gathered.halt(&Halt { who, begin: moment(0), asleep, woken, told, change: None, end, entered });
+            }
+            gathered.material.sum_up();
+            let info = TraceInfo::default();
+            let trace = TraceRow::of("t".to_string(), &info, "", Default::default(), 400);
+            let (_, trials) =
+                judgement(&gathered.material, &trace, &info, |trials| Ok(gathered.try_without(trials))).unwrap();
+            let tried = trials.limits();
+            assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));
+            let json = |tried| serde_json::to_string(&gathered.polls(&info, || tried).unwrap()).unwrap();
+            assert_eq!(json(tried), json(TriedLimits::default()));
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::read::{self, Earlier, Trace};
 use crate::report::{self, Totals};
 use anyhow::Context;
 use exitscope_analysis::Selection;
-use exitscope_analysis::advice::Trials;
+use exitscope_analysis::advice::{Trials, TriedLimits};
 use exitscope_page::{Contents, Drags, OverTime, write_page};
 use exitscope_trace::Input;
 use exitscope_view::Coverage;
@@ -81,14 +81,14 @@ pub fn look_at(
             };
             let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
             let tried = |trials| gathered.try_or(trials, again);
-            gathered.advise(trace, coverage, &selection, &totals.info, tried).map(Some)
+            let (advised, limits) = gathered.advise(trace, coverage, &selection, &totals.info, tried)?;
+            Ok((Some(advised), limits))
         }
-        _ => Ok(None),
+        _ => Ok((None, TriedLimits::default())),
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
-    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info);
-    let advice = advice?;
+    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info)?;
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;
     let breaches = report::breaches(args, facts, &totals.ledger)?;

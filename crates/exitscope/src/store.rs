@@ -120,7 +120,7 @@ fn add_one(
         read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
     let (begin, end) = first.span.unwrap_or_default();
     material.end(begin, end, &first.lanes, &first.vcpu_of);
-    let judgement = judgement(&material, &first.row, &first.info, |trials| {
+    let (judgement, _) = judgement(&material, &first.row, &first.info, |trials| {
         Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || trials.clone())?.1)
     })?;
     let mut lanes = Lanes::default();

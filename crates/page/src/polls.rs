@@ -1,11 +1,12 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
+use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorder};
 use exitscope_analysis::{Halts, Lengths, PollHost};
 use exitscope_model::Halt;
 use exitscope_view::LengthsRow;
 use serde::Serialize;
-use std::panic::resume_unwind;
+use std::collections::BTreeMap;
 use std::thread;
 
 /// Values of halt_poll_ns that are tried.
@@ -46,27 +47,41 @@ struct PollRow {
     latency: LengthsRow,
 }
 
+/// What came of the halts with each limit; with none, what was in force.
+type Outcomes = BTreeMap<Option<u64>, HaltOutcome>;
+
+/// What limits come to that somebody else tries on the same halts meanwhile.
+pub struct Elsewhere<F> {
+    /// The limits of halt_poll_ns, and of guest_halt_poll_ns, that are expected.
+    pub expected: (&'static [u64], &'static [u64]),
+    /// Waits for what they came to. What is not there is tried here.
+    pub wait: F,
+}
+
 /// Replays, in two threads, `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
 pub fn halt_polls<'a>(
     of: &Halts,
     halts: impl ExactSizeIterator<Item = &'a Halt> + Clone + Sync,
     host: &PollHost,
+    elsewhere: Elsewhere<impl FnOnce() -> TriedLimits>,
 ) -> Option<Polls> {
     let all = of.all();
     if halts.len() == 0 || all.halts() == 0 {
         return None;
     }
-    // Each halt is looked at once, and tried with all limits; none is what was in force.
-    let rows = |policy, knob, limits: &mut dyn Iterator<Item = Option<u64>>| {
+    // Each halt is looked at once, and tried with all limits that nobody else tries; none is what was in force.
+    let try_missing = |policy, knob, limits: &[Option<u64>], outcomes: &mut Outcomes, but: &[u64]| {
         let replay = |limit: Option<u64>| {
             let set: Vec<_> = limit.map(|limit| (knob, limit)).into_iter().collect();
             Some((limit, HaltReplay::new(policy, &of.settings, host, &set, &all).ok()?))
         };
-        let mut replays: Vec<_> = limits.filter_map(replay).collect();
+        let is_missing =
+            |limit: &Option<u64>| !outcomes.contains_key(limit) && !limit.is_some_and(|limit| but.contains(&limit));
+        let mut replays: Vec<_> = limits.iter().copied().filter(is_missing).filter_map(replay).collect();
         let mut recorder = Recorder::default();
         let mut halts = halts.clone();
         let mut some = Vec::with_capacity(AT_ONCE);
-        loop {
+        while !replays.is_empty() {
             some.clear();
             some.extend(halts.by_ref().take(AT_ONCE).map(|halt| recorder.recorded(halt)));
             if some.is_empty() {
@@ -76,33 +91,41 @@ pub fn halt_polls<'a>(
                 some.iter().for_each(|recorded| replay.absorb_recorded(recorded));
             }
         }
-        replays.into_iter().map(|(limit, replay)| PollRow::of(limit, &replay.outcome)).collect::<Vec<_>>()
+        outcomes.extend(replays.into_iter().map(|(limit, replay)| (limit, replay.outcome)));
     };
-    let guest = || match host.is_of_vcores() {
-        true => Vec::new(),
-        false => rows(HaltPolicy::Guest, "guest_halt_poll_ns", &mut GUEST.map(Some).into_iter()),
+    let host_limits: Vec<_> = std::iter::once(None).chain(HOST.map(Some)).collect();
+    let guest_limits = if host.is_of_vcores() { Vec::new() } else { GUEST.map(Some).to_vec() };
+    let (mut of_host, mut of_guest) = (Outcomes::new(), Outcomes::new());
+    let try_both = |of_host: &mut Outcomes, of_guest: &mut Outcomes, but: (&[u64], &[u64])| {
+        thread::scope(|scope| {
+            let guest = "guest_halt_poll_ns";
+            scope.spawn(|| try_missing(HaltPolicy::Guest, guest, &guest_limits, of_guest, but.1));
+            try_missing(HaltPolicy::Host, "halt_poll_ns", &host_limits, of_host, but.0);
+        });
     };
-    let (mut of_host, guest) = thread::scope(|scope| {
-        let guest = scope.spawn(guest);
-        let mut limits = std::iter::once(None).chain(HOST.map(Some));
-        let of_host = rows(HaltPolicy::Host, "halt_poll_ns", &mut limits);
-        (of_host, guest.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    });
-    let in_force = of_host.iter().position(|row| row.value_ns.is_none()).map(|at| of_host.remove(at))?;
+    try_both(&mut of_host, &mut of_guest, elsewhere.expected);
+    let tried = (elsewhere.wait)();
+    of_host.extend(tried.host.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
+    of_guest.extend(tried.guest.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
+    try_both(&mut of_host, &mut of_guest, (&[], &[]));
+
+    let rows = |limits: &[Option<u64>], outcomes: &Outcomes| -> Vec<PollRow> {
+        limits.iter().filter_map(|limit| Some(PollRow::of(*limit, outcomes.get(limit)?))).collect()
+    };
     let slept = if all.is_told() { &all.slept.gaps } else { &all.untold.gaps };
     Some(Polls {
         replayed: halts.len() as u64,
         halts: all.halts(),
         gaps: gaps(&all.caught.gaps, slept),
         inexact: all.inexact(),
-        in_force,
-        host: of_host,
-        guest,
+        in_force: PollRow::of(None, of_host.get(&None)?),
+        host: rows(&host_limits[1..], &of_host),
+        guest: rows(&guest_limits, &of_guest),
     })
 }
 
 fn gaps(caught: &Lengths, slept: &Lengths) -> Vec<(u64, u64, u64, u64)> {
-    let mut rows: std::collections::BTreeMap<u64, (u64, u64, u64)> = std::collections::BTreeMap::new();
+    let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
     for (low, width, count) in caught.histogram.buckets() {
         rows.entry(low).or_insert((width, 0, 0)).1 += count;
     }

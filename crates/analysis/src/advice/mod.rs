@@ -41,7 +41,7 @@ pub use judgement::{
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material};
 pub use simulated::{Simulate, Way};
-pub use trials::{Trials, Untried};
+pub use trials::{Trials, TriedLimits, Untried};
 
 /// Judges a recording: `material` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.

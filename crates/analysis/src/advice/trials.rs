@@ -9,7 +9,7 @@
 use super::judgement::Side;
 use super::material::{Machine, Material};
 use crate::halts::{before_sleep, latency};
-use crate::replay::{Asks, GangReplay, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
+use crate::replay::{Asks, GangReplay, HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
 use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
@@ -27,6 +27,20 @@ const HOST_VALUES: [u64; 8] = [0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_
 
 /// Values of guest_halt_poll_ns that are tried. Below grow_start a limit cannot be.
 const GUEST_VALUES: [u64; 5] = [50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// What limits of polling, in nanoseconds, would have made of all halts of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct TriedLimits {
+    /// halt_poll_ns.
+    pub host: Vec<(u64, HaltOutcome)>,
+    /// guest_halt_poll_ns.
+    pub guest: Vec<(u64, HaltOutcome)>,
+}
+
+impl TriedLimits {
+    /// The limits of halt_poll_ns and of guest_halt_poll_ns that are tried where advice is given.
+    pub const EXPECTED: (&[u64], &[u64]) = (&HOST_VALUES, &GUEST_VALUES);
+}
 
 /// Widths of virtual cores that are tried.
 pub(super) const WIDTHS: [u32; 3] = [1, 2, 4];
@@ -101,6 +115,14 @@ impl Bench {
         for trial in &mut self.trials {
             trial.until[self.part..].fill(Came::of(&trial.replay));
         }
+    }
+
+    /// What came of each value, if they were tried on so many halts.
+    fn outcomes(self, halts: u64) -> Vec<(u64, HaltOutcome)> {
+        if self.done != halts {
+            return Vec::new();
+        }
+        self.trials.into_iter().map(|trial| (trial.value, trial.replay.outcome)).collect()
     }
 
     fn leave_out(&mut self) {
@@ -439,6 +461,13 @@ impl Trials {
             bench.go_on(SpinReplay::finish);
             self.spins = bench.trials();
         }
+    }
+
+    /// What the limits of polling came to that were tried on all halts: those of guests' only if all are of one VM.
+    pub fn limits(self) -> TriedLimits {
+        let halts = self.host.total;
+        let guest = self.guests.into_iter().next().map(|(_, bench)| bench.outcomes(halts)).unwrap_or_default();
+        TriedLimits { host: self.host.outcomes(halts), guest }
     }
 
     /// Tries everything on an event of a virtual core's runner.

@@ -88,7 +88,7 @@ pub fn judgement(
     row: &TraceRow,
     info: &TraceInfo,
     again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
-) -> anyhow::Result<Judgement> {
+) -> anyhow::Result<(Judgement, Trials)> {
     let machine = Machine {
         arch: row.arch.clone(),
         release: row.release.clone(),
@@ -105,7 +105,7 @@ pub fn judgement(
     let simulations = Simulations::of(&machine);
     let judgement = judge(material, &trials, &machine, &|kind, way| simulations.shares(kind, way));
     simulations.check()?;
-    Ok(judgement)
+    Ok((judgement, trials))
 }
 
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -124,7 +124,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.lanes, &trace.vcpu_of);
-    let judgement = judgement(&material, &trace.row, &trace.info, |trials| {
+    let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {
         Ok(read::read_input(input, &mut Earlier::default(), need_vcpus, options, || trials.clone())?.1)
     })?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);

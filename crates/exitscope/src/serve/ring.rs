@@ -240,8 +240,7 @@ impl Kept {
             gathered
                 .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
         };
-        let (advice, polls, over_time) = gathered.finish(advised, || over_time, true, &self.info);
-        let advice = advice?;
+        let (advice, polls, over_time) = gathered.finish(advised, || over_time, true, &self.info)?;
         let report = Report::of(&gathered.material.facts, &ledger, vec![trace], &self.info, made);
         let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
         Ok(write_data(contents, Compression::fast(), out)?)
