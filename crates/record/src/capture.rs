@@ -6,6 +6,12 @@ use crate::{Cost, RecordError, Tracepoint, sys};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long after its stamp perf's record of an event is in its ring, at most (BPF programs stamp what has its place already):
+/// usually less than a microsecond, but more where this host is a guest itself and its CPU is away.
+const PLACED: Duration = Duration::from_millis(3);
 
 /// Whose events are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,12 +158,13 @@ impl Capture {
     /// Hands out what was recorded since the last call, in the order of time, over all calls. Everything that happened before
     /// the call is handed out by then.
     pub fn drain(&mut self, mut each: impl FnMut(Sample)) -> Result<Drained, RecordError> {
-        // What is stamped with an earlier time has its place in a ring by now.
+        // What is stamped with an earlier time has its place in a ring when that is looked at.
         let until = sys::now();
         let tracepoints = &self.wanted.tracepoints;
         match &mut self.engine {
             Engine::Bpf(bpf) => bpf.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("bpf", e))?,
             Engine::PerfEvents(events) => {
+                sleep(PLACED);
                 events.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("perf_event_open", e))?;
             }
         }

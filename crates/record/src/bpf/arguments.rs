@@ -1,5 +1,5 @@
-//! What a tracepoint itself is given, before a record is made of it. A program that looks at that runs in about half the
-//! time: the kernel makes no record for it, and does not have perf's bookkeeping around it.
+//! What a tracepoint itself is given, before a record is made of it. A program that looks at that is cheaper: the kernel
+//! makes no record for it, and does none of perf's bookkeeping around it.
 //!
 //! ```text
 //! trace_kvm_pio(rw, port, size, count, data) ─┬─► a raw tracepoint's program: 5 words of 8 bytes
