@@ -5,7 +5,7 @@ use crate::{
     Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, RunState, Step, Told,
     Way, Who, Yield,
 };
-use exitscope_units::{Moment, Nanos, PcpuId, VcpuId};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 mod steps;
 
@@ -113,7 +113,7 @@ impl Lane {
                 return;
             }
             Kind::Enter => {
-                let idle = self.open.is_some_and(|exit| exit.is_idle);
+                let idle = self.open.as_ref().is_some_and(|exit| exit.is_idle);
                 self.halt.enter(event.at, self.who, idle, halts);
                 return self.enter(event, rows, ledger);
             }
@@ -243,10 +243,10 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool) -> Exit {
-        Exit {
+    fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool) -> &mut Exit {
+        let row = Exit {
             at: event.at,
-            who: self.who,
+            who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, tid: Tid(0) },
             cpu: event.cpu,
             code,
             door: Door::Kernel,
@@ -261,7 +261,11 @@ impl Lane {
             timed: true,
             is_idle: idle || code.is_idle(),
             events: 1,
-        }
+        };
+        let exit = self.open.insert(row);
+        // On its own: all the rest are constants or in registers.
+        exit.who = self.who;
+        exit
     }
 
     fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
@@ -276,7 +280,7 @@ impl Lane {
         }
         self.since = event.at;
         self.heard(event.at);
-        self.open = Some(self.open_row(event, code, idle));
+        self.open_row(event, code, idle);
         self.state = State::Kernel;
         self.step = Step::Reaching;
         self.cost_before = Nanos::ZERO;
@@ -294,7 +298,8 @@ impl Lane {
                     ledger.count(Line::NoLength);
                 }
                 exit.complete(self.words);
-                rows.push(*exit);
+                // `push` would copy it by way of the stack.
+                rows.extend_from_slice(std::slice::from_ref(exit));
                 self.open = None;
             }
             None => ledger.count(Line::EntryWithoutExit),
@@ -327,7 +332,7 @@ impl Lane {
             }
             self.state = State::User;
             self.go(Step::User);
-            self.returning = self.open.map(|exit| exit.way.time(Step::User));
+            self.returning = self.open.as_ref().map(|exit| exit.way.time(Step::User));
             return;
         }
         if self.hardware {
@@ -342,12 +347,12 @@ impl Lane {
         self.since = event.at;
         self.heard(event.at);
         self.guest = Nanos::ZERO;
-        let mut exit = self.open_row(event, code, false);
+        let (detail, events) = (self.early.take(), std::mem::take(&mut self.early_events));
+        let exit = self.open_row(event, code, false);
         exit.door = Door::Userspace(reason);
         exit.way.mark(Mark::Handed);
-        exit.detail = self.early.take();
-        exit.events += std::mem::take(&mut self.early_events);
-        self.open = Some(exit);
+        exit.detail = detail;
+        exit.events += events;
         self.state = State::User;
         self.step = Step::User;
         self.cost_before = Nanos::ZERO;

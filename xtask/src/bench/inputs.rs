@@ -15,6 +15,10 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+/// Bytes that are written at once, as recorders do, which empty a buffer of the kernel's: it is what the page cache keeps
+/// together.
+const PIECE: usize = 256 << 10;
+
 const PERF_HEADER: u64 = 104;
 const PERF_RECORD_SAMPLE: u32 = 9;
 const PERF_RECORD_FINISHED_ROUND: u32 = 68;
@@ -57,7 +61,7 @@ pub fn repeat_perf(from: &Path, to: &Path, times: u64) -> anyhow::Result<()> {
     ensure!(first <= last, "no samples");
     let span = last - first + MILLISECOND;
 
-    let mut out = BufWriter::new(File::create(to)?);
+    let mut out = BufWriter::with_capacity(PIECE, File::create(to)?);
     copy_range(&mut file, 0, data, &mut out)?;
     let mut written = 0;
     for round in 0..times {
@@ -170,7 +174,7 @@ pub fn repeat_tracedat(from: &Path, to: &Path, times: u64) -> anyhow::Result<()>
     }
     let span = stamps.1 - stamps.0 + SECOND; // no page of these recordings covers a second
 
-    let mut out = BufWriter::new(File::create(to)?);
+    let mut out = BufWriter::with_capacity(PIECE, File::create(to)?);
     copy_range(&mut file, 0, pages_at, &mut out)?;
     for cpu in &cpus {
         for round in 0..times {

@@ -26,8 +26,9 @@ use std::thread::JoinHandle;
 /// Threads at most, the consumer among them: beyond these, what the consumer does takes the time.
 const MAX_THREADS: usize = 4;
 
-/// Blocks in the circle. Events leave in bursts, in which the workers are to go on.
-const BLOCKS: usize = 64;
+/// Blocks in the circle. Events leave in bursts, in which the workers are to go on; with more than enough of them, what
+/// was read of a small file would be spread over memory that nobody has touched yet.
+const BLOCKS: usize = 32;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]

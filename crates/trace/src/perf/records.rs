@@ -110,11 +110,17 @@ impl Block {
 
     #[inline(always)]
     fn push(&mut self, event: Event) {
-        match self.stretches.last_mut() {
-            Some(stretch) if stretch.cpu == event.cpu && stretch.last <= event.at => stretch.last = event.at,
-            _ => self.begin(event.cpu, event.at),
-        }
+        self.heard(event.cpu, event.at);
         self.events.push(event);
+    }
+
+    /// An event of this CPU is about to be pushed.
+    #[inline(always)]
+    fn heard(&mut self, cpu: PcpuId, at: Moment) {
+        match self.stretches.last_mut() {
+            Some(stretch) if stretch.cpu == cpu && stretch.last <= at => stretch.last = at,
+            _ => self.begin(cpu, at),
+        }
     }
 
     /// An event of another CPU than the last one's, or older than it.
@@ -213,18 +219,13 @@ impl Block {
             if context.only_used && decoder.is_unused() {
                 return self.ledger.skip(at);
             }
-            if let Some(decoded) = decoder.decode_near(raw, size, order) {
-                let (pid, tid) = order.halves(order.word(head, plain.tid));
+            if decoder.is_near(size) {
+                let (vm, tid) = order.halves(order.word(head, plain.tid));
+                let cpu = PcpuId(order.halves(order.word(head, plain.cpu)).0);
+                let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, Kind::Other) };
                 self.ledger.events += 1;
-                return self.push(Event {
-                    at,
-                    tid: Tid(tid),
-                    vm: VmId(pid),
-                    vcpu: decoded.vcpu,
-                    cpu: PcpuId(order.halves(order.word(head, plain.cpu)).0),
-                    name: decoder.name,
-                    kind: decoded.kind,
-                });
+                self.heard(cpu, at);
+                return decoder.append_near(raw, order, event, &mut self.events);
             }
         }
         self.odd_sample(order, attr, body, here, context);

@@ -221,13 +221,11 @@ impl Decode {
             return;
         }
         ledger.events += 1;
-        let name = decoder.name;
-        let Some(decoded) = decoder.decode(payload, self.order) else {
+        if !decoder.fits(payload.len()) {
             ledger.count_at(Line::BadRecord, stream.offset());
-            let (tid, vm, vcpu) = (Tid(0), VmId::UNKNOWN, VcpuId::UNKNOWN);
-            events.push(Event { at, tid, vm, vcpu, cpu, name, kind: Kind::Other });
+            events.push(Event { name: decoder.name, ..Event::nameless(at, cpu, Kind::Other) });
             return;
-        };
+        }
         let tid = decoder.tid(payload, self.order);
         if let Some(vm) = decoder.vm(payload, self.order)
             && self.vms.len() < MAX_THREADS
@@ -235,8 +233,8 @@ impl Decode {
             self.vms.insert(tid.0, vm);
         }
         let (vm, vcpu) = self.who(tid);
-        let vcpu = if decoded.vcpu == VcpuId::UNKNOWN { vcpu } else { decoded.vcpu };
-        events.push(Event { at, tid, vm, vcpu, cpu, name, kind: decoded.kind });
+        let head = Event { tid, vm, vcpu, ..Event::nameless(at, cpu, Kind::Other) };
+        decoder.append(payload, self.order, head, events);
     }
 
     /// Whose a thread is, as far as the trace said.

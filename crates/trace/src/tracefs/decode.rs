@@ -3,7 +3,7 @@
 use super::{Field, Format};
 use crate::bytes::Order;
 use exitscope_model::codes::s390_instruction_key;
-use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Form, Kind, NameId, PortWords};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_units::{Tid, VcpuId, VmId};
 
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
@@ -59,6 +59,40 @@ pub struct Decoder {
     pub(super) fields: [At; 5],
     /// Bytes that a payload must have.
     needs: usize,
+}
+
+/// What is done with what happened. A closure would not be inlined at so many places, and an event would go by way of the
+/// stack.
+trait Then {
+    type Made;
+    fn take(self, kind: Kind) -> Self::Made;
+}
+
+/// It is returned, with the vCPU.
+struct Return(VcpuId);
+
+impl Then for Return {
+    type Made = Decoded;
+
+    #[inline(always)]
+    fn take(self, kind: Kind) -> Decoded {
+        Decoded { kind, vcpu: self.0 }
+    }
+}
+
+/// It is appended to events, as one like `head`.
+struct Append<'a> {
+    head: Event,
+    events: &'a mut Vec<Event>,
+}
+
+impl Then for Append<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn take(self, kind: Kind) {
+        self.events.push(Event { kind, ..self.head });
+    }
 }
 
 /// Where a field is; size 0 means that this format has no such field.
@@ -156,33 +190,69 @@ impl Decoder {
     /// What `payload` says; `None` if it is too short for its format.
     #[inline(always)]
     pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
-        (payload.len() >= self.needs).then(|| self.make(|at| at.get(payload, order)))
+        let get = |at: At| at.get(payload, order);
+        self.fits(payload.len()).then(|| self.make(get, Return(self.named_vcpu(get, VcpuId::UNKNOWN))))
     }
 
-    /// The same of the payload that is the first `len` of `bytes`; `None` also if its fields are too far behind.
+    /// Whether a payload of `len` bytes has all fields.
     #[inline(always)]
-    pub fn decode_near(&self, bytes: &[u8; NEAR], len: usize, order: Order) -> Option<Decoded> {
-        (len.min(REACH) >= self.needs).then(|| self.make(|at| at.get_near(bytes, order)))
+    pub fn fits(&self, len: usize) -> bool {
+        len >= self.needs
+    }
+
+    /// Whether it has them, and all within [`NEAR`].
+    #[inline(always)]
+    pub fn is_near(&self, len: usize) -> bool {
+        self.fits(len.min(REACH))
+    }
+
+    /// Appends to `events` what a payload that [fits](Decoder::fits) says, as an event like `head`, and of its vCPU unless
+    /// it names one itself.
+    #[inline(always)]
+    pub fn append(&self, payload: &[u8], order: Order, head: Event, events: &mut Vec<Event>) {
+        self.append_of(|at| at.get(payload, order), head, events);
+    }
+
+    /// The same of the payload that `bytes` begins with, of which all fields [are near](Decoder::is_near).
+    #[inline(always)]
+    pub fn append_near(&self, bytes: &[u8; NEAR], order: Order, head: Event, events: &mut Vec<Event>) {
+        self.append_of(|at| at.get_near(bytes, order), head, events);
     }
 
     #[inline(always)]
-    fn make(&self, get: impl Fn(At) -> u64) -> Decoded {
+    fn append_of(&self, get: impl Fn(At) -> u64 + Copy, head: Event, events: &mut Vec<Event>) {
+        let head = Event { name: self.name, vcpu: self.named_vcpu(get, head.vcpu), ..head };
+        self.make(get, Append { head, events });
+    }
+
+    /// The vCPU that the event names.
+    #[inline(always)]
+    fn named_vcpu(&self, get: impl Fn(At) -> u64, unnamed: VcpuId) -> VcpuId {
+        match self.vcpu.size {
+            0 => unnamed,
+            _ => VcpuId(get(self.vcpu) as u32),
+        }
+    }
+
+    /// What happened, for `then`.
+    #[inline(always)]
+    fn make<T: Then>(&self, get: impl Fn(At) -> u64, then: T) -> T::Made {
         let field = |n: usize| get(self.fields[n]);
-        let kind = match self.meaning {
-            Meaning::Other => Kind::Other,
-            Meaning::ExitX86 => {
+        match self.meaning {
+            Meaning::Other => then.take(Kind::Other),
+            Meaning::ExitX86 => then.take({
                 let code = match field(1) {
                     2 => ExitCode::new(CodeList::Svm, field(0)),
                     _ => ExitCode::new(CodeList::Vmx, field(0) & 0xffff),
                 };
                 let words = if self.fields[2].size > 0 { PortWords::new(code, field(2)) } else { PortWords::NONE };
                 Kind::Exit { code, idle: false, words }
-            }
-            Meaning::ExitArm64 => exit(match field(0) & 0x7fff_ffff {
+            }),
+            Meaning::ExitArm64 => then.take(exit(match field(0) & 0x7fff_ffff {
                 2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
                 ret => ExitCode::new(CodeList::Arm64Exit, ret),
-            }),
-            Meaning::ExitOf(CodeList::Riscv) => {
+            })),
+            Meaning::ExitOf(CodeList::Riscv) => then.take({
                 // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
                 let raw = field(0);
                 let number = match self.fields[0].size {
@@ -190,31 +260,33 @@ impl Decoder {
                     _ => raw,
                 };
                 exit(ExitCode::new(CodeList::Riscv, number))
-            }
-            Meaning::ExitOf(list) => exit(ExitCode::new(list, field(0))),
-            Meaning::ExitCeded => {
+            }),
+            Meaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)))),
+            Meaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
                 Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE }
+            }),
+            Meaning::Enter => then.take(Kind::Enter),
+            Meaning::Userspace => {
+                then.take(Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
             }
-            Meaning::Enter => Kind::Enter,
-            Meaning::Userspace => Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 },
-            Meaning::Fpu => Kind::Fpu { load: field(0) != 0 },
-            Meaning::Call => match field(0) {
+            Meaning::Fpu => then.take(Kind::Fpu { load: field(0) != 0 }),
+            Meaning::Call => then.take(match field(0) {
                 KVM_RUN => Kind::RunEnter,
                 command => Kind::Call { registers: is_of_registers(command) },
-            },
-            Meaning::CallEnd => Kind::CallEnd,
-            Meaning::Emulate => Kind::Emulate,
+            }),
+            Meaning::CallEnd => then.take(Kind::CallEnd),
+            Meaning::Emulate => then.take(Kind::Emulate),
             // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
-            Meaning::Mmio => Kind::Detail(Detail {
+            Meaning::Mmio => then.take(Kind::Detail(Detail {
                 kind: DetailKind::Mmio,
                 write: field(0) == 2,
                 form: Form::Untold,
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
-            }),
-            Meaning::Pio => Kind::Detail(Detail {
+            })),
+            Meaning::Pio => then.take(Kind::Detail(Detail {
                 kind: DetailKind::Port,
                 write: field(0) != 0,
                 // Of one access, this does not say which it is.
@@ -222,33 +294,32 @@ impl Decoder {
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
-            }),
-            Meaning::Written(kind) => about(kind, field(0) != 0, field(1), field(2)),
-            Meaning::Plain(kind) => about(kind, false, field(0), field(1)),
-            Meaning::FastMmio => about(DetailKind::Mmio, true, field(0), 0),
-            Meaning::S390Instruction => about(DetailKind::Instruction, false, s390_instruction_key(field(0)), field(0)),
-            Meaning::Inject => Kind::Inject { vector: field(0) as u32 },
-            // Before Linux 4.4 a poll had no validity.
-            Meaning::HaltEnd => {
-                Kind::HaltEnd { ns: field(0), waited: field(1) != 0, valid: self.fields[2].size == 0 || field(2) != 0 }
+            })),
+            Meaning::Written(kind) => then.take(about(kind, field(0) != 0, field(1), field(2))),
+            Meaning::Plain(kind) => then.take(about(kind, false, field(0), field(1))),
+            Meaning::FastMmio => then.take(about(DetailKind::Mmio, true, field(0), 0)),
+            Meaning::S390Instruction => {
+                then.take(about(DetailKind::Instruction, false, s390_instruction_key(field(0)), field(0)))
             }
-            Meaning::HaltPoll => Kind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 },
-            Meaning::PleWindow => Kind::PleWindow { new: field(0) as u32, old: field(1) as u32 },
-            Meaning::Wfx => Kind::Wfx { wfe: field(0) != 0 },
-            Meaning::VcpuHint => Kind::VcpuHint,
-            Meaning::RunCore => Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 },
-            Meaning::Switch => {
+            Meaning::Inject => then.take(Kind::Inject { vector: field(0) as u32 }),
+            // Before Linux 4.4 a poll had no validity.
+            Meaning::HaltEnd => then.take({
+                Kind::HaltEnd { ns: field(0), waited: field(1) != 0, valid: self.fields[2].size == 0 || field(2) != 0 }
+            }),
+            Meaning::HaltPoll => {
+                then.take(Kind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 })
+            }
+            Meaning::PleWindow => then.take(Kind::PleWindow { new: field(0) as u32, old: field(1) as u32 }),
+            Meaning::Wfx => then.take(Kind::Wfx { wfe: field(0) != 0 }),
+            Meaning::VcpuHint => then.take(Kind::VcpuHint),
+            Meaning::RunCore => then.take(Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 }),
+            Meaning::Switch => then.take({
                 // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
                 let state = field(1) & 0xff;
                 Kind::Switch { prev: Tid(field(0) as u32), sleeps: state != 0, next: Tid(field(2) as u32) }
-            }
-            Meaning::Wakeup => Kind::Wakeup { tid: Tid(field(0) as u32) },
-        };
-        let vcpu = match self.vcpu.size {
-            0 => VcpuId::UNKNOWN,
-            _ => VcpuId(get(self.vcpu) as u32),
-        };
-        Decoded { kind, vcpu }
+            }),
+            Meaning::Wakeup => then.take(Kind::Wakeup { tid: Tid(field(0) as u32) }),
+        }
     }
 
     /// The thread that recorded it (`common_pid`).
