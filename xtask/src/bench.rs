@@ -23,6 +23,8 @@ use flate2::read::MultiGzDecoder;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -235,9 +237,9 @@ fn case<'a>(input: &'a Input, shown: &str, program: PathBuf, before: &[&str], af
 fn measure(case: &Case) -> anyhow::Result<(Duration, u64)> {
     let mut command = Command::new(&case.program);
     command.args(&case.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A child's peak is at least its parent's, which making inputs has raised; from here on what this program has now
-    // counts (proc_pid_clear_refs(5)).
-    std::fs::write("/proc/self/clear_refs", "5")?;
+    // A child's peak is at least what it had before it became another program. Told to change its group (to the one it
+    // has), it is made by fork, and has little; else it shares this program's memory until then.
+    command.gid(std::fs::metadata("/proc/self")?.gid());
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| case.program.display().to_string())?;
     let used = child.wait4()?;
