@@ -37,7 +37,7 @@ const XENTRACE_TIMES: u64 = 60;
 /// How much larger the input is that shows whether time and memory grow with the trace, and how often it is read at
 /// most: `perf script` takes long for it.
 const LARGER: u64 = 10;
-const LARGE_ROUNDS: u32 = 5;
+const LARGE_ROUNDS: u32 = 9;
 
 /// Flags of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -371,27 +371,30 @@ fn trace_text(
     }
     writeln!(
         page,
-        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for the larger input), in which the commands took turns. *Ratio* is the command's time over that of exitscope's text.\n"
+        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for the larger input), in which the commands took turns. *Ratio* is the command's time over that of exitscope's text, the median of those of each round.\n"
     )?;
     writeln!(page, "| input | command | wall time | fastest – slowest | ratio | peak memory |")?;
     writeln!(page, "| --- | --- | ---: | ---: | ---: | ---: |")?;
-    let (mut ours, mut input) = (Duration::ZERO, "");
+    let mut ours: Option<&Case> = None;
     for case in speed.iter().chain(large) {
+        // Each input's first case.
+        let first = ours.filter(|first| first.input.name == case.input.name).unwrap_or(case);
+        ours = Some(first);
+        let ratios = case.walls.iter().zip(&first.walls).map(|(wall, ours)| wall.as_secs_f64() / ours.as_secs_f64());
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_unstable_by(f64::total_cmp);
         let mut walls = case.walls.clone();
         walls.sort_unstable();
-        let median = walls[walls.len() / 2];
-        if case.input.name != input {
-            (ours, input) = (median, case.input.name); // each input's first case
-        }
+        let middle = walls.len() / 2;
         writeln!(
             page,
             "| {} | `{}` | {:.3} s | {:.3} – {:.3} s | {:.2} | {} MB |",
             case.input.name,
             case.shown,
-            median.as_secs_f64(),
+            walls[middle].as_secs_f64(),
             walls[0].as_secs_f64(),
             walls[walls.len() - 1].as_secs_f64(),
-            median.as_secs_f64() / ours.as_secs_f64(),
+            ratios[middle],
             median_of(&case.peaks) / 1_000_000,
         )?;
     }

@@ -13,7 +13,7 @@ use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
-use exitscope_page::{Drags, Elsewhere, OverTime, Polls, TimeTables, halt_polls};
+use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
 use std::collections::VecDeque;
@@ -185,10 +185,7 @@ impl Gathered {
         let host = PollHost::of(info);
         let (halts, kept) = (&self.material.facts.halts, self.halts.kept.iter());
         // Advice is on all halts.
-        match self.halts.has_all() {
-            true => halt_polls(halts, kept, &host, Elsewhere { expected: TriedLimits::EXPECTED, wait: tried }),
-            false => halt_polls(halts, kept, &host, Elsewhere { expected: (&[], &[]), wait: TriedLimits::default }),
-        }
+        halt_polls(halts, kept, &host, self.halts.has_all().then_some(tried))
     }
 
     /// All that takes long, at once: what is `advised`, the replay of polling, what happened when.

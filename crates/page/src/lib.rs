@@ -32,6 +32,6 @@ pub use html::{Contents, is_built, write_data, write_page};
 pub use names::{Brief, Names};
 pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};
-pub use polls::{Elsewhere, Polls, halt_polls};
+pub use polls::{Polls, halt_polls};
 pub use served::{Addresses, served_page};
 pub use sums::Sums;

@@ -50,20 +50,14 @@ struct PollRow {
 /// What came of the halts with each limit; with none, what was in force.
 type Outcomes = BTreeMap<Option<u64>, HaltOutcome>;
 
-/// What limits come to that somebody else tries on the same halts meanwhile.
-pub struct Elsewhere<F> {
-    /// The limits of halt_poll_ns, and of guest_halt_poll_ns, that are expected.
-    pub expected: (&'static [u64], &'static [u64]),
-    /// Waits for what they came to. What is not there is tried here.
-    pub wait: F,
-}
-
 /// Replays, in two threads, `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
+/// `elsewhere` waits for the limits that somebody else tries on the same halts meanwhile, those of advice; what it does not
+/// bring is tried here.
 pub fn halt_polls<'a>(
     of: &Halts,
     halts: impl ExactSizeIterator<Item = &'a Halt> + Clone + Sync,
     host: &PollHost,
-    elsewhere: Elsewhere<impl FnOnce() -> TriedLimits>,
+    elsewhere: Option<impl FnOnce() -> TriedLimits>,
 ) -> Option<Polls> {
     let all = of.all();
     if halts.len() == 0 || all.halts() == 0 {
@@ -103,11 +97,14 @@ pub fn halt_polls<'a>(
             try_missing(HaltPolicy::Host, "halt_poll_ns", &host_limits, of_host, but.0);
         });
     };
-    try_both(&mut of_host, &mut of_guest, elsewhere.expected);
-    let tried = (elsewhere.wait)();
-    of_host.extend(tried.host.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
-    of_guest.extend(tried.guest.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
-    try_both(&mut of_host, &mut of_guest, (&[], &[]));
+    let expected = if elsewhere.is_some() { TriedLimits::EXPECTED } else { (&[][..], &[][..]) };
+    try_both(&mut of_host, &mut of_guest, expected);
+    if let Some(wait) = elsewhere {
+        let tried = wait();
+        of_host.extend(tried.host.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
+        of_guest.extend(tried.guest.into_iter().map(|(limit, outcome)| (Some(limit), outcome)));
+        try_both(&mut of_host, &mut of_guest, (&[], &[]));
+    }
 
     let rows = |limits: &[Option<u64>], outcomes: &Outcomes| -> Vec<PollRow> {
         limits.iter().filter_map(|limit| Some(PollRow::of(*limit, outcomes.get(limit)?))).collect()

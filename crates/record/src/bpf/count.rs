@@ -9,7 +9,7 @@ use super::count_program::{
     self as layout, ABOUT, ABOUT_KEY, BUCKETS, CLOSED, CODE, COUNT_SIZE, HALT, KEY_SIZE, Maps, OPENER, SERVED, SINCE,
     STATE_SIZE, TO_USER, about, count_program,
 };
-use super::{NoBpf, attach, load, map, runs_of};
+use super::{NoBpf, any_cpu, attach, load, map, runs_of};
 use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Lengths, Open, Reading, Runner};
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::sys::{self, ProgramKind};
@@ -40,9 +40,12 @@ pub struct ByBpf {
 impl ByBpf {
     /// Starts a program for each tracepoint.
     pub fn start(sources: &[Source], is_software: bool, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
-        // Kernels before 4.17 have no raw ones.
         let start = |raw| ByBpf::start_at(sources, is_software, counting, cpus, raw);
-        start(true).or_else(|_| start(false))
+        start(true).or_else(|why| match &why {
+            NoBpf::Forbidden(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(why),
+            // Kernels before 4.17 have no raw ones.
+            _ => start(false),
+        })
     }
 
     /// The same, at raw tracepoints where that is wanted and they have all that a program looks at.
@@ -84,8 +87,9 @@ impl ByBpf {
             kinds.push(kind);
         }
         // Only now that all are loaded does any begin.
+        let cpu = any_cpu().map_err(NoBpf::Forbidden)?;
         let attach = |((source, program), kind): ((&Source, &OwnedFd), _)| match kind {
-            ProgramKind::Tracepoint => attach(&source.0, program),
+            ProgramKind::Tracepoint => attach(&source.0, program, cpu),
             ProgramKind::RawTracepoint => sys::attach_raw(&CString::new(source.0.name.as_str())?, program),
         };
         let events = sources.iter().zip(&programs).zip(kinds).map(attach).collect::<io::Result<_>>();

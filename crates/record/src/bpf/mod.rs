@@ -67,7 +67,8 @@ impl Bpf {
         };
         let programs = (0..).zip(tracepoints).map(load).collect::<Result<Vec<OwnedFd>, NoBpf>>()?;
         // Only now that all are loaded does any begin.
-        let attach = |(tracepoint, program)| attach(tracepoint, program);
+        let cpu = any_cpu().map_err(NoBpf::Forbidden)?;
+        let attach = |(tracepoint, program)| attach(tracepoint, program, cpu);
         let events =
             tracepoints.iter().zip(&programs).map(attach).collect::<io::Result<_>>().map_err(NoBpf::Forbidden)?;
         Ok(Bpf { rings: of_cpus, lost, reported: vec![0; cpus as usize], threads, programs, _events: events })
@@ -135,11 +136,15 @@ fn load(tracepoint: &Tracepoint, program: &[u64], kind: ProgramKind) -> Result<O
 }
 
 /// Runs a program of records whenever its tracepoint fires, as long as what is returned is kept open.
-fn attach(tracepoint: &Tracepoint, program: &OwnedFd) -> io::Result<OwnedFd> {
+fn attach(tracepoint: &Tracepoint, program: &OwnedFd, cpu: u32) -> io::Result<OwnedFd> {
     // A program runs on every CPU, whichever CPU the event is of, also on those that come on line later; and from now on: the
     // event itself stays disabled, so that it makes no samples.
-    let cpu = online_cpus()?.first().copied().unwrap_or(0);
     let event = sys::open_tracepoint(tracepoint.id, cpu, 0, 0)?;
     sys::set_bpf(&event, program)?;
     Ok(event)
+}
+
+/// A CPU that is on line.
+fn any_cpu() -> io::Result<u32> {
+    Ok(online_cpus()?.first().copied().unwrap_or(0))
 }

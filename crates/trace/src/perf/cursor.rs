@@ -22,6 +22,9 @@ const GUESSED_CHAIN: usize = 8;
 /// Bytes that a record has at most, rounded up.
 const RECORD: u64 = 64 << 10;
 
+/// Bytes of records that are read at once, at most.
+pub const MOST_AT_ONCE: usize = (BLOCK + RECORD) as usize;
+
 /// The last type that a record of some later perf may have. Larger ones are bytes of something else.
 const LAST_KIND: u32 = u16::MAX as u32;
 
