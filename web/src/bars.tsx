@@ -23,6 +23,8 @@ interface Props {
   summary: () => string;
   axis: string;
   bars: () => Bar[];
+  /** For the table, if not all of it is drawn. */
+  every?: () => Bar[];
   parts: string[];
   /** What marks are. */
   mark?: string;
@@ -41,7 +43,7 @@ interface Props {
 const ROW = 24;
 
 export function Bars(props: Props) {
-  const { id, title, summary, axis, bars, parts, mark, fills, show, relative, first, note, click, controls, twin } = props;
+  const { id, title, summary, axis, bars, every, parts, mark, fills, show, relative, first, note, click, controls, twin } = props;
   const last = useRef<{ plot: Plot; scale: Scale; rows: Bar[] } | null>(null);
   const sum = (bar: Bar) => bar.parts.reduce((sum, part) => sum + part, 0);
   const draw = (s: Parameters<import("./chart").ChartProps["draw"]>[0], w: number, h: number) => {
@@ -85,7 +87,7 @@ export function Bars(props: Props) {
       { title: first, text: true, show: (bar) => bar.label, value: (bar) => bar.label },
       ...parts.map((part, at) => ({ title: part, show: (bar: Bar) => show(bar.parts[at]!), value: (bar: Bar) => bar.parts[at]! })),
     ];
-    return { columns, rows: bars() };
+    return { columns, rows: (every ?? bars)() };
   };
   const legend = (): LegendItem[] => [
     ...(parts.length < 2 ? [] : parts.map((label, at) => ({ label, color: fills()[at]! }))),

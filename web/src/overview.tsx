@@ -1,12 +1,13 @@
 // The first screen: what the recording is worth, where the time went, what is hot, what was slow, what to change.
+import { useSignal } from "@preact/signals";
 import { Bars, type Bar } from "./bars";
 import { colors, reasonName } from "./colors";
 import { aboutName } from "./devices";
-import { clock, count, ns, rate, share } from "./format";
+import { clock, count, ns, plural, rate, share } from "./format";
 import { go } from "./shell";
-import { byAbout, byLane, byReason, costOf, handlers, slowest, spanOf, stateNames } from "./query";
+import { byAbout, byLane, byReason, costliest, costOf, handlers, slowest, spanOf, stateNames } from "./query";
 import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
-import { laneName, zero } from "./timeline";
+import { laneName, MoreVcpus, zero } from "./timeline";
 
 /** What is missing from the recording; first where figures suffer. */
 export function CoverageNote() {
@@ -72,6 +73,11 @@ function vcpuRow(lane: number) {
   return data.report.vcpus.find((row) => row.vm === of.vm && row.vcpu === of.vcpu && row.tid === of.tid && row.on_cpu === of.on_cpu);
 }
 
+/** vCPUs that are drawn unless all are asked for. */
+const FIRST_VCPUS = 32;
+/** Below this time, in nanoseconds, exits by second say nothing. */
+const RATED = 1e6;
+
 const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
 const parts = (): string[] => [...stateNames(), "unknown"];
 
@@ -98,11 +104,13 @@ export function Overview() {
   const doors = about.filter(([at]) => ["port", "mmio"].includes(data.over.abouts[at]?.kind ?? ""));
   const slow = slowest.value[0];
   const advice = data.advice?.advice ?? [];
-  const bars = (): Bar[] =>
-    shownLanes().map((lane) => {
-      const { parts, exits, span } = vcpuParts(lane);
-      return { label: laneName(lane), parts, after: `${count(exits)} exits, ${rate((exits * 1e9) / (span || 1))}/s` };
-    });
+  const all = useSignal(false);
+  const drawn = () => (all.value ? shownLanes() : costliest(shownLanes(), FIRST_VCPUS));
+  const bar = (lane: number): Bar => {
+    const { parts, exits, span } = vcpuParts(lane);
+    const perSecond = span < RATED ? "" : `, ${rate((exits * 1e9) / span)}/s`;
+    return { label: laneName(lane), parts, after: `${plural(exits, "exit")}${perSecond}` };
+  };
   return (
     <section id="overview" aria-label="Overview">
       <h2>Overview</h2>
@@ -171,14 +179,16 @@ export function Overview() {
         title="Where the wall time of each vCPU went"
         summary={() => `Guests ran ${share(sums[0]! / wall)}, idle ${share(sums[4]! / wall)}.`}
         axis="Share of the vCPU's wall time (%)"
-        bars={bars}
+        bars={() => drawn().map(bar)}
+        every={() => shownLanes().map(bar)}
         parts={parts()}
         fills={() => colors.value.states}
         show={ns}
         relative
         first="vCPU"
         note={isAll.value ? undefined : `Of ${ns(calm.value[1] - calm.value[0])}${lanes.value ? ", chosen vCPUs" : ""}${reasons.value ? ", all reasons" : ""}.`}
-        click={data.over.lanes.length <= 64 ? (at) => only(lanes, shownLanes()[at]!) : undefined}
+        click={data.over.lanes.length <= 64 ? (at) => only(lanes, drawn()[at]!) : undefined}
+        controls={<MoreVcpus all={all} first={FIRST_VCPUS} />}
       />
       <CoverageTable />
     </section>

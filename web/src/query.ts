@@ -82,6 +82,14 @@ export const byLane = computed<{ times: number[]; exits: number }[]>(() => {
   return rows;
 });
 
+/** Of these vCPUs the `most` whose exits cost most, in their own order: those to draw where there is no room for all. */
+export function costliest(all: number[], most: number): number[] {
+  if (all.length <= most) return all;
+  const cost = (lane: number) => (byLane.value[lane]?.times[1] ?? 0) + (byLane.value[lane]?.times[2] ?? 0);
+  const last = [...all].sort((a, b) => cost(b) - cost(a)).slice(0, most);
+  return last.sort((a, b) => a - b);
+}
+
 /** What of a lane's span lies within the range. */
 export function spanOf(lane: number): number {
   const { first_ns, last_ns } = data.over.lanes[lane]!;

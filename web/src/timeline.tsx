@@ -1,11 +1,11 @@
 // Time: a strip of the whole recording that stays in sight, and what each vCPU does within the range.
-import { useSignal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Pointing, type Tip } from "./chart";
 import { colors, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
-import { exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
+import { costliest, exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
 import { calm, data, everything, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
 
@@ -179,7 +179,7 @@ function sliding(scale: () => Scale): Pointing {
 
 /** The whole recording, with the range marked; drag in it to move or set the range. */
 export function Strip() {
-  const held = useRef<{ scale: Scale; of: unknown; table: unknown; fills: string[]; lanes: number; sum: Stacks | null } | null>(null);
+  const held = useRef<{ scale: Scale; of: unknown; table: unknown; fills: string[]; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
@@ -190,10 +190,11 @@ export function Strip() {
     const isSame = before?.of === of && before.table === table && before.fills === fills && before.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at;
     if (!held.current || !isSame) {
       const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
-      held.current = { scale, of, table, fills, lanes: chosen.length, sum: together(chosen.map((row) => row[1])) };
+      held.current = { scale, of, table, fills, sum: together(chosen.map((row) => row[1])) };
     }
     const { sum } = held.current;
-    const most = (sum?.step ?? 1) * held.current.lanes;
+    // As high as when most vCPUs were there: many may be there for a moment each.
+    const most = sum ? peak(sum) : 1;
     if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, fills, () => most));
     for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
@@ -227,6 +228,16 @@ function rowsOf(stacks: Stacks | null): number[][] {
   ]);
 }
 
+/** Switches between all vCPUs and the `first` that cost most, where there are more. */
+export function MoreVcpus({ all, first }: { all: Signal<boolean>; first: number }) {
+  const many = data.over.lanes.length;
+  return many > first ? (
+    <button type="button" onClick={() => (all.value = !all.value)}>
+      {all.value ? `The ${first} vCPUs that cost most` : `All ${count(many)} vCPUs`}
+    </button>
+  ) : null;
+}
+
 export function Timeline() {
   const all = useSignal(false);
   const brush = useSignal<[number, number] | null>(null);
@@ -234,7 +245,7 @@ export function Timeline() {
   const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush));
   const drawn = (): number[] => {
     const chosen = data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
-    return all.value ? chosen : chosen.slice(0, FIRST_LANES);
+    return all.value ? chosen : costliest(chosen, FIRST_LANES);
   };
   const draw = (s: Surface, w: number, h: number) => {
     const own = drawn();
@@ -329,11 +340,7 @@ export function Timeline() {
             {option("exits", "Exits by reason")}
             {option("cost", "Cost by reason")}
           </span>
-          {data.over.lanes.length > FIRST_LANES && (
-            <button type="button" onClick={() => (all.value = !all.value)}>
-              {all.value ? `First ${FIRST_LANES} vCPUs` : `All ${data.over.lanes.length} vCPUs`}
-            </button>
-          )}
+          <MoreVcpus all={all} first={FIRST_LANES} />
         </>
       }
     />

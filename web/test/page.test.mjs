@@ -254,6 +254,24 @@ test("copies: SVG is drawn like the chart, PNG is an image", async () => {
   await done(page);
 });
 
+test("of very many vCPUs those that cost most are drawn, and all if asked for", async () => {
+  const trace = join(folder, "many.txt");
+  const line = (number, at, event) => `  CPU ${number}/KVM-${2001 + number}  [002] d..2. 100.${String(at).padStart(6, "0")}: ${event}\n`;
+  const vcpu = (_, number) =>
+    line(number, 1000 * number, "kvm_exit: reason CPUID rip 0xffffffff81000000 info 0 0") +
+    line(number, 1000 * number + 10 * (number + 1), `kvm_entry: vcpu ${number}, rip 0xffffffff81000002`);
+  writeFileSync(trace, `# tracer: nop\n#\n${Array.from({ length: 40 }, vcpu).join("")}`);
+  const page = await open(browser, pageOf("many", trace));
+  const height = () => page.locator("#chart-vcpus canvas").first().evaluate((canvas) => canvas.getBoundingClientRect().height);
+  const few = await height();
+  assert.equal((await csvOf(page, "vcpus")).length, 40);
+  await page.locator("#chart-vcpus").getByRole("button", { name: "All 40 vCPUs" }).click();
+  await frame(page);
+  assert.equal((await height()) - few, 8 * 24);
+  await page.locator("#chart-vcpus").getByRole("button", { name: "The 32 vCPUs that cost most" }).click();
+  await done(page);
+});
+
 test("names out of a hostile trace are shown, and run nothing", async () => {
   const name = "<b onclick=a()>";
   const bytes = gunzipSync(readFileSync(T2)).toString("latin1").replaceAll("qemu-system-x86", name);

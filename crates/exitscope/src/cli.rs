@@ -203,7 +203,8 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
-    /// many rows of each table of what exits were about (ports, MSRs, …) [default: 8]
+    /// many rows of each table of what exits were about (ports, MSRs, …) [default: 8], and of vCPUs, of which 32 are shown
+    /// in any case
     #[arg(long, value_name = "N", value_parser = parse_top)]
     pub top: Option<usize>,
     /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,

@@ -476,3 +476,32 @@ fn completions_and_manual_pages_know_every_command() {
         assert!(folder.path().join(page).is_file(), "{page}");
     }
 }
+
+#[test]
+fn of_very_many_vcpus_those_that_cost_most_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("many.txt");
+    let mut lines = "# tracer: nop\n#\n".to_string();
+    for number in 0..40 {
+        let mut line = |at_us: u64, event: &str| {
+            lines += &format!("  CPU {number}/KVM-{}  [002] d..2. 100.{at_us:06}: {event}\n", 2001 + number);
+        };
+        let at = 1_000 * number;
+        line(at, "kvm_exit: reason CPUID rip 0xffffffff81000000 info 0 0");
+        line(at + 10 * (number + 1), &format!("kvm_entry: vcpu {number}, rip 0xffffffff81000002"));
+    }
+    std::fs::write(&trace, lines).unwrap();
+    let trace = text(&trace);
+    let shown = |top: &[&str]| {
+        let page = stdout(&run(&[&["report", &trace], top].concat()));
+        let table = page.lines().skip_while(|line| !line.starts_with("Where the wall time")).skip(2);
+        let rows = table.take_while(|line| !line.is_empty()).map(|line| line.trim().to_string());
+        rows.collect::<Vec<String>>()
+    };
+    let rows = shown(&["--top", "3"]);
+    let vcpus: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
+    let last_32: Vec<String> = (8..40).map(|number| number.to_string()).collect();
+    assert_eq!(vcpus[..32], last_32, "{rows:#?}");
+    assert_eq!(rows[32..], ["and 8 more (--top N or --format json)"]);
+    assert_eq!(shown(&["--top", "all"]).len(), 40);
+}

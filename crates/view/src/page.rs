@@ -7,10 +7,13 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
+use crate::report::{
+    BreachRow, Coverage, DetailRow, Figures, Report, RunStatesRow, SelectionRow, StaysRow, TimelineRows, VcpuRow,
+};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 /// Bars of a sparkline at most: with its words it fits into 80 columns.
 const MAX_BARS: usize = 56;
@@ -94,14 +97,34 @@ fn and_more(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("and {} more (--top N or --format json)", thousands(left_out as u64)))
 }
 
-/// The page of a report, with at most `detail_rows` rows in each table of what exits were about.
+/// vCPUs that a table of them shows, at least: all of most hosts.
+const VCPU_ROWS: usize = 32;
+
+/// The first `most` of these by `weight`, in their own order, and how many are left out.
+fn heaviest<T, O: Ord>(
+    mut rows: Vec<&T>,
+    most: usize,
+    order: impl Fn(&T) -> O,
+    weight: impl Fn(&T) -> u64,
+) -> (Vec<&T>, usize) {
+    let left_out = rows.len().saturating_sub(most);
+    if left_out > 0 {
+        rows.sort_by_key(|row| Reverse(weight(row)));
+        rows.truncate(most);
+    }
+    rows.sort_by_key(|row| order(row));
+    (rows, left_out)
+}
+
+/// The page of a report, with at most `detail_rows` rows in each table of what exits were about; of vCPUs at least 32.
 pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     let mut sections = vec![head(report)];
+    let vcpu_rows = detail_rows.max(VCPU_ROWS);
     if !report.vcpus.is_empty() {
-        sections.push(vcpus(report));
+        sections.push(vcpus(report, vcpu_rows));
     }
     if !report.run_states.is_empty() {
-        sections.push(run_states(report));
+        sections.push(run_states(report, vcpu_rows));
     }
     if report.total.count > 0 {
         sections.push(groups(report));
@@ -220,7 +243,7 @@ fn selected(selection: &SelectionRow) -> Option<Sentence> {
     (!what.is_empty()).then(|| plain(format!("Selected: {what}")))
 }
 
-fn vcpus(report: &Report) -> Section {
+fn vcpus(report: &Report, most: usize) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
@@ -234,9 +257,10 @@ fn vcpus(report: &Report) -> Section {
         column("exits", false, 2),
         column("exits/s", false, 3),
     ];
-    let mut order: Vec<_> = report.vcpus.iter().collect();
-    order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
-    let rows = order.into_iter().map(|row| {
+    let order = |row: &VcpuRow| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid);
+    let (shown, left_out) =
+        heaviest(report.vcpus.iter().collect(), most, order, |row| row.kernel_ns.saturating_add(row.user_ns));
+    let rows = shown.into_iter().map(|row| {
         let share = |part| percent(part, row.span_ns);
         vec![
             row.who.vm_label(),
@@ -260,12 +284,13 @@ fn vcpus(report: &Report) -> Section {
             .then(|| "of all exits, whatever --reason and --longer-than select".into())
             .into_iter()
             .chain(report.is_xen().then(|| "kernel: in Xen; user: waiting for the device model".into()))
+            .chain(and_more(left_out))
             .collect(),
         ..Section::default()
     }
 }
 
-fn run_states(report: &Report) -> Section {
+fn run_states(report: &Report, most: usize) -> Section {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
@@ -281,9 +306,10 @@ fn run_states(report: &Report) -> Section {
         column("times offline", false, 5),
     ];
     let length = |stays: StaysRow| if stays.ns == 0 { "0".to_string() } else { Nanos(stays.ns).to_string() };
-    let mut order: Vec<_> = report.run_states.iter().collect();
-    order.sort_by_key(|row| (row.who.vm, row.who.vcpu));
-    let rows = order.into_iter().map(|row| {
+    let waited = |row: &RunStatesRow| row.woken.ns.saturating_add(row.preempted.ns);
+    let (shown, left_out) =
+        heaviest(report.run_states.iter().collect(), most, |row| (row.who.vm, row.who.vcpu), waited);
+    let rows = shown.into_iter().map(|row| {
         let lengths =
             [row.running, row.woken, row.preempted, row.blocked, row.offline, row.paused, row.lost].map(length);
         let counts = [row.woken, row.preempted, row.offline].map(|stays| thousands(stays.count));
@@ -292,10 +318,12 @@ fn run_states(report: &Report) -> Section {
     Section {
         title: "How long Xen's scheduler had each vCPU in each state".into(),
         table: Some(Table { columns, rows: rows.collect() }),
-        notes: vec![
-            "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model"
-                .to_string(),
-        ],
+        notes: Some(
+            "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model".into(),
+        )
+        .into_iter()
+        .chain(and_more(left_out))
+        .collect(),
         ..Section::default()
     }
 }
