@@ -25,8 +25,11 @@ function setting(of: AdviceSetting): string {
       return of.writable ? `${side}: ${name}=${value} in ${of.file ?? "the kernel"}` : `${side}: ${name}=${value} when the module is loaded (modprobe.d)`;
     case "module":
       return `${side}: load the module ${name} with ${value}`;
-    case "libvirt":
-      return `libvirt, in <${(of.within ?? "").replaceAll("/", "><")}>: ${value}`;
+    case "libvirt": {
+      const [first, ...others] = value.split("\n");
+      const more = others.length > 0 ? ` and ${count(others.length)} more like it (exitscope advise --as libvirt)` : "";
+      return `libvirt, in <${(of.within ?? "").replaceAll("/", "><")}>: ${first}${more}`;
+    }
     case "qemu":
       return `QEMU: ${value}`;
     case "boot":
