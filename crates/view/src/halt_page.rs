@@ -2,7 +2,7 @@
 
 use crate::halt::{HaltRow, HaltRows, PollSettingsRow};
 use crate::names::{percent, thousands};
-use crate::page::{Section, Table, column, length, plain};
+use crate::page::{Section, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
 use crate::report::Report;
 use exitscope_units::Nanos;
 
@@ -91,15 +91,16 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
             optional(polled.map(|miss| length(Some(miss)))),
         ]
     };
+    let (shown, left_out) = heaviest(&rows.vcpus, VCPU_ROWS, |row| row.halts);
     let mut table: Vec<Vec<String>> =
-        rows.vcpus.iter().map(|of| row(of, of.who.vm_label(), of.who.vcpu_label())).collect();
+        shown.into_iter().map(|of| row(of, of.who.vm_label(), of.who.vcpu_label())).collect();
     if rows.vcpus.len() > 1 {
         table.push(row(&rows.all, String::new(), "all".to_string()));
     }
     Section {
         title: "Halts, by vCPU".into(),
         table: Some(Table { columns, rows: table }),
-        notes: notes(rows, report),
+        notes: more_in_json(left_out).into_iter().chain(notes(rows, report)).collect(),
         say_hidden: true,
         ..Section::default()
     }

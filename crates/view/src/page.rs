@@ -7,9 +7,7 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{
-    BreachRow, Coverage, DetailRow, Figures, Report, RunStatesRow, SelectionRow, StaysRow, TimelineRows, VcpuRow,
-};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -97,23 +95,26 @@ fn and_more(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("and {} more (--top N or --format json)", thousands(left_out as u64)))
 }
 
-/// vCPUs that a table of them shows, at least: all of most hosts.
-const VCPU_ROWS: usize = 32;
+/// The same where there is no other way to have the rest.
+pub(crate) fn more_in_json(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| format!("and {} more (--format json)", thousands(left_out as u64)))
+}
 
-/// The first `most` of these by `weight`, in their own order, and how many are left out.
-fn heaviest<T, O: Ord>(
-    mut rows: Vec<&T>,
+/// vCPUs that a table of them shows, at least: all of most hosts.
+pub(crate) const VCPU_ROWS: usize = 32;
+
+/// The `most` of these that weigh most, in the order in which they came, and how many are left out.
+pub(crate) fn heaviest<'a, T>(
+    rows: impl IntoIterator<Item = &'a T>,
     most: usize,
-    order: impl Fn(&T) -> O,
     weight: impl Fn(&T) -> u64,
-) -> (Vec<&T>, usize) {
+) -> (Vec<&'a T>, usize) {
+    let mut rows: Vec<(usize, &T)> = rows.into_iter().enumerate().collect();
     let left_out = rows.len().saturating_sub(most);
-    if left_out > 0 {
-        rows.sort_by_key(|row| Reverse(weight(row)));
-        rows.truncate(most);
-    }
-    rows.sort_by_key(|row| order(row));
-    (rows, left_out)
+    rows.sort_by_key(|(_, row)| Reverse(weight(row)));
+    rows.truncate(most);
+    rows.sort_by_key(|(at, _)| *at);
+    (rows.into_iter().map(|(_, row)| row).collect(), left_out)
 }
 
 /// The page of a report, with at most `detail_rows` rows in each table of what exits were about; of vCPUs at least 32.
@@ -257,9 +258,9 @@ fn vcpus(report: &Report, most: usize) -> Section {
         column("exits", false, 2),
         column("exits/s", false, 3),
     ];
-    let order = |row: &VcpuRow| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid);
-    let (shown, left_out) =
-        heaviest(report.vcpus.iter().collect(), most, order, |row| row.kernel_ns.saturating_add(row.user_ns));
+    let mut order: Vec<_> = report.vcpus.iter().collect();
+    order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
+    let (shown, left_out) = heaviest(order, most, |row| row.kernel_ns.saturating_add(row.user_ns));
     let rows = shown.into_iter().map(|row| {
         let share = |part| percent(part, row.span_ns);
         vec![
@@ -306,9 +307,9 @@ fn run_states(report: &Report, most: usize) -> Section {
         column("times offline", false, 5),
     ];
     let length = |stays: StaysRow| if stays.ns == 0 { "0".to_string() } else { Nanos(stays.ns).to_string() };
-    let waited = |row: &RunStatesRow| row.woken.ns.saturating_add(row.preempted.ns);
-    let (shown, left_out) =
-        heaviest(report.run_states.iter().collect(), most, |row| (row.who.vm, row.who.vcpu), waited);
+    let mut order: Vec<_> = report.run_states.iter().collect();
+    order.sort_by_key(|row| (row.who.vm, row.who.vcpu));
+    let (shown, left_out) = heaviest(order, most, |row| row.woken.ns.saturating_add(row.preempted.ns));
     let rows = shown.into_iter().map(|row| {
         let lengths =
             [row.running, row.woken, row.preempted, row.blocked, row.offline, row.paused, row.lost].map(length);

@@ -1,7 +1,7 @@
 //! The page of yields, and what the default report says of them.
 
 use crate::names::{self, exact_length, percent, thousands};
-use crate::page::{Section, Table, column, length, plain, spark};
+use crate::page::{Section, Table, column, length, more_in_json, plain, spark};
 use crate::report::{Report, TimelineRows};
 use crate::yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};
 use exitscope_units::{Moment, Nanos};
@@ -83,9 +83,7 @@ fn verdict(rows: &YieldRows) -> Option<String> {
 
 /// As long as a terminal is high, and what that leaves out.
 fn listed<T>(rows: &[T], row: impl Fn(&T) -> Vec<String>, notes: &mut Vec<String>) -> Vec<Vec<String>> {
-    if rows.len() > MOST_ROWS {
-        notes.push(format!("and {} more (--format json)", thousands((rows.len() - MOST_ROWS) as u64)));
-    }
+    notes.extend(more_in_json(rows.len().saturating_sub(MOST_ROWS)));
     rows.iter().take(MOST_ROWS).map(row).collect()
 }
 
