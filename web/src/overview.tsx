@@ -78,6 +78,9 @@ const FIRST_VCPUS = 32;
 /** Below this time, in nanoseconds, exits by second say nothing. */
 const RATED = 1e6;
 
+/** Whether time in guests can be told from time in the kernel. */
+const guestsTold = (): boolean => !data.report.coverage.lines.some((line) => line.id === "no_kvm_exit");
+
 const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
 const parts = (): string[] => [...stateNames(), "unknown"];
 
@@ -117,7 +120,7 @@ export function Overview() {
       <CoverageNote />
       <div class="cards">
         <Sentence to="reasons" head="Where the time went">
-          {`Of ${ns(wall)} of vCPU time, guests ran ${share(sums[0]! / wall)}. Exits cost ${share((sums[1]! + sums[2]!) / wall)} (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})`}
+          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${share(sums[0]! / wall)}` : "how much guests ran is not known"}. Exits cost ${share((sums[1]! + sums[2]!) / wall)} (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})`}
           {ranked.length > 0 ? ", most of it for " : "."}
           {ranked.slice(0, 2).map(([reason, of], at) => (
             <>
@@ -177,7 +180,7 @@ export function Overview() {
       <Bars
         id="vcpus"
         title="Where the wall time of each vCPU went"
-        summary={() => `Guests ran ${share(sums[0]! / wall)}, idle ${share(sums[4]! / wall)}.`}
+        summary={() => `${guestsTold() ? `Guests ran ${share(sums[0]! / wall)}, idle` : "Idle"} ${share(sums[4]! / wall)}.`}
         axis="Share of the vCPU's wall time (%)"
         bars={() => drawn().map(bar)}
         every={() => shownLanes().map(bar)}
