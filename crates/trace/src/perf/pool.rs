@@ -11,7 +11,7 @@
 //! Where a block ends is guessed. Whoever decodes it sees whether its records end there; if they do not, the file is
 //! damaged or has something in it that only looks like records, and it is read again from that block on, without guessing.
 
-use super::cursor::{Cursor, Next, Window};
+use super::cursor::{Cursor, MOST_AT_ONCE, Next, Window};
 use super::head::Context;
 use super::records::Block;
 use crate::input::Input;
@@ -229,6 +229,9 @@ impl Taken {
             match found? {
                 Found::There(range) => {
                     window.read(&shared.input, &range)?;
+                    // As much for each: to find that the memory of the last block is a little too small is to copy it. Not
+                    // for blocks that end early, of which there may be very many.
+                    block.reserve_for(MOST_AT_ONCE);
                     let read = block.decode(&window.bytes, range.start, &shared.context);
                     misfit = (range.start + read as u64 != range.end).then_some(range.start);
                 }

@@ -1,7 +1,7 @@
 //! Records in, events out: one block of whole records at a time, on whatever thread.
 
 use super::attr::{AHEAD, Attr};
-use super::cursor::{MOST_AT_ONCE, is_sound};
+use super::cursor::is_sound;
 use super::head::Context;
 use crate::bytes::Order;
 use crate::source::MAX_COMM;
@@ -92,6 +92,12 @@ impl Block {
         self.ledger = Ledger::default();
     }
 
+    /// Makes room for the events of so many bytes of records.
+    pub fn reserve_for(&mut self, bytes: usize) {
+        // Of most records less than half are events, and those are not much shorter than this.
+        self.events.reserve(bytes / 128);
+    }
+
     /// Whether nothing came and nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.ledger == Ledger::default()
@@ -147,9 +153,7 @@ impl Block {
     fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) -> usize {
         let only = context.only.as_ref();
         let mut rest = records;
-        // Of most records less than half are events, and those are not much shorter than this. As much for each block: to
-        // find that the memory of the last one is a little too small is to copy it.
-        self.events.reserve(MOST_AT_ONCE / 128);
+        self.reserve_for(records.len());
         while let Some(header) = rest.first_chunk::<HEADER>()
             && let (Some(kind), Some(size)) = (order.u32(header, 0), order.u16(header, 6))
         {
