@@ -92,12 +92,16 @@ pub(crate) fn plain(text: String) -> Sentence {
 
 /// What says that a list goes on.
 fn and_more(left_out: usize) -> Option<String> {
-    (left_out > 0).then(|| format!("and {} more (--top N or --format json)", thousands(left_out as u64)))
+    goes_on(left_out, "--top N or --format json")
 }
 
 /// The same where there is no other way to have the rest.
 pub(crate) fn more_in_json(left_out: usize) -> Option<String> {
-    (left_out > 0).then(|| format!("and {} more (--format json)", thousands(left_out as u64)))
+    goes_on(left_out, "--format json")
+}
+
+fn goes_on(left_out: usize, how: &str) -> Option<String> {
+    (left_out > 0).then(|| format!("and {} more ({how})", thousands(left_out as u64)))
 }
 
 /// vCPUs that a table of them shows, at least: all of most hosts.
@@ -316,15 +320,12 @@ fn run_states(report: &Report, most: usize) -> Section {
         let counts = [row.woken, row.preempted, row.offline].map(|stays| thousands(stays.count));
         [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat()
     });
+    let said = "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model";
+    let notes = [said.to_string()].into_iter().chain(and_more(left_out)).collect();
     Section {
         title: "How long Xen's scheduler had each vCPU in each state".into(),
         table: Some(Table { columns, rows: rows.collect() }),
-        notes: Some(
-            "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model".into(),
-        )
-        .into_iter()
-        .chain(and_more(left_out))
-        .collect(),
+        notes,
         ..Section::default()
     }
 }
