@@ -2,11 +2,14 @@
 
 use crate::Cell;
 use exitscope_model::Exit;
-use rustc_hash::FxHashMap;
-use std::hash::Hash;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::{BuildHasher, Hash};
 
 /// Keys at most; exits of further ones are counted together in [`Keyed::other`]. Bounds memory (about 100 MB).
 pub const MAX_KEYS: usize = 1 << 16;
+
+/// Of so many keys' hashes, as a power of two, the place of the last such key is near at hand: of most recordings all keys.
+const NEAR_BITS: u32 = 6;
 
 /// Figures that exits are added to.
 pub trait Tally: Default {
@@ -34,13 +37,13 @@ pub struct Keyed<K, C = Cell> {
     cells: Vec<(K, C)>,
     /// Exits of keys beyond [`MAX_KEYS`].
     pub other: C,
-    /// The last key's place: the next exit is often like the last.
-    last: usize,
+    /// The place of the last key whose hash begins so.
+    near: [u32; 1 << NEAR_BITS],
 }
 
 impl<K, C: Default> Default for Keyed<K, C> {
     fn default() -> Keyed<K, C> {
-        Keyed { index: FxHashMap::default(), cells: Vec::new(), other: C::default(), last: 0 }
+        Keyed { index: FxHashMap::default(), cells: Vec::new(), other: C::default(), near: [0; 1 << NEAR_BITS] }
     }
 }
 
@@ -48,9 +51,10 @@ impl<K: Copy + Ord + Hash, C: Tally> Keyed<K, C> {
     /// Adds one exit to a key.
     #[inline]
     pub fn absorb(&mut self, key: K, exit: &Exit) {
-        match self.cells.get_mut(self.last) {
+        let near = (FxBuildHasher.hash_one(key) >> (u64::BITS - NEAR_BITS)) as usize;
+        match self.cells.get_mut(self.near[near] as usize) {
             Some((known, cell)) if *known == key => cell.absorb(exit),
-            _ => self.cell(key).absorb(exit),
+            _ => self.find(key, near).absorb(exit),
         }
     }
 
@@ -79,23 +83,35 @@ impl<K: Copy + Ord + Hash, C: Tally> Keyed<K, C> {
         cells
     }
 
-    #[inline]
-    fn cell(&mut self, key: K) -> &mut C {
-        if let Some(&at) = self.index.get(&key) {
-            self.last = at as usize;
-            return &mut self.cells[self.last].1;
+    #[inline(never)]
+    fn find(&mut self, key: K, near: usize) -> &mut C {
+        match self.place(key) {
+            Some(at) => {
+                self.near[near] = at;
+                &mut self.cells[at as usize].1
+            }
+            None => &mut self.other,
         }
-        self.add(key)
     }
 
-    #[cold]
-    fn add(&mut self, key: K) -> &mut C {
-        if self.cells.len() >= MAX_KEYS {
-            return &mut self.other;
+    fn cell(&mut self, key: K) -> &mut C {
+        match self.place(key) {
+            Some(at) => &mut self.cells[at as usize].1,
+            None => &mut self.other,
         }
-        self.last = self.cells.len();
-        self.index.insert(key, self.last as u32);
+    }
+
+    /// Where the key's figures are; `None` if there are too many keys.
+    fn place(&mut self, key: K) -> Option<u32> {
+        if let Some(&at) = self.index.get(&key) {
+            return Some(at);
+        }
+        if self.cells.len() >= MAX_KEYS {
+            return None;
+        }
+        let at = self.cells.len() as u32;
+        self.index.insert(key, at);
         self.cells.push((key, C::default()));
-        &mut self.cells[self.last].1
+        Some(at)
     }
 }

@@ -235,9 +235,11 @@ fn read_once(
             continue;
         }
         for exit in &mut rows {
-            exit.who = exit.who.completed(&vcpu_of);
-            if exit.who.vcpu == VcpuId::UNKNOWN && !unnamed.contains(&exit.who.tid) {
-                unnamed.push(exit.who.tid);
+            if exit.who.vcpu == VcpuId::UNKNOWN {
+                exit.who = exit.who.completed(&vcpu_of);
+                if exit.who.vcpu == VcpuId::UNKNOWN && !unnamed.contains(&exit.who.tid) {
+                    unnamed.push(exit.who.tid);
+                }
             }
             if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
                 ledger.add(Line::Overlapping, u64::from(exit.events));
