@@ -1,15 +1,11 @@
 //! Figures by a small key.
 
-use crate::Cell;
+use crate::{Cell, Index};
 use exitscope_model::Exit;
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 
 /// Keys at most; exits of further ones are counted together in [`Keyed::other`]. Bounds memory (about 100 MB).
 pub const MAX_KEYS: usize = 1 << 16;
-
-/// Of so many keys' hashes, as a power of two, the place of the last such key is near at hand: of most recordings all keys.
-const NEAR_BITS: u32 = 6;
 
 /// Figures that exits are added to.
 pub trait Tally: Default {
@@ -33,17 +29,16 @@ impl Tally for Cell {
 /// Figures by key.
 #[derive(Clone, Debug)]
 pub struct Keyed<K, C = Cell> {
-    index: FxHashMap<K, u32>,
-    cells: Vec<(K, C)>,
+    index: Index<K>,
+    /// By the key's number.
+    cells: Vec<C>,
     /// Exits of keys beyond [`MAX_KEYS`].
     pub other: C,
-    /// The place of the last key whose hash begins so.
-    near: [u32; 1 << NEAR_BITS],
 }
 
 impl<K, C: Default> Default for Keyed<K, C> {
     fn default() -> Keyed<K, C> {
-        Keyed { index: FxHashMap::default(), cells: Vec::new(), other: C::default(), near: [0; 1 << NEAR_BITS] }
+        Keyed { index: Index::of_at_most(MAX_KEYS as u32), cells: Vec::new(), other: C::default() }
     }
 }
 
@@ -51,67 +46,53 @@ impl<K: Copy + Ord + Hash, C: Tally> Keyed<K, C> {
     /// Adds one exit to a key.
     #[inline]
     pub fn absorb(&mut self, key: K, exit: &Exit) {
-        let near = (FxBuildHasher.hash_one(key) >> (u64::BITS - NEAR_BITS)) as usize;
-        match self.cells.get_mut(self.near[near] as usize) {
-            Some((known, cell)) if *known == key => cell.absorb(exit),
-            _ => self.find(key, near).absorb(exit),
+        let number = self.index.of(key) as usize;
+        match self.cells.get_mut(number) {
+            Some(cell) => cell.absorb(exit),
+            None => self.new_cell(number).absorb(exit),
         }
     }
 
     /// Adds figures to a key.
     pub fn merge_at(&mut self, key: K, cell: &C) {
-        self.cell(key).merge(cell);
+        let number = self.index.of(key) as usize;
+        match self.cells.get_mut(number) {
+            Some(known) => known.merge(cell),
+            None => self.new_cell(number).merge(cell),
+        }
     }
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &Keyed<K, C>) {
-        for (key, cell) in &other.cells {
-            self.merge_at(*key, cell);
+        for (key, cell) in other.rows() {
+            self.merge_at(key, cell);
         }
         self.other.merge(&other.other);
     }
 
     /// The figures of a key.
     pub fn get(&self, key: &K) -> Option<&C> {
-        self.index.get(key).map(|&at| &self.cells[at as usize].1)
+        self.index.find(key).map(|number| &self.cells[number as usize])
     }
 
     /// Every key's figures, in the order of the keys.
     pub fn cells(&self) -> Vec<(K, &C)> {
-        let mut cells: Vec<_> = self.cells.iter().map(|(key, cell)| (*key, cell)).collect();
+        let mut cells: Vec<_> = self.rows().collect();
         cells.sort_unstable_by_key(|row| row.0);
         cells
     }
 
-    #[inline(never)]
-    fn find(&mut self, key: K, near: usize) -> &mut C {
-        match self.place(key) {
-            Some(at) => {
-                self.near[near] = at;
-                &mut self.cells[at as usize].1
-            }
-            None => &mut self.other,
-        }
+    fn rows(&self) -> impl Iterator<Item = (K, &C)> {
+        self.index.keys().iter().copied().zip(&self.cells)
     }
 
-    fn cell(&mut self, key: K) -> &mut C {
-        match self.place(key) {
-            Some(at) => &mut self.cells[at as usize].1,
-            None => &mut self.other,
+    /// The figures of a number without any yet: a new key's, or that of all further ones.
+    #[cold]
+    fn new_cell(&mut self, number: usize) -> &mut C {
+        if number >= MAX_KEYS {
+            return &mut self.other;
         }
-    }
-
-    /// Where the key's figures are; `None` if there are too many keys.
-    fn place(&mut self, key: K) -> Option<u32> {
-        if let Some(&at) = self.index.get(&key) {
-            return Some(at);
-        }
-        if self.cells.len() >= MAX_KEYS {
-            return None;
-        }
-        let at = self.cells.len() as u32;
-        self.index.insert(key, at);
-        self.cells.push((key, C::default()));
-        Some(at)
+        self.cells.push(C::default());
+        &mut self.cells[number]
     }
 }

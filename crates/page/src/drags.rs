@@ -6,9 +6,8 @@
 //!
 //! Kept like what [`crate::OverTime`] keeps: recordings of a few thousand drags have each of them.
 
-use crate::index::Index;
 use crate::rows::{FURTHER, Rows};
-use exitscope_analysis::{Drag, Runs, Selection};
+use exitscope_analysis::{Drag, Index, Runs, Selection};
 use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{Moment, VcpuId, VmId};
 use serde::Serialize;
@@ -17,7 +16,7 @@ use serde::Serialize;
 const ROWS: usize = 20_000;
 
 /// Triples of vCPU, cause and reason, at most; further ones are counted together.
-const TRIPLES: u16 = 1 << 12;
+const TRIPLES: u32 = 1 << 12;
 
 /// Who was forced out, by whom, and for which trap; the last two where one had a reason at all.
 type Triple = (VmId, VcpuId, Option<(VcpuId, u16)>);

@@ -15,7 +15,6 @@
 mod columns;
 mod drags;
 mod html;
-mod index;
 mod names;
 mod other;
 mod over_time;

@@ -5,18 +5,18 @@
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
-use crate::index::Index;
 use crate::slow::Slow;
-use exitscope_analysis::{DetailKey, MAX_KEYS, Selection};
+use exitscope_analysis::{DetailKey, Index, MAX_KEYS, Selection};
 use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// vCPUs, reasons, and things that exits were about, at most; further ones are counted together.
-pub const LANES: u16 = (1 << 12) - 1;
-pub const REASONS: u16 = (1 << 10) - 1;
-pub const ABOUTS: u16 = 1 << 13;
+/// vCPUs, reasons, and things that exits were about, at most, so that a number is a u16; further ones are counted
+/// together.
+pub const LANES: u32 = (1 << 12) - 1;
+pub const REASONS: u32 = (1 << 10) - 1;
+pub const ABOUTS: u32 = 1 << 13;
 
 /// What an exit gives to sums over time. Times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +81,8 @@ impl Names {
         let counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
         let (mut reason, mut about) = (0, None);
         if counted {
-            reason = self.reasons.of(exit.code);
-            about = exit.detail.map(|detail| self.abouts.of(DetailKey::of(detail)));
+            reason = self.reasons.of(exit.code) as u16;
+            about = exit.detail.map(|detail| self.abouts.of(DetailKey::of(detail)) as u16);
             self.slow.absorb(exit);
         }
         Some(Brief {
@@ -92,7 +92,7 @@ impl Names {
                 true => [exit.kernel.0, exit.user.0, exit.idle.0, exit.waiting.0],
                 false => [0; 4],
             },
-            lane: self.lanes.of(exit.who),
+            lane: self.lanes.of(exit.who) as u16,
             reason,
             about,
             timed: exit.timed,
@@ -112,7 +112,7 @@ impl Names {
     }
 
     /// Takes note of when a vCPU was seen; its number, if it is looked at.
-    pub(crate) fn span(&mut self, lane: &LaneSpan, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Option<u16> {
+    pub(crate) fn span(&mut self, lane: &LaneSpan, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Option<u32> {
         let number = self.lanes.of(lane.who);
         self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
         self.selection.holds_who(&lane.who.completed(vcpu_of)).then_some(number)

@@ -12,7 +12,7 @@ use crate::names::{Names, REASONS};
 use crate::rows::Row;
 use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
-use exitscope_model::{Exit, ExitCode, LaneSpan, TraceInfo, Who, Yield};
+use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, WhoRow, detail_label, kind_name};
 use rustc_hash::FxHashMap;
@@ -52,7 +52,7 @@ struct SlowOne {
     #[serde(flatten)]
     row: SlowRow,
     lane: u32,
-    reason_at: u16,
+    reason_at: u32,
     /// When, counted from the page's begin.
     after_ns: u64,
 }
@@ -152,14 +152,14 @@ impl OverTime {
     /// Adds another recording, ended. There is no common time then.
     pub fn merge(&mut self, other: OverTime) {
         let OverTime { names, sums } = self;
-        let lane: Vec<u16> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
-        let reason: Vec<u16> = other.names.reasons.keys().iter().map(|code| names.reasons.of(*code)).collect();
-        let about: Vec<u16> = other.names.abouts.keys().iter().map(|key| names.abouts.of(*key)).collect();
+        let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
+        let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| names.reasons.of(*code)).collect();
+        let about: Vec<u32> = other.names.abouts.keys().iter().map(|key| names.abouts.of(*key)).collect();
         let (lanes, reasons, abouts) = (names.lanes.other(), names.reasons.other(), names.abouts.other());
-        let at = |of: &[u16], number: u32, beyond: u16| u32::from(of.get(number as usize).copied().unwrap_or(beyond));
+        let at = |of: &[u32], number: u32, beyond: u32| of.get(number as usize).copied().unwrap_or(beyond);
         let lane = |number: u32| at(&lane, number, lanes);
         let by_reason = |key: u32| {
-            let (number, low) = (key >> REASON_SHIFT & u32::from(REASONS), key & UNTIMED);
+            let (number, low) = (key >> REASON_SHIFT & REASONS, key & UNTIMED);
             lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&reason, number, reasons) << REASON_SHIFT | low
         };
         let by_about = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&about, key & BELOW_LANE, abouts);
@@ -208,7 +208,7 @@ impl OverTime {
 
         let mut tables = Tables { base, heads: Vec::new(), bytes: Vec::new() };
         let by_lane = |key: u32| u64::from(key >> LANE_SHIFT);
-        let reason = |key: u32| u64::from(key >> REASON_SHIFT & u32::from(REASONS));
+        let reason = |key: u32| u64::from(key >> REASON_SHIFT & REASONS);
         let low = |of: u32| move |key: u32| u64::from(key & of);
         tables.add(
             "states",
@@ -240,13 +240,12 @@ impl OverTime {
             let (kind, heading) = kind_name(of.kind);
             AboutRow { kind, heading, key: of.key, label: detail_label(of.kind, of.key, of.write) }
         });
-        let numbers: FxHashMap<ExitCode, u16> = names.reasons.keys().iter().copied().zip(0..).collect();
         let slow = names.slow.finish().into_iter().map(|exit| {
             let exit = Exit { who: exit.who.completed(&vcpu_of), ..exit };
             SlowOne {
                 row: SlowRow::of(&exit, info),
                 lane: place(exit.who),
-                reason_at: numbers.get(&exit.code).copied().unwrap_or(REASONS),
+                reason_at: names.reasons.find(&exit.code).unwrap_or(REASONS),
                 after_ns: after(exit.at),
             }
         });

@@ -124,11 +124,11 @@ impl Sums {
     }
 
     /// Adds the guest time after a vCPU's last exit.
-    pub(crate) fn absorb_tail(&mut self, lane: u16, span: &LaneSpan) {
+    pub(crate) fn absorb_tail(&mut self, lane: u32, span: &LaneSpan) {
         let to = span.last.min(self.window.1).as_nanos();
         let from = span.last.as_nanos().saturating_sub(span.tail_guest.0).max(self.window.0.as_nanos());
         if from < to && span.last <= self.window.1 {
-            self.states.spread(lane.into(), from, to, &[to - from, 0, 0, 0, 0]);
+            self.states.spread(lane, from, to, &[to - from, 0, 0, 0, 0]);
         }
     }
 
@@ -151,7 +151,7 @@ impl Brief {
     /// The part of keys that says whose it is.
     #[inline]
     fn by_lane(&self) -> u32 {
-        u32::from(if self.lane < LANES_BY_REASON { self.lane } else { LANES }) << LANE_SHIFT
+        (if self.lane < LANES_BY_REASON { self.lane.into() } else { LANES }) << LANE_SHIFT
     }
 
     /// The part that says whose it is, and why it was.
@@ -192,8 +192,12 @@ mod tests {
 
     #[test]
     fn keys_fit() {
-        assert!(u32::from(LANES).leading_zeros() >= LANE_SHIFT && u32::from(REASONS) << REASON_SHIFT < 1 << LANE_SHIFT);
-        assert!(u32::from(ABOUTS) <= BELOW_LANE && UNTIMED > length_of(u64::MAX));
+        assert!(LANES.leading_zeros() >= LANE_SHIFT && REASONS << REASON_SHIFT < 1 << LANE_SHIFT);
+        assert!(
+            [LANES, REASONS, ABOUTS].iter().all(|most| *most <= u16::MAX.into())
+                && ABOUTS <= BELOW_LANE
+                && UNTIMED > length_of(u64::MAX)
+        );
     }
 
     #[test]
