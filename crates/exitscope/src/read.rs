@@ -235,6 +235,7 @@ fn read_once(
             continue;
         }
         for exit in &mut rows {
+            // Most say it: what is written in pieces and then read whole is waited for.
             if exit.who.vcpu == VcpuId::UNKNOWN {
                 exit.who = exit.who.completed(&vcpu_of);
                 if exit.who.vcpu == VcpuId::UNKNOWN && !unnamed.contains(&exit.who.tid) {

@@ -99,6 +99,19 @@ fn events_of_which_each_is_older_than_the_one_before() {
 }
 
 #[test]
+fn blocks_of_one_event_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    sparse(&path, 248, &[]);
+    // What a hardware tracer wrote, here nothing, ends a block.
+    let traced = record(71, &[0; 40]);
+    let block = |time: u64| [record(9, &time.to_le_bytes()), traced.clone()].concat();
+    let blocks: Vec<u8> = (0..200_000).flat_map(block).collect();
+    File::options().append(true).open(&path).unwrap().write_all(&blocks).unwrap();
+    assert_eq!(assert_ends(&path, "blocks"), 0);
+}
+
+#[test]
 fn more_threads_than_a_kernel_has() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");

@@ -90,7 +90,7 @@ impl Drags {
     fn add(&mut self, drag: &Drag) {
         let mut row = |cause, lost| {
             let triple = self.triples.of((drag.vm, drag.vcpu, cause));
-            self.rows.absorb(drag.at.as_nanos(), triple.into(), &[1, lost]);
+            self.rows.absorb(drag.at.as_nanos(), triple, &[1, lost]);
         };
         let causes = drag.causes.len() as u64;
         match causes {
