@@ -11,6 +11,7 @@
 use crate::advise::judgement;
 use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
+use exitscope_analysis::replay::{Recorded, Recorder};
 use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
@@ -21,11 +22,11 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 
-/// Halts and yields that are kept of a recording, so many of each (200 MB): to read one of ten million exits again would
+/// Halts and yields that are kept of a recording, so many of each (160 MB): to read one of ten million exits again would
 /// take longer than all else.
 pub const OF_A_RECORDING: usize = 1 << 20;
 
-/// Those that are kept of what happens now (50 MB).
+/// Those that are kept of what happens now (40 MB).
 pub const OF_NOW: usize = 1 << 18;
 
 /// The last of something, and how many there were.
@@ -53,13 +54,13 @@ impl<T: Copy> Last<T> {
         self.of == self.kept.len() as u64
     }
 
-    /// Adds what came next.
-    fn merge(&mut self, later: &Last<T>) {
+    /// Adds what came next, `adopted`.
+    fn merge(&mut self, later: &Last<T>, adopted: impl FnMut(&T) -> T) {
         if !later.has_all() {
             // What is kept is without a gap.
             self.kept.clear();
         }
-        self.kept.extend(&later.kept);
+        self.kept.extend(later.kept.iter().map(adopted));
         self.keep(self.most);
         self.of += later.of;
     }
@@ -93,7 +94,8 @@ impl Room {
 #[derive(Clone, Debug)]
 pub struct Gathered {
     pub material: Material,
-    halts: Last<Halt>,
+    recorder: Recorder,
+    halts: Last<Recorded>,
     yields: Last<Yield>,
     first: Moment,
 }
@@ -105,7 +107,7 @@ impl Gathered {
         let mut material = Material::new(selection);
         material.facts = Facts::new(&wanted);
         let (halts, yields) = (Last::of_at_most(most), Last::of_at_most(most));
-        Gathered { material, halts, yields, first: Moment::default() }
+        Gathered { material, recorder: Recorder::default(), halts, yields, first: Moment::default() }
     }
 
     /// Adds another recording. There is no advice on several.
@@ -118,8 +120,8 @@ impl Gathered {
     /// Adds the next stretch of the same recording, as [`Material::merge`].
     pub fn add_stretch(&mut self, later: &Gathered) {
         self.material.merge(&later.material);
-        self.halts.merge(&later.halts);
-        self.yields.merge(&later.yields);
+        self.halts.merge(&later.halts, |halt| self.recorder.adopted(&later.recorder, halt));
+        self.yields.merge(&later.yields, |of| *of);
     }
 
     /// Whether there is room for all halts and yields that are kept.
@@ -141,7 +143,7 @@ impl Gathered {
     /// Takes trials through what was kept.
     fn try_on_kept(&self, trials: &mut Trials) {
         trials.begin(self.first);
-        self.halts.kept.iter().for_each(|halt| trials.absorb_halt(halt));
+        self.halts.kept.iter().for_each(|halt| trials.absorb_recorded(halt));
         self.yields.kept.iter().for_each(|of| trials.absorb_yield(of));
     }
 
@@ -235,7 +237,7 @@ impl Sink for Gathered {
 
     fn halt(&mut self, halt: &Halt) {
         if self.material.absorb_halt(halt) {
-            self.halts.push(*halt);
+            self.halts.push(self.recorder.recorded(halt));
         }
     }
 
@@ -300,7 +302,8 @@ mod tests {
         let mut gathered = Gathered::new(&Selection::default(), 0, OF_NOW);
         for at in (from..from + many).map(Moment::from_nanos) {
             let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
-            let told = Some(Told { length: Nanos(1), waited: false, valid: true });
+            // As long as the moment is late.
+            let told = Some(Told { length: Nanos(at.as_nanos()), waited: false, valid: true });
             let halt = Halt { who, begin: at, asleep: None, woken: None, told, change: None, end: at, entered: None };
             gathered.halt(&halt);
         }
@@ -310,7 +313,7 @@ mod tests {
     /// The moments of what is kept, first and last, and how many there were.
     fn kept(gathered: &Gathered) -> (Option<(u64, u64)>, u64) {
         let Last { kept, of, .. } = &gathered.halts;
-        (kept.front().zip(kept.back()).map(|(a, b)| (a.begin.as_nanos(), b.begin.as_nanos())), *of)
+        (kept.front().zip(kept.back()).map(|(a, b)| (a.length().0, b.length().0)), *of)
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
 use exitscope_analysis::advice::TriedLimits;
-use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorder};
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorded};
 use exitscope_analysis::{Halts, Lengths, PollHost};
-use exitscope_model::Halt;
 use exitscope_view::LengthsRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500
 /// Values of guest_halt_poll_ns that are tried; a limit cannot be below grow_start.
 const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
 
-/// Halts that one limit after the other is tried with (100 KB): what one limit does is alike from halt to halt.
+/// Halts that one limit after the other is tried with (64 KB): what one limit does is alike from halt to halt.
 const AT_ONCE: usize = 1024;
 
 /// Halt polling with other limits.
@@ -55,7 +54,7 @@ type Outcomes = BTreeMap<Option<u64>, HaltOutcome>;
 /// bring is tried here.
 pub fn halt_polls<'a>(
     of: &Halts,
-    halts: impl ExactSizeIterator<Item = &'a Halt> + Clone + Sync,
+    halts: impl ExactSizeIterator<Item = &'a Recorded> + Clone + Sync,
     host: &PollHost,
     elsewhere: Option<impl FnOnce() -> TriedLimits>,
 ) -> Option<Polls> {
@@ -72,18 +71,12 @@ pub fn halt_polls<'a>(
         let is_missing =
             |limit: &Option<u64>| !outcomes.contains_key(limit) && !limit.is_some_and(|limit| but.contains(&limit));
         let mut replays: Vec<_> = limits.iter().copied().filter(is_missing).filter_map(replay).collect();
-        let mut recorder = Recorder::default();
         let mut halts = halts.clone();
-        let mut some = Vec::with_capacity(AT_ONCE);
-        while !replays.is_empty() {
-            some.clear();
-            some.extend(halts.by_ref().take(AT_ONCE).map(|halt| recorder.recorded(halt)));
-            if some.is_empty() {
-                break;
-            }
+        while halts.len() > 0 && !replays.is_empty() {
             for (_, replay) in &mut replays {
-                some.iter().for_each(|recorded| replay.absorb_recorded(recorded));
+                halts.clone().take(AT_ONCE).for_each(|halt| replay.absorb_recorded(halt));
             }
+            halts.by_ref().take(AT_ONCE).for_each(drop);
         }
         outcomes.extend(replays.into_iter().map(|(limit, replay)| (limit, replay.outcome)));
     };

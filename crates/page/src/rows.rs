@@ -1,19 +1,17 @@
 //! Sums by time and key, at the narrowest width of time that needs at most so many rows.
 //!
 //! ```text
-//! (at, key, sums) ─► in hand, a place by hash ─► rows ─► too many: equal rows become one; still too many: time widens
+//! (at, key, sums) ─► the key's last row, if it is of this bucket ─► else a new one ─► too many: time widens
 //! ```
 //!
 //! Widths are 1 us, 2 us, 10 us, 20 us, …: each divides the next, so that neither the order of absorbing nor the number of
 //! pieces changes the result.
 
 use exitscope_analysis::wider;
+use rustc_hash::FxHashMap;
 
 /// The narrowest width, in nanoseconds.
 pub const NARROWEST: u64 = 1_000;
-
-/// No key.
-const FREE: u32 = u32::MAX;
 
 /// The key of all keys that are too many even for a single bucket: no recording of a host has so many, a forged one may.
 pub const FURTHER: u32 = u32::MAX >> 1;
@@ -34,34 +32,54 @@ pub struct Row<const N: usize> {
 pub struct Rows<const N: usize> {
     most: usize,
     width: u64,
-    /// Places in hand, as a power of two. The next exit is often of the same time, vCPU and reason as one of the last.
-    bits: u32,
-    hand: Vec<Row<N>>,
-    /// The first ones are in order of bucket and key, each but once.
     rows: Vec<Row<N>>,
-    in_order: usize,
-    /// Memory to put rows in order with: to ask for it each time would be to have it filled with zeros each time.
-    scratch: Scratch<N>,
+    /// Whether each key's rows are in order of their buckets, none twice: most recordings' always are.
+    in_order: bool,
+    latest: Latest,
     /// The last bucket: first moment, first moment after it, number.
     last: (u64, u64, u64),
 }
 
-/// Memory that [`compact`] needs. It holds nothing else.
-#[derive(Debug)]
-struct Scratch<const N: usize> {
-    order: Vec<u128>,
-    rows: Vec<Row<N>>,
+/// Where each key's latest row is.
+#[derive(Clone, Debug)]
+struct Latest {
+    bits: u32,
+    /// By the key's hash; [`NONE`], or the latest row of one of the keys that have it.
+    near: Vec<u32>,
+    /// Those of the others.
+    far: FxHashMap<u32, u32>,
 }
 
-impl<const N: usize> Default for Scratch<N> {
-    fn default() -> Scratch<N> {
-        Scratch { order: Vec::new(), rows: Vec::new() }
+/// No row.
+const NONE: u32 = u32::MAX;
+
+impl Latest {
+    #[inline]
+    fn near(&self, key: u32) -> usize {
+        (key.wrapping_mul(0x9e37_79b1) >> (32 - self.bits)) as usize
     }
-}
 
-impl<const N: usize> Clone for Scratch<N> {
-    fn clone(&self) -> Scratch<N> {
-        Scratch::default()
+    /// The key's place, which says where its latest row is, or [`NONE`].
+    #[inline]
+    fn of<const N: usize>(&mut self, key: u32, rows: &[Row<N>]) -> &mut u32 {
+        let near = self.near(key);
+        let place = &mut self.near[near];
+        match rows.get(*place as usize) {
+            Some(row) if row.key == key => {}
+            other => {
+                let far = self.far.get(&key).copied().unwrap_or(NONE);
+                if let Some(other) = other {
+                    self.far.insert(other.key, *place);
+                }
+                *place = far;
+            }
+        }
+        place
+    }
+
+    fn clear(&mut self) {
+        self.near.fill(NONE);
+        self.far.clear();
     }
 }
 
@@ -72,17 +90,14 @@ fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
 }
 
 impl<const N: usize> Rows<N> {
-    /// Rows, of which there will be at most `most`; best if of one moment there are fewer than `1 << bits` keys.
+    /// Rows, of which there will be at most `most`; best if there are fewer than `1 << bits` keys.
     pub fn of_at_most(most: usize, bits: u32) -> Rows<N> {
-        let free = Row { bucket: 0, key: FREE, sums: [0; N] };
         Rows {
             most: most.max(1),
             width: NARROWEST,
-            bits,
-            hand: vec![free; 1 << bits],
             rows: Vec::new(),
-            in_order: 0,
-            scratch: Scratch::default(),
+            in_order: true,
+            latest: Latest { bits, near: vec![NONE; 1 << bits], far: FxHashMap::default() },
             last: (0, 0, 0),
         }
     }
@@ -95,17 +110,26 @@ impl<const N: usize> Rows<N> {
             self.last = (bucket * self.width, (bucket * self.width).saturating_add(self.width), bucket);
         }
         let bucket = self.last.2;
-        let mixed = (bucket as u32 ^ key.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
-        let slot = &mut self.hand[(mixed >> (32 - self.bits)) as usize];
-        if slot.bucket == bucket && slot.key == key {
-            return add(&mut slot.sums, sums);
+        let near = self.latest.near[self.latest.near(key)];
+        match self.rows.get_mut(near as usize) {
+            Some(row) if row.key == key && row.bucket == bucket => add(&mut row.sums, sums),
+            _ => self.absorb_far(Row { bucket, key, sums: *sums }),
         }
-        let evicted = std::mem::replace(slot, Row { bucket, key, sums: *sums });
-        if evicted.key != FREE {
-            self.rows.push(evicted);
-            if self.rows.len() >= self.most * 2 {
-                self.settle();
+    }
+
+    #[inline(never)]
+    fn absorb_far(&mut self, row: Row<N>) {
+        let latest = self.latest.of(row.key, &self.rows);
+        if let Some(known) = self.rows.get_mut(*latest as usize) {
+            if known.takes(&row) {
+                return;
             }
+            self.in_order &= known.bucket < row.bucket;
+        }
+        *latest = self.rows.len() as u32;
+        self.rows.push(row);
+        if self.rows.len() >= self.most * 2 {
+            self.settle();
         }
     }
 
@@ -113,13 +137,11 @@ impl<const N: usize> Rows<N> {
     pub fn merge(&mut self, mut other: Rows<N>) {
         other.settle();
         self.settle();
-        while self.width < other.width {
-            self.widen();
-        }
-        while other.width < self.width {
-            other.widen();
-        }
+        let width = self.width.max(other.width);
+        other.widen(width);
+        self.widen(width);
         self.rows.append(&mut other.rows);
+        self.in_order = false;
         self.settle();
     }
 
@@ -128,14 +150,14 @@ impl<const N: usize> Rows<N> {
         self.settle();
         let first = before / self.width;
         self.rows.retain(|row| row.bucket >= first);
-        self.in_order = self.rows.len();
+        self.widen(self.width);
     }
 
     /// The same with other keys.
     pub fn rekeyed(mut self, key: impl Fn(u32) -> u32) -> Rows<N> {
         self.settle();
         self.rows.iter_mut().for_each(|row| row.key = key(row.key));
-        self.in_order = 0;
+        self.in_order = false;
         self
     }
 
@@ -146,59 +168,84 @@ impl<const N: usize> Rows<N> {
         if !in_time {
             all.rows.iter_mut().for_each(|row| row.bucket = 0);
         }
-        all.compact();
-        (all.width, all.rows)
+        (all.width, compact(all.rows))
     }
 
-    /// Moves what is in hand to the rows, and has no more of them than wanted.
+    /// Has no more rows than wanted.
     fn settle(&mut self) {
-        for slot in &mut self.hand {
-            if slot.key != FREE {
-                self.rows.push(*slot);
-                slot.key = FREE;
-            }
+        if self.in_order && self.rows.len() <= self.most {
+            return;
         }
-        self.compact();
-        while self.rows.len() > self.most && !self.is_one_bucket() {
-            self.widen();
+        if !self.in_order {
+            self.rows = compact(std::mem::take(&mut self.rows));
         }
+        let width = self.narrowest();
+        self.widen(width);
         if self.rows.len() > self.most {
+            self.rows = compact(std::mem::take(&mut self.rows));
             let further = self.rows.split_off(self.most - 1);
             let mut row = Row { key: FURTHER, ..further[0] };
             row.sums = [0; N];
             further.iter().for_each(|of| add(&mut row.sums, &of.sums));
             self.rows.push(row);
-            self.in_order = self.rows.len();
+            self.widen(self.width);
         }
     }
 
-    fn is_one_bucket(&self) -> bool {
-        self.rows.first().map(|row| row.bucket) == self.rows.last().map(|row| row.bucket)
+    /// The narrowest width at which there are no more rows than wanted; if there is none, one at which all are of one
+    /// bucket. Each key's rows are in order.
+    fn narrowest(&mut self) -> u64 {
+        let bucket = |row: &Row<N>| row.bucket;
+        let (first, last) = (self.rows.iter().map(bucket).min(), self.rows.iter().map(bucket).max());
+        let Some((first, last)) = first.zip(last) else { return self.width };
+        // Widths, in widths of now.
+        let mut factors = vec![1];
+        let mut width = self.width;
+        while factors.last().is_some_and(|factor| first / factor != last / factor) && wider(width) / width > 1 {
+            width = wider(width);
+            factors.push(width / self.width);
+        }
+        // How many rows become one with the row before them once time is so wide, and were not before.
+        let mut joined = vec![0; factors.len()];
+        self.latest.clear();
+        for (row, at) in self.rows.iter().zip(0..) {
+            let latest = self.latest.of(row.key, &self.rows);
+            if let Some(before) = self.rows.get(*latest as usize) {
+                let (from, to) = (before.bucket, row.bucket);
+                let wide_enough = factors.partition_point(|factor| *factor <= to - from);
+                let joins = |(_, factor): &(usize, &u64)| from / **factor == to / **factor;
+                if let Some((joint, _)) = factors.iter().enumerate().skip(wide_enough).find(joins) {
+                    joined[joint] += 1;
+                }
+            }
+            *latest = at;
+        }
+        let mut rows = self.rows.len();
+        let fits = joined.iter().position(|joined| {
+            rows -= joined;
+            rows <= self.most
+        });
+        self.width * factors[fits.unwrap_or(factors.len() - 1)]
     }
 
-    /// Makes buckets wider, of which all rows are in order.
-    fn widen(&mut self) {
-        let wide = wider(self.width);
-        let factor = wide / self.width;
-        self.width = wide;
+    /// Makes buckets so wide, a multiple of what they are. Each key's rows are in order.
+    fn widen(&mut self, width: u64) {
+        let factor = width / self.width;
+        self.width = width;
         self.last = (0, 0, 0);
-        match factor {
-            // To divide by a number that is known is to multiply.
-            2 => self.rows.iter_mut().for_each(|row| row.bucket /= 2),
-            5 => self.rows.iter_mut().for_each(|row| row.bucket /= 5),
-            _ => self.rows.iter_mut().for_each(|row| row.bucket /= factor),
+        self.latest.clear();
+        let mut kept = 0;
+        for at in 0..self.rows.len() {
+            let row = Row { bucket: self.rows[at].bucket / factor, ..self.rows[at] };
+            let latest = self.latest.of(row.key, &self.rows[..kept]);
+            if !self.rows.get_mut(*latest as usize).is_some_and(|latest| latest.takes(&row)) {
+                *latest = kept as u32;
+                self.rows[kept] = row;
+                kept += 1;
+            }
         }
-        // Of a bucket there are few rows.
-        self.rows.chunk_by_mut(|row, next| row.bucket == next.bucket).for_each(|of| of.sort_by_key(|row| row.key));
-        self.rows.dedup_by(|next, kept| kept.takes(next));
-        self.in_order = self.rows.len();
-    }
-
-    /// Makes one row of rows of the same bucket and key, in order of these.
-    fn compact(&mut self) {
-        compact_into(&self.rows, self.in_order, &mut self.scratch);
-        std::mem::swap(&mut self.rows, &mut self.scratch.rows);
-        self.in_order = self.rows.len();
+        self.rows.truncate(kept);
+        self.in_order = true;
     }
 }
 
@@ -217,38 +264,12 @@ impl<const N: usize> Row<N> {
     }
 }
 
-/// One row for all rows of the same bucket and key, in order of these; the first `in_order` rows are so already.
-pub fn compact<const N: usize>(rows: &[Row<N>], in_order: usize) -> Vec<Row<N>> {
-    let mut scratch = Scratch::default();
-    compact_into(rows, in_order, &mut scratch);
-    scratch.rows
-}
-
-/// The same, into the rows of `scratch`.
-fn compact_into<const N: usize>(rows: &[Row<N>], in_order: usize, scratch: &mut Scratch<N>) {
-    let (front, back) = rows.split_at(in_order);
-    let Scratch { order, rows: compact } = scratch;
-    // Numbers are sorted instead of rows, which are long.
-    order.clear();
-    let places = back.iter().zip(0..).map(|(row, at)| u128::from(row.bucket) << 64 | u128::from(row.key) << 32 | at);
-    order.extend(places);
-    order.sort_unstable();
-    compact.clear();
-    compact.reserve(rows.len());
-    let mut add = |row: &Row<N>| {
-        if !compact.last_mut().is_some_and(|last| last.takes(row)) {
-            compact.push(*row);
-        }
-    };
-    let mut front = front.iter().peekable();
-    for at in order {
-        let row = &back[*at as u32 as usize];
-        while let Some(earlier) = front.next_if(|of| of.place() <= row.place()) {
-            add(earlier);
-        }
-        add(row);
-    }
-    front.for_each(add);
+/// One row for all rows of the same bucket and key, in order of these.
+pub fn compact<const N: usize>(mut rows: Vec<Row<N>>) -> Vec<Row<N>> {
+    // Not the rows themselves, which are long.
+    rows.sort_by_cached_key(Row::place);
+    rows.dedup_by(|next, kept| kept.takes(next));
+    rows
 }
 
 #[cfg(test)]
@@ -257,7 +278,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(most: usize, exits: &[(u64, u32)]) -> Rows<1> {
-        let mut rows = Rows::of_at_most(most, 3);
+        // Fewer places near at hand than keys.
+        let mut rows = Rows::of_at_most(most, 1);
         exits.iter().for_each(|&(at, key)| rows.absorb(at, key, &[1]));
         rows
     }
@@ -304,6 +326,9 @@ mod tests {
             prop_assert_eq!(&merged.finish(true, |key| key), &whole);
             let backwards: Vec<_> = exits.iter().rev().copied().collect();
             prop_assert_eq!(&of(most, &backwards).finish(true, |key| key), &whole);
+            let mut in_order = exits.clone();
+            in_order.sort_unstable();
+            prop_assert_eq!(&of(most, &in_order).finish(true, |key| key), &whole);
             prop_assert!(whole.1.len() <= most);
             prop_assert_eq!(whole.1.iter().map(|row| row.sums[0]).sum::<u64>(), exits.len() as u64);
         }

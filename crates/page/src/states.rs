@@ -176,7 +176,7 @@ impl States {
                 rows.push(Row { bucket, key: lane(at as u32), sums: *sums });
             }
         }
-        (self.width, compact(&rows, 0))
+        (self.width, compact(rows))
     }
 }
 

@@ -8,7 +8,6 @@
 
 use super::judgement::Side;
 use super::material::{Machine, Material};
-use crate::halts::{before_sleep, latency};
 use crate::replay::{Asks, GangReplay, HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
 use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
@@ -99,14 +98,14 @@ impl Bench {
         }
     }
 
-    fn absorb(&mut self, halt: &Halt, recorded: &Recorded) {
+    fn absorb(&mut self, recorded: &Recorded) {
         let part = part(self.done, self.total);
         self.done += 1;
         if part != self.part {
             self.end_part();
             self.part = part;
         }
-        self.recorded[part].absorb(halt);
+        self.recorded[part].absorb(recorded);
         self.trials.iter_mut().for_each(|trial| trial.replay.absorb_recorded(recorded));
     }
 
@@ -176,18 +175,15 @@ impl Came {
         }
     }
 
-    fn absorb(&mut self, halt: &Halt) {
-        self.latency = self.latency.saturating_add(latency(halt).unwrap_or_default().0);
-        let Some(told) = halt.told else { return };
-        if !told.waited {
+    fn absorb(&mut self, recorded: &Recorded) {
+        self.latency = self.latency.saturating_add(recorded.latency().unwrap_or_default().0);
+        let Some((polled, caught)) = recorded.polled() else { return };
+        self.polling = self.polling.saturating_add(polled.0);
+        if caught {
             self.caught += 1;
-            self.polling = self.polling.saturating_add(told.length.0);
-            return;
+        } else {
+            self.missed = self.missed.saturating_add(polled.0);
         }
-        let before = before_sleep(halt, &told).map(|before| before.0);
-        let polled = halt.change.map(|change| u64::from(change.old).min(before.unwrap_or(told.length.0))).or(before);
-        self.polling = self.polling.saturating_add(polled.unwrap_or(0));
-        self.missed = self.missed.saturating_add(polled.unwrap_or(0));
     }
 }
 
@@ -437,9 +433,14 @@ impl Trials {
             return;
         }
         let recorded = self.recorder.recorded(halt);
-        self.host.absorb(halt, &recorded);
-        if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == halt.who.vm) {
-            bench.absorb(halt, &recorded);
+        self.absorb_recorded(&recorded);
+    }
+
+    /// The same, of a halt that is looked at and that others replay as well: all of one [`Recorder`]'s.
+    pub fn absorb_recorded(&mut self, recorded: &Recorded) {
+        self.host.absorb(recorded);
+        if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == recorded.vm) {
+            bench.absorb(recorded);
         }
     }
 

@@ -5,14 +5,13 @@
 //! replayed with a poll of 80 us:  ┴─ poll ──────── caught at 50 us ── entry                        latency 5 us
 //! ```
 
-use crate::halts::{gap, latency};
-use crate::{HaltCell, Lengths, PollHost, PollSettings};
-use exitscope_model::{Halt, Who};
+use crate::halts::{before_sleep, gap, latency};
+use crate::{HaltCell, Index, Lengths, MAX_KEYS, PollHost, PollSettings};
+use exitscope_model::{Halt, Told, Who};
 use exitscope_policy::KnobError;
 use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave};
 use exitscope_units::{Nanos, VmId};
-use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// How long after the end of its poll KVM still looks before the thread sleeps, where the recording does not show it.
@@ -138,12 +137,12 @@ impl HaltReplay {
     }
 
     fn absorb_host(&mut self, recorded: &Recorded) {
-        if self.host.get(recorded.vcpu).is_none_or(Option::is_none) {
+        if self.host.get(recorded.vcpu as usize).is_none_or(Option::is_none) {
             // `new` has checked that the knobs can be set.
             let params = self.host_params(recorded.vm).unwrap_or_default();
             set(&mut self.host, recorded.vcpu, (params, HostHaltPoll::new(self.from.whose)));
         }
-        let Some(Some((params, state))) = self.host.get_mut(recorded.vcpu) else { return };
+        let Some(Some((params, state))) = self.host.get_mut(recorded.vcpu as usize) else { return };
         let poll = state.start(params, &Leave::default());
         let caught = recorded.gap <= poll.plus(self.typical.last_look) && !recorded.uncatchable;
         let length = match (caught, recorded.slept) {
@@ -153,7 +152,7 @@ impl HaltReplay {
         };
         state.finish(params, &Leave::default(), length, recorded.valid);
         let polled = poll.min(if caught { recorded.gap } else { recorded.polled_at_most });
-        let latency = recorded.latency.map(|latency| match (caught, recorded.slept) {
+        let latency = recorded.latency().map(|latency| match (caught, recorded.slept) {
             (true, true) => Nanos(latency.0.saturating_sub(recorded.length.0.saturating_sub(recorded.gap.0))),
             (false, false) => latency.plus(self.typical.back),
             _ => latency,
@@ -164,11 +163,11 @@ impl HaltReplay {
     fn absorb_guest(&mut self, recorded: &Recorded) {
         let pending = self.told && !recorded.told;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
-        if self.guest.get(recorded.vcpu).is_none_or(Option::is_none) {
+        if self.guest.get(recorded.vcpu as usize).is_none_or(Option::is_none) {
             let params = self.guest_params().unwrap_or_default();
             set(&mut self.guest, recorded.vcpu, (params, GuestHaltPoll::new()));
         }
-        let Some(Some((params, state))) = self.guest.get_mut(recorded.vcpu) else { return };
+        let Some(Some((params, state))) = self.guest.get_mut(recorded.vcpu as usize) else { return };
         let mut polled = Nanos::ZERO;
         let mut caught = false;
         if let Idle::Poll { limit } = state.select() {
@@ -179,9 +178,9 @@ impl HaltReplay {
         }
         // Without the host's polling, what that caught would have slept.
         let latency = match (caught, recorded.slept || pending) {
-            (true, _) => recorded.latency.map(|_| Nanos::ZERO),
-            (false, true) => recorded.latency,
-            (false, false) => recorded.latency.map(|latency| latency.plus(self.typical.back)),
+            (true, _) => recorded.latency().map(|_| Nanos::ZERO),
+            (false, true) => recorded.latency(),
+            (false, false) => recorded.latency().map(|latency| latency.plus(self.typical.back)),
         };
         if !caught {
             let residency = Nanos(gap.0 - polled.0).plus(latency.unwrap_or_default());
@@ -206,7 +205,8 @@ impl HaltOutcome {
 }
 
 /// Puts what is known of a vCPU in its place.
-fn set<T>(all: &mut Vec<Option<T>>, vcpu: usize, known: T) {
+fn set<T>(all: &mut Vec<Option<T>>, vcpu: u32, known: T) {
+    let vcpu = vcpu as usize;
     if vcpu >= all.len() {
         all.resize_with(vcpu + 1, || None);
     }
@@ -214,44 +214,60 @@ fn set<T>(all: &mut Vec<Option<T>>, vcpu: usize, known: T) {
 }
 
 /// Numbers the vCPUs of halts, so that of many replays none must look them up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Recorder {
-    numbers: FxHashMap<Who, usize>,
+    numbers: Index<Who>,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder { numbers: Index::of_at_most(MAX_KEYS as u32) }
+    }
 }
 
 impl Recorder {
     /// What a halt says.
     pub fn recorded(&mut self, halt: &Halt) -> Recorded {
-        let next = self.numbers.len();
-        Recorded::of(halt, *self.numbers.entry(halt.who).or_insert(next))
+        Recorded::of(halt, self.numbers.of(halt.who))
+    }
+
+    /// The same of another's, as one of this one's.
+    pub fn adopted(&mut self, other: &Recorder, recorded: &Recorded) -> Recorded {
+        let who = other.numbers.keys().get(recorded.vcpu as usize);
+        let vcpu = who.map_or(self.numbers.other(), |who| self.numbers.of(*who));
+        Recorded { vcpu, ..*recorded }
     }
 }
 
 /// What a recorded halt says about others that it could have been.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded {
-    vm: VmId,
+    pub(crate) vm: VmId,
     /// Its vCPU's number in the [`Recorder`].
-    vcpu: usize,
+    vcpu: u32,
     /// Whether KVM told of it, and whether its wake-up was for something.
     told: bool,
     valid: bool,
+    slept: bool,
+    /// KVM polled longer than the gap, and slept nevertheless: somebody else wanted the CPU.
+    uncatchable: bool,
+    /// Whether the wake-up latency is known.
+    exact: bool,
+    latency: Nanos,
     /// From KVM's beginning of the halt until something woke the vCPU.
     gap: Nanos,
     /// The same, from the exit on.
     gap_from_exit: Nanos,
     /// The halt as KVM measures it.
     length: Nanos,
-    slept: bool,
-    /// KVM polled longer than the gap, and slept nevertheless: somebody else wanted the CPU.
-    uncatchable: bool,
     /// The longest that a poll which fails could have taken.
     polled_at_most: Nanos,
-    latency: Option<Nanos>,
+    /// How long it was polled for, as far as that is known.
+    polled: Nanos,
 }
 
 impl Recorded {
-    fn of(halt: &Halt, vcpu: usize) -> Recorded {
+    fn of(halt: &Halt, vcpu: u32) -> Recorded {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
         let length = halt.told.map_or(whole, |told| told.length);
@@ -263,27 +279,55 @@ impl Recorded {
             halt.asleep.and_then(|asleep| asleep.since(halt.begin)).map(|awake| awake.0.saturating_sub(before.0));
         let uncatchable = slept && halt.change.is_some_and(|change| u64::from(change.old) >= gap.0 && change.old > 0);
         let polled_at_most = if uncatchable { awake.map_or(gap, Nanos).min(gap) } else { gap };
+        let latency = latency(halt);
         Recorded {
             vm: halt.who.vm,
             vcpu,
             told: halt.told.is_some(),
             valid: halt.told.is_none_or(|told| told.valid),
+            slept,
+            uncatchable,
+            exact: latency.is_some(),
+            latency: latency.unwrap_or_default(),
             gap,
             gap_from_exit,
             length,
-            slept,
-            uncatchable,
             polled_at_most,
-            latency: latency(halt),
+            polled: halt.told.map(|told| polled(halt, &told)).unwrap_or_default(),
         }
     }
+
+    /// From what woke the vCPU to its entry.
+    pub(crate) fn latency(&self) -> Option<Nanos> {
+        self.exact.then_some(self.latency)
+    }
+
+    /// How long KVM polled, if it said anything of this halt, and whether that ended it.
+    pub(crate) fn polled(&self) -> Option<(Nanos, bool)> {
+        self.told.then_some((self.polled, !self.slept))
+    }
+
+    /// How long the halt lasted as KVM measures it.
+    pub fn length(&self) -> Nanos {
+        self.length
+    }
+}
+
+/// How long KVM polled in a halt of which it told.
+fn polled(halt: &Halt, told: &Told) -> Nanos {
+    if !told.waited {
+        return told.length;
+    }
+    let before = before_sleep(halt, told);
+    let limit = halt.change.map(|change| Nanos(change.old.into()).min(before.unwrap_or(told.length)));
+    limit.or(before).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Halts;
-    use exitscope_model::{Told, TraceInfo};
+    use exitscope_model::TraceInfo;
     use exitscope_units::{Moment, Tid, VcpuId};
 
     const US: u64 = 1_000;
@@ -354,6 +398,11 @@ mod tests {
         replay.absorb(&cut);
         replay.absorb(&cut);
         assert_eq!((replay.outcome.caught, replay.outcome.polling), (0, 10 * US), "as long as it polled when recorded");
+    }
+
+    #[test]
+    fn what_a_halt_says_is_a_line_of_cache() {
+        assert_eq!(size_of::<Recorded>(), 64);
     }
 
     #[test]
