@@ -29,6 +29,9 @@ pub const OF_A_RECORDING: usize = 1 << 20;
 /// Those that are kept of what happens now (40 MB).
 pub const OF_NOW: usize = 1 << 18;
 
+/// Halts that are tried with one limit after the other (64 KB): what one limit does is alike from halt to halt.
+const AT_ONCE: usize = 1024;
+
 /// The last of something, and how many there were.
 #[derive(Clone, Debug)]
 struct Last<T> {
@@ -140,10 +143,16 @@ impl Gathered {
         Room { halts: self.halts.room_before(room.halts), yields: self.yields.room_before(room.yields) }
     }
 
+    /// The halts that were kept, many at once.
+    fn kept_halts(&self) -> impl Iterator<Item = &[Recorded]> + Clone {
+        let (front, back) = self.halts.kept.as_slices();
+        front.chunks(AT_ONCE).chain(back.chunks(AT_ONCE))
+    }
+
     /// Takes trials through what was kept.
     fn try_on_kept(&self, trials: &mut Trials) {
         trials.begin(self.first);
-        self.halts.kept.iter().for_each(|halt| trials.absorb_recorded(halt));
+        self.kept_halts().for_each(|halts| trials.absorb_recorded(halts));
         self.yields.kept.iter().for_each(|of| trials.absorb_yield(of));
     }
 
@@ -185,9 +194,9 @@ impl Gathered {
     /// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
     fn polls(&self, info: &TraceInfo, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
         let host = PollHost::of(info);
-        let (halts, kept) = (&self.material.facts.halts, self.halts.kept.iter());
+        let halts = &self.material.facts.halts;
         // Advice is on all halts.
-        halt_polls(halts, kept, &host, self.halts.has_all().then_some(tried))
+        halt_polls(halts, self.kept_halts(), &host, self.halts.has_all().then_some(tried))
     }
 
     /// All that takes long, at once: what is `advised`, the replay of polling, what happened when.

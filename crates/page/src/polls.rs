@@ -14,9 +14,6 @@ const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500
 /// Values of guest_halt_poll_ns that are tried; a limit cannot be below grow_start.
 const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
 
-/// Halts that one limit after the other is tried with (64 KB): what one limit does is alike from halt to halt.
-const AT_ONCE: usize = 1024;
-
 /// Halt polling with other limits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Polls {
@@ -54,15 +51,16 @@ type Outcomes = BTreeMap<Option<u64>, HaltOutcome>;
 /// bring is tried here.
 pub fn halt_polls<'a>(
     of: &Halts,
-    halts: impl ExactSizeIterator<Item = &'a Recorded> + Clone + Sync,
+    halts: impl Iterator<Item = &'a [Recorded]> + Clone + Sync,
     host: &PollHost,
     elsewhere: Option<impl FnOnce() -> TriedLimits>,
 ) -> Option<Polls> {
     let all = of.all();
-    if halts.len() == 0 || all.halts() == 0 {
+    let replayed: usize = halts.clone().map(<[_]>::len).sum();
+    if replayed == 0 || all.halts() == 0 {
         return None;
     }
-    // Each halt is looked at once, and tried with all limits that nobody else tries; none is what was in force.
+    // Some halts are tried with all limits that nobody else tries, and then the next; none is what was in force.
     let try_missing = |policy, knob, limits: &[Option<u64>], outcomes: &mut Outcomes, but: &[u64]| {
         let replay = |limit: Option<u64>| {
             let set: Vec<_> = limit.map(|limit| (knob, limit)).into_iter().collect();
@@ -71,12 +69,8 @@ pub fn halt_polls<'a>(
         let is_missing =
             |limit: &Option<u64>| !outcomes.contains_key(limit) && !limit.is_some_and(|limit| but.contains(&limit));
         let mut replays: Vec<_> = limits.iter().copied().filter(is_missing).filter_map(replay).collect();
-        let mut halts = halts.clone();
-        while halts.len() > 0 && !replays.is_empty() {
-            for (_, replay) in &mut replays {
-                halts.clone().take(AT_ONCE).for_each(|halt| replay.absorb_recorded(halt));
-            }
-            halts.by_ref().take(AT_ONCE).for_each(drop);
+        for some in halts.clone() {
+            replays.iter_mut().for_each(|(_, replay)| replay.absorb_recorded(some));
         }
         outcomes.extend(replays.into_iter().map(|(limit, replay)| (limit, replay.outcome)));
     };
@@ -104,7 +98,7 @@ pub fn halt_polls<'a>(
     };
     let slept = if all.is_told() { &all.slept.gaps } else { &all.untold.gaps };
     Some(Polls {
-        replayed: halts.len() as u64,
+        replayed: replayed as u64,
         halts: all.halts(),
         gaps: gaps(&all.caught.gaps, slept),
         inexact: all.inexact(),

@@ -112,6 +112,7 @@ impl HostHaltPoll {
     /// A halt begins: how long to poll. Zero: block at once.
     ///
     /// The poll also ends when another task waits for this CPU or the thread is to be rescheduled: one task runs alone.
+    #[inline]
     pub fn start(&mut self, params: &Params, leave: &Leave) -> Nanos {
         if self.whose == Whose::Vcpu {
             self.poll = self.poll.min(self.largest(params, leave));
@@ -124,6 +125,7 @@ impl HostHaltPoll {
 
     /// The halt is over, `halt` after it began, the poll included. `valid` is false for wake-ups that s390 says nothing
     /// came of.
+    #[inline]
     pub fn finish(&mut self, params: &Params, leave: &Leave, halt: Nanos, valid: bool) -> Option<Change> {
         if self.whose == Whose::Vcpu && leave.no_poll {
             return None;

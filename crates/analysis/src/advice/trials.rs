@@ -98,15 +98,19 @@ impl Bench {
         }
     }
 
-    fn absorb(&mut self, recorded: &Recorded) {
-        let part = part(self.done, self.total);
-        self.done += 1;
-        if part != self.part {
-            self.end_part();
-            self.part = part;
+    fn absorb(&mut self, mut halts: &[Recorded]) {
+        while !halts.is_empty() {
+            let part = part(self.done, self.total);
+            if part != self.part {
+                self.end_part();
+                self.part = part;
+            }
+            let of_part;
+            (of_part, halts) = halts.split_at(halts.len().min(left_of(part, self.done, self.total)));
+            self.done += of_part.len() as u64;
+            of_part.iter().for_each(|recorded| self.recorded[part].absorb(recorded));
+            self.trials.iter_mut().for_each(|trial| trial.replay.absorb_recorded(of_part));
         }
-        self.recorded[part].absorb(recorded);
-        self.trials.iter_mut().for_each(|trial| trial.replay.absorb_recorded(recorded));
     }
 
     /// Takes note of what came up to here. Parts that had no halts end where the one before them did.
@@ -198,6 +202,12 @@ fn sum(parts: &[Came; PARTS]) -> Came {
 
 fn part(done: u64, total: u64) -> usize {
     ((done * PARTS as u64).checked_div(total).unwrap_or(0) as usize).min(PARTS - 1)
+}
+
+/// How many are left of this part.
+fn left_of(part: usize, done: u64, total: u64) -> usize {
+    let end = ((part as u64 + 1) * total).div_ceil(PARTS as u64);
+    if part + 1 < PARTS && end > done { (end - done) as usize } else { usize::MAX }
 }
 
 /// The sum over all parts, and its 95 % confidence interval.
@@ -433,14 +443,16 @@ impl Trials {
             return;
         }
         let recorded = self.recorder.recorded(halt);
-        self.absorb_recorded(&recorded);
+        self.absorb_recorded(&[recorded]);
     }
 
-    /// The same, of a halt that is looked at and that others replay as well: all of one [`Recorder`]'s.
-    pub fn absorb_recorded(&mut self, recorded: &Recorded) {
-        self.host.absorb(recorded);
-        if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == recorded.vm) {
-            bench.absorb(recorded);
+    /// The same, of halts that are looked at and that others replay as well: all of one [`Recorder`]'s.
+    pub fn absorb_recorded(&mut self, halts: &[Recorded]) {
+        self.host.absorb(halts);
+        for of_vm in halts.chunk_by(|halt, next| halt.vm == next.vm) {
+            if let Some((_, bench)) = self.guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm) {
+                bench.absorb(of_vm);
+            }
         }
     }
 
@@ -478,5 +490,43 @@ impl Trials {
             window.0 <= at && at <= window.1 && (selection.vms.is_empty() || selection.vms.contains(&vm))
         };
         gang.absorb(event, within);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::vcpu;
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::Told;
+    use exitscope_units::Nanos;
+
+    #[test]
+    fn many_halts_at_once_come_to_what_one_after_the_other_does() {
+        let mut material = Material::new(&Selection::default());
+        let mut recorder = Recorder::default();
+        let halts: Vec<Recorded> = (0..137)
+            .map(|number| {
+                let at = |after| Moment::from_nanos(number * 5_000_000 + after);
+                let gap = 1_000 << (number % 11);
+                let told = Some(Told { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
+                let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
+                let (end, entered) = (at(gap), Some(at(gap + 2_000)));
+                let halt = Halt { who: vcpu(0), begin: at(0), asleep, woken, told, change, end, entered };
+                material.absorb_halt(&halt);
+                recorder.recorded(&halt)
+            })
+            .collect();
+        let came = |at_once| {
+            let mut bench = Bench::new(&material, &PollHost::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            halts.chunks(at_once).for_each(|halts| bench.absorb(halts));
+            bench.end_part();
+            (bench.recorded, bench.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
+        };
+        let one_by_one = came(1);
+        assert!(one_by_one.0.iter().all(|part| part.caught > 0 && part.missed > 0), "{one_by_one:?}");
+        for at_once in [5, 13, 14, 100, 200] {
+            assert_eq!(came(at_once), one_by_one, "{at_once}");
+        }
     }
 }
