@@ -83,9 +83,15 @@ impl Latest {
     }
 }
 
-fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
-    for (sum, more) in sums.iter_mut().zip(more) {
-        *sum = sum.saturating_add(*more);
+/// Adds to each sum; none gets beyond the largest number.
+#[inline]
+pub fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
+    let all = sums.iter().chain(more).fold(0, |all, sum| all | sum);
+    if all >> 63 == 0 {
+        // None gets near it: all are added at once.
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    } else {
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
 }
 
@@ -312,6 +318,16 @@ mod tests {
         let exits: Vec<_> = (0..100u32).map(|key| (5, key)).collect();
         let (_, rows) = of(10, &exits).finish(true, |key| key);
         assert_eq!((rows.len(), rows[9].key, rows[9].sums), (10, FURTHER, [91]));
+    }
+
+    #[test]
+    fn sums_end_at_the_largest_number() {
+        let mut sums = [1, u64::MAX - 5, 1 << 62, u64::MAX];
+        add(&mut sums, &[2, 9, 1 << 62, 0]);
+        assert_eq!(sums, [3, u64::MAX, 1 << 63, u64::MAX]);
+        let mut sums = [1, 1 << 62];
+        add(&mut sums, &[2, (1 << 63) - 1]);
+        assert_eq!(sums, [3, (1 << 62) + (1 << 63) - 1]);
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 //! exit: guest ──┤ kernel, user, idle, waiting ├── entry      spread over the buckets in which it lies, each part evenly
 //! ```
 
-use crate::rows::{NARROWEST, Row, compact};
+use crate::rows::{NARROWEST, Row, add, compact};
 use exitscope_analysis::wider;
 
 /// Guest, kernel, user, idle, waiting, in nanoseconds.
@@ -62,10 +62,7 @@ impl States {
             && let Some(lane) = self.lanes.get_mut(lane as usize)
             && let Some(cell) = bucket.checked_sub(lane.first).and_then(|at| lane.cells.get_mut(at as usize))
         {
-            for (sum, time) in cell.iter_mut().zip(times) {
-                *sum = sum.saturating_add(*time);
-            }
-            return;
+            return add(cell, times);
         }
         self.spread_far(lane as usize, from, to, times);
     }
@@ -188,9 +185,7 @@ impl Lane {
         let moved = |at: usize| ((self.first + at as u64) / factor - first) as usize;
         for at in 0..=last {
             let narrow = std::mem::take(&mut self.cells[at]);
-            for (sum, time) in self.cells[moved(at)].iter_mut().zip(&narrow) {
-                *sum = sum.saturating_add(*time);
-            }
+            add(&mut self.cells[moved(at)], &narrow);
         }
         self.cells.truncate(moved(last) + 1);
         self.first = first;
@@ -209,9 +204,7 @@ impl Lane {
         if at >= self.cells.len() {
             self.cells.resize(at + 1, [0; STATES]);
         }
-        for (sum, time) in self.cells[at].iter_mut().zip(times) {
-            *sum = sum.saturating_add(*time);
-        }
+        add(&mut self.cells[at], times);
     }
 }
 
