@@ -53,7 +53,7 @@ pub struct Sums {
 impl Sums {
     /// Nothing yet; for one of so many parts that will be merged.
     pub fn of_part(parts: usize) -> Sums {
-        // Places in hand, too: fewer where there are fewer rows.
+        // Places near at hand, too: fewer where there are fewer rows.
         let bits = |most: u32| most.saturating_sub(parts.ilog2()).max(6);
         Sums {
             window: (Moment::default(), Moment::MAX),
