@@ -227,7 +227,7 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let mut slow = server.connect();
     slow.write_all(b"GET /met").unwrap();
     assert_eq!(status(&server.get("/healthz")), 200);
-    // All of them, in their turn.
+    // All of them in their turn: the deaf one, the silent ones, the slow one.
     let end = Instant::now() + Duration::from_secs(60);
     while server.value("exitscope_http_cut_total") < 42.0 {
         assert!(Instant::now() < end, "some are never cut");

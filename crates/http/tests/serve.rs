@@ -296,7 +296,7 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let mut slow = server.connect();
     slow.write_all(b"GET /op").unwrap();
     assert_eq!(status(&server.get("/open", "")), 200);
-    // All of them, in their turn.
+    // All of them in their turn: the deaf one, the silent ones, the slow one.
     wait_until(|| server.cut.load(Ordering::Relaxed) == 42);
     drop((deaf, silent, slow));
 }

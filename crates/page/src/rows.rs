@@ -140,15 +140,15 @@ impl<const N: usize> Rows<N> {
     }
 
     /// Adds what another holds.
-    pub fn merge(&mut self, mut other: Rows<N>) {
-        other.settle();
+    pub fn merge(&mut self, other: Rows<N>) {
         self.settle();
-        let width = self.width.max(other.width);
-        other.widen(width);
-        self.widen(width);
-        self.rows.append(&mut other.rows);
-        self.in_order = false;
-        self.settle();
+        if self.width < other.width {
+            self.widen(other.width);
+        }
+        for row in other.rows {
+            // Buckets here may get wider meanwhile.
+            self.absorb_far(Row { bucket: row.bucket * other.width / self.width, ..row });
+        }
     }
 
     /// Forgets the buckets that end before a moment.
@@ -185,7 +185,7 @@ impl<const N: usize> Rows<N> {
         if !self.in_order {
             self.rows = compact(std::mem::take(&mut self.rows));
         }
-        let width = self.narrowest();
+        let width = if self.rows.len() > self.most { self.narrowest() } else { self.width };
         self.widen(width);
         if self.rows.len() > self.most {
             self.rows = compact(std::mem::take(&mut self.rows));
@@ -345,6 +345,10 @@ mod tests {
             let mut in_order = exits.clone();
             in_order.sort_unstable();
             prop_assert_eq!(&of(most, &in_order).finish(true, |key| key), &whole);
+            let (left, right) = in_order.split_at(cut.min(exits.len()));
+            let mut merged = of(most, left);
+            merged.merge(of(most, right));
+            prop_assert_eq!(&merged.finish(true, |key| key), &whole);
             prop_assert!(whole.1.len() <= most);
             prop_assert_eq!(whole.1.iter().map(|row| row.sums[0]).sum::<u64>(), exits.len() as u64);
         }
