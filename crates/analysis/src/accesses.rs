@@ -28,9 +28,9 @@ impl AccessKey {
     #[inline]
     pub fn of(exit: &Exit) -> Option<AccessKey> {
         let detail = exit.detail?;
-        let is_access = matches!(detail.kind, DetailKind::Port | DetailKind::Mmio);
+        let at = DetailKey::of(detail);
         let (outside, string) = (exit.door != Door::Kernel, detail.form == Form::String);
-        is_access.then(|| AccessKey { at: DetailKey::of(detail), outside, string })
+        at.is_accessed().then_some(AccessKey { at, outside, string })
     }
 }
 
@@ -55,20 +55,7 @@ impl Tally for AccessCell {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         self.cell.absorb(exit);
-        if let Some(detail) = exit.detail {
-            self.plain += u64::from(detail.form == Form::Plain);
-            self.places = both(self.places, Some((detail.key, detail.key)));
-            if detail.write && detail.form != Form::String {
-                self.written = both(self.written, Some((detail.value, detail.value)));
-            }
-        }
-        if exit.timed && exit.door != Door::Kernel {
-            for (lengths, length) in [(&mut self.handed, exit.way.handed), (&mut self.answered, exit.way.answered)] {
-                if length > Nanos::ZERO {
-                    lengths.record(length);
-                }
-            }
-        }
+        self.absorb_access(exit);
     }
 
     fn merge(&mut self, other: &AccessCell) {
@@ -90,6 +77,25 @@ fn both(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
 }
 
 impl AccessCell {
+    /// Adds one to all but [`AccessCell::cell`].
+    #[inline]
+    pub(crate) fn absorb_access(&mut self, exit: &Exit) {
+        if let Some(detail) = exit.detail {
+            self.plain += u64::from(detail.form == Form::Plain);
+            self.places = both(self.places, Some((detail.key, detail.key)));
+            if detail.write && detail.form != Form::String {
+                self.written = both(self.written, Some((detail.value, detail.value)));
+            }
+        }
+        if exit.timed && exit.door != Door::Kernel {
+            for (lengths, length) in [(&mut self.handed, exit.way.handed), (&mut self.answered, exit.way.answered)] {
+                if length > Nanos::ZERO {
+                    lengths.record(length);
+                }
+            }
+        }
+    }
+
     /// What these cost more than if each took `then` nanoseconds; zero if less.
     pub fn saving(&self, then: Nanos) -> Nanos {
         Nanos(self.cell.cost().0.saturating_sub(then.0.saturating_mul(self.cell.timed)))

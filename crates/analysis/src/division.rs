@@ -1,8 +1,8 @@
 //! How the wall time of one vCPU divides.
 
+use crate::Index;
 use exitscope_model::{Exit, LaneSpan, Who};
 use exitscope_units::{Moment, Nanos};
-use rustc_hash::FxHashMap;
 
 /// Where a vCPU's time went, in nanoseconds. The parts are disjoint; what they leave of the span is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,34 +81,44 @@ impl Division {
 }
 
 /// The divisions of a recording that is being read, found fast: exits of several vCPUs come in turns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Divisions {
-    index: FxHashMap<Who, usize>,
-    cells: Vec<(Who, Division)>,
-    /// The last one's place.
-    last: usize,
+    index: Index<Who>,
+    /// By the vCPU's number.
+    cells: Vec<Division>,
+    /// The last one, and its number.
+    last: Option<(Who, u32)>,
+}
+
+impl Default for Divisions {
+    fn default() -> Divisions {
+        Divisions { index: Index::of_at_most(u32::MAX), cells: Vec::new(), last: None }
+    }
 }
 
 impl Divisions {
-    /// That of this vCPU.
+    /// That of this vCPU, and the vCPU's number.
     #[inline]
-    pub fn of(&mut self, who: Who) -> &mut Division {
-        if self.cells.get(self.last).is_none_or(|cell| cell.0 != who) {
-            self.find(who);
-        }
-        &mut self.cells[self.last].1
+    pub fn of(&mut self, who: Who) -> (u32, &mut Division) {
+        let number = match self.last {
+            Some((last, number)) if last == who => number,
+            _ => self.find(who),
+        };
+        (number, &mut self.cells[number as usize])
     }
 
-    fn find(&mut self, who: Who) {
-        let next = self.cells.len();
-        self.last = *self.index.entry(who).or_insert(next);
-        if self.last == next {
-            self.cells.push((who, Division::default()));
+    fn find(&mut self, who: Who) -> u32 {
+        let number = self.index.of(who);
+        if number as usize == self.cells.len() {
+            self.cells.push(Division::default());
         }
+        self.last = Some((who, number));
+        number
     }
 
     /// All of them; none is left.
-    pub fn take(&mut self) -> Vec<(Who, Division)> {
-        std::mem::take(self).cells
+    pub fn take(&mut self) -> impl Iterator<Item = (Who, Division)> + use<> {
+        let Divisions { index, cells, .. } = std::mem::take(self);
+        index.keys().to_vec().into_iter().zip(cells)
     }
 }

@@ -1,8 +1,9 @@
 //! All facts of a report, filled together.
 
 use crate::division::Divisions;
+use crate::kinds::Kinds;
 use crate::{
-    AccessKey, Accesses, Cell, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
+    AccessKey, Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
     Timeline, WayKey, Ways, Yields,
 };
 use exitscope_model::codes::REGION_BITS;
@@ -11,6 +12,7 @@ use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 /// Buckets of the timeline at most.
 const TIMELINE_BUCKETS: u64 = 100;
@@ -27,7 +29,7 @@ pub struct Wanted {
 }
 
 /// What exits are about: kind, key (for MMIO the page's first address) and whether the guest wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DetailKey {
     /// Kind of thing.
     pub kind: DetailKind,
@@ -35,6 +37,15 @@ pub struct DetailKey {
     pub key: u64,
     /// Whether the guest wrote.
     pub write: bool,
+}
+
+/// In as few words as it needs: every exit is hashed.
+impl Hash for DetailKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64((self.kind as u64) << 1 | u64::from(self.write));
+        state.write_u64(self.key);
+    }
 }
 
 impl DetailKey {
@@ -47,6 +58,12 @@ impl DetailKey {
         };
         DetailKey { kind: detail.kind, key, write: detail.write }
     }
+
+    /// Whether it is a port, or emulated memory.
+    #[inline]
+    pub(crate) fn is_accessed(&self) -> bool {
+        matches!(self.kind, DetailKind::Port | DetailKind::Mmio)
+    }
 }
 
 /// All facts of a report.
@@ -58,7 +75,8 @@ pub struct Facts {
     pub duration: Nanos,
     /// All selected exits together.
     pub all: Cell,
-    /// By reason, and whether they left the kernel: figures, and how the cost divides into steps.
+    /// By reason, and whether they left the kernel: figures, and how the cost divides into steps. Like `accesses`, of
+    /// recordings that have ended.
     pub ways: Ways,
     /// By the dimensions that were asked for.
     pub by: Group,
@@ -66,6 +84,8 @@ pub struct Facts {
     details: Keyed<DetailKey>,
     /// Accesses to ports and to emulated memory.
     pub accesses: Accesses,
+    /// Of the recording in hand: all that those three will hold, as far as it was met before.
+    kinds: Kinds,
     /// Whether `by` is by reason alone, and so made of `ways`.
     by_reason: bool,
     /// Injected interrupts by vector: how often.
@@ -100,6 +120,7 @@ impl Facts {
             by: Group::by(&wanted.by),
             details: Keyed::default(),
             accesses: Accesses::default(),
+            kinds: Kinds::default(),
             by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
             divisions: BTreeMap::new(),
@@ -124,38 +145,32 @@ impl Facts {
         self.run_states.absorb(event, self.window);
     }
 
-    /// Whether an exit is of the vCPUs and moments that are looked at.
-    #[inline]
-    pub(crate) fn holds(&self, exit: &Exit) -> bool {
-        self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_who(&exit.who)
-    }
-
-    /// Adds one exit.
-    #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
+    /// Adds one exit; where, if its vCPU is looked at.
+    #[inline(always)]
+    pub fn absorb(&mut self, exit: &Exit) -> Option<Counted> {
         if !self.selection.holds_who(&exit.who) {
-            return;
+            return None;
         }
         let window = self.window;
-        self.running.of(exit.who).absorb(exit, window);
+        let (vcpu, division) = self.running.of(exit.who);
+        division.absorb(exit, window);
         if exit.at < window.0 || exit.at > window.1 {
-            return;
+            return Some(Counted { vcpu, kind: None });
         }
         if exit.is_idle && exit.code.is_idle() && !exit.timed {
             self.halts.absorb_cut(exit.who);
         }
         if !self.selection.holds_exit(exit) {
-            return;
+            return Some(Counted { vcpu, kind: None });
         }
-        self.ways.absorb(WayKey::of(exit), exit);
+        let (kind, added) = self.kinds.absorb(exit);
+        if !added {
+            self.absorb_alone(exit);
+        }
         if !self.by_reason {
             self.by.absorb(exit);
         }
         if let Some(detail) = exit.detail {
-            match AccessKey::of(exit) {
-                Some(key) => self.accesses.absorb(key, exit),
-                None => self.details.absorb(DetailKey::of(detail), exit),
-            }
             self.halts.absorb_detail(&detail);
         }
         if let Some(vector) = exit.injected {
@@ -163,6 +178,23 @@ impl Facts {
         }
         self.slowest.absorb(exit);
         self.timeline.absorb(exit);
+        Some(Counted { vcpu, kind: Some(kind) })
+    }
+
+    /// Adds one exit to what [`Kinds`] will be put into.
+    #[inline(never)]
+    pub(crate) fn absorb_alone(&mut self, exit: &Exit) {
+        self.ways.absorb(WayKey::of(exit), exit);
+        match (AccessKey::of(exit), exit.detail) {
+            (Some(key), _) => self.accesses.absorb(key, exit),
+            (None, Some(detail)) => self.details.absorb(DetailKey::of(detail), exit),
+            (None, None) => {}
+        }
+    }
+
+    /// Has [`Facts::ways`], [`Facts::accesses`] and [`Facts::details`] hold all exits.
+    pub(crate) fn sum_up(&mut self) {
+        self.kinds.give(&mut self.ways, &mut self.details, &mut self.accesses);
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -208,7 +240,9 @@ impl Facts {
         }
     }
 
-    fn within(&self, at: Moment) -> bool {
+    /// Whether the moment is one of those that are looked at.
+    #[inline]
+    pub(crate) fn within(&self, at: Moment) -> bool {
         self.window.0 <= at && at <= self.window.1
     }
 
@@ -222,6 +256,8 @@ impl Facts {
 
     /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        self.sum_up();
+        self.kinds = Kinds::default();
         for (who, division) in self.running.take() {
             self.divisions.entry(who).or_default().merge(&division);
         }

@@ -4,7 +4,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::{BuildHasher, Hash};
 
 /// Of so many keys' hashes, as a power of two, the last key's number is near at hand: most recordings have fewer keys.
-const NEAR_BITS: u32 = 6;
+const NEAR_BITS: u32 = 8;
 
 /// Keys and their numbers. Keys beyond the `most`th all get the number `most`.
 #[derive(Clone, Debug)]

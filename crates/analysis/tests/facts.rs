@@ -45,7 +45,9 @@ fn wanted() -> Wanted {
 fn facts(rows: &[Exit]) -> Facts {
     let mut facts = Facts::new(&wanted());
     facts.begin(Moment::default());
-    rows.iter().for_each(|row| facts.absorb(row));
+    for row in rows {
+        facts.absorb(row);
+    }
     facts.end(Moment::default(), Moment::default(), &[], &FxHashMap::default());
     facts
 }

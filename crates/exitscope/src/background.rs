@@ -7,6 +7,7 @@
 //! ```
 
 use crate::read::{Sink, Trace};
+use exitscope_analysis::Counted;
 use exitscope_model::{Exit, Yield};
 use exitscope_page::{Brief, Names, OverTime, Sums};
 use exitscope_units::Moment;
@@ -69,6 +70,14 @@ impl Background {
         }))
     }
 
+    #[inline(always)]
+    fn push(&mut self, brief: Brief) {
+        self.batch.push(brief);
+        if self.batch.len() >= BATCH {
+            self.pass_on();
+        }
+    }
+
     fn pass_on(&mut self) {
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
         let full = std::mem::replace(&mut self.batch, empty);
@@ -113,11 +122,15 @@ impl Sink for Background {
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        let Some(brief) = self.names.brief(exit) else { return };
-        self.batch.push(brief);
-        if self.batch.len() >= BATCH {
-            self.pass_on();
+        if let Some(brief) = self.names.brief(exit) {
+            self.push(brief);
         }
+    }
+
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+        let brief = self.names.brief_counted(exit, counted);
+        self.push(brief);
     }
 
     fn yielded(&mut self, of: &Yield) {

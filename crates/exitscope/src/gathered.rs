@@ -12,7 +12,7 @@ use crate::advise::judgement;
 use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::replay::{Recorded, Recorder};
-use exitscope_analysis::{Dim, Facts, PollHost, Selection, Wanted};
+use exitscope_analysis::{Counted, Dim, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
@@ -244,6 +244,11 @@ impl Sink for Gathered {
         self.material.absorb(exit);
     }
 
+    #[inline]
+    fn count(&mut self, exit: &Exit) -> Option<Counted> {
+        self.material.absorb(exit)
+    }
+
     fn halt(&mut self, halt: &Halt) {
         if self.material.absorb_halt(halt) {
             self.halts.push(self.recorder.recorded(halt));
@@ -377,7 +382,8 @@ mod tests {
                     vcpu: VcpuId((number % 3) as u32),
                     tid: Tid((number % 6) as u32),
                 };
-                let told = Some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
+                // Now and then something is pending, and KVM tells of no halt.
+                let told = (number % 13 != 5).then_some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
                 gathered.halt(&Halt { who, begin: moment(0), asleep, woken, told, change: None, end, entered });

@@ -1,6 +1,7 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
 use anyhow::Context;
+use exitscope_analysis::Counted;
 use exitscope_model::{
     Assembler, Event, EventKinds, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who,
     Yield,
@@ -32,6 +33,17 @@ pub trait Sink {
     fn schedule(&mut self, _event: &Event) {}
     /// A row.
     fn absorb(&mut self, exit: &Exit);
+    /// A row; where it was counted, by one that counts.
+    #[inline]
+    fn count(&mut self, exit: &Exit) -> Option<Counted> {
+        self.absorb(exit);
+        None
+    }
+    /// A row that another sink of the same rows counted there.
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, _counted: Counted) {
+        self.absorb(exit);
+    }
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -67,9 +79,18 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
         self.1.schedule(event);
     }
 
+    #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.0.absorb(exit);
-        self.1.absorb(exit);
+        match self.0.count(exit) {
+            Some(counted) => self.1.absorb_counted(exit, counted),
+            None => self.1.absorb(exit),
+        }
+    }
+
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+        self.0.absorb_counted(exit, counted);
+        self.1.absorb_counted(exit, counted);
     }
 
     fn halt(&mut self, halt: &Halt) {

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::slow::Slow;
-use exitscope_analysis::{DetailKey, Index, MAX_KEYS, Selection};
+use exitscope_analysis::{Counted, DetailKey, Index, MAX_KEYS, Selection};
 use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ pub const REASONS: u32 = (1 << 10) - 1;
 pub const ABOUTS: u32 = 1 << 13;
 
 /// What an exit gives to sums over time. Times in nanoseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
     pub(crate) at: u64,
     /// Time in the guest before it.
@@ -35,6 +35,12 @@ pub struct Brief {
     pub(crate) counted: bool,
 }
 
+/// The numbers of an exit's reason and of what it was about.
+fn numbered(reasons: &mut Index<ExitCode>, abouts: &mut Index<DetailKey>, exit: &Exit) -> (u16, Option<u16>) {
+    let about = exit.detail.map(|detail| abouts.of(DetailKey::of(detail)) as u16);
+    (reasons.of(exit.code) as u16, about)
+}
+
 /// What sums over time are of, by number.
 #[derive(Clone, Debug)]
 pub struct Names {
@@ -48,6 +54,30 @@ pub struct Names {
     pub(crate) vcpu_of: FxHashMap<Tid, VcpuId>,
     /// Yields that name a vCPU: from, to, how many.
     pub(crate) named: BTreeMap<(Who, VcpuId), u64>,
+    known: Known,
+}
+
+/// What is known of the numbers that [`Facts`](exitscope_analysis::Facts) gave.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// By the vCPU's number.
+    lanes: Vec<Option<u16>>,
+    /// By the number of the kind: reason, and what such exits are about.
+    kinds: Vec<Option<(u16, Option<u16>)>>,
+}
+
+/// What is known of a number; if nothing is yet, what `find` finds.
+#[inline]
+fn known<T: Copy>(all: &mut Vec<Option<T>>, number: u32, find: impl FnOnce() -> T) -> T {
+    match all.get(number as usize) {
+        Some(Some(known)) => *known,
+        _ => {
+            let found = find();
+            all.resize(all.len().max(number as usize + 1), None);
+            all[number as usize] = Some(found);
+            found
+        }
+    }
 }
 
 impl Names {
@@ -63,6 +93,7 @@ impl Names {
             spans: FxHashMap::default(),
             vcpu_of: FxHashMap::default(),
             named: BTreeMap::new(),
+            known: Known::default(),
         }
     }
 
@@ -78,27 +109,47 @@ impl Names {
         if !self.selection.holds_who(&exit.who) {
             return None;
         }
-        let counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
-        let (mut reason, mut about) = (0, None);
-        if counted {
-            reason = self.reasons.of(exit.code) as u16;
-            about = exit.detail.map(|detail| self.abouts.of(DetailKey::of(detail)) as u16);
+        let is_counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
+        let kind = is_counted.then(|| numbered(&mut self.reasons, &mut self.abouts, exit));
+        let lane = self.lanes.of(exit.who) as u16;
+        Some(self.brief_of(exit, lane, kind))
+    }
+
+    /// The same of an exit that is counted there by facts of the same recording, which look at the same vCPUs, moments and
+    /// exits.
+    #[inline(always)]
+    pub fn brief_counted(&mut self, exit: &Exit, counted: Counted) -> Brief {
+        let Names { known: Known { lanes, kinds }, reasons, abouts, .. } = self;
+        let lane = known(lanes, counted.vcpu, || self.lanes.of(exit.who) as u16);
+        let kind = counted.kind.map(|kind| match kind {
+            Counted::UNNUMBERED => numbered(reasons, abouts, exit),
+            kind => known(kinds, kind, || numbered(reasons, abouts, exit)),
+        });
+        self.brief_of(exit, lane, kind)
+    }
+
+    /// What sums take of an exit of this vCPU, for this reason and about this, if it is looked at.
+    // Always: what is put together elsewhere, in pieces, and then moved whole, is waited for.
+    #[inline(always)]
+    fn brief_of(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>) -> Brief {
+        if kind.is_some() {
             self.slow.absorb(exit);
         }
-        Some(Brief {
+        let (reason, about) = kind.unwrap_or_default();
+        Brief {
             at: exit.at.as_nanos(),
             guest: exit.guest.0,
             times: match exit.timed {
                 true => [exit.kernel.0, exit.user.0, exit.idle.0, exit.waiting.0],
                 false => [0; 4],
             },
-            lane: self.lanes.of(exit.who) as u16,
+            lane,
             reason,
             about,
             timed: exit.timed,
             to_user: exit.door != Door::Kernel,
-            counted,
-        })
+            counted: kind.is_some(),
+        }
     }
 
     /// Adds one yield.
@@ -116,5 +167,63 @@ impl Names {
         let number = self.lanes.of(lane.who);
         self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
         self.selection.holds_who(&lane.who.completed(vcpu_of)).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_analysis::{Facts, Wanted, When};
+    use exitscope_model::{CodeList, Detail, DetailKind, Form, Way};
+    use exitscope_units::{Nanos, PcpuId};
+
+    #[test]
+    fn exits_that_facts_have_numbered_are_the_same_in_brief() {
+        let mut selection = Selection::default();
+        selection.vcpus = vec![VcpuId(0), VcpuId(2)];
+        selection.from = Some(When::After(Nanos(500)));
+        selection.longer_than = Some(Nanos(100));
+        let (mut alone, mut told) = (Names::new(&selection), Names::new(&selection));
+        let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection });
+        facts.begin(Moment::default());
+        assert_eq!(alone.begin(Moment::default()), told.begin(Moment::default()));
+        let mut further = 0;
+        for number in 0..40_000u64 {
+            let detail = Detail {
+                kind: DetailKind::Port,
+                write: number % 2 == 0,
+                form: Form::Plain,
+                size: 4,
+                // More than facts number, from some moment on.
+                key: if number < 20_000 { number % 5 } else { number },
+                value: number,
+            };
+            let vcpu = (number / 7 % 3) as u32;
+            let exit = Exit {
+                at: Moment::from_nanos(number),
+                who: Who { vm: exitscope_units::VmId(1), vcpu: VcpuId(vcpu), tid: Tid(vcpu) },
+                cpu: PcpuId(0),
+                code: ExitCode::new(CodeList::Vmx, number % 9),
+                door: Door::Kernel,
+                detail: (number % 4 != 0).then_some(detail),
+                injected: None,
+                guest: Nanos(1),
+                kernel: Nanos(50 + number % 200),
+                user: Nanos::ZERO,
+                idle: Nanos::ZERO,
+                waiting: Nanos::ZERO,
+                way: Way::default(),
+                timed: number % 13 != 0,
+                is_idle: false,
+                events: 1,
+            };
+            let counted = facts.absorb(&exit);
+            further += u64::from(counted.is_some_and(|counted| counted.kind == Some(Counted::UNNUMBERED)));
+            assert_eq!(counted.map(|counted| told.brief_counted(&exit, counted)), alone.brief(&exit), "{number}");
+        }
+        assert!(further > 1_000, "{further}");
+        assert_eq!(told.lanes.keys(), alone.lanes.keys());
+        assert_eq!(told.reasons.keys(), alone.reasons.keys());
+        assert_eq!(told.abouts.keys(), alone.abouts.keys());
     }
 }

@@ -184,9 +184,16 @@ impl<const N: usize> Rows<N> {
         }
         if !self.in_order {
             self.rows = compact(std::mem::take(&mut self.rows));
+            self.widen(self.width);
         }
-        let width = if self.rows.len() > self.most { self.narrowest() } else { self.width };
-        self.widen(width);
+        if self.rows.len() > self.most && self.width == NARROWEST {
+            // At first, many widths are too narrow.
+            let width = self.narrowest();
+            self.widen(width);
+        }
+        while self.rows.len() > self.most && wider(self.width) / self.width > 1 && !self.are_of_one_bucket() {
+            self.widen(wider(self.width));
+        }
         if self.rows.len() > self.most {
             self.rows = compact(std::mem::take(&mut self.rows));
             let further = self.rows.split_off(self.most - 1);
@@ -196,6 +203,10 @@ impl<const N: usize> Rows<N> {
             self.rows.push(row);
             self.widen(self.width);
         }
+    }
+
+    fn are_of_one_bucket(&self) -> bool {
+        self.rows.iter().all(|row| row.bucket == self.rows[0].bucket)
     }
 
     /// The narrowest width at which there are no more rows than wanted; if there is none, one at which all are of one

@@ -16,13 +16,15 @@ const KEEP: usize = 10;
 pub struct Slow {
     width: u64,
     parts: BTreeMap<u64, Slowest>,
+    /// The part in hand: its number, and when it begins. To compare with is less than to divide.
     last: u64,
+    begin: u64,
     current: Slowest,
 }
 
 impl Default for Slow {
     fn default() -> Slow {
-        Slow { width: NARROWEST, parts: BTreeMap::new(), last: 0, current: Slowest::keeping(KEEP) }
+        Slow { width: NARROWEST, parts: BTreeMap::new(), last: 0, begin: 0, current: Slowest::keeping(KEEP) }
     }
 }
 
@@ -30,10 +32,11 @@ impl Slow {
     /// Looks at one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        let part = exit.at.as_nanos() / self.width;
-        if part != self.last {
+        let at = exit.at.as_nanos();
+        if at.wrapping_sub(self.begin) >= self.width {
             self.settle();
-            self.last = part;
+            self.last = at / self.width;
+            self.begin = self.last * self.width;
         }
         self.current.absorb(exit);
     }
@@ -91,6 +94,7 @@ impl Slow {
         let factor = wide / self.width;
         self.width = wide;
         self.last /= factor;
+        self.begin = self.last * wide;
         for (part, slowest) in std::mem::take(&mut self.parts) {
             self.add(part / factor, &slowest);
         }

@@ -71,23 +71,33 @@ impl Sums {
 
     /// Adds exits, and the guest time before each.
     pub fn absorb(&mut self, exits: &[Brief]) {
+        let Some((last, others)) = exits.split_last() else { return };
+        // Before the others: time is at once as wide as all of these need it.
+        self.divide(last);
         // One kind of row after the other: each has to be fetched from elsewhere, and they wait for each other less so.
-        for exits in exits.chunks(AT_ONCE) {
+        for exits in others.chunks(AT_ONCE) {
             exits.iter().for_each(|exit| self.divide(exit));
-            let counted = || exits.iter().filter(|exit| exit.counted);
-            for exit in counted() {
-                let Brief { at, times: [kernel, user, idle, waiting], .. } = *exit;
-                let sums = [1, exit.timed.into(), exit.to_user.into(), kernel, user, idle, waiting];
-                self.exits.absorb(at, exit.by_reason(), &sums);
-            }
-            for exit in counted() {
-                let length = if exit.timed { length_of(exit.total()) } else { UNTIMED };
-                self.lengths.absorb(exit.at, exit.by_reason() | length, &[1]);
-            }
-            for (exit, about) in counted().filter_map(|exit| Some((exit, exit.about?))) {
-                let [kernel, user, ..] = exit.times;
-                self.about.absorb(exit.at, exit.by_lane() | u32::from(about), &[1, kernel.saturating_add(user)]);
-            }
+            self.count(exits);
+        }
+        self.count(std::slice::from_ref(last));
+    }
+
+    /// Adds exits to all but the time in which they were.
+    #[inline]
+    fn count(&mut self, exits: &[Brief]) {
+        let counted = || exits.iter().filter(|exit| exit.counted);
+        for exit in counted() {
+            let Brief { at, times: [kernel, user, idle, waiting], .. } = *exit;
+            let sums = [1, exit.timed.into(), exit.to_user.into(), kernel, user, idle, waiting];
+            self.exits.absorb(at, exit.by_reason(), &sums);
+        }
+        for exit in counted() {
+            let length = if exit.timed { length_of(exit.total()) } else { UNTIMED };
+            self.lengths.absorb(exit.at, exit.by_reason() | length, &[1]);
+        }
+        for (exit, about) in counted().filter_map(|exit| Some((exit, exit.about?))) {
+            let [kernel, user, ..] = exit.times;
+            self.about.absorb(exit.at, exit.by_lane() | u32::from(about), &[1, kernel.saturating_add(user)]);
         }
     }
 

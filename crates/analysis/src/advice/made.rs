@@ -5,12 +5,12 @@ use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// A vCPU of VM 1.
-pub(super) fn vcpu(number: u32) -> Who {
+pub(crate) fn vcpu(number: u32) -> Who {
     Who { vm: VmId(1), vcpu: VcpuId(number), tid: Tid(10 + number) }
 }
 
 /// A timed exit to the kernel that takes no time.
-pub(super) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
+pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
     Exit {
         at: Moment::from_nanos(at),
         who,

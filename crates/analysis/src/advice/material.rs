@@ -5,7 +5,7 @@ use super::about::About;
 use super::polling_guests::PollingGuests;
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
-use crate::{Cell, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
+use crate::{Cell, Counted, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
 use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Halt, LaneSpan, PleUpdate, Preemption, Yield, YieldCall};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -160,13 +160,20 @@ impl Material {
         self.kinds.merge(kinds);
     }
 
-    /// Adds one exit.
-    pub fn absorb(&mut self, exit: &Exit) {
+    /// Adds one exit; where, as [`Facts::absorb`].
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) -> Option<Counted> {
         self.meet(Met::One(exit.who.vm));
-        self.facts.absorb(exit);
-        if !self.facts.holds(exit) {
-            return;
+        let counted = self.facts.absorb(exit);
+        if counted.is_some() && self.facts.within(exit.at) {
+            self.absorb_held(exit);
         }
+        counted
+    }
+
+    /// Adds one exit of the vCPUs and moments that are looked at to all but the facts.
+    #[inline]
+    fn absorb_held(&mut self, exit: &Exit) {
         if self.met == Met::Several {
             self.by_vm.absorb(exit);
         }
@@ -186,6 +193,7 @@ impl Material {
             Met::None => self.met = vms,
             _ if vms == Met::None => {}
             _ => {
+                self.facts.sum_up();
                 self.by_vm = self.by_vm().into_owned();
                 self.met = Met::Several;
             }
@@ -267,6 +275,7 @@ impl Material {
 
     /// Has what is known by vCPU and by thread by VM.
     pub fn sum_up(&mut self) {
+        self.facts.sum_up();
         for (who, division) in &self.facts.divisions {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
@@ -476,7 +485,9 @@ mod tests {
     fn each_vms_exits_are_its_own_whenever_the_others_come() {
         let material = |exits: &mut dyn Iterator<Item = Exit>| {
             let mut material = Material::new(&Selection::default());
-            exits.for_each(|exit| material.absorb(&exit));
+            for exit in exits {
+                material.absorb(&exit);
+            }
             material
         };
         let of = |material: &Material, vm| {

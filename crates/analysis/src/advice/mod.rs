@@ -21,7 +21,7 @@ mod guest_polls;
 mod judgement;
 mod kernels;
 #[cfg(test)]
-mod made;
+pub(crate) mod made;
 mod material;
 mod missing;
 mod msr_cures;

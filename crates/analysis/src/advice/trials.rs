@@ -90,7 +90,8 @@ impl Bench {
             Some(Trial { value, replay, until: [Came::default(); PARTS] })
         };
         Bench {
-            total: all.halts(),
+            // What is tried are all idle exits.
+            total: all.halts() + all.at_once(),
             done: 0,
             part: 0,
             recorded: [Came::default(); PARTS],
@@ -120,9 +121,9 @@ impl Bench {
         }
     }
 
-    /// What came of each value, if they were tried on so many halts.
-    fn outcomes(self, halts: u64) -> Vec<(u64, HaltOutcome)> {
-        if self.done != halts {
+    /// What came of each value, if they were tried on so many idle exits.
+    fn outcomes(self, exits: u64) -> Vec<(u64, HaltOutcome)> {
+        if self.done != exits {
             return Vec::new();
         }
         self.trials.into_iter().map(|trial| (trial.value, trial.replay.outcome)).collect()
@@ -478,9 +479,9 @@ impl Trials {
 
     /// What the limits of polling came to that were tried on all halts: those of guests' only if all are of one VM.
     pub fn limits(self) -> TriedLimits {
-        let halts = self.host.total;
-        let guest = self.guests.into_iter().next().map(|(_, bench)| bench.outcomes(halts)).unwrap_or_default();
-        TriedLimits { host: self.host.outcomes(halts), guest }
+        let all = self.host.total;
+        let guest = self.guests.into_iter().next().map(|(_, bench)| bench.outcomes(all)).unwrap_or_default();
+        TriedLimits { host: self.host.outcomes(all), guest }
     }
 
     /// Tries everything on an event of a virtual core's runner.

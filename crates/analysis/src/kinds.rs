@@ -1,0 +1,184 @@
+//! Exits by all that most figures tell apart, so that each is looked up and measured once.
+//!
+//! ```text
+//! Exit ─► ExitKind{reason, about what, served where} ─► figures ─┬─► by reason               when they are asked for
+//!                                                                └─► by what exits were about
+//! ```
+
+use crate::{AccessCell, AccessKey, Accesses, DetailKey, Index, Keyed, Tally, WayCell, WayKey, Ways};
+use exitscope_model::{Door, Exit, ExitCode, Form};
+
+/// Kinds at most; further ones are measured for each figure. Most recordings have a few hundred.
+const MOST: u32 = 1 << 12;
+
+/// What exits have in common that are measured together, in as few words as it needs: each exit's is hashed and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ExitKind {
+    reason: u64,
+    about: u64,
+    /// Whose reason, where it was served, what kind of thing it is about, and how.
+    how: u32,
+}
+
+impl ExitKind {
+    #[inline]
+    fn of(exit: &Exit) -> ExitKind {
+        let (mut about, mut of) = (0, 0);
+        if let Some(detail) = exit.detail {
+            let DetailKey { kind, key, write } = DetailKey::of(detail);
+            about = key;
+            of = (kind as u32) << 16 | u32::from(detail.form == Form::String) << 3 | u32::from(write) << 2 | 2;
+        }
+        let ExitCode { list, number } = exit.code;
+        let how = (list as u32) << 24 | of | u32::from(exit.door != Door::Kernel);
+        ExitKind { reason: number, about, how }
+    }
+}
+
+/// The figures of a kind.
+#[derive(Clone, Debug)]
+struct KindCell {
+    key: WayKey,
+    about: About,
+    way: WayCell,
+    /// Of accesses: all but the figures that `way` has.
+    access: AccessCell,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum About {
+    Nothing,
+    Thing(DetailKey),
+    Access(AccessKey),
+}
+
+impl KindCell {
+    fn of(exit: &Exit) -> KindCell {
+        let about = match (AccessKey::of(exit), exit.detail) {
+            (Some(key), _) => About::Access(key),
+            (None, Some(detail)) => About::Thing(DetailKey::of(detail)),
+            (None, None) => About::Nothing,
+        };
+        KindCell { key: WayKey::of(exit), about, way: WayCell::default(), access: AccessCell::default() }
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.way.absorb(exit);
+        if let About::Access(_) = self.about {
+            self.access.absorb_access(exit);
+        }
+    }
+}
+
+/// Figures by kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds {
+    index: Index<ExitKind>,
+    /// By the kind's number.
+    cells: Vec<KindCell>,
+}
+
+impl Default for Kinds {
+    fn default() -> Kinds {
+        Kinds { index: Index::of_at_most(MOST), cells: Vec::new() }
+    }
+}
+
+impl Kinds {
+    /// Adds one exit, unless it is the first of its kind or one of further kinds: the kind's number, and whether it did.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) -> (u32, bool) {
+        let number = self.index.of(ExitKind::of(exit));
+        match self.cells.get_mut(number as usize) {
+            Some(cell) => cell.absorb(exit),
+            None => {
+                self.met(number, exit);
+                return (number, false);
+            }
+        }
+        (number, true)
+    }
+
+    #[cold]
+    fn met(&mut self, number: u32, exit: &Exit) {
+        if number < MOST {
+            self.cells.push(KindCell::of(exit));
+        }
+    }
+
+    /// Puts the figures where they are asked for. The kinds keep their numbers.
+    pub fn give(&mut self, ways: &mut Ways, details: &mut Keyed<DetailKey>, accesses: &mut Accesses) {
+        for KindCell { key, about, way, access } in &mut self.cells {
+            let (way, access) = (std::mem::take(way), std::mem::take(access));
+            if way.cell.count == 0 {
+                continue;
+            }
+            ways.merge_at(*key, &way);
+            match *about {
+                About::Access(key) => accesses.merge_at(key, &AccessCell { cell: way.cell, ..access }),
+                About::Thing(key) => details.merge_at(key, &way.cell),
+                About::Nothing => {}
+            }
+        }
+    }
+}
+
+/// Where an exit was counted: numbers of what it has in common with others, in the order in which they were met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// That of its vCPU.
+    pub vcpu: u32,
+    /// That of its reason and what it was about; [`Counted::UNNUMBERED`] if there are too many of these. None if only
+    /// where its vCPU's time went counts.
+    pub kind: Option<u32>,
+}
+
+impl Counted {
+    /// A kind without a number of its own.
+    pub const UNNUMBERED: u32 = MOST;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::made::{exit, vcpu};
+    use crate::{Facts, Selection, Wanted};
+    use exitscope_model::{CodeList, Detail, DetailKind};
+    use exitscope_units::Nanos;
+
+    #[test]
+    fn exits_of_few_kinds_and_of_too_many_give_the_figures_that_each_alone_gives() {
+        let wanted = Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() };
+        let (mut together, mut alone) = (Facts::new(&wanted), Facts::new(&wanted));
+        let mut further = 0;
+        for number in 0..30_000 {
+            // Now and then the figures are asked for, and then it goes on.
+            if number % 7_000 == 0 {
+                together.sum_up();
+            }
+            let detail = Detail {
+                kind: [DetailKind::Port, DetailKind::Mmio, DetailKind::Msr][number as usize % 3],
+                write: number / 3 % 2 == 0,
+                form: if number % 11 == 0 { Form::String } else { Form::Plain },
+                size: 4,
+                key: if number % 2 == 0 { number % 5 } else { number / 2 % 3_000 * 0x800 },
+                value: number,
+            };
+            let exit = Exit {
+                kernel: Nanos(100 + number),
+                detail: (number % 4 != 0).then_some(detail),
+                door: if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel },
+                ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7))
+            };
+            let counted = together.absorb(&exit).unwrap();
+            further += u64::from(counted.kind == Some(Counted::UNNUMBERED));
+            alone.absorb_alone(&exit);
+        }
+        assert!((1_000..29_000).contains(&further), "{further}");
+        together.sum_up();
+        assert_eq!(together.ways.cells(), alone.ways.cells());
+        assert_eq!(together.accesses.cells(), alone.accesses.cells());
+        assert_eq!(together.details(), alone.details());
+    }
+}
