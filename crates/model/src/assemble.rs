@@ -30,11 +30,14 @@ const MAX_LANES: usize = 1 << 18;
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
 
-/// Of so many vCPUs, where lanes are by vCPU, the lane is near at hand.
+/// Of so many threads, or vCPUs, the lane is near at hand.
 const NEAR: usize = 256;
 
 /// In place of a lane's number: the thread is no lane.
 const NO_LANE: u32 = u32::MAX;
+
+/// The key of nobody: there is no such vCPU.
+const NO_KEY: u64 = u64::MAX;
 
 /// When a vCPU was first and last heard of, and the guest time after its last row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ impl EventKinds {
 pub struct Assembler {
     lanes: Vec<Lane>,
     index: FxHashMap<u64, u32>,
-    /// The vCPUs that were looked up last, and their lanes.
+    /// The keys that were looked up last, and their lanes.
     near: Box<[(u64, u32); NEAR]>,
     /// The last thread on each CPU, and its lane; on Xen, the last lane that left its guest there, by CPU.
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
@@ -103,7 +106,7 @@ impl Default for Assembler {
         Assembler {
             lanes: Vec::new(),
             index: FxHashMap::default(),
-            near: Box::new([(0, NO_LANE); NEAR]),
+            near: Box::new([(NO_KEY, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
             hardware: false,
             lanes_by_vcpu: false,
@@ -222,7 +225,7 @@ impl Assembler {
         }
         self.lanes.clear();
         self.index.clear();
-        self.near.fill((0, NO_LANE));
+        self.near.fill((NO_KEY, NO_LANE));
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         spans
@@ -282,7 +285,7 @@ impl Assembler {
         if self.lanes_by_vcpu {
             return match event.vcpu {
                 VcpuId::UNKNOWN => self.lane_of_thread.get(&event.tid).map(|&at| at as usize),
-                vcpu => self.of_vcpu(vcpu_key(event.vm, vcpu)),
+                vcpu => self.of_key(vcpu_key(event.vm, vcpu)),
             };
         }
         let last = &mut self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
@@ -292,14 +295,20 @@ impl Assembler {
         (last.1 != NO_LANE).then_some(last.1 as usize)
     }
 
-    /// The lane of a vCPU, where lanes are by vCPU: once there is one, it stays.
+    /// The lane of a thread or of a vCPU.
     #[inline(always)]
-    fn of_vcpu(&mut self, key: u64) -> Option<usize> {
-        let place = (key ^ key >> 32) as usize % NEAR;
-        if self.near[place].0 != key {
-            self.near[place] = (key, *self.index.get(&key)?);
+    fn of_key(&mut self, key: u64) -> Option<usize> {
+        let near = &mut self.near[place_near(key)];
+        if near.0 != key {
+            *near = (key, self.index.get(&key).copied().unwrap_or(NO_LANE));
         }
-        Some(self.near[place].1 as usize)
+        (near.1 != NO_LANE).then_some(near.1 as usize)
+    }
+
+    /// Says whose lane it is.
+    fn name(&mut self, key: u64, at: usize) {
+        self.index.insert(key, at as u32);
+        self.near[place_near(key)] = (key, at as u32);
     }
 
     /// The lane of an event that only a vCPU's lane can have, made if it is new.
@@ -320,8 +329,9 @@ impl Assembler {
     fn learn(&mut self, at: usize, vcpu: VcpuId) {
         let who = &mut self.lanes[at].who;
         who.vcpu = vcpu;
+        let key = vcpu_key(who.vm, vcpu);
         if self.index.len() < 2 * MAX_LANES {
-            self.index.insert(vcpu_key(who.vm, vcpu), at as u32);
+            self.name(key, at);
         }
     }
 
@@ -339,10 +349,10 @@ impl Assembler {
         if self.queue.is_told() {
             self.queue.saw(event.at, event.cpu);
         }
-        self.index.insert(key, self.lanes.len() as u32);
+        self.name(key, self.lanes.len());
         if vcpu != VcpuId::UNKNOWN {
             // Also of a thread's lane: others yield to the vCPU by its number.
-            self.index.insert(vcpu_key(vm, vcpu), self.lanes.len() as u32);
+            self.name(vcpu_key(vm, vcpu), self.lanes.len());
         }
         self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
@@ -370,6 +380,7 @@ impl Assembler {
         (self.lanes_by_vcpu, self.by_runner) = (true, true);
         self.queue = RunQueue::default();
         self.index.clear();
+        self.near.fill((NO_KEY, NO_LANE));
         for lane in &mut self.lanes {
             lane.let_go(ledger);
         }
@@ -415,6 +426,11 @@ impl Assembler {
             lane.halt = Halting::default();
         }
     }
+}
+
+/// Where the key's lane is near at hand.
+fn place_near(key: u64) -> usize {
+    (key ^ key >> 32) as usize % NEAR
 }
 
 fn thread_key(tid: Tid) -> u64 {

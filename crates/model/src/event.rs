@@ -15,6 +15,7 @@ impl NameId {
 
 /// One thing that a hypervisor said: a moment, who recorded it, what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
 pub struct Event {
     /// When, on the trace's one clock.
     pub at: Moment,

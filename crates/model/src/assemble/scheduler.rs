@@ -11,8 +11,9 @@ use crate::{Event, Ledger, Line, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
 impl Assembler {
-    pub(super) fn of_thread(&self, tid: Tid) -> Option<usize> {
-        self.index.get(&thread_key(tid)).map(|&at| at as usize).filter(|&at| at < self.lanes.len())
+    #[inline]
+    fn of_thread(&mut self, tid: Tid) -> Option<usize> {
+        self.of_key(thread_key(tid))
     }
 
     /// Of threads. Where those run other vCPUs than their own (powerpc), that says nothing of vCPUs.

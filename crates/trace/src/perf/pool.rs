@@ -28,7 +28,7 @@ const MAX_THREADS: usize = 4;
 
 /// Blocks in the circle. Events leave in bursts, in which the workers are to go on; with more than enough of them, what
 /// was read of a small file would be spread over memory that nobody has touched yet.
-const BLOCKS: usize = 32;
+const BLOCKS: usize = 16;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]
