@@ -152,7 +152,7 @@ impl Gathered {
     /// Takes trials through what was kept.
     fn try_on_kept(&self, trials: &mut Trials) {
         trials.begin(self.first);
-        self.kept_halts().for_each(|halts| trials.absorb_recorded(halts));
+        trials.absorb_recorded(self.kept_halts());
         self.yields.kept.iter().for_each(|of| trials.absorb_yield(of));
     }
 

@@ -26,9 +26,12 @@ use std::thread::JoinHandle;
 /// Threads at most, the consumer among them: beyond these, what the consumer does takes the time.
 const MAX_THREADS: usize = 4;
 
-/// Blocks in the circle. Events leave in bursts, in which the workers are to go on; with more than enough of them, what
-/// was read of a small file would be spread over memory that nobody has touched yet.
-const BLOCKS: usize = 16;
+/// Blocks in the circle. Events leave in bursts, in which the workers are to go on; but with more than enough of them, what
+/// was read would be spread over memory that nobody has touched yet, or that is far from the processor.
+const BLOCKS: std::ops::RangeInclusive<u64> = 16..=32;
+
+/// One more for so many bytes of the file, within these bounds.
+const BYTES_A_BLOCK: u64 = 64 << 20;
 
 /// Decodes ahead of its consumer.
 #[derive(Debug)]
@@ -101,7 +104,8 @@ impl Pool {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let (send, done) = channel();
         let (empties, recycled) = channel();
-        for _ in 0..BLOCKS {
+        let blocks = cursor.end.saturating_sub(cursor.at) / BYTES_A_BLOCK;
+        for _ in 0..blocks.clamp(*BLOCKS.start(), *BLOCKS.end()) {
             let _ = empties.send(Block::default());
         }
         let turn = Mutex::new(Turn { cursor, next: 0, guess: true, empties: recycled });
