@@ -173,9 +173,10 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slow::tests::exit;
     use exitscope_analysis::{Facts, Wanted, When};
-    use exitscope_model::{CodeList, Detail, DetailKind, Form, Way};
-    use exitscope_units::{Nanos, PcpuId};
+    use exitscope_model::{CodeList, Detail, DetailKind, Form};
+    use exitscope_units::Nanos;
 
     #[test]
     fn exits_that_facts_have_numbered_are_the_same_in_brief() {
@@ -199,23 +200,13 @@ mod tests {
                 value: number,
             };
             let vcpu = (number / 7 % 3) as u32;
+            let of = exit(number, 50 + number % 200);
             let exit = Exit {
-                at: Moment::from_nanos(number),
-                who: Who { vm: exitscope_units::VmId(1), vcpu: VcpuId(vcpu), tid: Tid(vcpu) },
-                cpu: PcpuId(0),
+                who: Who { vcpu: VcpuId(vcpu), tid: Tid(vcpu), ..of.who },
                 code: ExitCode::new(CodeList::Vmx, number % 9),
-                door: Door::Kernel,
                 detail: (number % 4 != 0).then_some(detail),
-                injected: None,
-                guest: Nanos(1),
-                kernel: Nanos(50 + number % 200),
-                user: Nanos::ZERO,
-                idle: Nanos::ZERO,
-                waiting: Nanos::ZERO,
-                way: Way::default(),
                 timed: number % 13 != 0,
-                is_idle: false,
-                events: 1,
+                ..of
             };
             let counted = facts.absorb(&exit);
             further += u64::from(counted.is_some_and(|counted| counted.kind == Some(Counted::UNNUMBERED)));

@@ -100,3 +100,50 @@ impl Slow {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use exitscope_model::{CodeList, Door, ExitCode, Way, Who};
+    use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+
+    /// An exit of VM 1 that takes so long, all of it in the kernel.
+    pub(crate) fn exit(at: u64, kernel: u64) -> Exit {
+        Exit {
+            at: Moment::from_nanos(at),
+            who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(10) },
+            cpu: PcpuId(0),
+            code: ExitCode::new(CodeList::Vmx, 30),
+            door: Door::Kernel,
+            detail: None,
+            injected: None,
+            guest: Nanos(1),
+            kernel: Nanos(kernel),
+            user: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            waiting: Nanos::ZERO,
+            way: Way::default(),
+            timed: true,
+            is_idle: false,
+            events: 1,
+        }
+    }
+
+    #[test]
+    fn an_exit_is_one_of_the_part_in_which_it_was_however_wide_parts_became() {
+        let exits: Vec<Exit> = (0..5_000).map(|number| exit(number * 700, 100 + number * 7_919 % 10_007)).collect();
+        let mut slow = Slow::default();
+        exits.iter().for_each(|exit| slow.absorb(exit));
+        slow.settle();
+        assert!(slow.width > 10 * NARROWEST && slow.parts.len() > 10, "{} {}", slow.width, slow.parts.len());
+        let mut all = 0;
+        for (part, slowest) in &slow.parts {
+            let mut of_part = Slowest::keeping(KEEP);
+            let is_in = |exit: &&Exit| exit.at.as_nanos() / slow.width == *part;
+            exits.iter().filter(is_in).for_each(|exit| of_part.absorb(exit));
+            assert_eq!(slowest.list(), of_part.list(), "{part}");
+            all += slowest.list().len();
+        }
+        assert_eq!(slow.finish().len(), all);
+    }
+}
