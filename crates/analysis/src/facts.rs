@@ -1,10 +1,10 @@
 //! All facts of a report, filled together.
 
 use crate::division::Divisions;
-use crate::kinds::Kinds;
+use crate::kinds::{About, Kinds};
 use crate::{
-    AccessKey, Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest,
-    Timeline, WayKey, Ways, Yields,
+    Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline,
+    WayKey, Ways, Yields,
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{Detail, DetailKind, Event, Exit, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield};
@@ -185,10 +185,10 @@ impl Facts {
     #[inline(never)]
     pub(crate) fn absorb_alone(&mut self, exit: &Exit) {
         self.ways.absorb(WayKey::of(exit), exit);
-        match (AccessKey::of(exit), exit.detail) {
-            (Some(key), _) => self.accesses.absorb(key, exit),
-            (None, Some(detail)) => self.details.absorb(DetailKey::of(detail), exit),
-            (None, None) => {}
+        match About::of(exit) {
+            About::Access(key) => self.accesses.absorb(key, exit),
+            About::Thing(key) => self.details.absorb(key, exit),
+            About::Nothing => {}
         }
     }
 

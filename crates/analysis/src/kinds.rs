@@ -45,21 +45,28 @@ struct KindCell {
     access: AccessCell,
 }
 
+/// What an exit is about, as figures tell it apart.
 #[derive(Clone, Copy, Debug)]
-enum About {
+pub(crate) enum About {
     Nothing,
     Thing(DetailKey),
     Access(AccessKey),
 }
 
-impl KindCell {
-    fn of(exit: &Exit) -> KindCell {
-        let about = match (AccessKey::of(exit), exit.detail) {
+impl About {
+    pub fn of(exit: &Exit) -> About {
+        match (AccessKey::of(exit), exit.detail) {
             (Some(key), _) => About::Access(key),
             (None, Some(detail)) => About::Thing(DetailKey::of(detail)),
             (None, None) => About::Nothing,
-        };
-        KindCell { key: WayKey::of(exit), about, way: WayCell::default(), access: AccessCell::default() }
+        }
+    }
+}
+
+impl KindCell {
+    fn of(exit: &Exit) -> KindCell {
+        let (key, about) = (WayKey::of(exit), About::of(exit));
+        KindCell { key, about, way: WayCell::default(), access: AccessCell::default() }
     }
 
     #[inline]

@@ -16,15 +16,14 @@ const KEEP: usize = 10;
 pub struct Slow {
     width: u64,
     parts: BTreeMap<u64, Slowest>,
-    /// The part in hand: its number, and when it begins. To compare with is less than to divide.
-    last: u64,
+    /// When the part in hand begins: to compare with is less than to divide.
     begin: u64,
     current: Slowest,
 }
 
 impl Default for Slow {
     fn default() -> Slow {
-        Slow { width: NARROWEST, parts: BTreeMap::new(), last: 0, begin: 0, current: Slowest::keeping(KEEP) }
+        Slow { width: NARROWEST, parts: BTreeMap::new(), begin: 0, current: Slowest::keeping(KEEP) }
     }
 }
 
@@ -35,8 +34,7 @@ impl Slow {
         let at = exit.at.as_nanos();
         if at.wrapping_sub(self.begin) >= self.width {
             self.settle();
-            self.last = at / self.width;
-            self.begin = self.last * self.width;
+            self.begin = at - at % self.width;
         }
         self.current.absorb(exit);
     }
@@ -78,7 +76,7 @@ impl Slow {
     fn settle(&mut self) {
         let current = std::mem::replace(&mut self.current, Slowest::keeping(KEEP));
         if !current.list().is_empty() {
-            self.add(self.last, &current);
+            self.add(self.begin / self.width, &current);
         }
         self.narrow_enough();
     }
@@ -93,8 +91,7 @@ impl Slow {
         let wide = wider(self.width);
         let factor = wide / self.width;
         self.width = wide;
-        self.last /= factor;
-        self.begin = self.last * wide;
+        self.begin -= self.begin % wide;
         for (part, slowest) in std::mem::take(&mut self.parts) {
             self.add(part / factor, &slowest);
         }
