@@ -4,7 +4,7 @@
 //! t2.data × 600 ─► exitscope report --html ─► target/bench/page.html ─► web/test/bench.mjs ─► a section
 //! ```
 
-use super::{Input, case, inputs, measure, median};
+use super::{Case, Input, case, inputs, measure, median};
 use crate::{root, target};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
@@ -67,7 +67,7 @@ pub fn section() -> anyhow::Result<String> {
         Ok((exits, reports(&large, &page)?))
     });
     std::fs::remove_file(&large)?;
-    let (exits, [as_text, as_page]) = made?;
+    let (exits, times) = made?;
     eprintln!("bench: the page in Chromium");
     let output = Command::new("npm")
         .args(["run", "--silent", "bench", "--"])
@@ -78,25 +78,38 @@ pub fn section() -> anyhow::Result<String> {
         .context("npm is missing")?;
     ensure!(output.status.success(), "web/test/bench.mjs: {}", String::from_utf8_lossy(&output.stderr));
     let measured: Measured = serde_json::from_slice(&output.stdout).context("what web/test/bench.mjs says")?;
-    Ok(text(&measured, exits, as_text, as_page)?)
+    Ok(text(&measured, exits, &times)?)
 }
 
-/// Seconds that a report takes as text and as the page that it leaves behind: medians of rounds in turn.
-fn reports(large: &Path, page: &Path) -> anyhow::Result<[f64; 2]> {
+/// What a report takes.
+struct Reports {
+    /// Seconds as text and as a page: medians.
+    as_text: f64,
+    as_page: f64,
+    /// How many times as long the page takes in each round: the median, the least and the most.
+    ratio: f64,
+    least: f64,
+    most: f64,
+}
+
+/// What a report takes as text and as the page that it leaves behind, in rounds.
+fn reports(large: &Path, page: &Path) -> anyhow::Result<Reports> {
     let input = Input { name: "page", path: large.to_path_buf(), events: 0 };
     let program = target()?.join("release/exitscope");
     let page = page.display().to_string();
-    let cases = [
-        case(&input, "text", program.clone(), &["report"], &[]),
-        case(&input, "page", program, &["report", "--html", &page], &[]),
-    ];
-    let mut walls = [const { Vec::new() }; 2];
-    for _ in 0..REPORTS {
-        for (walls, case) in walls.iter_mut().zip(&cases) {
-            walls.push(measure(case)?.0.as_secs_f64());
-        }
-    }
-    Ok(walls.map(|walls| median(walls.into_iter())))
+    let text = case(&input, "text", program.clone(), &["report"], &[]);
+    let page = case(&input, "page", program, &["report", "--html", &page], &[]);
+    let seconds = |case: &Case| anyhow::Ok(measure(case)?.0.as_secs_f64());
+    let rounds = (0..REPORTS).map(|_| Ok((seconds(&text)?, seconds(&page)?)));
+    let rounds: Vec<(f64, f64)> = rounds.collect::<anyhow::Result<_>>()?;
+    let ratios = || rounds.iter().map(|(text, page)| page / text);
+    Ok(Reports {
+        as_text: median(rounds.iter().map(|round| round.0)),
+        as_page: median(rounds.iter().map(|round| round.1)),
+        ratio: median(ratios()),
+        least: ratios().fold(f64::INFINITY, f64::min),
+        most: ratios().fold(0.0, f64::max),
+    })
 }
 
 /// How many exits are in a recording.
@@ -112,7 +125,7 @@ fn exitscope(path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-fn text(of: &Measured, exits: u64, as_text: f64, as_page: f64) -> Result<String, std::fmt::Error> {
+fn text(of: &Measured, exits: u64, reports: &Reports) -> Result<String, std::fmt::Error> {
     let within = |value: f64, most: f64| if value <= most { "" } else { " (MORE THAN WANTED)" };
     let mut section = format!(
         "## Pages\n\nThe page of corpus/x86-svm/t2.data.gz × {TIMES}, {exits} exits, {:.1} MB, opened from disk in headless {} without a GPU, \
@@ -121,11 +134,12 @@ fn text(of: &Measured, exits: u64, as_text: f64, as_page: f64) -> Result<String,
         of.browser,
         of.rounds
     );
-    let ratio = as_page / as_text;
+    let Reports { as_text, as_page, ratio, least, most } = *reports;
     writeln!(
         section,
-        "Making it takes {as_page:.2} s, {ratio:.2} times the {as_text:.2} s of the report as text{}; wanted are at most \
-         {COST} times as long. Medians of {REPORTS} rounds, in turn.\n",
+        "Making it takes {as_page:.2} s, and {as_text:.2} s as text; {ratio:.2} times as long{}, {least:.2} to {most:.2} from round to \
+         round; wanted are at most {COST}. Medians of {REPORTS} rounds, in which both took turns; the ratio is that of each \
+         round's.\n",
         within(ratio, COST)
     )?;
     let Interactive { median, worst } = of.interactive_ms;
