@@ -9,6 +9,15 @@ import { byAbout, byLane, byReason, costliest, costOf, handlers, slowest, spanOf
 import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
 import { laneName, MoreVcpus, zero } from "./timeline";
 
+/** What the recording does not tell, and what was made of it. */
+function untold(): string | null {
+  const { told, coverage } = data.report;
+  const [near, far] = handlers();
+  const what = [!told.user && `what ${far} did`, !told.scheduler && "how long vCPUs waited for a CPU"].filter(Boolean);
+  if (what.length === 0 || coverage.exits === 0) return null;
+  return `Not recorded: ${what.join(" and ")}. That time is counted as ${told.user ? "whatever they were doing" : `${near} time`}.`;
+}
+
 /** What is missing from the recording; first where figures suffer. */
 export function CoverageNote() {
   const { coverage, traces } = data.report;
@@ -31,6 +40,7 @@ export function CoverageNote() {
           <b>Nothing lost.</b> {count(coverage.events)} events read, {count(coverage.exits)} exits made, {count(coverage.timed_exits)} timed.
         </>
       )}
+      {untold() && <p>{untold()}</p>}
       {traces.length > 1 && <p>{traces.length} traces together: there is no common time, so nothing is shown over time.</p>}
     </div>
   );
@@ -120,7 +130,7 @@ export function Overview() {
       <CoverageNote />
       <div class="cards">
         <Sentence to="reasons" head="Where the time went">
-          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${share(sums[0]! / wall)}` : "how much guests ran is not known"}. Exits cost ${share((sums[1]! + sums[2]!) / wall)} (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})`}
+          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${share(sums[0]! / wall)}` : "how much guests ran is not known"}. Exits cost ${share((sums[1]! + sums[2]!) / wall)}${data.report.told.user ? ` (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})` : ""}`}
           {ranked.length > 0 ? ", most of it for " : "."}
           {ranked.slice(0, 2).map(([reason, of], at) => (
             <>
@@ -131,7 +141,7 @@ export function Overview() {
           {ranked.length > 0 && "."}
         </Sentence>
         <Sentence to="timeline" head="What was idle">
-          {`Halted ${share(sums[4]! / wall)} of the time: no cost. Wanted to run and had no CPU ${share(sums[3]! / wall)}${sums[3]! ? "" : " (or the scheduler was not recorded)"}.`}
+          {`Halted ${share(sums[4]! / wall)} of the time: no cost. ${data.report.told.scheduler ? `Wanted to run and had no CPU ${share(sums[3]! / wall)}` : "Whether they waited for a CPU was not recorded"}.`}
           {sums[5]! / wall > 0.01 && ` ${share(sums[5]! / wall)} is not explained by the recording.`}
         </Sentence>
         <Sentence to="devices" head="What was hot">
@@ -141,7 +151,7 @@ export function Overview() {
               {`: ${count(doors[0]![1].count)} ${doors[0]![1].count === 1 ? "exit" : "exits"} cost ${ns(doors[0]![1].cost)}, ${share(doors[0]![1].cost / cost)} of the cost of all exits.`}
               {about[0] && about[0][0] !== doors[0]![0] && (
                 <>
-                  {" Still more for "}
+                  {" More than any port or device: "}
                   <b>{aboutName(about[0][0])}</b>
                   {`, ${ns(about[0][1].cost)}.`}
                 </>

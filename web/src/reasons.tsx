@@ -78,13 +78,13 @@ const columns = (): Column<Row>[] => [
     ),
   },
   number("idle", (row) => row.sums.idle),
-  number("not running", (row) => row.sums.waiting),
+  ...(data.report.told.scheduler ? [number("not running", (row) => row.sums.waiting)] : []),
   number("mean", (row) => (row.sums.timed ? totalOf(row.sums) / row.sums.timed : null)),
   number("p50", (row) => row.p50),
   number("p99", (row) => row.p99),
   number("p99.9", (row) => row.p999),
   number("max", (row) => row.max),
-  number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.toUser / row.sums.count : 0), share),
+  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.toUser / row.sums.count : 0), share)] : []),
 ];
 
 /** Reasons whose lengths are drawn: those chosen, or the most costly and most frequent. */

@@ -172,6 +172,8 @@ export interface Report {
   schema: string;
   traces: Trace[];
   coverage: { events: number; exits: number; timed_exits: number; lost: number; lines: CoverageLine[] };
+  /** What the traces tell at all. */
+  told: { user: boolean; scheduler: boolean };
   selection: { vms: number[]; vcpus: number[]; reasons: string[]; longer_than_ns?: number };
   duration_ns: number;
   vcpus: VcpuRow[];

@@ -7,7 +7,9 @@ use crate::{
     WayKey, Ways, Yields,
 };
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, Event, Exit, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield};
+use exitscope_model::{
+    Detail, DetailKind, Event, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield,
+};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -71,6 +73,8 @@ impl DetailKey {
 pub struct Facts {
     selection: Selection,
     window: (Moment, Moment),
+    /// Which kinds of events there were.
+    pub heard: EventKinds,
     /// Time from the first to the last event, summed over recordings, as far as it was selected.
     pub duration: Nanos,
     /// All selected exits together.
@@ -114,6 +118,7 @@ impl Facts {
         Facts {
             selection: wanted.selection.clone(),
             window: (Moment::default(), Moment::MAX),
+            heard: EventKinds::default(),
             duration: Nanos::ZERO,
             all: Cell::default(),
             ways: Ways::default(),
@@ -137,6 +142,11 @@ impl Facts {
     /// Says when the trace's first event was: relative moments of the selection count from there.
     pub fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
+    }
+
+    /// Says which kinds of events there were so far.
+    pub fn hear(&mut self, kinds: EventKinds) {
+        self.heard.merge(kinds);
     }
 
     /// Adds an event in which the scheduler speaks of a virtual CPU; others are left alone.
@@ -299,6 +309,7 @@ impl Facts {
 
     /// Adds what another recording, ended, gave.
     pub fn merge(&mut self, other: &Facts) {
+        self.heard.merge(other.heard);
         self.duration = self.duration.plus(other.duration);
         self.all.merge(&other.all);
         self.ways.merge(&other.ways);

@@ -141,6 +141,11 @@ impl Threshold {
         self.reason.as_deref()
     }
 
+    /// Whether it is about what went on to user space, or to Xen's device model.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self.figure, Figure::User)
+    }
+
     /// Compares; `None` if the threshold holds, or if nothing was measured that it could fail on.
     pub fn check(&self, facts: &Facts, ledger: &Ledger) -> Option<Breach> {
         let cell = match &self.reason {
@@ -156,6 +161,7 @@ impl Threshold {
             Figure::Quantile(rank) => cell.quantile(rank)?.0,
             Figure::Max => (cell.timed > 0).then_some(cell.max)?,
             Figure::Share => share(cell.cost().0, facts.all.cost().0)?,
+            Figure::User if !facts.heard.doors => return None,
             Figure::User => share(cell.user_count, cell.count)?,
             Figure::Lost => {
                 let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);

@@ -15,8 +15,10 @@ pub const CONFIDENCE: f64 = 99.0;
 /// Shows where virtual machines lose time in VM exits
 #[derive(Debug, Parser)]
 #[command(name = "exitscope", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 fine, 1 a threshold of --fail-on was passed, 2 could not do it.\n\n\
-    Environment: COLUMNS is the width that text is made to fit (else the terminal's); NO_COLOR switches colours off.")]
+#[command(
+    after_help = "Exit codes: 0 fine, 1 found what it was to look for (--fail-on, validate, store check), 2 could not do it.\n\n\
+    Environment: COLUMNS is the width that text is made to fit (else the terminal's); NO_COLOR switches colours off."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

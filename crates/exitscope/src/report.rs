@@ -4,8 +4,10 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
-use exitscope_analysis::{Breach, Dim, Facts, Selection, Wanted};
-use exitscope_model::{Event, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
+use exitscope_analysis::{Breach, Dim, Facts, Selection, Threshold, Wanted};
+use exitscope_model::{
+    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
+};
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
@@ -17,6 +19,10 @@ const DETAIL_ROWS: usize = 8;
 impl Sink for Facts {
     fn begin(&mut self, first: Moment) {
         Facts::begin(self, first);
+    }
+
+    fn heard(&mut self, kinds: EventKinds) {
+        self.hear(kinds);
     }
 
     #[inline]
@@ -110,6 +116,11 @@ pub fn breaches(args: &ReportArgs, facts: &Facts, ledger: &Ledger) -> anyhow::Re
             check_reason(reason)?;
             anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
         }
+    }
+    if !facts.heard.doors && args.fail_on.iter().any(Threshold::is_of_user) {
+        anstream::eprintln!(
+            "exitscope: the trace does not tell which exits went on to user space, for --fail-on to look at"
+        );
     }
     for breach in &breaches {
         anstream::eprintln!("exitscope: {breach}");

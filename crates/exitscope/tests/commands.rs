@@ -270,6 +270,29 @@ fn thresholds_decide_the_exit_code() {
 }
 
 #[test]
+fn what_was_not_recorded_is_not_zero() {
+    // Exits and entries alone, and with details, but without the scheduler.
+    let bare = text(&corpus("x86-svm/t4-kvmstat.data.gz"));
+    let report = |file: &str, more: &[&str]| run(&[&["report", file][..], more].concat());
+    let page = stdout(&report(&bare, &[]));
+    assert!(page.contains("No kvm_userspace_exit and no sched_switch in the trace:"), "{page}");
+    assert!(!page.contains("to user") && !page.contains("not running"), "{page}");
+    let json: serde_json::Value = serde_json::from_str(&stdout(&report(&bare, &["--format", "json"]))).unwrap();
+    assert_eq!(json["told"], serde_json::json!({ "user": false, "scheduler": false }));
+    let output = report(&bare, &["--fail-on", "user(io)<1%"]);
+    assert_eq!((output.status.code(), stderr(&output).contains("went on to user space")), (Some(0), true));
+
+    let page = stdout(&report(&text(&corpus("x86-svm/t4-zstd.data.gz")), &[]));
+    assert!(page.contains("No sched_switch in the trace:") && page.contains("to user"), "{page}");
+    assert!(!page.contains("not running"), "{page}");
+
+    let page = stdout(&report(&t2(), &[]));
+    assert!(page.contains("to user") && page.contains("not running") && !page.contains(" in the trace: "), "{page}");
+    assert_eq!(report(&t2(), &["--fail-on", "user(io)<1%"]).status.code(), Some(0));
+    assert_eq!(report(&t2(), &["--fail-on", "user(io)>1%"]).status.code(), Some(1));
+}
+
+#[test]
 fn what_a_cut_file_lacks_can_fail_a_job() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = std::fs::read(corpus("x86-svm/t2.data.gz")).unwrap();

@@ -7,7 +7,7 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -124,6 +124,7 @@ pub(crate) fn heaviest<'a, T>(
 /// The page of a report, with at most `detail_rows` rows in each table of what exits were about; of vCPUs at least 32.
 pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     let mut sections = vec![head(report)];
+    sections[0].sentences.extend(untold(report));
     let vcpu_rows = detail_rows.max(VCPU_ROWS);
     if !report.vcpus.is_empty() {
         sections.push(vcpus(report, vcpu_rows));
@@ -238,6 +239,32 @@ fn head(report: &Report) -> Section {
     Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
 }
 
+/// What the trace does not tell, and what was made of it.
+fn untold(report: &Report) -> Option<Sentence> {
+    let ToldRow { user, scheduler } = report.told;
+    let text = match (report.is_xen(), user, scheduler) {
+        _ if report.coverage.exits == 0 => return None,
+        (_, true, true) => return None,
+        (true, ..) => {
+            "No run states in the trace: waiting for the device model, or for a CPU, is counted as Xen's time"
+        }
+        (_, false, false) => {
+            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and waiting for a CPU, is counted as \
+             the kernel's time"
+        }
+        (_, false, true) => "No kvm_userspace_exit in the trace: what user space did is counted as the kernel's time",
+        (_, true, false) => {
+            "No sched_switch in the trace: waiting for a CPU is counted as the kernel's or user space's time"
+        }
+    };
+    Some(plain(format!("{text}. Record with {} to tell them apart.", report.how_to_record())))
+}
+
+/// A figure, if the trace tells such.
+fn if_told(told: bool, figure: String) -> String {
+    if told { figure } else { "-".to_string() }
+}
+
 fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
     coverage.damage().map(|line| Sentence { text: line.to_string(), warning: true })
 }
@@ -273,9 +300,9 @@ fn vcpus(report: &Report, most: usize) -> Section {
             Nanos(row.span_ns).to_string(),
             share(row.guest_ns),
             share(row.kernel_ns),
-            share(row.user_ns),
+            if_told(report.told.user, share(row.user_ns)),
             share(row.idle_ns),
-            share(row.waiting_ns),
+            if_told(report.told.scheduler, share(row.waiting_ns)),
             share(row.unknown_ns),
             thousands(row.exits),
             if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) },
@@ -347,7 +374,7 @@ const FIGURES: &[Column] = &[
     Column { title: Cow::Borrowed("to user"), names: false, rank: 3 },
 ];
 
-fn figures(figures: &Figures) -> Vec<String> {
+fn figures(figures: &Figures, told: ToldRow) -> Vec<String> {
     let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
     let sum = |nanos| match (figures.timed, nanos) {
         (0, _) => "-".to_string(),
@@ -359,7 +386,7 @@ fn figures(figures: &Figures) -> Vec<String> {
         rate(figures.rate_per_s),
         sum(figures.total_ns),
         sum(figures.idle_ns),
-        sum(figures.waiting_ns),
+        if_told(told.scheduler, sum(figures.waiting_ns)),
         sum(figures.cost_ns),
         if figures.timed == 0 { "-".to_string() } else { share(figures.share_of_cost) },
         length(figures.mean_ns),
@@ -368,7 +395,7 @@ fn figures(figures: &Figures) -> Vec<String> {
         length(figures.p99_ns),
         length(figures.p999_ns),
         length(figures.max_ns),
-        share(figures.user_share),
+        if_told(told.user, share(figures.user_share)),
     ]
 }
 
@@ -376,11 +403,11 @@ fn groups(report: &Report) -> Section {
     let mut columns: Vec<Column> = report.by.iter().map(|&dim| column(dim, true, 0)).collect();
     columns.extend_from_slice(FIGURES);
     let mut rows: Vec<Vec<String>> =
-        report.rows.iter().map(|row| [row.place.labels.clone(), figures(&row.figures)].concat()).collect();
+        report.rows.iter().map(|row| [row.place.labels.clone(), figures(&row.figures, report.told)].concat()).collect();
     if report.rows.len() > 1 {
         let mut labels = vec![String::new(); report.by.len()];
         labels[0] = "all".to_string();
-        rows.push([labels, figures(&report.total)].concat());
+        rows.push([labels, figures(&report.total, report.told)].concat());
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
     if report.exits_elsewhere > 0 {
@@ -408,8 +435,11 @@ fn details(report: &Report, most: usize) -> Vec<Section> {
     }
     let section = |heading: &&str| {
         let of_kind: Vec<&DetailRow> = report.details.iter().filter(|row| row.heading == *heading).collect();
-        let rows =
-            of_kind.iter().take(most).map(|row| [vec![row.label.clone()], figures(&row.figures)].concat()).collect();
+        let rows = of_kind
+            .iter()
+            .take(most)
+            .map(|row| [vec![row.label.clone()], figures(&row.figures, report.told)].concat())
+            .collect();
         let mut columns = vec![column("", true, 0)];
         columns.extend_from_slice(FIGURES);
         let notes = and_more(of_kind.len().saturating_sub(most)).into_iter().collect();
@@ -450,6 +480,7 @@ fn slowest(report: &Report) -> Option<Section> {
         column("CPU", true, 3),
     ];
     let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
+    let told = report.told;
     let rows: Vec<Vec<String>> = report
         .slowest
         .iter()
@@ -457,11 +488,11 @@ fn slowest(report: &Report) -> Option<Section> {
             vec![
                 row.at().to_string(),
                 sum(row.kernel_ns + row.user_ns + row.waiting_ns),
-                sum(row.waiting_ns),
+                if_told(told.scheduler, sum(row.waiting_ns)),
                 row.reason.clone(),
                 row.detail.clone().unwrap_or_default(),
-                row.door.clone(),
-                sum(row.user_ns),
+                if_told(told.user, row.door.clone()),
+                if_told(told.user, sum(row.user_ns)),
                 row.who.vm_label(),
                 row.who.vcpu_label(),
                 row.cpu.to_string(),

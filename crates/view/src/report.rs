@@ -28,6 +28,8 @@ pub struct Report {
     pub traces: Vec<TraceRow>,
     /// What was seen, and what was seen and not used.
     pub coverage: Coverage,
+    /// What the traces tell at all.
+    pub told: ToldRow,
     /// Which exits were looked at.
     pub selection: SelectionRow,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
@@ -142,6 +144,16 @@ pub struct Coverage {
     pub lost: u64,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
+}
+
+/// What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct ToldRow {
+    /// Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
+    /// is counted as the kernel's.
+    pub user: bool,
+    /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
+    pub scheduler: bool,
 }
 
 /// Something that was seen and not used.
@@ -474,6 +486,7 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
+            told: ToldRow { user: facts.heard.doors, scheduler: facts.heard.switches },
             selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts

@@ -30,7 +30,7 @@ const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
 const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 
 pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
-    if material.kinds.switches {
+    if material.facts.heard.switches {
         waiting(material, machine, judgement);
     }
     for (&vm, time) in &material.vms {

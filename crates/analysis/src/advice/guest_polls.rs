@@ -15,7 +15,7 @@ use exitscope_units::VmId;
 pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
     let waiting = total(material.vms.values().map(|time| time.waiting));
     let wanted = total(material.vms.values().map(VmTime::wanted));
-    if !material.kinds.switches || !is_short(waiting, wanted) {
+    if !material.facts.heard.switches || !is_short(waiting, wanted) {
         return;
     }
     for (&vm, before) in material.polling_guests() {

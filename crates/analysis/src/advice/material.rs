@@ -100,8 +100,6 @@ impl ByVm {
 pub struct Material {
     /// The facts of a report.
     pub facts: Facts,
-    /// Kinds of events.
-    pub kinds: EventKinds,
     /// How the VMs' time divides; filled at the end, as all that follows.
     pub vms: BTreeMap<VmId, VmTime>,
     /// Whether the processor is one of Intel's.
@@ -133,7 +131,6 @@ impl Material {
     pub fn new(selection: &Selection) -> Material {
         Material {
             facts: Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() }),
-            kinds: EventKinds::default(),
             vms: BTreeMap::new(),
             is_vmx: false,
             reasons_of: BTreeMap::new(),
@@ -157,7 +154,7 @@ impl Material {
 
     /// Says which kinds of events there were so far.
     pub fn heard(&mut self, kinds: EventKinds) {
-        self.kinds.merge(kinds);
+        self.facts.hear(kinds);
     }
 
     /// Adds one exit; where, as [`Facts::absorb`].
@@ -264,7 +261,6 @@ impl Material {
             self.by_vm.merge(&later.by_vm());
         }
         self.facts.merge(&later.facts);
-        self.kinds.merge(later.kinds);
         self.about.merge(&later.about);
         for ((vm, by), times) in &later.preempted {
             self.note_preemptions(*vm, *by, *times);
@@ -523,7 +519,7 @@ mod tests {
         assert!(typical.is_some_and(|typical| typical.unhelped > 0 && typical.blocked > 0), "{typical:?}");
         for cuts in [&[][..], &[7], &[0, 6, 13, 20], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]] {
             let cut = read(cuts);
-            assert_eq!((cut.kinds, &cut.vms, cut.is_vmx), (whole.kinds, &whole.vms, true), "{cuts:?}");
+            assert_eq!((cut.facts.heard, &cut.vms, cut.is_vmx), (whole.facts.heard, &whole.vms, true), "{cuts:?}");
             assert_eq!((cut.facts.duration, &cut.facts.all), (whole.facts.duration, &whole.facts.all), "{cuts:?}");
             assert_eq!((cut.about(vm), cut.halts(vm)), (whole.about(vm), whole.halts(vm)), "{cuts:?}");
             let pio = [(CodeList::Vmx, 30)];

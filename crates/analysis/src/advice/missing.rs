@@ -44,12 +44,12 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
     );
     missing(
-        !material.kinds.doors && !machine.arch.starts_with("ppc"),
+        !material.facts.heard.doors && !machine.arch.starts_with("ppc"),
         "which exits go on beyond the kernel",
         if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
     );
     missing(
-        !material.kinds.switches,
+        !material.facts.heard.switches,
         "overcommit, and lock holders that were preempted",
         if machine.xen { "there are no run states in it" } else { "there is no sched_switch in it" },
     );

@@ -48,11 +48,12 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let halting = material.halting_vms();
     let wall = total(halting.iter().filter_map(|(vm, _)| material.vms.get(vm)).map(|time| time.wall));
     let exact = is_exact(&all);
-    let known = all.is_told() && (material.kinds.polls || material.kinds.switches);
+    let known = all.is_told() && (material.facts.heard.polls || material.facts.heard.switches);
     if exact && known {
         host(material, machine, &trials.host, wall, judgement);
     }
-    if !machine.arch.starts_with("x86") || material.facts.halts.guest_polls || !material.kinds.switches || !exact {
+    if !machine.arch.starts_with("x86") || material.facts.halts.guest_polls || !material.facts.heard.switches || !exact
+    {
         return;
     }
     for (vm, bench) in trials.guests.iter().take(MOST_GUESTS) {

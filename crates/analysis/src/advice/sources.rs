@@ -147,7 +147,7 @@ impl Vm<'_> {
         if let Some(median) = cell.quantile(5_000) {
             facts.push(judgement.note(vm, format!("median length of an exit for {name}"), Figure::Time(median)));
         }
-        if self.material.kinds.doors {
+        if self.material.facts.heard.doors {
             let whose = if self.machine.xen { "the device model" } else { "user space" };
             facts.push(judgement.note(
                 vm,
@@ -188,7 +188,7 @@ impl Vm<'_> {
     }
 
     pub(super) fn in_kernel(&self) -> &'static str {
-        match self.material.kinds.doors {
+        match self.material.facts.heard.doors {
             true => "the hypervisor itself answers it already; only the guest can ask less often",
             false => "the recording does not say who answers it",
         }
@@ -236,7 +236,7 @@ impl Vm<'_> {
     pub(super) fn moved_in(&self, about: &About, key: DetailKey, way: Way) -> Range {
         let cell = &about.cell;
         let then = self.material.facts.accesses.typical().in_kernel(key.kind, key.write);
-        if let Some(then) = then.filter(|_| self.material.kinds.doors && !self.machine.xen) {
+        if let Some(then) = then.filter(|_| self.material.facts.heard.doors && !self.machine.xen) {
             let then = then.0.saturating_mul(cell.timed);
             let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
             // A typical access that is served inside may be another than these.
