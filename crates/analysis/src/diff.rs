@@ -287,14 +287,10 @@ impl Side {
         for (at, cell) in self.cells.iter().enumerate() {
             lengths.merge_weighted(&cell.lengths, times(at));
         }
-        // A bucket may reach beyond what was seen.
         let drawn = || self.cells.iter().enumerate().filter(|(at, _)| times(*at) > 0).map(|(_, cell)| cell);
-        let (least, most) = (drawn().filter_map(|cell| cell.min).min(), drawn().map(|cell| cell.max).max());
-        let quantile = |per_10_000| {
-            let length: u64 = lengths.quantile(per_10_000)?;
-            let least = least.filter(|_| length > 0).unwrap_or(0);
-            Some(length.max(least).min(most.unwrap_or(length)))
-        };
+        let (min, max) = (drawn().filter_map(|cell| cell.min).min(), drawn().map(|cell| cell.max).max().unwrap_or(0));
+        let all = Cell { lengths, min, max, ..Cell::default() };
+        let quantile = |per_10_000| all.quantile(per_10_000).map(|length| length.0);
         let clip = |value: u128| value.min(u128::from(u64::MAX)) as u64;
         [
             (sum(&|cell| cell.count) * 1_000_000_000_000).checked_div(duration).map(clip),
