@@ -18,7 +18,7 @@ use crate::{root, target};
 use anyhow::{Context, bail};
 use damage::{Original, Reader, damaged, originals};
 use exitscope_model::{Kind, Ledger};
-use exitscope_trace::{Input, Options, open_input};
+use exitscope_trace::{Input, Keep, Options, open_input};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -213,21 +213,24 @@ fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
 /// Reads a trace twice, as `exitscope events` does and as `exitscope report` does, and returns how many events it
 /// has. An input that cannot be opened is fine (`None`); a broken promise is not.
 fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
-    let Some((left, all)) = events(name, bytes, false) else { return Ok(None) };
+    let Some((left, all)) = events(name, bytes, Keep::All) else { return Ok(None) };
     if left != all {
         return Err(format!("{left} events left the reader, its ledger has {all}"));
     }
-    match events(name, bytes, true) {
-        Some((_, again)) if again == all => Ok(Some(all)),
-        Some((_, again)) => Err(format!("{all} events, but {again} when only those in use are asked for")),
-        None => Err("it can be opened once, but not again".to_string()),
+    for keep in [Keep::Used, Keep::Timed] {
+        match events(name, bytes, keep) {
+            Some((_, again)) if again == all => {}
+            Some((_, again)) => return Err(format!("{all} events, but {again} when only {keep:?} are asked for")),
+            None => return Err("it can be opened once, but not again".to_string()),
+        }
     }
+    Ok(Some(all))
 }
 
 /// How many events left the reader, and how many it has in its ledger. Losses are no events.
-fn events(name: &str, bytes: &[u8], only_used: bool) -> Option<(u64, u64)> {
+fn events(name: &str, bytes: &[u8], keep: Keep) -> Option<(u64, u64)> {
     // xentrace logs do not say it.
-    let options = Options { only_used, clock_hz: Some(1_000_000_000), ..Options::default() };
+    let options = Options { keep, clock_hz: Some(1_000_000_000), ..Options::default() };
     let mut source = Input::from_bytes(name, bytes).and_then(|input| open_input(input, options)).ok()?;
     let (mut events, mut ledger, mut left) = (Vec::new(), Ledger::default(), 0);
     loop {

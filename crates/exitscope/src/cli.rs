@@ -3,7 +3,7 @@
 use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{Dim, Selection, Threshold, When};
-use exitscope_trace::{Options, XenMode};
+use exitscope_trace::{Keep, Options, XenMode};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 use exitscope_view::SortKey;
 use std::net::SocketAddr;
@@ -253,13 +253,13 @@ pub enum Vendor {
 }
 
 impl ClockArgs {
-    /// The options for reading, passing on all events or those that accounting uses.
-    pub fn options(&self, only_used: bool) -> Options {
+    /// The options for reading, passing on these events.
+    pub fn options(&self, keep: Keep) -> Options {
         let xen_mode = self.xen_mode.map(|vendor| match vendor {
             Vendor::Svm => XenMode::Svm,
             Vendor::Vmx => XenMode::Vmx,
         });
-        Options { clock_hz: self.tsc_hz, only_used, xen_mode }
+        Options { clock_hz: self.tsc_hz, keep, xen_mode }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::report::{check_reason, look};
 use exitscope_analysis::{Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
+use exitscope_trace::Keep;
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -133,7 +134,7 @@ fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow
             exits: 0,
         };
         let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(true), fresh)?;
+            read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(Keep::Timed), fresh)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

@@ -16,7 +16,7 @@ use exitscope_export::{
 };
 use exitscope_exporter::{Limits, Recorded};
 use exitscope_model::{Exit, Halt, Line, TraceInfo, Who};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, WhoRow, thousands};
 use rustc_hash::FxHashMap;
@@ -150,7 +150,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     let (mut earlier, mut before) = (Earlier::default(), None);
     for input in &inputs {
         let fresh = || Survey::new(selection);
-        let options = args.select.clock.options(true);
+        let options = args.select.clock.options(Keep::Used);
         let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
             // Hosts without names are told apart by what they are.
@@ -203,7 +203,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             export: export.as_mut(),
             failed: None,
         };
-        let options = args.select.clock.options(true);
+        let options = args.select.clock.options(Keep::Used);
         read::read_knowing(input.try_clone()?, &mut earlier, vcpu_of, options, &mut passing)?;
         if let Some(error) = passing.failed {
             return Err(error.into());

@@ -18,7 +18,7 @@ use anyhow::Context;
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::{Trials, TriedLimits};
 use exitscope_page::{Contents, Drags, OverTime, write_page};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_view::Coverage;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub fn look_at(
     }
     // A pipe is put into a file once, so that it can be read again.
     let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();

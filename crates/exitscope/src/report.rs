@@ -1,13 +1,14 @@
 //! `exitscope report`.
 
 use crate::Outcome;
-use crate::cli::{Format, ReportArgs};
+use crate::cli::{Format, ReportArgs, View};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
 use exitscope_analysis::{Breach, Dim, Facts, Selection, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
 };
+use exitscope_trace::Keep;
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page};
 use std::io::{IsTerminal, Write};
@@ -153,9 +154,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut facts = Facts::new(&wanted);
     let mut totals = Totals::default();
     let mut earlier = Earlier::default();
+    // JSON holds every view.
+    let marks = args.format == Format::Json || args.view == Some(View::Phases);
+    let options = args.select.clock.options(if marks { Keep::Used } else { Keep::Timed });
     for path in read::files(&args.files, &args.inputs)? {
-        let (trace, mut of_trace) =
-            read::read(&path, &mut earlier, need_vcpus, args.select.clock.options(true), || Facts::new(&wanted))?;
+        let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         facts.merge(&of_trace);

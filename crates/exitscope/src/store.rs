@@ -22,7 +22,7 @@ use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow, Store,
     StoreError, Sums, Vcpu, Words,
 };
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{
     AdviceRow, Column, Page, Section, Table, TraceRow, WhoRow, direction_name, door_name, kind_name, thousands,
@@ -114,7 +114,7 @@ fn add_one(
     id: String,
 ) -> anyhow::Result<(RunRow, Added)> {
     let selection = Selection::default();
-    let options = args.clock.options(true);
+    let options = args.clock.options(Keep::Used);
     let fresh = || (Survey::new(&selection), Material::new(&selection));
     let (first, (survey, mut material)) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;

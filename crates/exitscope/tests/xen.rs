@@ -6,7 +6,7 @@ mod common;
 
 use common::{corpus, report, run, stderr, stdout};
 use exitscope_model::{Assembler, CodeList, Event, ExitCode, Kind, Ledger, RunState};
-use exitscope_trace::{Input, Options, open_input};
+use exitscope_trace::{Input, Keep, Options, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -328,8 +328,8 @@ fn report_events_and_diff_work_on_every_log() {
 #[test]
 fn every_event_is_in_a_row_or_in_the_ledger() {
     for name in ["hvm1_boot_mem", "pvh1_hvm"].into_iter().chain(LOGS) {
-        for only_used in [false, true] {
-            let options = Options { clock_hz: Some(1_000_000_000), only_used, ..Options::default() };
+        for keep in [Keep::All, Keep::Used, Keep::Timed] {
+            let options = Options { clock_hz: Some(1_000_000_000), keep, ..Options::default() };
             let mut source = open_input(Input::open(log(name).as_ref()).unwrap(), options).unwrap();
             let (mut events, mut rows, mut ledger) = (Vec::new(), Vec::new(), Ledger::default());
             while source.read(&mut events, &mut ledger).unwrap() {}

@@ -32,4 +32,4 @@ pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use input::Input;
 pub use perf::{Head as PerfHead, PerfWriter, Written};
-pub use source::{Options, Source, TraceError, XenMode, open, open_input};
+pub use source::{Keep, Options, Source, TraceError, XenMode, open, open_input};

@@ -33,10 +33,23 @@ pub(crate) fn is_sane_unpacking(packed: u64, out: u64) -> bool {
 pub struct Options {
     /// Ticks per second of the trace's clock, for traces that do not say.
     pub clock_hz: Option<u64>,
-    /// Whether events that exit accounting has no use for may be counted in the ledger instead of being passed on.
-    pub only_used: bool,
+    /// Which events are passed on; the ledger counts the others. Readers of text pass on all.
+    pub keep: Keep,
     /// Whose exit codes a xentrace log has, which it does not say; found out by its codes if this does not say either.
     pub xen_mode: Option<XenMode>,
+}
+
+/// Which events a reader passes on, from few to all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keep {
+    /// Those that say when an exit was and what it was about. What only marks how it was handled (`kvm_emulate_insn`) is
+    /// not among them.
+    Timed,
+    /// Those that exit accounting has a use for.
+    Used,
+    /// All.
+    #[default]
+    All,
 }
 
 /// Whose exit codes a xentrace log has.

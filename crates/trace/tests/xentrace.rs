@@ -2,7 +2,7 @@
 
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, Line, PortWords, RunState};
 use exitscope_trace::xentrace::event_name;
-use exitscope_trace::{Input, Options, TraceError, XenMode, open_input};
+use exitscope_trace::{Input, Keep, Options, TraceError, XenMode, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
 use std::collections::BTreeMap;
 
@@ -364,7 +364,7 @@ fn the_rate_is_never_guessed() {
 fn events_that_nobody_uses_need_not_leave() {
     for name in LOGS {
         let input = Input::open(&corpus(&format!("xen/{name}.xentrace.gz"))).unwrap();
-        let used = Options { only_used: true, ..options() };
+        let used = Options { keep: Keep::Used, ..options() };
         let mut source = open_input(input, used).unwrap();
         let (mut events, mut ledger) = (Vec::new(), exitscope_model::Ledger::default());
         while source.read(&mut events, &mut ledger).unwrap() {}

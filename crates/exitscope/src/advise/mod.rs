@@ -17,7 +17,7 @@ use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
 use simulated::Simulations;
@@ -118,7 +118,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = Input::open(&file)?;
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
     let fresh = || Material::new(&selection);
     let (trace, mut material) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;

@@ -8,7 +8,7 @@ use exitscope_analysis::replay::{GangOutcome, GangReplay};
 use exitscope_analysis::{Selection, recording};
 use exitscope_model::{Event, Exit};
 use exitscope_policy::vcore::Params;
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{FigureRow, Replay, ReplayRow, thousands};
 
@@ -66,7 +66,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         window: (Moment::default(), Moment::MAX),
         replay: GangReplay::new(&topologies),
     };
-    let options = args.select.clock.options(true);
+    let options = args.select.clock.options(Keep::Used);
     let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
     let done = done.replay;
     if done.core_runs == 0 {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
 use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, Wanted};
 use exitscope_model::{Exit, Halt};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 
@@ -57,7 +57,7 @@ impl Sink for Replays {
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let read_halts =
         || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, || Facts::new(&wanted));

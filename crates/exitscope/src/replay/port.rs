@@ -10,7 +10,7 @@ use exitscope_model::{DetailKind, Exit};
 use exitscope_policy::port_path::Phase;
 use exitscope_policy::{Knob, Place, Unit};
 use exitscope_scenario::{Cost, CostModel, Document};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{FigureRow, Replay, ReplayRow, SettingRow, thousands};
 
@@ -56,7 +56,7 @@ impl Sink for Replays {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let fresh = || Facts::new(&wanted);
     let (trace, mut facts) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;

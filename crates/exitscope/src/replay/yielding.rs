@@ -9,7 +9,7 @@ use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSur
 use exitscope_model::{Exit, Preemption, Yield, YieldCall};
 use exitscope_policy::Knob;
 use exitscope_policy::yielding::{Generation, Machine, Params};
-use exitscope_trace::Input;
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{AxisRow, FigureRow, Replay, ReplayRow, SettingRow, thousands};
 
@@ -94,7 +94,7 @@ impl<T: Takes> Sink for Reading<T> {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(true));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
     fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
         Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
     }

@@ -2,6 +2,7 @@
 
 use exitscope_model::{Event, EventNames, Ledger, Line};
 use exitscope_record::{Sample, Tracepoint, process_name, thread_name};
+use exitscope_trace::Keep;
 use exitscope_trace::tracefs::{Decoder, Format, Order};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::collections::BTreeSet;
@@ -49,7 +50,7 @@ impl Feed {
         let Some(decoder) = self.decoders.get(sample.tracepoint) else {
             return self.ledger.count(Line::UnknownFormat);
         };
-        if decoder.is_unused() {
+        if !decoder.is_kept(Keep::Used) {
             return self.ledger.skip(at);
         }
         self.ledger.events += 1;

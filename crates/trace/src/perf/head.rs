@@ -8,7 +8,7 @@
 use super::attr::Attr;
 use crate::bytes::{Order, beginning};
 use crate::input::Input;
-use crate::source::{MAX_SECTION, TraceError};
+use crate::source::{Keep, MAX_SECTION, TraceError};
 use crate::tracefs::{Decoders, Sections, Torn};
 use exitscope_model::{Ledger, Line, Setting, TraceInfo};
 use rustc_hash::FxHashMap;
@@ -54,8 +54,8 @@ pub struct Context {
     /// Which attr an event id belongs to; not needed where all attrs are alike.
     attr_of: FxHashMap<u64, u32>,
     pub decoders: Decoders,
-    /// Whether events that exit accounting has no use for are only counted.
-    pub only_used: bool,
+    /// Which events are passed on; the others are only counted.
+    pub keep: Keep,
 }
 
 /// A header that was read.
@@ -77,7 +77,7 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 impl Context {
-    fn new(order: Order, only_used: bool) -> Context {
+    fn new(order: Order, keep: Keep) -> Context {
         Context {
             order,
             attrs: Vec::new(),
@@ -85,7 +85,7 @@ impl Context {
             sampling: false,
             attr_of: FxHashMap::default(),
             decoders: Decoders::default(),
-            only_used,
+            keep,
         }
     }
 
@@ -126,7 +126,7 @@ impl Context {
 }
 
 /// Reads the header of `input`.
-pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head, TraceError> {
+pub fn read(input: &Input, keep: Keep, ledger: &mut Ledger) -> Result<Head, TraceError> {
     let bytes = input.read_vec(0, FILE_HEADER)?;
     let order = if bytes.starts_with(MAGIC_BIG) { Order::Big } else { Order::Little };
     let damaged = |offset, problem: String| TraceError::Damaged {
@@ -136,7 +136,7 @@ pub fn read(input: &Input, only_used: bool, ledger: &mut Ledger) -> Result<Head,
         problem,
     };
     let u64_at = |at: usize| order.u64(&bytes, at).ok_or_else(|| damaged(at as u64, "is cut off".to_string()));
-    let mut context = Context::new(order, only_used);
+    let mut context = Context::new(order, keep);
     let mut info = TraceInfo { clock: "perf".to_string(), ..TraceInfo::default() };
     let size = u64_at(8)?;
     if size == PIPE_HEADER {

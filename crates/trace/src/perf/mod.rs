@@ -107,7 +107,7 @@ impl Source for PerfData {
 impl PerfData {
     fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
         let mut ledger = Ledger::default();
-        let head = head::read(&input, options.only_used, &mut ledger)?;
+        let head = head::read(&input, options.keep, &mut ledger)?;
         if input.cut().is_some() {
             ledger.count_at(Line::BadCompression, input.len());
         }

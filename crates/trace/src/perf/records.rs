@@ -5,7 +5,6 @@ use super::cursor::is_sound;
 use super::head::Context;
 use crate::bytes::Order;
 use crate::source::MAX_COMM;
-use crate::tracefs::Decoder;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -221,7 +220,7 @@ impl Block {
             && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
         {
             let at = Moment::from_nanos(order.word(head, plain.time));
-            if context.only_used && decoder.is_unused() {
+            if !decoder.is_kept(context.keep) {
                 return self.ledger.skip(at);
             }
             if decoder.is_near(size) {
@@ -245,7 +244,7 @@ impl Block {
         let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
         let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
         let decoder = raw.and_then(|raw| context.decoders.get(order.u16(raw, 0)?));
-        if context.only_used && decoder.is_some_and(Decoder::is_unused) {
+        if decoder.is_some_and(|decoder| !decoder.is_kept(context.keep)) {
             return self.ledger.skip(at);
         }
         self.ledger.events += 1;

@@ -14,7 +14,7 @@ mod stream;
 mod unpack;
 
 use crate::bytes::Order;
-use crate::source::{BATCH, MAX_THREADS, Options};
+use crate::source::{BATCH, Keep, MAX_THREADS, Options};
 use crate::tracefs::Decoders;
 use crate::{Input, Source, TraceError};
 use blocks::Blocks;
@@ -77,7 +77,7 @@ impl TraceDat {
                 order: head.order,
                 decoders: head.decoders,
                 clock: head.clock,
-                only_used: options.only_used,
+                keep: options.keep,
                 vcpus: head.vcpus,
                 vms: FxHashMap::default(),
             },
@@ -169,7 +169,7 @@ struct Decode {
     order: Order,
     decoders: Decoders,
     clock: Clock,
-    only_used: bool,
+    keep: Keep,
     /// The virtual CPU that each thread runs, where the recorder knew.
     vcpus: FxHashMap<u32, u32>,
     /// The VM of each thread of which an event said it.
@@ -216,7 +216,7 @@ impl Decode {
             events.push(Event { at, tid, vm, vcpu, cpu, name: NameId::NONE, kind: Kind::Other });
             return;
         };
-        if self.only_used && decoder.is_unused() {
+        if !decoder.is_kept(self.keep) {
             ledger.skip(at);
             return;
         }

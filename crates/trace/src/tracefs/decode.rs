@@ -1,6 +1,7 @@
 //! One tracepoint payload in, one event kind out. Fields are found by name in the format that the trace carries.
 
 use super::{Field, Format};
+use crate::Keep;
 use crate::bytes::Order;
 use exitscope_model::codes::s390_instruction_key;
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
@@ -49,6 +50,8 @@ pub struct Decoder {
     /// The tracepoint's name.
     pub name: NameId,
     pub(super) meaning: Meaning,
+    /// The least that has to be asked for to be passed on.
+    keep: Keep,
     /// `common_pid`.
     pid: At,
     /// The vCPU, if the event names it.
@@ -178,13 +181,27 @@ impl Decoder {
         let tgid = if system == "kvm_hv" { find("tgid") } else { At::default() };
         let needs =
             fields.iter().chain([&pid, &vcpu]).map(|at| at.offset as usize + usize::from(at.size)).max().unwrap_or(0);
-        Decoder { name: names.intern(&format!("{system}:{}", format.name)), meaning, pid, vcpu, tgid, fields, needs }
+        let keep = match meaning {
+            Meaning::Other => Keep::All,
+            Meaning::Emulate => Keep::Used,
+            _ => Keep::Timed,
+        };
+        Decoder {
+            name: names.intern(&format!("{system}:{}", format.name)),
+            meaning,
+            keep,
+            pid,
+            vcpu,
+            tgid,
+            fields,
+            needs,
+        }
     }
 
-    /// Whether exit accounting has no use for this tracepoint.
+    /// Whether this tracepoint's events are passed on to those who ask for `keep`.
     #[inline]
-    pub fn is_unused(&self) -> bool {
-        self.meaning == Meaning::Other
+    pub fn is_kept(&self, keep: Keep) -> bool {
+        self.keep <= keep
     }
 
     /// What `payload` says; `None` if it is too short for its format.

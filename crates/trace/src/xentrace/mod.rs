@@ -19,7 +19,7 @@ mod survey;
 mod windows;
 
 use crate::ahead::{Ahead, Feed};
-use crate::source::{BATCH, Options, XenMode};
+use crate::source::{BATCH, Keep, Options, XenMode};
 use crate::{Input, Source, TraceError};
 use decode::{Fates, Meaning, Means, Paused, Vcpu, said, slot};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
@@ -65,7 +65,8 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     };
     info.comms.insert(VmId::DOMAIN_0.0, "Domain-0".to_string());
     info.comms.insert(VmId::IDLE_DOMAIN.0, "idle".to_string());
-    let (fates, rate) = (Fates::new(options.only_used), Rate::of(hz));
+    let only_used = options.keep < Keep::All;
+    let (fates, rate) = (Fates::new(only_used), Rate::of(hz));
     let records = Records {
         supply: Supply { windows: Windows::default(), fates, rate, input },
         streams: Vec::new(),
@@ -79,7 +80,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             codes: beginning.codes,
             mode: XenMode::Vmx,
             names_first: beginning.names_first,
-            only_used: options.only_used,
+            only_used,
             paused: Paused::default(),
             events: FxHashMap::default(),
             near: vec![(u32::MAX, NameId::NONE, Meaning::of(u32::MAX)); NEAR],
