@@ -3,8 +3,8 @@
 use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
-    Assembler, Event, EventKinds, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, TraceInfo, Who,
-    Yield,
+    Assembler, Event, EventKinds, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
+    TraceInfo, Who, Yield,
 };
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
@@ -19,9 +19,6 @@ const SHOW_PROGRESS: u64 = 32 << 20;
 
 /// Nanoseconds by which two recorders' moments of one and the same event may differ: each reads the clock itself.
 const SLACK: u64 = 10_000;
-
-/// Rows that are passed on at once, at least.
-const ROWS: usize = 512;
 
 /// What takes exit rows.
 pub trait Sink {
@@ -220,59 +217,37 @@ fn read_once(
     let mut ledger = Ledger::default();
     let by_vcpu = source.info().by_vcpu;
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
-    let (mut events, mut rows) = (Vec::new(), Vec::new());
+    let mut events = Vec::new();
     let mut vcpu_of = known.clone();
     vcpu_of.extend(vcpus_by_name(source.info()));
     let before = earlier.of_host(source.info());
+    let mut rows = Passing { sink, vcpu_of, before, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
     let (mut first, mut last) = (None, Moment::default());
-    let (mut exits, mut timed_exits, mut unnamed) = (0, 0, Vec::new());
     loop {
         events.clear();
-        let more = source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))? && !sink.is_full();
+        let more =
+            source.read(&mut events, &mut ledger).with_context(|| format!("reading {name}"))? && !rows.sink.is_full();
         if let (None, Some(event)) = (first, events.first()) {
             first = Some(event.at);
-            sink.begin(event.at);
+            rows.sink.begin(event.at);
         }
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
         if by_vcpu {
-            events.iter().for_each(|event| sink.schedule(event));
+            events.iter().for_each(|event| rows.sink.schedule(event));
         }
         assembler.push(&events, &mut rows, &mut ledger);
-        pass_beside(&assembler, &vcpu_of, &before, sink);
+        rows.pass_beside(&assembler);
         if assembler.is_by_runner() {
-            sink.runner_events(&events);
-        }
-        let lanes =
-            if more { Vec::new() } else { finish(&mut assembler, &mut vcpu_of, source.info(), &mut rows, &mut ledger) };
-        if !more {
-            pass_beside(&assembler, &vcpu_of, &before, sink);
+            rows.sink.runner_events(&events);
         }
         if let Some(bar) = &progress {
             bar.set_position(source.progress().0);
         }
-        // Whoever takes them is at hand then, and whoever makes them is not pushed out of the caches so often.
-        if more && rows.len() < ROWS {
-            continue;
-        }
-        for exit in &mut rows {
-            // Most say it: what is written in pieces and then read whole is waited for.
-            if exit.who.vcpu == VcpuId::UNKNOWN {
-                exit.who = exit.who.completed(&vcpu_of);
-                if exit.who.vcpu == VcpuId::UNKNOWN && !unnamed.contains(&exit.who.tid) {
-                    unnamed.push(exit.who.tid);
-                }
-            }
-            if before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
-                ledger.add(Line::Overlapping, u64::from(exit.events));
-                continue;
-            }
-            exits += 1;
-            timed_exits += u64::from(exit.timed);
-            sink.absorb(exit);
-        }
-        rows.clear();
         if !more {
+            let lanes = finish(&mut assembler, source.info(), &mut rows, &mut ledger);
+            rows.pass_beside(&assembler);
+            ledger.add(Line::Overlapping, rows.overlapping);
             if let Some(bar) = progress {
                 bar.finish_and_clear();
             }
@@ -283,6 +258,7 @@ fn read_once(
                 (first, None) => (first.unwrap_or_default(), last),
             };
             let row = TraceRow::of(name, &info, named_host(&info), (first, last), ledger.events);
+            let Passing { vcpu_of, before, exits, timed_exits, unnamed, .. } = rows;
             let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
             let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
             let trace = Trace {
@@ -297,6 +273,59 @@ fn read_once(
             };
             return Ok(Reading { trace, late });
         }
+    }
+}
+
+/// Passes on to a sink what was made of a trace.
+struct Passing<'a, S> {
+    sink: &'a mut S,
+    vcpu_of: FxHashMap<Tid, VcpuId>,
+    /// What may hold some of it already.
+    before: Vec<&'a EarlierTrace>,
+    exits: u64,
+    timed_exits: u64,
+    /// Events of rows that an earlier trace holds.
+    overlapping: u64,
+    /// Threads of which rows left without a vCPU.
+    unnamed: Vec<Tid>,
+}
+
+impl<S: Sink> Rows for Passing<'_, S> {
+    #[inline(always)]
+    fn take(&mut self, row: &Exit) {
+        // Most say their vCPU, and most traces are of a time of their own.
+        if row.who.vcpu != VcpuId::UNKNOWN && self.before.is_empty() {
+            self.pass(row);
+        } else {
+            self.complete(row);
+        }
+    }
+}
+
+impl<S: Sink> Passing<'_, S> {
+    #[inline(always)]
+    fn pass(&mut self, exit: &Exit) {
+        self.exits += 1;
+        self.timed_exits += u64::from(exit.timed);
+        self.sink.absorb(exit);
+    }
+
+    /// Passes the row on with its vCPU, if no earlier trace holds it.
+    #[inline(never)]
+    fn complete(&mut self, row: &Exit) {
+        let exit = Exit { who: row.who.completed(&self.vcpu_of), ..*row };
+        if exit.who.vcpu == VcpuId::UNKNOWN && !self.unnamed.contains(&exit.who.tid) {
+            self.unnamed.push(exit.who.tid);
+        }
+        if self.before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
+            self.overlapping += u64::from(exit.events);
+        } else {
+            self.pass(&exit);
+        }
+    }
+
+    fn pass_beside(&mut self, assembler: &Assembler) {
+        pass_beside(assembler, &self.vcpu_of, &self.before, self.sink);
     }
 }
 
@@ -340,13 +369,12 @@ fn pass_beside(
 
 fn finish(
     assembler: &mut Assembler,
-    vcpu_of: &mut FxHashMap<Tid, VcpuId>,
     info: &TraceInfo,
-    rows: &mut Vec<Exit>,
+    rows: &mut Passing<'_, impl Sink>,
     ledger: &mut Ledger,
 ) -> Vec<LaneSpan> {
-    vcpu_of.extend(vcpus_by_name(info));
-    vcpu_of.extend(assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
+    rows.vcpu_of.extend(vcpus_by_name(info));
+    rows.vcpu_of.extend(assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
     assembler.finish(rows, ledger)
 }
 

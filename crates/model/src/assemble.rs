@@ -20,7 +20,7 @@ use crate::halt::Halting;
 use crate::lane::{Lane, Run, State};
 use crate::run_queue::RunQueue;
 use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
-use crate::{CodeList, Event, Exit, Halt, Kind, Ledger, Line, Told, Who};
+use crate::{CodeList, Event, Halt, Kind, Ledger, Line, Rows, Told, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -129,8 +129,8 @@ impl Assembler {
         Assembler { hardware: true, lanes_by_vcpu: true, ..Assembler::default() }
     }
 
-    /// Uses events. Rows that they complete are appended to `rows`.
-    pub fn push(&mut self, events: &[Event], rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    /// Uses events. Rows that they complete go to `rows`.
+    pub fn push(&mut self, events: &[Event], rows: &mut impl Rows, ledger: &mut Ledger) {
         self.clear();
         for event in events {
             self.take(event, rows, ledger);
@@ -138,7 +138,7 @@ impl Assembler {
     }
 
     #[inline(always)]
-    fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn take(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
         if event.at < self.latest {
             ledger.count(Line::OutOfOrder);
         } else {
@@ -200,7 +200,7 @@ impl Assembler {
     }
 
     /// Ends the recording: open exits become rows that are counted but not timed. Returns every lane's span.
-    pub fn finish(&mut self, rows: &mut Vec<Exit>, ledger: &mut Ledger) -> Vec<LaneSpan> {
+    pub fn finish(&mut self, rows: &mut impl Rows, ledger: &mut Ledger) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
         self.clear();
         self.queue.finish(self.latest);
@@ -209,11 +209,11 @@ impl Assembler {
             self.yields.extend(lane.yielding.take());
             lane.settle_closed(rows);
             if let Some(held) = lane.held.take() {
-                rows.push(held);
+                rows.take(&held);
             }
             if let Some(exit) = lane.cut() {
                 ledger.count(Line::UnfinishedExit);
-                rows.push(exit);
+                rows.take(&exit);
             }
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
             if lane.rows_without_hardware && !lane.hardware {
@@ -405,7 +405,7 @@ impl Assembler {
 
     /// After a loss, whatever was open on that CPU (on all, if it does not say which) has unknown times; on Xen, also
     /// whatever waits: it may have run there meanwhile.
-    fn lose(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn lose(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let here = event.cpu.0 == u32::MAX || lane.open.is_none_or(|exit| exit.cpu == event.cpu);
             let here = here || matches!(lane.run, Run::Blocked | Run::Offline | Run::Paused);
@@ -414,7 +414,7 @@ impl Assembler {
             }
             if let Some(exit) = lane.cut() {
                 ledger.count(Line::SpansLoss);
-                rows.push(exit);
+                rows.take(&exit);
             }
             if std::mem::replace(&mut lane.run, Run::Running).waits() {
                 self.queue.leave(event.at, lane.ran_on, lane.who.vm, number as u32, None);

@@ -89,6 +89,18 @@ impl Exit {
     }
 }
 
+/// Takes rows as they are completed.
+pub trait Rows {
+    /// Takes one.
+    fn take(&mut self, row: &Exit);
+}
+
+impl Rows for Vec<Exit> {
+    fn take(&mut self, row: &Exit) {
+        self.push(*row);
+    }
+}
+
 /// A column of the exit table: name, unit, prose.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {

@@ -2,8 +2,8 @@
 
 use crate::halt::Halting;
 use crate::{
-    Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, RunState, Step, Told,
-    Way, Who, Yield,
+    Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, Rows, RunState, Step,
+    Told, Way, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
@@ -104,7 +104,7 @@ pub struct Lane {
 impl Lane {
     /// Uses one event of this lane.
     #[inline]
-    pub fn take(&mut self, event: &Event, rows: &mut Vec<Exit>, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
+    pub fn take(&mut self, event: &Event, rows: &mut impl Rows, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
         match event.kind {
             Kind::Exit { code, idle, words } => {
                 self.halt.exit(event.at, code.is_idle(), halts);
@@ -268,11 +268,11 @@ impl Lane {
         exit
     }
 
-    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut impl Rows, ledger: &mut Ledger) {
         self.account(event.at);
         if self.open.is_some() {
             ledger.count(Line::ExitWithoutEntry);
-            rows.extend(self.cut());
+            self.cut().iter().for_each(|exit| rows.take(exit));
         }
         if self.early_events > 0 {
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
@@ -286,7 +286,7 @@ impl Lane {
         self.cost_before = Nanos::ZERO;
     }
 
-    fn enter(&mut self, event: &Event, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn enter(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
         self.account(event.at);
         self.heard(event.at);
         self.go(Step::Reaching);
@@ -298,8 +298,7 @@ impl Lane {
                     ledger.count(Line::NoLength);
                 }
                 exit.complete(self.words);
-                // `push` would copy it by way of the stack.
-                rows.extend_from_slice(std::slice::from_ref(exit));
+                rows.take(exit);
                 self.open = None;
             }
             None => ledger.count(Line::EntryWithoutExit),
@@ -318,7 +317,7 @@ impl Lane {
         }
     }
 
-    fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut impl Rows, ledger: &mut Ledger) {
         let code = ExitCode::of_userspace(reason, errno);
         let reason = code.number as u32;
         self.account(event.at);
@@ -342,7 +341,7 @@ impl Lane {
         self.settle_closed(rows);
         if let Some(held) = self.held.take() {
             self.rows_without_hardware = true;
-            rows.push(held);
+            rows.take(&held);
         }
         self.since = event.at;
         self.heard(event.at);
@@ -381,20 +380,20 @@ impl Lane {
     }
 
     /// A row without `kvm_exit` whose end is known leaves.
-    pub fn settle_closed(&mut self, rows: &mut Vec<Exit>) {
+    pub fn settle_closed(&mut self, rows: &mut impl Rows) {
         if let Some(exit) = self.closed.take() {
             match (self.rows_without_hardware, self.held.take()) {
                 (false, None) => self.held = Some(exit),
                 (_, held) => {
                     self.rows_without_hardware = true;
-                    rows.extend(held);
-                    rows.push(exit);
+                    held.iter().for_each(|held| rows.take(held));
+                    rows.take(&exit);
                 }
             }
         }
     }
 
-    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut Vec<Exit>, ledger: &mut Ledger) {
+    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut impl Rows, ledger: &mut Ledger) {
         self.account(at);
         self.reach();
         // An emulated access that goes on after user space: its completion is in the kernel again.

@@ -23,7 +23,7 @@ mod yields;
 pub use assemble::{Assembler, EventKinds, LaneSpan};
 pub use codes::{CodeList, ExitCode};
 pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
-pub use exit::{COLUMNS, Column, Door, Exit, Who};
+pub use exit::{COLUMNS, Column, Door, Exit, Rows, Who};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
 pub use port::{Form, PortWords};
