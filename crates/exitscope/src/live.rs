@@ -7,6 +7,7 @@
 use crate::Outcome;
 use crate::cli::{ClockArgs, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
 use crate::host::Host;
+use crate::new_file::keep_old;
 use crate::store;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
@@ -19,7 +20,7 @@ use exitscope_trace::PerfWriter;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use exitscope_view::own;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -148,16 +149,6 @@ impl WhoseArgs {
 fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     Ok(Some(Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?))
-}
-
-/// As perf does: what was recorded last time is kept once.
-pub fn keep_old(path: &Path) -> anyhow::Result<()> {
-    if path.is_file() {
-        let mut old = path.as_os_str().to_owned();
-        old.push(".old");
-        fs::rename(path, &old).with_context(|| format!("cannot keep the old {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// The file, and what it holds.

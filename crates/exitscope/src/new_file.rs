@@ -5,7 +5,6 @@
 //! can_write: nothing is run in vain · replace: a temporary file beside it, written; FILE ─► FILE.old; that ─► FILE
 //! ```
 
-use crate::live::keep_old;
 use anyhow::{Context, bail};
 use std::fs::{self, File};
 use std::io;
@@ -46,12 +45,28 @@ pub fn replace<T>(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<T>) -
     Ok(made)
 }
 
-/// Something that is not a file, like /dev/null: it is written as it is.
+/// As perf does: what was there last time is kept once, as FILE.old.
+pub fn keep_old(path: &Path) -> anyhow::Result<()> {
+    if path.is_file() && !is_special(path) {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        fs::rename(path, &old).with_context(|| format!("cannot keep the old {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Something that is not a file, like /dev/null: it is written as it is. So is /dev/stdout, even where it leads to a file:
+/// another one of that name would be of no use.
 fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|about| !about.is_file())
+    let of_kernel = |folder: PathBuf| folder == Path::new("/dev") || folder.starts_with("/proc");
+    folder(path).canonicalize().is_ok_and(of_kernel) || fs::metadata(path).is_ok_and(|about| !about.is_file())
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder(path);
     tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
 }

@@ -359,6 +359,13 @@ fn a_file_is_there_when_it_is_whole() {
     assert_eq!(std::fs::read_to_string(format!("{to}.old")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 
+    // What a shell has put under /dev/stdout may be a file; another one of that name would never be seen.
+    let caught = folder.path().join("caught.csv");
+    let mut command = exitscope();
+    command.args(["export", trace, "--to", "csv", "-o", "/proc/self/fd/1"]);
+    let status = command.stdout(std::fs::File::create(&caught).unwrap()).status().unwrap();
+    assert_eq!((status.code(), std::fs::read(caught).unwrap()), (Some(0), std::fs::read(to).unwrap()));
+
     let before = std::fs::read(trace).unwrap();
     let itself = run(&["export", trace, "--to", "csv", "-o", trace]);
     assert_eq!((itself.status.code(), std::fs::read(trace).unwrap()), (Some(2), before));
