@@ -19,6 +19,9 @@ use std::hash::{Hash, Hasher};
 /// Buckets of the timeline at most.
 const TIMELINE_BUCKETS: u64 = 100;
 
+/// Interrupt vectors of an x86 CPU.
+const VECTORS: usize = 256;
+
 /// What is wanted of the facts.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -92,8 +95,10 @@ pub struct Facts {
     kinds: Kinds,
     /// Whether `by` is by reason alone, and so made of `ways`.
     by_reason: bool,
-    /// Injected interrupts by vector: how often.
+    /// Injected interrupts by vector: how often. Like `ways`.
     pub injected: BTreeMap<u32, u64>,
+    /// Of the recording in hand, those of x86's vectors.
+    vectors: Box<[u64; VECTORS]>,
     /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
     pub divisions: BTreeMap<Who, Division>,
     /// Of the recording in hand.
@@ -128,6 +133,7 @@ impl Facts {
             kinds: Kinds::default(),
             by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
+            vectors: Box::new([0; VECTORS]),
             divisions: BTreeMap::new(),
             running: Divisions::default(),
             run_states: RunStates::default(),
@@ -184,7 +190,10 @@ impl Facts {
             self.halts.absorb_detail(&detail);
         }
         if let Some(vector) = exit.injected {
-            *self.injected.entry(vector).or_default() += 1;
+            match self.vectors.get_mut(vector as usize) {
+                Some(count) => *count += 1,
+                None => *self.injected.entry(vector).or_default() += 1,
+            }
         }
         self.slowest.absorb(exit);
         self.timeline.absorb(exit);
@@ -202,9 +211,12 @@ impl Facts {
         }
     }
 
-    /// Has [`Facts::ways`], [`Facts::accesses`] and [`Facts::details`] hold all exits.
+    /// Has [`Facts::ways`], [`Facts::accesses`], [`Facts::details`] and [`Facts::injected`] hold all exits.
     pub(crate) fn sum_up(&mut self) {
         self.kinds.give(&mut self.ways, &mut self.details, &mut self.accesses);
+        for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {
+            *self.injected.entry(vector).or_default() += std::mem::take(count);
+        }
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.

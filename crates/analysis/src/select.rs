@@ -55,8 +55,12 @@ impl Selection {
     }
 
     /// Whether the exit's reason and length are selected.
-    #[inline]
+    #[inline(always)]
     pub fn holds_exit(&mut self, exit: &Exit) -> bool {
+        (self.longer_than.is_none() && self.reasons.is_empty()) || self.finds(exit)
+    }
+
+    fn finds(&mut self, exit: &Exit) -> bool {
         if self.longer_than.is_some_and(|least| !exit.timed || exit.total() <= least) {
             return false;
         }

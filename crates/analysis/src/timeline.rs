@@ -39,7 +39,7 @@ impl Timeline {
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
         let at = exit.at.as_nanos();
-        if at.wrapping_sub(self.begin) >= self.width || self.last.0 == u64::MAX {
+        if !self.is_in_hand(at) {
             self.settle();
             self.widen_for(at / self.width);
             self.go_to(at / self.width);
@@ -58,7 +58,7 @@ impl Timeline {
         if to <= from {
             return;
         }
-        if from / self.width != self.last.0 || (to - 1) / self.width != self.last.0 {
+        if !self.is_in_hand(from) || !self.is_in_hand(to - 1) {
             self.settle();
             self.widen_for(from / self.width);
             self.widen_for((to - 1) / self.width);
@@ -68,7 +68,7 @@ impl Timeline {
             }
             self.go_to((to - 1) / self.width);
         }
-        let length = to - from.max(self.last.0 * self.width);
+        let length = to - from.max(self.begin);
         self.last.1.count += length;
         self.last.1.cost = self.last.1.cost.saturating_add(length.saturating_mul(weight));
     }
@@ -102,6 +102,12 @@ impl Timeline {
         };
         let of = |at| (Moment::from_nanos(at * whole.width), whole.buckets.get(&at).copied().unwrap_or_default());
         (whole.width, (first..=last).map(of).collect())
+    }
+
+    /// Whether the bucket in hand holds this moment.
+    #[inline(always)]
+    fn is_in_hand(&self, at: u64) -> bool {
+        at.wrapping_sub(self.begin) < self.width && self.last.0 != u64::MAX
     }
 
     /// Has another bucket in hand.
