@@ -150,7 +150,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     let (mut earlier, mut before) = (Earlier::default(), None);
     for input in &inputs {
         let fresh = || Survey::new(selection);
-        let options = args.select.clock.options(Keep::Used);
+        let options = args.select.clock.options(Keep::Timed);
         let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
             // Hosts without names are told apart by what they are.
@@ -203,7 +203,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             export: export.as_mut(),
             failed: None,
         };
-        let options = args.select.clock.options(Keep::Used);
+        let options = args.select.clock.options(Keep::Timed);
         read::read_knowing(input.try_clone()?, &mut earlier, vcpu_of, options, &mut passing)?;
         if let Some(error) = passing.failed {
             return Err(error.into());

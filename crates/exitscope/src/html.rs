@@ -55,7 +55,7 @@ pub fn look_at(
     }
     // A pipe is put into a file once, so that it can be read again.
     let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();
@@ -94,7 +94,7 @@ pub fn look_at(
     let breaches = report::breaches(args, facts, &totals.ledger)?;
     let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, facts, &info, selection, breaches);
+    let report = totals.report(args, facts, &info, selection, breaches, options.keep);
     then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
     Ok(outcome)
 }

@@ -83,7 +83,7 @@ impl Totals {
         self.traces.push(trace.row);
     }
 
-    /// The report of these traces.
+    /// The report of these traces; `kept` are the events that it is of.
     pub fn report(
         self,
         args: &ReportArgs,
@@ -91,6 +91,7 @@ impl Totals {
         info: &TraceInfo,
         selection: Selection,
         breaches: Vec<Breach>,
+        kept: Keep,
     ) -> Report {
         let text = args.format == Format::Text && args.html.is_none();
         let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
@@ -104,6 +105,7 @@ impl Totals {
             breaches,
             threads_per_core: args.threads_per_core,
             cycles_per_s: args.select.clock.tsc_hz,
+            emulations: kept > Keep::Timed,
         };
         Report::of(facts, &self.ledger, self.traces, info, made)
     }
@@ -155,8 +157,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut totals = Totals::default();
     let mut earlier = Earlier::default();
     // JSON holds every view.
-    let marks = args.format == Format::Json || args.view == Some(View::Phases);
-    let options = args.select.clock.options(if marks { Keep::Used } else { Keep::Timed });
+    let every = args.format == Format::Json || args.view == Some(View::Phases);
+    let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });
     for path in read::files(&args.files, &args.inputs)? {
         let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
@@ -167,7 +169,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let breaches = breaches(args, &facts, &totals.ledger)?;
     let failed = !breaches.is_empty();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, &facts, &info, selection, breaches);
+    let report = totals.report(args, &facts, &info, selection, breaches, options.keep);
     match args.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &report)?;

@@ -114,7 +114,7 @@ fn add_one(
     id: String,
 ) -> anyhow::Result<(RunRow, Added)> {
     let selection = Selection::default();
-    let options = args.clock.options(Keep::Used);
+    let options = args.clock.options(Keep::Timed);
     let fresh = || (Survey::new(&selection), Material::new(&selection));
     let (first, (survey, mut material)) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;

@@ -47,7 +47,7 @@ macro_rules! lines {
 lines! {
     OutsideExit Info "outside_exit" "KVM events that belong to no exit: interrupt lines, timers, other threads."
     Scheduler Info "scheduler" "Scheduler events that fall outside every open exit."
-    OtherTracepoint Info "other_tracepoint" "Events of tracepoints that exit accounting does not use."
+    OtherTracepoint Info "other_tracepoint" "Events of tracepoints that were not needed for what was asked."
     NotTracepoint Info "not_a_tracepoint" "Samples of hardware or software events, not of tracepoints."
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."

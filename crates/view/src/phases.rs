@@ -58,8 +58,9 @@ pub struct PhaseRow {
     pub returned: u64,
     /// Exits of which it was seen when KVM_RUN was called again.
     pub called: u64,
-    /// Exits for which the kernel emulated an instruction.
-    pub emulated: u64,
+    /// Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<u64>,
     /// System calls that user space made for them.
     pub calls: u64,
     /// Time in these; part of `user_ns` and `asleep_ns`.
@@ -89,25 +90,26 @@ pub struct RemovableRow {
 
 impl PhaseRows {
     /// The steps of these facts, if any exit is timed.
-    pub fn of(facts: &Facts, xen: bool, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
+    /// Whether `kvm_emulate_insn` was looked at, `emulations` says.
+    pub fn of(facts: &Facts, xen: bool, emulations: bool, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
         let (inside, outside) = (facts.ways.all(false), facts.ways.all(true));
         if inside.cell.timed + outside.cell.timed == 0 {
             return None;
         }
+        let row = |reason, outside, way: &WayCell| PhaseRow::of(reason, outside, way, xen, emulations);
         let cells = facts.ways.cells();
         let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
-        let mut rows: Vec<PhaseRow> =
-            cells.map(|(key, way)| PhaseRow::of(Some(key.code.name()), key.outside, way, xen)).collect();
+        let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
         let mut removable = if xen { Vec::new() } else { removable(facts, &inside, &outside) };
         removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
-        let (inside, outside) = (PhaseRow::of(None, false, &inside, xen), PhaseRow::of(None, true, &outside, xen));
+        let (inside, outside) = (row(None, false, &inside), row(None, true, &outside));
         Some(PhaseRows { rows, outside, inside, removable, xen, cycles_per_s })
     }
 }
 
 impl PhaseRow {
-    fn of(reason: Option<String>, outside: bool, way: &WayCell, xen: bool) -> PhaseRow {
+    fn of(reason: Option<String>, outside: bool, way: &WayCell, xen: bool, emulations: bool) -> PhaseRow {
         let time = |step| way.time(step).0;
         // Xen's handlers write records without a time of their own.
         let reaching = if xen { 0 } else { time(Step::Reaching) };
@@ -128,7 +130,7 @@ impl PhaseRow {
             left: way.marked(Mark::Left),
             returned: way.marked(Mark::Returned),
             called: way.marked(Mark::Called),
-            emulated: way.marked(Mark::Emulated),
+            emulated: emulations.then(|| way.marked(Mark::Emulated)),
             calls: way.calls,
             in_calls_ns: way.in_calls,
             register_calls: way.register_calls,

@@ -157,7 +157,8 @@ fn steps(rows: &PhaseRows) -> Section {
 
 /// Emulated instructions and system calls.
 fn within(rows: &PhaseRows) -> Option<Section> {
-    let some: Vec<&PhaseRow> = rows.rows.iter().filter(|row| row.emulated + row.calls > 0).take(MOST).collect();
+    let some: Vec<&PhaseRow> =
+        rows.rows.iter().filter(|row| row.emulated.unwrap_or(0) + row.calls > 0).take(MOST).collect();
     let calls_seen = rows.outside.returned > 0;
     let mut columns = vec![
         column("reason", true, 0),
@@ -175,7 +176,7 @@ fn within(rows: &PhaseRows) -> Option<Section> {
             row.reason.clone().unwrap_or_default(),
             served(rows, row.outside).to_string(),
             thousands(row.exits),
-            percent(row.emulated, row.timed),
+            percent(row.emulated.unwrap_or(0), row.timed),
         ];
         if calls_seen {
             cells.extend([

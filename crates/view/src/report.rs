@@ -529,7 +529,7 @@ impl Report {
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen),
-            phases: PhaseRows::of(facts, xen, made.cycles_per_s),
+            phases: PhaseRows::of(facts, xen, made.emulations, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
             breaches: made
                 .breaches
@@ -582,6 +582,8 @@ pub struct Made {
     pub threads_per_core: Option<u32>,
     /// Cycles of the processor in a second, if somebody said.
     pub cycles_per_s: Option<u64>,
+    /// Whether `kvm_emulate_insn` was looked at.
+    pub emulations: bool,
 }
 
 fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {

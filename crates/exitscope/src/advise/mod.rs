@@ -118,7 +118,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = Input::open(&file)?;
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);
     let (trace, mut material) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;

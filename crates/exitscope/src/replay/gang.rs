@@ -66,7 +66,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         window: (Moment::default(), Moment::MAX),
         replay: GangReplay::new(&topologies),
     };
-    let options = args.select.clock.options(Keep::Used);
+    let options = args.select.clock.options(Keep::Timed);
     let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
     let done = done.replay;
     if done.core_runs == 0 {

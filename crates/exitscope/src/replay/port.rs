@@ -56,7 +56,7 @@ impl Sink for Replays {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let selection = args.select.selection();
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Used));
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let fresh = || Facts::new(&wanted);
     let (trace, mut facts) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;

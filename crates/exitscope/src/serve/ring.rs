@@ -234,6 +234,7 @@ impl Kept {
             breaches: Vec::new(),
             threads_per_core: None,
             cycles_per_s: None,
+            emulations: true,
         };
         let advised = || {
             let coverage = Coverage::of(&ledger, exits, timed_exits);
