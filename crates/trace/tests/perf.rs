@@ -1,8 +1,8 @@
 //! perf.data files: real ones compared with what `perf script` (6.1) says of them, and small ones made here of every
 //! shape of attr and record.
 
-use exitscope_model::{CodeList, ExitCode, Kind, Line, PortWords};
-use exitscope_trace::{Input, TraceError, open};
+use exitscope_model::{CodeList, Event, ExitCode, Kind, Ledger, Line, PortWords};
+use exitscope_trace::{Input, Keep, Options, TraceError, open, open_input};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 
@@ -109,6 +109,29 @@ fn payloads_are_what_perf_prints() {
     //  428/431   [000]    80.220486340:       kvm_hv:kvm_guest_enter: VCPU 2: pc=0x2500 pexcp=0x0 ceded=0
     let (enter, _) = find("powerpc/p8_smt4_callgraph.data.gz", 80_220_486_340);
     assert_eq!((enter.vm, enter.tid, enter.vcpu, enter.kind), (VmId(428), Tid(431), VcpuId(2), Kind::Enter));
+}
+
+#[test]
+fn what_is_not_asked_for_is_counted_and_nothing_else_is_left_out() {
+    let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-pipe.data.gz", "x86-svm/t4-v6.dat.gz", "arm64/arm.dat.gz"];
+    for trace in traces {
+        let all = drain(open(&corpus(trace)).unwrap()).unwrap();
+        for keep in [Keep::Used, Keep::Timed] {
+            let input = Input::open(&corpus(trace)).unwrap();
+            let mut source = open_input(input, Options { keep, ..Options::default() }).unwrap();
+            let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+            while source.read(&mut events, &mut ledger).unwrap() {}
+            let wanted = |event: &&Event| match event.kind {
+                Kind::Other => false,
+                Kind::Emulate => keep == Keep::Used,
+                _ => true,
+            };
+            let expected: Vec<Event> = all.events.iter().filter(wanted).copied().collect();
+            assert!(events == expected, "{trace}, {keep:?}: {} events, not {}", events.len(), expected.len());
+            let left_out = (all.events.len() - events.len()) as u64;
+            assert_eq!((ledger.events, ledger.get(Line::OtherTracepoint)), (all.ledger.events, left_out), "{trace}");
+        }
+    }
 }
 
 #[test]

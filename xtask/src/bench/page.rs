@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// How often the boot of a Linux guest is repeated: ten million exits.
-const TIMES: u64 = 600;
+pub const TIMES: u64 = 600;
 
 /// How often the report is made as text and as a page, in turns.
 const REPORTS: u32 = 9;
