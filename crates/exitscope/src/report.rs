@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs, View};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
+use anyhow::Context;
 use exitscope_analysis::{Breach, Dim, Facts, Selection, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
@@ -153,7 +154,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
-    let mut facts = Facts::new(&wanted);
+    let mut all: Option<Facts> = None;
     let mut totals = Totals::default();
     let mut earlier = Earlier::default();
     // JSON holds every view.
@@ -163,9 +164,13 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
-        facts.merge(&of_trace);
+        match &mut all {
+            Some(all) => all.merge(&of_trace),
+            None => all = Some(of_trace),
+        }
         totals.add(trace);
     }
+    let facts = all.context("no trace to read")?;
     let breaches = breaches(args, &facts, &totals.ledger)?;
     let failed = !breaches.is_empty();
     let info = std::mem::take(&mut totals.info);
