@@ -56,7 +56,7 @@ function verdictColor(change: Change): string {
   return change.verdict === "more" ? states[2]! : change.verdict === "less" ? states[1]! : other;
 }
 
-export const nameOf = (row: Compared): string => row.reason ?? "all exits";
+export const nameOf = (row: Compared): string => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
 export const changeOf = (row: Compared, of: Measure = measure.value): Change =>
   row.changes.find((change) => change.measure === of) ?? { measure: of, before: null, after: null, low: null, high: null, verdict: "too few" };
 

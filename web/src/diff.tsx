@@ -15,8 +15,8 @@ function Overview({ diff }: { diff: Comparison }) {
       <h2>What changed</h2>
       <Coverage diff={diff} />
       <div class="cards">
-        <Card head="Cost of all exits">{all && <Sentence row={all} of="cost_ns_per_s" />}</Card>
-        <Card head="Exits per second">{all && <Sentence row={all} of="rate_per_s" />}</Card>
+        <Card head={`Cost of ${all ? nameOf(all) : "all exits"}`}>{all && <Sentence row={all} of="cost_ns_per_s" />}</Card>
+        <Card head={`Exits per second, ${all ? nameOf(all) : "all exits"}`}>{all && <Sentence row={all} of="rate_per_s" />}</Card>
         <Card head="Where most of it comes from">
           {sure.length === 0
             ? "No reason's cost changed by more than chance explains."

@@ -1,5 +1,6 @@
 // How long exits took in two recordings, over each other.
 import { useMemo } from "preact/hooks";
+import { nameOf } from "./changes";
 import { colors } from "./colors";
 import { count, rate } from "./format";
 import { Distribution, Percentiles, type LengthSeries } from "./lengths";
@@ -52,7 +53,7 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
           Exits of{" "}
           <select value={known ?? ""} onChange={(event) => (reason.value = event.currentTarget.value)}>
             {lengths.map((row) => (
-              <option value={row.reason ?? ""}>{row.reason ?? "all reasons"}</option>
+              <option value={row.reason ?? ""}>{row.reason ?? (diff.rows[0] ? nameOf(diff.rows[0]) : "")}</option>
             ))}
           </select>
         </label>

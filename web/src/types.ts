@@ -297,6 +297,7 @@ export interface Change {
 
 export interface Compared {
   reason: string | null;
+  without?: string[];
   count_before: number;
   count_after: number;
   changes: Change[];

@@ -63,6 +63,9 @@ function labRun() {
   };
 }
 
+/** What a row of a comparison is called. */
+const nameOf = (row) => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
+
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser?.close());
@@ -77,7 +80,7 @@ test("a comparison has diff's figures, for each measure and reason", async () =>
     assert.equal(rows.length, compared.rows.length);
     compared.rows.forEach((row, at) => {
       const change = row.changes.find((change) => change.measure === measure);
-      assert.equal(rows[at].reason, row.reason ?? "all exits");
+      assert.equal(rows[at].reason, nameOf(row));
       assert.equal(Number(rows[at]["exits before"]), row.count_before);
       for (const [column, value] of [["after", change.after], ["interval from", change.low], ["to", change.high]]) assert.equal(rows[at][column], value === null ? "" : String(value), `${row.reason} ${column}`);
       assert.equal(rows[at].verdict, { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" }[change.verdict]);
@@ -227,7 +230,7 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
     assert.equal(rows.length, of.rows.length);
     of.rows.forEach((row, at) => {
       const change = row.changes.find((change) => change.measure === "mean_ns");
-      assert.equal(rows[at].reason, row.reason ?? "all exits");
+      assert.equal(rows[at].reason, nameOf(row));
       assert.equal(Number(rows[at][`exits on ${of.value}`]), row.count_after);
       for (const [column, value] of [[`on ${of.value}`, change.after], ["Mean on host-a", change.before], ["interval from", change.low], ["to", change.high]]) assert.equal(rows[at][column], value === null ? "" : String(value), `${row.reason} ${column}`);
     });
@@ -239,7 +242,7 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
   assert.deepEqual(await csvOf(again, "changes"), shown);
   await done(again);
   // What is certain is what has a verdict, and leads to its comparison.
-  const sure = report.comparisons.flatMap((of) => of.rows.filter((row) => ["more", "less"].includes(row.changes.find((change) => change.measure === "cost_ns_per_s").verdict)).map((row) => [of.value, row.reason ?? "all exits"]));
+  const sure = report.comparisons.flatMap((of) => of.rows.filter((row) => ["more", "less"].includes(row.changes.find((change) => change.measure === "cost_ns_per_s").verdict)).map((row) => [of.value, nameOf(row)]));
   const table = page.getByRole("region", { name: "What is certain of the cost" });
   const showAll = table.getByRole("button", { name: "Show all" });
   if (await showAll.count()) await showAll.click();

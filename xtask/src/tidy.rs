@@ -72,7 +72,7 @@ const GENERATED: &[(&str, &[&str])] = &[
         "docs/examples/sweep.txt",
         &["sweep", "scenarios/web.toml", "--vary", "spin_retry=0,10..100000:*10", "--metric", "throughput,yields"],
     ),
-    ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-kvmstat.data.gz", "corpus/x86-svm/t2.data.gz"]),
+    ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-zstd.data.gz", "corpus/x86-svm/t4-pipe.data.gz"]),
 ];
 
 /// Which of our crates each crate may import: nothing imports to its right, so that no stage knows the next.

@@ -43,6 +43,12 @@ pub struct Block {
 }
 
 impl Block {
+    /// The figures of a reason, or of all but those.
+    fn of<'a>(&'a self, reason: Option<&'a str>, without: &'a [String]) -> impl Iterator<Item = &'a Cell> {
+        let wanted = move |name: &String| reason.map_or_else(|| !without.contains(name), |reason| name == reason);
+        self.cells.iter().filter(move |(name, _)| wanted(name)).map(|(_, cell)| cell)
+    }
+
     /// Adds what another holds, as if it had been at the same time elsewhere or at another time.
     pub fn merge(&mut self, other: &Block) {
         self.duration = self.duration.saturating_add(other.duration);
@@ -55,6 +61,8 @@ impl Block {
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
+    /// Nanoseconds of cost per second: parts per billion of one CPU.
+    Cost,
     /// Exits per 1,000 seconds.
     Rate,
     /// Mean length in nanoseconds.
@@ -63,13 +71,11 @@ pub enum Measure {
     P50,
     /// 99th percentile of length in nanoseconds.
     P99,
-    /// Nanoseconds of cost per second: parts per billion of one CPU.
-    Cost,
 }
 
 impl Measure {
-    /// All measures.
-    pub const ALL: [Measure; 5] = [Measure::Rate, Measure::Mean, Measure::P50, Measure::P99, Measure::Cost];
+    /// All measures, what matters most first.
+    pub const ALL: [Measure; 5] = [Measure::Cost, Measure::Rate, Measure::Mean, Measure::P50, Measure::P99];
 }
 
 /// Bounds of a difference, in the measure's unit.
@@ -119,11 +125,13 @@ impl Change {
     }
 }
 
-/// One reason on both sides; `None` stands for all reasons together.
+/// One reason on both sides; `None` stands for all reasons together, but for idle ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffRow {
     /// The reason, in the kernel's spelling.
     pub reason: Option<String>,
+    /// The reasons that all together are without: vCPUs idle there, and how long says nothing of exits.
+    pub without: Vec<String>,
     /// Exits before and after.
     pub counts: (u64, u64),
     /// Every measure.
@@ -156,18 +164,28 @@ impl Diff {
         self.recordings.push(before..self.blocks.len());
     }
 
-    /// The lengths of a reason's exits; of all exits for `None`.
-    pub fn lengths(&self, reason: Option<&str>) -> Histogram {
+    /// The lengths of the exits that a row is of.
+    pub fn lengths(&self, row: &DiffRow) -> Histogram {
         let mut lengths = Histogram::default();
-        for block in &self.blocks {
-            match reason {
-                Some(reason) => {
-                    block.cells.get(reason).iter().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1))
-                }
-                None => block.cells.values().for_each(|cell| lengths.merge_weighted(&cell.lengths, 1)),
-            }
+        for cell in self.blocks.iter().flat_map(|block| block.of(row.reason.as_deref(), &row.without)) {
+            lengths.merge_weighted(&cell.lengths, 1);
         }
         lengths
+    }
+
+    /// The reasons whose exits are spent more in being idle than at any cost, on both sides taken together; none if there
+    /// would be no others.
+    fn idle(&self, before: &Diff) -> Vec<String> {
+        let mut sums: BTreeMap<&String, (u64, u64)> = BTreeMap::new();
+        for (reason, cell) in before.blocks.iter().chain(&self.blocks).flat_map(|block| &block.cells) {
+            let (idle, cost) = sums.entry(reason).or_default();
+            (*idle, *cost) = (idle.saturating_add(cell.idle), cost.saturating_add(cell.cost().0));
+        }
+        let (idle, others): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(_, (idle, cost))| idle > cost);
+        match others.is_empty() {
+            true => Vec::new(),
+            false => idle.into_iter().map(|(reason, _)| reason.clone()).collect(),
+        }
     }
 
     /// What the recording in hand has, block by block.
@@ -213,11 +231,11 @@ impl Diff {
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
             .chain(reasons.into_iter().cloned().map(Some))
             .map(|reason| {
-                let old = Side::of(&before.blocks, reason.as_deref());
-                let new = Side::of(&self.blocks, reason.as_deref());
+                let without = if reason.is_none() { self.idle(before) } else { Vec::new() };
+                let [old, new] = [before, self].map(|side| Side::of(&side.blocks, reason.as_deref(), &without));
                 let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
                 let weight = if reason.is_none() { u64::MAX } else { old.cost().max(new.cost()) };
-                (weight, DiffRow { reason, counts: (old.count(), new.count()), changes })
+                (weight, DiffRow { reason, without, counts: (old.count(), new.count()), changes })
             })
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.0));
@@ -250,13 +268,12 @@ struct Side {
 }
 
 impl Side {
-    fn of(blocks: &[Block], reason: Option<&str>) -> Side {
-        let cell = |block: &Block| match reason {
-            Some(reason) => block.cells.get(reason).cloned().unwrap_or_default(),
-            None => block.cells.values().fold(Cell::default(), |mut all, cell| {
+    fn of(blocks: &[Block], reason: Option<&str>, without: &[String]) -> Side {
+        let cell = |block: &Block| {
+            block.of(reason, without).fold(Cell::default(), |mut all, cell| {
                 all.merge(cell);
                 all
-            }),
+            })
         };
         Side {
             durations: blocks.iter().map(|block| block.duration).collect(),
@@ -293,11 +310,11 @@ impl Side {
         let quantile = |per_10_000| all.quantile(per_10_000).map(|length| length.0);
         let clip = |value: u128| value.min(u128::from(u64::MAX)) as u64;
         [
+            (sum(&|cell| cell.cost().0) * 1_000_000_000).checked_div(duration).map(clip),
             (sum(&|cell| cell.count) * 1_000_000_000_000).checked_div(duration).map(clip),
             sum(&|cell| cell.total().0).checked_div(sum(&|cell| cell.timed)).map(clip),
             quantile(5_000),
             quantile(9_900),
-            (sum(&|cell| cell.cost().0) * 1_000_000_000).checked_div(duration).map(clip),
         ]
     }
 }

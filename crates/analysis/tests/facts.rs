@@ -118,27 +118,37 @@ proptest! {
     }
 }
 
+/// An exit without any time.
+fn plain() -> Exit {
+    Exit {
+        at: Moment::default(),
+        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
+        cpu: PcpuId(0),
+        code: ExitCode::new(CodeList::Vmx, 0),
+        door: Door::Kernel,
+        detail: None,
+        injected: None,
+        guest: Nanos(0),
+        kernel: Nanos(0),
+        user: Nanos(0),
+        idle: Nanos(0),
+        waiting: Nanos(0),
+        way: Way::default(),
+        timed: true,
+        is_idle: false,
+        events: 2,
+    }
+}
+
 fn recording(seed: u64, exits: u64, length: u64) -> Diff {
     let mut diff = Diff::default();
     for n in 0..exits {
         let kernel = length + (n * 7_919 + seed) % 97 * length / 100;
         let exit = Exit {
             at: Moment::from_nanos(n * 10_000),
-            who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
-            cpu: PcpuId(0),
             code: ExitCode::new(CodeList::Vmx, n % 2),
-            door: Door::Kernel,
-            detail: None,
-            injected: None,
-            guest: Nanos(0),
             kernel: Nanos(if n % 2 == 0 { kernel } else { 900 + n % 89 }),
-            user: Nanos(0),
-            idle: Nanos(0),
-            waiting: Nanos(0),
-            way: Way::default(),
-            timed: true,
-            is_idle: false,
-            events: 2,
+            ..plain()
         };
         diff.absorb(&exit);
     }
@@ -172,6 +182,41 @@ fn a_reason_that_became_slower_is_told_from_one_that_did_not() {
         assert_eq!(verdict(1, measure), Verdict::Unclear, "{measure:?}");
     }
     assert_eq!(rows[0].reason, None, "all together come first");
+}
+
+#[test]
+fn how_long_vcpus_idle_is_no_part_of_all_together() {
+    // 12 is HLT, 30 an access to a port.
+    let with_halts = |length: u64| {
+        let mut diff = Diff::default();
+        for n in 0..4_000 {
+            let (number, kernel, idle) = if n % 4 == 0 { (12, 0, length) } else { (30, 2_000 + n * 7_919 % 97, 0) };
+            diff.absorb(&Exit {
+                at: Moment::from_nanos(n * 10_000),
+                code: ExitCode::new(CodeList::Vmx, number),
+                kernel: Nanos(kernel),
+                idle: Nanos(idle),
+                ..plain()
+            });
+        }
+        diff.end(Moment::default(), Moment::from_nanos(4_000 * 10_000));
+        diff
+    };
+    let (before, after) = (with_halts(1_000), with_halts(900_000));
+    let rows = after.against(&before, 9_900);
+    assert_eq!((rows[0].without.as_slice(), rows[0].counts), (&["HLT".to_string()][..], (3_000, 3_000)));
+    for change in &rows[0].changes {
+        assert_eq!(change.verdict(), Verdict::Unclear, "{change:?}");
+    }
+    assert_eq!(after.lengths(&rows[0]).total(), 3_000);
+    let halts = rows.iter().find(|row| row.reason.as_deref() == Some("HLT")).unwrap();
+    assert_eq!((halts.counts, halts.changes[2].verdict()), ((1_000, 1_000), Verdict::More));
+    assert_eq!(after.lengths(halts).total(), 1_000);
+    // Where there is nothing else, all is what there is.
+    let mut idle = Diff::default();
+    idle.absorb(&Exit { code: ExitCode::new(CodeList::Vmx, 12), idle: Nanos(5), ..plain() });
+    idle.end(Moment::default(), Moment::from_nanos(10));
+    assert_eq!((&idle.against(&idle, 9_900)[0].without[..], idle.against(&idle, 9_900)[0].counts), (&[][..], (1, 1)));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn compare(
     let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
-    let of = |row: &DiffRow| SideLengths::of(row.reason.as_deref(), &before_diff, &after_diff);
+    let of = |row: &DiffRow| SideLengths::of(row, &before_diff, &after_diff);
     let lengths = rows.iter().take(shown).map(of).collect();
     let comparison = Comparison {
         schema: Comparison::SCHEMA,

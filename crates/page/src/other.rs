@@ -1,7 +1,7 @@
 //! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
 
 use crate::html::{Head, PACKING, pack, write_file};
-use exitscope_analysis::{Diff, Histogram};
+use exitscope_analysis::{Diff, DiffRow, Histogram};
 use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,14 +45,14 @@ pub struct SideLengths {
 }
 
 impl SideLengths {
-    /// The lengths of a reason's exits, or of all.
-    pub fn of(reason: Option<&str>, before: &Diff, after: &Diff) -> SideLengths {
-        let [before, after]: [Histogram; 2] = [before, after].map(|side| side.lengths(reason));
+    /// The lengths of the exits that a row is of.
+    pub fn of(row: &DiffRow, before: &Diff, after: &Diff) -> SideLengths {
+        let [before, after]: [Histogram; 2] = [before, after].map(|side| side.lengths(row));
         let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         before.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().0 += count);
         after.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().1 += count);
         SideLengths {
-            reason: reason.map(str::to_string),
+            reason: row.reason.clone(),
             counts: counts.into_iter().map(|(low, (before, after))| (low, before, after)).collect(),
         }
     }

@@ -48,6 +48,9 @@ pub struct SideRow {
 pub struct Compared {
     /// The exit reason, in the kernel's spelling; absent for all reasons together.
     pub reason: Option<String>,
+    /// The reasons that all together are without, because vCPUs are idle there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
     /// Exits before.
     pub count_before: u64,
     /// Exits after.
@@ -59,7 +62,7 @@ pub struct Compared {
 /// One measure on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChangeRow {
-    /// `rate_per_s`, `mean_ns`, `p50_ns`, `p99_ns` or `cost_ns_per_s`.
+    /// `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`.
     pub measure: &'static str,
     /// Before; absent if there was nothing to measure.
     pub before: Option<f64>,
@@ -79,10 +82,20 @@ impl Comparison {
 }
 
 impl Compared {
+    /// What the row is called.
+    pub(crate) fn name(&self) -> String {
+        match (&self.reason, &self.without[..]) {
+            (Some(reason), _) => reason.clone(),
+            (None, []) => "all".to_string(),
+            (None, without) => format!("all but {}", without.join(", ")),
+        }
+    }
+
     /// Plain data of a row.
     pub fn of(row: &DiffRow) -> Compared {
         Compared {
             reason: row.reason.clone(),
+            without: row.without.clone(),
             count_before: row.counts.0,
             count_after: row.counts.1,
             changes: row.changes.iter().map(ChangeRow::of).collect(),

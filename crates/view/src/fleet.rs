@@ -235,7 +235,8 @@ fn verdicts(fleet: &Fleet) -> Section {
 fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeRow) -> String {
     let whose = match &row.reason {
         Some(reason) => format!("{reason} exits"),
-        None => "all exits together".to_string(),
+        None if row.without.is_empty() => "all exits together".to_string(),
+        None => format!("{} together", row.name()),
     };
     let how_much = match change.percent().trim_start_matches(['+', '-']) {
         "" => String::new(),

@@ -543,9 +543,8 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
         column("verdict", true, 0),
     ];
     let rows = rows.iter().flat_map(|row| {
-        let reason = row.reason.clone().unwrap_or_else(|| "all".to_string());
         row.changes.iter().enumerate().map(move |(at, change)| {
-            let name = if at == 0 { reason.clone() } else { String::new() };
+            let name = if at == 0 { row.name() } else { String::new() };
             vec![
                 name,
                 change.to_string(),
