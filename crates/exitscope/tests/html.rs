@@ -82,7 +82,13 @@ fn a_page_is_written_or_what_is_missing_is_said() {
     let json = data(&page);
     assert_eq!(json["kind"], "report");
     let report = run(&["report", trace.to_str().unwrap(), "--format", "json"]);
-    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let mut report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    // Of what no view of the page shows.
+    let emulated = |row: &mut serde_json::Value| row.as_object_mut().unwrap().remove("emulated").unwrap().as_u64();
+    let phases = report["phases"].as_object_mut().unwrap();
+    let by_reason: u64 = phases["rows"].as_array_mut().unwrap().iter_mut().filter_map(emulated).sum();
+    let all = ["inside", "outside"].map(|part| emulated(&mut phases[part]).unwrap());
+    assert_eq!(all.iter().sum::<u64>(), by_reason);
     for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {
         assert_eq!(json["report"][part], report[part], "{part}");
     }
