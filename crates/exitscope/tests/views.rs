@@ -77,6 +77,12 @@ fn longer_polls_catch_more_and_none_costs_nothing() {
     let guest = replay(trace, &["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=0,1ms"]);
     let avoided = figures(&guest, "exits_avoided");
     assert!(avoided[1] == 0 && avoided[2] > 1000, "{avoided:?}");
+    // What the host's polls catch has left the guest; where it is best that nobody polls, that is said.
+    assert_eq!((avoided[0], guest["rows"][1]["best"].as_bool()), (0, Some(true)));
+    let said = |replay: &Value| replay["notes"].to_string().contains("the host does not poll, as with");
+    assert!(said(&guest) && !said(&host));
+    let longer = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=500us,1ms", "--best", "time_won"];
+    assert!(!said(&self::replay(trace, &longer)));
 }
 
 /// Of the VM: core runs, by the script's rule, with two active threads, ended by the timer for all, ganged.

@@ -124,24 +124,34 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         changes: decisions.changes,
         same_changes: decisions.same_changes,
     });
-    let base = &done.replays[0].outcome;
-    let row = |labels: Vec<String>, outcome: &HaltOutcome| {
-        let values = replay.figures.iter().map(|figure| value(figure.name, outcome, base)).collect();
-        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
+    let (base, guest) = (&done.replays[0].outcome, policy == HaltPolicy::Guest);
+    let row = |labels: Vec<String>, outcome: &HaltOutcome, policy: HaltPolicy| {
+        let value = |figure: &FigureRow| match (figure.name, policy) {
+            // What a host's poll catches has left the guest.
+            ("exits_avoided" | "share", HaltPolicy::Host) if guest => Some(0.0),
+            (name, _) => value(name, outcome, base),
+        };
+        ReplayRow::of(&replay.vary, labels, &replay.figures, replay.figures.iter().map(value).collect())
     };
     let recorded = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
         (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
             .find(|knob| knob.name == axis.key)
             .map_or(String::new(), |knob| knob.text(value).to_string()),
-        _ => "as recorded".to_string(),
+        _ => "host polls".to_string(),
     });
-    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded.collect(), base) }];
+    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded.collect(), base, HaltPolicy::Host) }];
     for (Configuration { labels, .. }, done) in configurations.iter().zip(&done.replays[1..]) {
-        rows.push(row(labels.clone(), &done.outcome));
+        rows.push(row(labels.clone(), &done.outcome, policy));
     }
     replay.rows = rows;
     replay.mark_best();
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
+    let mut best = replay.rows[1..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
+    if guest && best.peek().is_some() && best.all(|(_, done)| done.outcome.caught == 0) {
+        let instead = "the best let no guest poll for long enough to catch anything: what they win is that the host does not \
+                       poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
+        replay.notes.insert(0, instead.to_string());
+    }
     Ok(replay)
 }
 
@@ -184,8 +194,9 @@ fn notes(
         }
         HaltPolicy::Guest => {
             notes.push(
-                "while a guest polls its host does not (MSR_KVM_POLL_CONTROL); a halt that is caught avoids the exit, and its \
-                 wake-up counts as taking no time; an interrupt that ends the poll may still cost an exit of its own"
+                "while a guest's governor polls its host does not (MSR_KVM_POLL_CONTROL), however short the limit; a halt that \
+                 is caught avoids the exit, and its wake-up counts as taking no time; an interrupt that ends the poll may \
+                 still cost an exit of its own"
                     .to_string(),
             );
         }
