@@ -134,6 +134,7 @@ impl File<'_> {
                 now".to_string(),
             Form::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
             Form::Qemu => "To be added to QEMU's command line".to_string(),
+            Form::Script if self.sections.is_empty() => format!("For the {}: nothing of it can be done by a script", self.side),
             Form::Script => format!("For the {}; prints how to undo each step", self.side),
         }
     }

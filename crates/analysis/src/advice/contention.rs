@@ -117,15 +117,30 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             false => "from nothing, to all of the waiting",
         }),
     };
+    let (risk, undo, acts) = match (short, machine.xen) {
+        (true, _) => (
+            "fewer vCPUs are a lower peak",
+            "move the VMs back, or give them their vCPUs back",
+            "at once where VMs can be moved, else when a VM is started anew",
+        ),
+        (false, true) => (
+            "what domain 0 has of its own the guests have less",
+            "restore affinities and weights, or Xen's command line",
+            "affinities and weights at once, Xen's command line after a restart of the host",
+        ),
+        (false, false) => {
+            ("pinned vCPUs cannot move to a CPU that is free", "restore affinities and limits", "at once")
+        }
+    };
     let plan = Plan {
         vm: None,
         change,
         settings,
         gain,
-        risk: "pinned vCPUs cannot move to a CPU that is free".into(),
+        risk: risk.into(),
         payer: "whoever has the CPUs now".into(),
-        undo: "move the VMs back, or restore affinities and limits".into(),
-        acts: "at once".into(),
+        undo: undo.into(),
+        acts: acts.into(),
     };
     judgement.advise(facts[0], &facts[1..], plan);
 }

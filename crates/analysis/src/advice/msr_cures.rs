@@ -120,8 +120,12 @@ static IPI: Cure = Cure {
     settings: &[
         on(&ENABLE_IPIV),
         on(&AVIC),
-        libvirt("features/kvm", "<pv-ipi state='on'/>"),
-        qemu("-cpu host,kvm-pv-ipi=on,kvm-pv-tlb-flush=on"),
+        by_hand(
+            "where the processor cannot: kvm-pv-ipi and kvm-pv-tlb-flush (on with -cpu host; libvirt: <pv-ipi state='on'/> in \
+                <features><kvm>) make one hypercall of an interrupt that a Linux guest sends to several vCPUs; one to a single \
+                vCPU, as most wake-ups are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall leaves the guest, which \
+                the interrupts would not",
+        ),
         by_hand(
             "what sends them: in the guest `perf record -e 'irq_vectors:*' -g`; TLB flushes and wake-ups are the \
                 usual ones",
@@ -136,7 +140,14 @@ static IPI: Cure = Cure {
 
 static EOI: Cure = Cure {
     change: "switch APIC virtualisation on: without it each end of an interrupt is an exit",
-    settings: &[on(&ENABLE_APICV), on(&AVIC), libvirt("features", "<apic eoi='on'/>"), qemu("-cpu host,kvm-pv-eoi=on")],
+    settings: &[
+        on(&ENABLE_APICV),
+        on(&AVIC),
+        by_hand(
+            "where the processor cannot: see that nobody switched kvm-pv-eoi off (libvirt: <apic eoi='off'/>); it is on by \
+                default, and spares a Linux guest part of these exits",
+        ),
+    ],
     xen: "apicv is on by default where the processor has it; x2apic in the guest",
     helps: Helps::WithHardware,
     risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; PIT with reinjection); to a guest in \

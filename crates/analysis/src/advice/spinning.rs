@@ -107,7 +107,8 @@ fn preempted_holders(
     judgement: &mut Judgement,
 ) {
     let hand = |text: &'static str| Setting::ByHand(text.into());
-    let undirected = material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let s390 = machine.arch.starts_with("s390");
+    let undirected = s390 && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
     let vcpus = material.vms.get(&vm).map_or(1, |time| time.vcpus);
     let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs"), pins(vcpus)];
