@@ -52,17 +52,19 @@ pub fn direction(kind: DetailKind, write: bool) -> Option<&'static str> {
     }
 }
 
-/// `0x3f8 out COM1`, `MSR_IA32_TSC_DEADLINE write`, …
+/// `0x3f8 out COM1`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
 pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
     let mut text = match (of, detail_name(of, key)) {
-        (DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid, _) | (_, None) => format!("{key:#x}"),
+        (DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault, _) | (_, None) => {
+            format!("{key:#x}")
+        }
         (_, Some(name)) => name.to_string(),
     };
     if let Some(direction) = direction(of, write) {
         text.push(' ');
         text.push_str(direction);
     }
-    if let (DetailKind::Port | DetailKind::Mmio, Some(name)) = (of, detail_name(of, key)) {
+    if let (DetailKind::Port | DetailKind::Mmio | DetailKind::PageFault, Some(name)) = (of, detail_name(of, key)) {
         text.push(' ');
         text.push_str(name);
     }

@@ -131,8 +131,57 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Sigp => lookup(t::S390_SIGP, key),
         DetailKind::Instruction => lookup(t::S390_INSN, key),
         DetailKind::Program => lookup(t::S390_PROG, key),
+        DetailKind::PageFault => page_fault_name(key),
         _ => None,
     }
+}
+
+/// What an error code or a fault status says. x86's (PFERR_* of `arch/x86/include/asm/kvm_host.h`) have bit 32 or 33, or
+/// few bits (shadow paging); arm64's ESR_EL2 has an exception class; the rest is powerpc's DSISR.
+fn page_fault_name(key: u64) -> Option<&'static str> {
+    const GUEST_WALK: u64 = 1 << 33;
+    // Of ESR_EL2: EC of an instruction and of a data abort from a lower level, WnR, S1PTW, and the kind of fault.
+    const ABORTS: [u64; 2] = [0x20, 0x24];
+    let bit = |bit: u64| key & bit != 0;
+    let (access, fault, walk) = match key {
+        // Xen's where it does not say.
+        0 => return None,
+        _ if key >> 32 != 0 || key < 1 << 6 => (
+            if bit(1 << 4) { 2 } else { usize::from(bit(1 << 1)) },
+            if bit(1 << 3) { 2 } else { usize::from(bit(1)) },
+            bit(GUEST_WALK),
+        ),
+        _ if ABORTS.contains(&(key >> 26)) => (
+            if key >> 26 == ABORTS[0] { 2 } else { usize::from(bit(1 << 6)) },
+            match key >> 2 & 0xf {
+                1 => 0,
+                3 => 1,
+                _ => return None,
+            },
+            bit(1 << 7),
+        ),
+        // DSISR_NOHPTE, _PROTFAULT, _ISSTORE.
+        _ if bit(0x4000_0000 | 0x0800_0000) => (usize::from(bit(0x0200_0000)), usize::from(bit(0x0800_0000)), false),
+        _ => return None,
+    };
+    const NAMES: [[[&str; 2]; 3]; 3] = [
+        [
+            ["read, not mapped", "read of a page table, not mapped"],
+            ["read, not allowed", "read of a page table, not allowed"],
+            ["read, reserved bit", "read of a page table, reserved bit"],
+        ],
+        [
+            ["write, not mapped", "write to a page table, not mapped"],
+            ["write, not allowed", "write to a page table, not allowed"],
+            ["write, reserved bit", "write to a page table, reserved bit"],
+        ],
+        [
+            ["fetch, not mapped", "fetch by way of a page table, not mapped"],
+            ["fetch, not allowed", "fetch by way of a page table, not allowed"],
+            ["fetch, reserved bit", "fetch by way of a page table, reserved bit"],
+        ],
+    ];
+    Some(NAMES[access][fault][usize::from(walk)])
 }
 
 #[cfg(test)]
@@ -156,6 +205,17 @@ mod tests {
             (DetailKind::XenHypercall, 29, Some("sched_op")),
             (DetailKind::Hvc, 0xc400_0003, Some("PSCI_CPU_ON")),
             (DetailKind::Cpuid, 1, None),
+            (DetailKind::PageFault, 0x1_0000_0006, Some("write, not mapped")),
+            (DetailKind::PageFault, 0x1_0000_0014, Some("fetch, not mapped")),
+            (DetailKind::PageFault, 0x2_0000_0007, Some("write to a page table, not allowed")),
+            (DetailKind::PageFault, 0x1_0000_000d, Some("read, reserved bit")),
+            (DetailKind::PageFault, 0x2, Some("write, not mapped")),
+            (DetailKind::PageFault, 0, None),
+            (DetailKind::PageFault, 0x8200_0005, Some("fetch, not mapped")),
+            (DetailKind::PageFault, 0x9200_004f, Some("write, not allowed")),
+            (DetailKind::PageFault, 0x9200_0021, None),
+            (DetailKind::PageFault, 0x4200_0000, Some("write, not mapped")),
+            (DetailKind::PageFault, 0x0800_0000, Some("read, not allowed")),
         ];
         for (kind, key, name) in cases {
             assert_eq!(detail_name(kind, key), name, "{kind:?} {key:#x}");
