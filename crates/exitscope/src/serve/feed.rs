@@ -50,7 +50,7 @@ impl Feed {
         let Some(decoder) = self.decoders.get(sample.tracepoint) else {
             return self.ledger.count(Line::UnknownFormat);
         };
-        if !decoder.is_kept(Keep::Used) {
+        if !decoder.is_kept(Keep::Timed) {
             return self.ledger.skip(at);
         }
         self.ledger.events += 1;

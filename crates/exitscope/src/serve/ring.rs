@@ -234,7 +234,7 @@ impl Kept {
             breaches: Vec::new(),
             threads_per_core: None,
             cycles_per_s: None,
-            emulations: true,
+            emulations: false,
         };
         let advised = || {
             let coverage = Coverage::of(&ledger, exits, timed_exits);
