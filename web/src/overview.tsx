@@ -114,7 +114,7 @@ export function Overview() {
   const ranked = [...byReason.value].filter(([, sums]) => costOf(sums) > 0).sort((a, b) => costOf(b[1]) - costOf(a[1]));
   const cost = ranked.reduce((sum, row) => sum + costOf(row[1]), 0) || 1;
   const about = [...byAbout.value].sort((a, b) => b[1].cost - a[1].cost);
-  const doors = about.filter(([at]) => ["port", "mmio"].includes(data.over.abouts[at]?.kind ?? ""));
+  const door = about.find(([at]) => ["port", "mmio"].includes(data.over.abouts[at]?.kind ?? ""));
   const slow = slowest.value[0];
   const advice = data.advice?.advice ?? [];
   const all = useSignal(false);
@@ -145,23 +145,17 @@ export function Overview() {
           {sums[5]! / wall > 0.01 && ` ${share(sums[5]! / wall)} is not explained by the recording.`}
         </Sentence>
         <Sentence to="devices" head="What was hot">
-          {doors.length > 0 ? (
+          {about[0] ? (
             <>
-              <b>{aboutName(doors[0]![0])}</b>
-              {`: ${count(doors[0]![1].count)} ${doors[0]![1].count === 1 ? "exit" : "exits"} cost ${ns(doors[0]![1].cost)}, ${share(doors[0]![1].cost / cost)} of the cost of all exits.`}
-              {about[0] && about[0][0] !== doors[0]![0] && (
+              <b>{aboutName(about[0][0])}</b>
+              {`: ${plural(about[0][1].count, "exit")} cost ${ns(about[0][1].cost)}, ${share(about[0][1].cost / cost)} of the cost of all exits.`}
+              {door && door !== about[0] && (
                 <>
-                  {" More than any port or device: "}
-                  <b>{aboutName(about[0][0])}</b>
-                  {`, ${ns(about[0][1].cost)}.`}
+                  {" Of ports and devices, "}
+                  <b>{aboutName(door[0])}</b>
+                  {`: ${plural(door[1].count, "exit")}, ${ns(door[1].cost)}.`}
                 </>
               )}
-            </>
-          ) : about.length > 0 ? (
-            <>
-              {"No port or device. Most costly: "}
-              <b>{aboutName(about[0]![0])}</b>
-              {`, exits: ${count(about[0]![1].count)}, ${ns(about[0]![1].cost)}.`}
             </>
           ) : (
             "The recording does not say what exits were about."

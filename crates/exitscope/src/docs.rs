@@ -6,8 +6,10 @@ use anyhow::Context;
 use clap::CommandFactory;
 use exitscope_exporter::FAMILIES;
 use exitscope_model::{Line, Severity};
+use exitscope_policy::host_halt_poll::HALT_POLL_NS_DEFAULTS;
 use exitscope_policy::{Knob, POLICIES, Unit};
 use exitscope_scenario::CostModel;
+use exitscope_units::Nanos;
 use exitscope_view::{Advised, Checkup, Comparison, EventRow, Fleet, LabReport, Report, Simulated, Sweep};
 use std::io::Write;
 use std::path::Path;
@@ -176,7 +178,15 @@ fn knobs(out: &mut dyn Write) -> anyhow::Result<()> {
                 (Some(file), false) => format!("`{file}` (cannot be written once loaded)"),
             };
             let boot = knob.boot(knob.default).map_or(String::new(), |boot| format!(", at boot `{boot}`"));
-            writeln!(out, "| `{name}` | {} | {values} | {place}{boot} | {about} |", knob.text(knob.default))?;
+            let default = match *name {
+                // Each architecture's own.
+                "halt_poll_ns" => {
+                    let of = |(arch, nanos): &(&str, Nanos)| format!("{} ({arch})", knob.text(nanos.0));
+                    HALT_POLL_NS_DEFAULTS.iter().map(of).collect::<Vec<_>>().join(", ")
+                }
+                _ => knob.text(knob.default).to_string(),
+            };
+            writeln!(out, "| `{name}` | {default} | {values} | {place}{boot} | {about} |")?;
         }
         writeln!(out)?;
     }

@@ -99,15 +99,19 @@ fn fitted(experiment: &ExperimentResult) -> String {
 }
 
 fn summary(validation: &Validation) -> String {
+    let Validation { predicted, predicted_near, predicted_changes, near, wrong, .. } = validation;
     let all = validation.experiments.iter().flat_map(|experiment| &experiment.rows);
     let far: Vec<&str> = all.filter(|row| row.verdict == Verdict::Far).map(|row| row.id.as_str()).collect();
     let far = match far.len() {
         0 => String::new(),
-        _ => format!(" Far, but in the right direction: {}; the remarks below say why.", far.join(", ")),
+        _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
     };
     format!(
-        "{} of {} predicted changes lie within 25 % of the published ones. {} rows go in the wrong direction.{far}",
-        validation.near, validation.predicted_changes, validation.wrong
+        "{predicted_near} of {predicted} predicted rows lie within 25 % of what was published: {near} of \
+         {predicted_changes} that tell of a change, and {} of {} plain figures. {wrong} rows tell of a change in the \
+         wrong direction.{far}",
+        predicted_near - near,
+        predicted - predicted_changes
     )
 }
 

@@ -3,22 +3,7 @@
 
 mod common;
 
-use common::{corpus, run, stderr};
-use flate2::read::GzDecoder;
-use std::io::Read;
-use std::path::Path;
-
-/// The JSON in a page.
-fn data(page: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(page).unwrap();
-    let (_, data) = text.split_once("id=\"data\">").unwrap();
-    let (data, _) = data.split_once('<').unwrap();
-    let mut bytes = Vec::new();
-    let packed = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
-    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-    serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap()
-}
+use common::{corpus, data_of, run, stderr};
 
 #[test]
 fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
@@ -46,7 +31,7 @@ fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
             continue;
         }
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let json = data(&page);
+        let json = data_of(&page);
         let printed = run(&[command, &["--format", "json"]].concat());
         let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
         assert_eq!(json["kind"], kind);
@@ -79,7 +64,7 @@ fn a_page_is_written_or_what_is_missing_is_said() {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let json = data(&page);
+    let json = data_of(&page);
     assert_eq!(json["kind"], "report");
     let report = run(&["report", trace.to_str().unwrap(), "--format", "json"]);
     let mut report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();

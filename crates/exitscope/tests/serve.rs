@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::{cannot, corpus, exits_at, exitscope, go, held_guest, machine, run, stderr};
-use flate2::read::GzDecoder;
+use common::{cannot, corpus, data_of, exits_at, exitscope, go, held_guest, machine, page_data, run, stderr};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -62,10 +61,7 @@ impl Server {
     fn page(&self, path: &str, kind: &str) -> serde_json::Value {
         let (head, packed) = self.get(path);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
-        let mut bytes = Vec::new();
-        GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap();
+        let json = page_data(&packed);
         assert_eq!(json["kind"], kind);
         json
     }
@@ -119,13 +115,12 @@ fn files_are_served_by_number_and_nothing_else_is() {
     let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-kvmstat.data.gz"].map(corpus);
     let paths = traces.each_ref().map(|path| path.to_str().unwrap());
     let server = Server::start(&paths).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     for (number, path) in paths.iter().enumerate() {
-        let report = run(&["report", path, "--format", "json"]);
-        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-        let served = server.report(&format!("/data/{number}"));
-        for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {
-            assert_eq!(served[part], report[part], "{path}: {part}");
-        }
+        let page = folder.path().join(format!("{number}.html"));
+        let output = run(&["report", path, "--html", page.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(server.page(&format!("/data/{number}"), "report"), data_of(&page), "{path}");
     }
     let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
     assert_eq!(list[1]["name"], paths[1]);

@@ -177,6 +177,17 @@ pub fn lookup(table: &'static [(u64, &'static str)], number: u64) -> Option<&'st
     table.binary_search_by_key(&number, |row| row.0).ok().map(|at| table[at].1)
 }
 
+/// An arm64 system register, as `sys_reg()` of `arch/arm64/include/asm/sysreg.h` makes it of Op0, Op1, CRn, CRm and Op2.
+pub const fn system_register([op0, op1, crn, crm, op2]: [u64; 5]) -> u64 {
+    (op0 & 3) << 19 | (op1 & 7) << 16 | (crn & 15) << 12 | (crm & 15) << 8 | (op2 & 7) << 5
+}
+
+/// The system register that a trapped MSR or MRS is about, and whether it writes: `ESR_ELx_SYS64_ISS_*` of
+/// `arch/arm64/include/asm/esr.h`.
+pub const fn trapped_system_register(esr: u64) -> (u64, bool) {
+    (system_register([esr >> 20, esr >> 14, esr >> 10, esr >> 1, esr >> 17]), esr & 1 == 0)
+}
+
 /// The decode key of an intercepted s390 instruction, as `icpt_insn_decoder` of `sie.h` makes it.
 pub const fn s390_instruction_key(instruction: u64) -> u64 {
     let first = instruction >> 56;
@@ -200,6 +211,8 @@ mod tests {
             t::SVM,
             t::ARM64_EXIT,
             t::ARM64_EC,
+            t::ARM64_SYSTEM_REGISTER,
+            t::APIC,
             t::S390_ICPT,
             t::S390_INSN,
             t::S390_SIGP,

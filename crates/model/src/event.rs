@@ -226,7 +226,7 @@ pub enum DetailKind {
     Apic,
     /// Control register.
     ControlRegister,
-    /// arm64 system register, key is the kernel's encoding Op0..Op2.
+    /// arm64 system register; key is the kernel's `sys_reg()`.
     SystemRegister,
     /// s390 intercepted instruction, by decode key.
     Instruction,

@@ -19,11 +19,15 @@ pub struct Validation {
     pub schema: &'static str,
     /// The experiments.
     pub experiments: Vec<ExperimentResult>,
-    /// Predicted rows that tell of a change, and how many of them lie near the published one.
+    /// Predicted rows.
+    pub predicted: u32,
+    /// How many of them lie within 25 % of what was published.
+    pub predicted_near: u32,
+    /// Predicted rows that tell of a change.
     pub predicted_changes: u32,
     /// How many of them lie within 25 % of the published change.
     pub near: u32,
-    /// Rows whose direction is wrong.
+    /// Rows that tell of a change, and whose direction is wrong.
     pub wrong: u32,
 }
 
@@ -88,7 +92,7 @@ pub struct RowResult {
 pub enum Verdict {
     /// Within 25 % of the published change, or of the figure where it tells of no change.
     Near,
-    /// In the right direction, or a plain figure, but further off.
+    /// Further off: a change in the right direction, or a plain figure.
     Far,
     /// In the wrong direction.
     Wrong,
@@ -99,17 +103,20 @@ pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, Expe
     let table = published();
     let results: Vec<ExperimentResult> =
         list.iter().map(|experiment| validate_one(experiment, &table, replicates)).collect::<Result<_, _>>()?;
-    let (mut predicted_changes, mut near, mut wrong) = (0, 0, 0);
-    for (experiment, result) in list.iter().zip(&results) {
-        for (row, result) in experiment.row.iter().zip(&result.rows) {
-            wrong += u32::from(result.verdict == Verdict::Wrong);
-            if row.role == Role::Predicted && is_change(&row.figure) {
-                predicted_changes += 1;
-                near += u32::from(result.verdict == Verdict::Near);
-            }
-        }
-    }
-    Ok(Validation { schema: "exitscope.validate/1", experiments: results, predicted_changes, near, wrong })
+    let rows = || list.iter().zip(&results).flat_map(|(experiment, result)| experiment.row.iter().zip(&result.rows));
+    let near = |(_, result): &(&Row, &RowResult)| result.verdict == Verdict::Near;
+    let predicted: Vec<_> = rows().filter(|(row, _)| row.role == Role::Predicted).collect();
+    let changes: Vec<_> = predicted.iter().copied().filter(|(row, _)| is_change(&row.figure)).collect();
+    let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+    Ok(Validation {
+        schema: "exitscope.validate/1",
+        predicted: number(predicted.len()),
+        predicted_near: number(predicted.iter().copied().filter(near).count()),
+        predicted_changes: number(changes.len()),
+        near: number(changes.iter().copied().filter(near).count()),
+        wrong: number(rows().filter(|(_, result)| result.verdict == Verdict::Wrong).count()),
+        experiments: results,
+    })
 }
 
 fn validate_one(

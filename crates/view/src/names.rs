@@ -46,29 +46,34 @@ pub fn direction(kind: DetailKind, write: bool) -> Option<&'static str> {
     match (kind, write) {
         (DetailKind::Port, true) => Some("out"),
         (DetailKind::Port, false) => Some("in"),
-        (DetailKind::Mmio | DetailKind::Msr | DetailKind::Apic | DetailKind::ControlRegister, true) => Some("write"),
-        (DetailKind::Mmio | DetailKind::Msr | DetailKind::Apic | DetailKind::ControlRegister, false) => Some("read"),
+        (
+            DetailKind::Mmio
+            | DetailKind::Msr
+            | DetailKind::Apic
+            | DetailKind::ControlRegister
+            | DetailKind::SystemRegister,
+            write,
+        ) => Some(if write { "write" } else { "read" }),
         _ => None,
     }
 }
 
-/// `0x3f8 out COM1`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
+/// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
 pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
-    let mut text = match (of, detail_name(of, key)) {
-        (DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault, _) | (_, None) => {
-            format!("{key:#x}")
+    // Numbers that people know stand before their names.
+    let numbered = matches!(of, DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault);
+    let name = detail_name(of, key);
+    let first = match name {
+        Some(name) if !numbered => name.to_string(),
+        // As assemblers write those that they have no name for.
+        None if of == DetailKind::SystemRegister => {
+            let [op0, op1, crn, crm, op2] = [key >> 19, key >> 16 & 7, key >> 12 & 15, key >> 8 & 15, key >> 5 & 7];
+            format!("S{op0}_{op1}_C{crn}_C{crm}_{op2}")
         }
-        (_, Some(name)) => name.to_string(),
+        _ => format!("{key:#x}"),
     };
-    if let Some(direction) = direction(of, write) {
-        text.push(' ');
-        text.push_str(direction);
-    }
-    if let (DetailKind::Port | DetailKind::Mmio | DetailKind::PageFault, Some(name)) = (of, detail_name(of, key)) {
-        text.push(' ');
-        text.push_str(name);
-    }
-    text
+    let parts = [Some(first.as_str()), direction(of, write), name.filter(|_| numbered)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// `1,234,567`.
@@ -136,6 +141,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_model::codes::system_register;
 
     #[test]
     fn moments_and_lengths_have_the_digits_that_mean_something() {
@@ -148,6 +154,13 @@ mod tests {
         assert_eq!(moment(Moment::from_nanos(31_500_000_000), Nanos(1_500_000_000)), "31.5");
         assert_eq!(exact_length(1_234_567), "1.234567ms");
         assert_eq!((exact_length(200_000), exact_length(999)), ("200us".to_string(), "999ns".to_string()));
+    }
+
+    #[test]
+    fn a_system_register_without_a_name_is_called_as_assemblers_do() {
+        let named = |register, write| detail(DetailKind::SystemRegister, system_register(register), write);
+        assert_eq!(named([3, 0, 12, 11, 5], true), "ICC_SGI1R_EL1 write");
+        assert_eq!(named([3, 7, 15, 14, 6], false), "S3_7_C15_C14_6 read");
     }
 
     #[test]

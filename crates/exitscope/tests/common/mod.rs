@@ -1,7 +1,7 @@
 //! What the tests share: the corpus and the command.
 #![allow(dead_code)]
 
-use flate2::read::MultiGzDecoder;
+use flate2::read::{GzDecoder, MultiGzDecoder};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,22 @@ pub fn unpacked(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     MultiGzDecoder::new(File::open(corpus(path)).unwrap()).read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+/// The JSON in a page's data.
+pub fn page_data(packed: &[u8]) -> serde_json::Value {
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+    serde_json::from_slice(&rest[..u32::from_le_bytes(*length) as usize]).unwrap()
+}
+
+/// The JSON in a page that was written into a file.
+pub fn data_of(page: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (_, data) = text.split_once("id=\"data\">").unwrap();
+    let (data, _) = data.split_once('<').unwrap();
+    page_data(&base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap())
 }
 
 /// Every trace of the corpus.

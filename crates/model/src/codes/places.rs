@@ -50,6 +50,57 @@ const PORTS: &[(u64, u64, &str)] = &[
 const PAGES: &[(u64, &str)] =
     &[(0xa0, "VGA"), (0xfec00, "IOAPIC"), (0xfed00, "HPET"), (0xfed40, "TPM"), (0xfee00, "local APIC")];
 
+/// Control registers of x86.
+const CONTROL_REGISTERS: &[(u64, &str)] = &[(0, "CR0"), (2, "CR2"), (3, "CR3"), (4, "CR4"), (8, "CR8")];
+
+/// What leaves of CPUID tell: Intel's SDM, volume 2, AMD's APM, volume 3, and `Documentation/virt/kvm/x86/cpuid.rst`.
+const CPUID_LEAVES: &[(u64, &str)] = &[
+    (0x0, "vendor"),
+    (0x1, "features"),
+    (0x2, "caches and TLBs"),
+    (0x4, "caches"),
+    (0x5, "MONITOR/MWAIT"),
+    (0x6, "power management"),
+    (0x7, "features"),
+    (0xa, "performance monitoring"),
+    (0xb, "topology"),
+    (0xd, "XSAVE"),
+    (0xf, "cache monitoring"),
+    (0x10, "cache allocation"),
+    (0x12, "SGX"),
+    (0x14, "processor trace"),
+    (0x15, "TSC frequency"),
+    (0x16, "frequencies"),
+    (0x18, "TLBs"),
+    (0x19, "key locker"),
+    (0x1a, "hybrid cores"),
+    (0x1d, "AMX tiles"),
+    (0x1e, "AMX"),
+    (0x1f, "topology"),
+    (0x4000_0000, "hypervisor"),
+    (0x4000_0001, "hypervisor's features"),
+    (0x8000_0000, "last extended leaf"),
+    (0x8000_0001, "features"),
+    (0x8000_0002, "brand"),
+    (0x8000_0003, "brand"),
+    (0x8000_0004, "brand"),
+    (0x8000_0005, "L1 caches and TLBs"),
+    (0x8000_0006, "L2 and L3 caches"),
+    (0x8000_0007, "power management"),
+    (0x8000_0008, "address sizes"),
+    (0x8000_000a, "SVM"),
+    (0x8000_0019, "TLBs of 1 GiB pages"),
+    (0x8000_001a, "performance hints"),
+    (0x8000_001b, "instruction-based sampling"),
+    (0x8000_001d, "caches"),
+    (0x8000_001e, "topology"),
+    (0x8000_001f, "memory encryption"),
+    (0x8000_0020, "cache allocation"),
+    (0x8000_0021, "features"),
+    (0x8000_0022, "performance monitoring"),
+    (0x8000_0026, "topology"),
+];
+
 /// Functions of Arm's PSCI and SMC calling convention (DEN0022, DEN0028), 32-bit numbers; the 64-bit ones have bit 30.
 const SMCCC: &[(u64, &str)] = &[
     (0x8000_0000, "SMCCC_VERSION"),
@@ -123,6 +174,10 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Port => PORTS.iter().find(|row| (row.0..=row.1).contains(&key)).map(|row| row.2),
         DetailKind::Mmio => PAGES.iter().find(|row| row.0 == key >> REGION_BITS).map(|row| row.1),
         DetailKind::Msr => lookup(t::MSR, key),
+        DetailKind::Apic => lookup(t::APIC, key),
+        DetailKind::ControlRegister => lookup(CONTROL_REGISTERS, key),
+        DetailKind::Cpuid => lookup(CPUID_LEAVES, key),
+        DetailKind::SystemRegister => lookup(t::ARM64_SYSTEM_REGISTER, key),
         DetailKind::Hypercall => lookup(t::KVM_HYPERCALL, key),
         DetailKind::XenHypercall => lookup(XEN_HYPERCALLS, key),
         DetailKind::PpcHcall => lookup(t::PPC_HCALL, key),
@@ -186,11 +241,14 @@ fn page_fault_name(key: u64) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{system_register, trapped_system_register};
     use super::*;
 
     #[test]
-    fn hypercalls_are_sorted_so_that_binary_search_finds_every_row() {
-        assert!(XEN_HYPERCALLS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    fn names_are_sorted_so_that_binary_search_finds_every_row() {
+        for table in [XEN_HYPERCALLS, CPUID_LEAVES, CONTROL_REGISTERS, SMCCC] {
+            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
     }
 
     #[test]
@@ -201,10 +259,17 @@ mod tests {
             (DetailKind::Mmio, 0xfee0_00b0, Some("local APIC")),
             (DetailKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
             (DetailKind::Msr, 0x4000_0070, Some("HV_X64_MSR_EOI")),
+            (DetailKind::SystemRegister, trapped_system_register(0x6230_0049).0, Some("ID_AA64PFR0_EL1")),
+            (DetailKind::SystemRegister, system_register([3, 0, 12, 11, 5]), Some("ICC_SGI1R_EL1")),
+            (DetailKind::SystemRegister, system_register([3, 3, 14, 2, 1]), Some("CNTP_CTL_EL0")),
+            (DetailKind::SystemRegister, system_register([3, 7, 15, 15, 7]), None),
             (DetailKind::Hypercall, 10, Some("SEND_IPI")),
             (DetailKind::XenHypercall, 29, Some("sched_op")),
             (DetailKind::Hvc, 0xc400_0003, Some("PSCI_CPU_ON")),
-            (DetailKind::Cpuid, 1, None),
+            (DetailKind::Cpuid, 0xd, Some("XSAVE")),
+            (DetailKind::Cpuid, 3, None),
+            (DetailKind::Apic, 0xb0, Some("APIC_EOI")),
+            (DetailKind::ControlRegister, 4, Some("CR4")),
             (DetailKind::PageFault, 0x1_0000_0006, Some("write, not mapped")),
             (DetailKind::PageFault, 0x1_0000_0014, Some("fetch, not mapped")),
             (DetailKind::PageFault, 0x2_0000_0007, Some("write to a page table, not allowed")),

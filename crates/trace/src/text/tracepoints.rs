@@ -9,7 +9,7 @@
 
 use super::scan::{Scan, ends_with_number, split_last};
 use crate::tracefs::{exit as exited, is_of_registers};
-use exitscope_model::codes::{lookup, s390_instruction_key, tables};
+use exitscope_model::codes::{lookup, s390_instruction_key, system_register, tables, trapped_system_register};
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -101,39 +101,6 @@ const PLUGIN_SVM: &[(u64, &str)] = &[
     (0x7b, "EXIT_IOIO"),
     (0x81, "EXIT_VMMCALL"),
     (0xffff_ffff, "EXIT_ERR"),
-];
-
-/// `kvm_trace_symbol_apic` of `arch/x86/kvm/trace.h`, without the prefix `APIC_`.
-const APIC_REGISTERS: &[(u64, &str)] = &[
-    (0x20, "ID"),
-    (0x30, "LVR"),
-    (0x80, "TASKPRI"),
-    (0x90, "ARBPRI"),
-    (0xa0, "PROCPRI"),
-    (0xb0, "EOI"),
-    (0xc0, "RRR"),
-    (0xd0, "LDR"),
-    (0xe0, "DFR"),
-    (0xf0, "SPIV"),
-    (0x100, "ISR"),
-    (0x180, "TMR"),
-    (0x200, "IRR"),
-    (0x280, "ESR"),
-    (0x2f0, "LVTCMCI"),
-    (0x300, "ICR"),
-    (0x310, "ICR2"),
-    (0x320, "LVTT"),
-    (0x330, "LVTTHMR"),
-    (0x340, "LVTPC"),
-    (0x350, "LVT0"),
-    (0x360, "LVT1"),
-    (0x370, "LVTERR"),
-    (0x380, "TMICT"),
-    (0x390, "TMCCT"),
-    (0x3e0, "TDCR"),
-    (0x3f0, "SELF_IPI"),
-    (0x400, "EFEAT"),
-    (0x410, "ECTRL"),
 ];
 
 /// Exit codes by name.
@@ -502,8 +469,8 @@ fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("apic_")?;
     let write = scan.until(" ")? == b"write";
     let name = scan.until(" = ")?;
-    let register = match name.strip_prefix(b"APIC_") {
-        Some(name) => APIC_REGISTERS.iter().find(|row| row.1.as_bytes() == name)?.0,
+    let register = match tables::APIC.iter().find(|row| row.1.as_bytes() == name) {
+        Some(row) => row.0,
         None => Scan::new(name).hex()?,
     };
     detail(DetailKind::Apic, write, 0, register, scan.hex()?)
@@ -512,16 +479,37 @@ fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// `PC: 4000007c ID_AA64PFR0_EL1 (3,0,0,4,0) read`; outside the kernel, nobody can follow the pointer to the name,
 /// and libtraceevent prints the fields raw.
 fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    if scan.literal("PC: ").is_none() {
-        scan.literal("[FAILED TO PARSE] vcpu_pc=")?;
+    const FIELDS: [&str; 5] = ["Op0=", "Op1=", "CRn=", "CRm=", "Op2="];
+    let kernel = scan.literal("PC: ").is_some();
+    let mut write = false;
+    if kernel {
+        scan.until(" (")?;
+    } else {
+        scan.until("is_write=")?;
+        write = scan.decimal()? != 0;
     }
-    detail(DetailKind::SystemRegister, false, 0, scan.hex()?, 0)
+    let mut place = [0; 5];
+    for (at, field) in place.iter_mut().zip(FIELDS) {
+        if !kernel {
+            scan.until(field)?;
+        }
+        *at = scan.decimal()?;
+        if kernel {
+            scan.literal(if field == "Op2=" { ")" } else { "," })?;
+        }
+    }
+    if kernel {
+        scan.spaces();
+        write = scan.word() == b"write";
+    }
+    detail(DetailKind::SystemRegister, write, 0, system_register(place), 0)
 }
 
 /// `HSR 0x62300049`
 fn handle_sys_reg(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("HSR ")?;
-    detail(DetailKind::SystemRegister, false, 0, scan.hex()?, 0)
+    let (register, write) = trapped_system_register(scan.hex()?);
+    detail(DetailKind::SystemRegister, write, 0, register, 0)
 }
 
 /// `func 1 idx 3fd rax …`

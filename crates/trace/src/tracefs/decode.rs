@@ -3,7 +3,7 @@
 use super::{Field, Format};
 use crate::Keep;
 use crate::bytes::Order;
-use exitscope_model::codes::s390_instruction_key;
+use exitscope_model::codes::{s390_instruction_key, system_register, trapped_system_register};
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -58,8 +58,8 @@ pub struct Decoder {
     pub(super) vcpu: At,
     /// The process of the thread that recorded it, if the event names that (powerpc's virtual cores).
     tgid: At,
-    /// Up to five fields, in the order that the meaning asks for.
-    pub(super) fields: [At; 5],
+    /// Up to six fields, in the order that the meaning asks for.
+    pub(super) fields: [At; 6],
     /// Bytes that a payload must have.
     needs: usize,
 }
@@ -150,6 +150,8 @@ pub(super) enum Meaning {
     Plain(DetailKind),
     FastMmio,
     S390Instruction,
+    SystemRegister,
+    TrappedSystemRegister,
     Inject,
     HaltEnd,
     HaltPoll,
@@ -168,7 +170,7 @@ impl Decoder {
         let (meaning, wanted) = meaning(system, format);
         let find =
             |alternatives: &str| alternatives.split('|').find_map(|name| At::named(format, name)).unwrap_or_default();
-        let mut fields = [At::default(); 5];
+        let mut fields = [At::default(); 6];
         for (at, wanted) in fields.iter_mut().zip(wanted) {
             *at = find(wanted);
         }
@@ -318,6 +320,14 @@ impl Decoder {
             Meaning::S390Instruction => {
                 then.take(about(DetailKind::Instruction, false, s390_instruction_key(field(0)), field(0)))
             }
+            Meaning::SystemRegister => {
+                let register = system_register([field(1), field(2), field(3), field(4), field(5)]);
+                then.take(about(DetailKind::SystemRegister, field(0) != 0, register, 0))
+            }
+            Meaning::TrappedSystemRegister => {
+                let (register, write) = trapped_system_register(field(0));
+                then.take(about(DetailKind::SystemRegister, write, register, 0))
+            }
             Meaning::Inject => then.take(Kind::Inject { vector: field(0) as u32 }),
             // Before Linux 4.4 a poll had no validity.
             Meaning::HaltEnd => then.take({
@@ -411,8 +421,8 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
         ("kvm", "kvm_msr") => (M::Written(D::Msr), &["write", "ecx", "data"]),
         ("kvm", "kvm_cr") => (M::Written(D::ControlRegister), &["rw", "cr", "val"]),
         ("kvm", "kvm_apic") => (M::Written(D::Apic), &["rw", "reg", "val"]),
-        ("kvm", "kvm_sys_access") => (M::Plain(D::SystemRegister), &["vcpu_pc"]),
-        ("kvm", "kvm_handle_sys_reg") => (M::Plain(D::SystemRegister), &["hsr"]),
+        ("kvm", "kvm_sys_access") => (M::SystemRegister, &["is_write", "Op0", "Op1", "CRn", "CRm", "Op2"]),
+        ("kvm", "kvm_handle_sys_reg") => (M::TrappedSystemRegister, &["hsr"]),
         ("kvm", "kvm_cpuid") => (M::Plain(D::Cpuid), &["function", "index"]),
         ("kvm", "kvm_hypercall") => (M::Plain(D::Hypercall), &["nr", "a0"]),
         ("kvm", "kvm_hv_hypercall") => (M::Plain(D::HypervHypercall), &["code"]),

@@ -147,9 +147,18 @@ fn details_are_what_the_formats_print() {
         ("kvm_hvc_arm64", "HVC at 0x4 (r0: 0x84000000, imm: 0x1)", DetailKind::Hvc, false, 0, 0x8400_0000, 1),
         ("kvm_page_fault", "address f61c8 error_code 4", DetailKind::PageFault, false, 0, 4, 0xf61c8),
         ("kvm_guest_fault", "ipa 0, hsr 0x93800005, hxfar 0", DetailKind::PageFault, false, 0, 0x9380_0005, 0),
-        ("kvm_sys_access", "PC: 4000 X (3,0,0,4,0) read", DetailKind::SystemRegister, false, 0, 0x4000, 0),
-        ("kvm_sys_access", "[FAILED TO PARSE] vcpu_pc=0x40 Op0=3", DetailKind::SystemRegister, false, 0, 0x40, 0),
-        ("kvm_handle_sys_reg", "HSR 0x62300049", DetailKind::SystemRegister, false, 0, 0x6230_0049, 0),
+        ("kvm_sys_access", "PC: 4000 X (3,0,0,4,0) read", DetailKind::SystemRegister, false, 0, 0x18_0400, 0),
+        (
+            "kvm_sys_access",
+            "[FAILED TO PARSE] vcpu_pc=0x40 is_write=1 name=0xffff Op0=3 Op1=0 CRn=12 CRm=11 Op2=5",
+            DetailKind::SystemRegister,
+            true,
+            0,
+            0x18_cba0,
+            0,
+        ),
+        ("kvm_handle_sys_reg", "HSR 0x62300049", DetailKind::SystemRegister, false, 0, 0x18_0400, 0),
+        ("kvm_handle_sys_reg", "HSR 0x623a3016", DetailKind::SystemRegister, true, 0, 0x18_cba0, 0),
     ];
     for (name, fields, kind, write, size, key, value) in cases {
         assert_eq!(detail_of("kvm", name, fields), (kind, write, size, key, value, none), "{fields}");
