@@ -17,7 +17,8 @@ fn a_row_says_what_was_published_what_came_out_and_whether_it_was_fitted() {
     assert!(row.contains("13296 cycles") && row.contains("predicted"), "{row}");
     let fitted = text.lines().find(|line| line.contains("XENPIO-001")).unwrap();
     assert!(fitted.contains("calibrated"), "{fitted}");
-    assert!(text.contains("rows go in the wrong direction"));
+    assert!(text.contains("0 rows tell of a change in the wrong direction"), "{text}");
+    assert!(text.contains("3 of 3 predicted rows lie within 25 %"), "{text}");
 }
 
 #[test]

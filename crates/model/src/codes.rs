@@ -188,6 +188,17 @@ pub const fn trapped_system_register(esr: u64) -> (u64, bool) {
     (system_register([esr >> 20, esr >> 14, esr >> 10, esr >> 1, esr >> 17]), esr & 1 == 0)
 }
 
+/// The ESR of such a trap, but for the register that is read into or written from.
+pub const fn system_register_trap(register: u64, write: bool) -> u64 {
+    let [op0, op1, crn, crm, op2] = system_register_parts(register);
+    0x6200_0000 | op0 << 20 | op2 << 17 | op1 << 14 | crn << 10 | crm << 1 | !write as u64
+}
+
+/// Op0, Op1, CRn, CRm and Op2 of a system register.
+pub const fn system_register_parts(register: u64) -> [u64; 5] {
+    [register >> 19 & 3, register >> 16 & 7, register >> 12 & 15, register >> 8 & 15, register >> 5 & 7]
+}
+
 /// The decode key of an intercepted s390 instruction, as `icpt_insn_decoder` of `sie.h` makes it.
 pub const fn s390_instruction_key(instruction: u64) -> u64 {
     let first = instruction >> 56;
@@ -228,6 +239,17 @@ mod tests {
             t::MSR,
         ] {
             assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
+    }
+
+    #[test]
+    fn a_system_register_is_told_by_its_trap_and_tells_it() {
+        // MSR ICC_SGI1R_EL1, x3, and MRS x2, ID_AA64PFR0_EL1.
+        for (esr, parts, write) in [(0x623a_3076, [3, 0, 12, 11, 5], true), (0x6230_0049, [3, 0, 0, 4, 0], false)] {
+            let register = system_register(parts);
+            assert_eq!(trapped_system_register(esr), (register, write));
+            assert_eq!(system_register_parts(register), parts);
+            assert_eq!(system_register_trap(register, write), esr & !(31 << 5));
         }
     }
 

@@ -35,6 +35,10 @@ fn access(kind: DetailKind, size: u16, r: &[u64; 4]) -> Kind {
     Kind::Detail(Detail { kind, write: r[0] & 1 == 1, form: Form::Untold, size, key: r[1], value: r[2] })
 }
 
+fn system_register(r: &[u64; 4]) -> Kind {
+    access(DetailKind::SystemRegister, 0, &[r[0], r[1] & 0x1f_ffe0, 0, 0])
+}
+
 fn switch(r: &[u64; 4]) -> Kind {
     Kind::Switch { prev: Tid(r[0] as u32 >> 1), sleeps: r[1] & 1 == 1, next: Tid(r[2] as u32 >> 1) }
 }
@@ -71,6 +75,8 @@ const ARM64: Shapes = &[
     ("kvm:kvm_wfx_arm64", |r| Kind::Wfx { wfe: r[0] & 1 == 1 }, false),
     ("kvm:kvm_hvc_arm64", |r| plain(DetailKind::Hvc, r[0], r[1]), false),
     ("kvm:kvm_guest_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), false),
+    ("kvm:kvm_handle_sys_reg", system_register, false),
+    ("kvm:kvm_sys_access", system_register, false),
 ];
 
 const POWERPC: Shapes = &[

@@ -49,7 +49,6 @@ pub struct Compared {
     /// The exit reason, in the kernel's spelling; absent for all reasons together.
     pub reason: Option<String>,
     /// The reasons that all together are without, because vCPUs are idle there.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
     /// Exits before.
     pub count_before: u64,

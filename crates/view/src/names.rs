@@ -1,6 +1,6 @@
 //! How things are called on screen and in files.
 
-use exitscope_model::codes::detail_name;
+use exitscope_model::codes::{detail_name, system_register_parts};
 use exitscope_model::{CodeList, DetailKind, Door, ExitCode};
 use exitscope_units::{Moment, Nanos};
 
@@ -67,7 +67,7 @@ pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
         Some(name) if !numbered => name.to_string(),
         // As assemblers write those that they have no name for.
         None if of == DetailKind::SystemRegister => {
-            let [op0, op1, crn, crm, op2] = [key >> 19, key >> 16 & 7, key >> 12 & 15, key >> 8 & 15, key >> 5 & 7];
+            let [op0, op1, crn, crm, op2] = system_register_parts(key);
             format!("S{op0}_{op1}_C{crn}_C{crm}_{op2}")
         }
         _ => format!("{key:#x}"),

@@ -1,6 +1,6 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
-use crate::compare::{Compared, Comparison};
+use crate::compare::{ChangeRow, Compared, Comparison};
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::names::{self, percent, rate, share, thousands};
@@ -542,8 +542,12 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
         column("interval of the change", false, 0),
         column("verdict", true, 0),
     ];
+    // Idle exits cost nothing on either side.
+    let says = |change: &&ChangeRow| {
+        change.measure != "cost_ns_per_s" || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
+    };
     let rows = rows.iter().flat_map(|row| {
-        row.changes.iter().enumerate().map(move |(at, change)| {
+        row.changes.iter().filter(says).enumerate().map(move |(at, change)| {
             let name = if at == 0 { row.name() } else { String::new() };
             vec![
                 name,

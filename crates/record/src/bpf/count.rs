@@ -14,7 +14,8 @@ use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Leng
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::sys::{self, ProgramKind};
 use crate::{Processes, Tracepoint};
-use exitscope_model::{ExitCode, Kind};
+use exitscope_model::codes::trapped_system_register;
+use exitscope_model::{DetailKind, ExitCode, Kind};
 use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
 use std::ffi::CString;
 use std::io;
@@ -171,7 +172,15 @@ impl ByBpf {
             _ => None,
         });
         let kind = kinds.into_iter().find(|&kind| about(kind) == what & !1);
-        let about = kind.map(|kind| About { kind, write: what & 1 != 0, key: u64_at(raw, ABOUT_KEY) });
+        let key = u64_at(raw, ABOUT_KEY);
+        let about = kind.map(|kind| match kind {
+            // Counted by its trap.
+            DetailKind::SystemRegister => {
+                let (key, write) = trapped_system_register(key);
+                About { kind, write, key }
+            }
+            _ => About { kind, write: what & 1 != 0, key },
+        });
         Some(Key { lane, cause, about })
     }
 

@@ -101,6 +101,8 @@ impl Decoder {
             Meaning::Pio => about(DetailKind::Port, 2, Write::NotZero(place(0))),
             Meaning::Written(kind) => about(kind, 1, Write::NotZero(place(0))),
             Meaning::Plain(kind) => about(kind, 0, Write::Fixed(false)),
+            // What of it is the register, whoever reads the counts knows.
+            Meaning::TrappedSystemRegister => about(DetailKind::SystemRegister, 0, Write::Fixed(false)),
             Meaning::FastMmio => about(DetailKind::Mmio, 0, Write::Fixed(true)),
             Meaning::HaltEnd => Some(Role::HaltEnd { ns: place(0), waited: place(1), valid: place(2) }),
             Meaning::HaltPoll => Some(Role::HaltPoll(place(1))),

@@ -8,7 +8,7 @@
 
 use super::rows::ROWS;
 use crate::tracefs::Format;
-use exitscope_model::codes::tables as t;
+use exitscope_model::codes::{system_register_parts, system_register_trap, tables as t};
 use exitscope_model::{CodeList, Detail, Event, Form, Kind};
 use exitscope_units::Tid;
 
@@ -49,6 +49,9 @@ pub enum Carries {
     /// 1; of a string access, whose count an event does not keep, 2.
     Count,
     Key,
+    /// arm64: the trap of a system register; and a part of its name: Op0, Op1, CRn, CRm, Op2.
+    Esr,
+    RegisterPart(usize),
     Value,
     Vector,
     Halted,
@@ -102,6 +105,8 @@ impl Carries {
             (C::Size, _) => detail(|detail| detail.size.into()),
             (C::Count, _) => detail(|detail| if detail.form == Form::String { 2 } else { 1 }),
             (C::Key, _) => detail(|detail| detail.key),
+            (C::Esr, _) => detail(|detail| system_register_trap(detail.key, detail.write)),
+            (C::RegisterPart(at), Kind::Detail(detail)) => system_register_parts(detail.key)[at],
             (C::Value, _) => detail(|detail| detail.value),
             (C::Vector, Kind::Inject { vector }) => vector.into(),
             (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
