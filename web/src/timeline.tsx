@@ -357,7 +357,7 @@ export function Filters() {
       {data.over.in_time && (
         <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value
-            ? `${everything()}, ${ns(to - from)}`
+            ? `${everything()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
             : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
         </span>
       )}

@@ -30,6 +30,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/xen.txt", &["report", "corpus/xen/hvm1_dm_sched_hvm.xentrace.gz", "--tsc-hz", "2596120000"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
+    ("docs/examples/rip.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "rip,reason", "--top", "8"]),
     ("docs/examples/gang.txt", &["report", "corpus/powerpc/p8_smt4_trace.dat.gz", "--view", "gang"]),
     ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),
     (

@@ -34,6 +34,8 @@ pub enum Dim {
     Hypercall,
     /// CPUID leaf.
     Cpuid,
+    /// Where in the guest: its instruction pointer.
+    Rip,
     /// Physical CPU.
     Cpu,
     /// Bucket of time: of this width, or of one that gives at most 40 buckets.
@@ -43,7 +45,7 @@ pub enum Dim {
 impl Dim {
     /// Every name that [`Dim::parse`] takes.
     pub const NAMES: &'static [&'static str] =
-        &["vm", "vcpu", "reason", "door", "port", "mmio", "msr", "hypercall", "cpuid", "cpu", "time"];
+        &["vm", "vcpu", "reason", "door", "port", "mmio", "msr", "hypercall", "cpuid", "rip", "cpu", "time"];
 
     /// The dimension of this name; `width` is the bucket width for `time`.
     pub fn parse(name: &str, width: Option<Nanos>) -> Option<Dim> {
@@ -57,6 +59,7 @@ impl Dim {
             "msr" => Dim::Msr,
             "hypercall" => Dim::Hypercall,
             "cpuid" => Dim::Cpuid,
+            "rip" => Dim::Rip,
             "cpu" => Dim::Cpu,
             "time" => Dim::Time(width),
             _ => return None,
@@ -75,6 +78,7 @@ impl Dim {
             Dim::Msr => "msr",
             Dim::Hypercall => "hypercall",
             Dim::Cpuid => "cpuid",
+            Dim::Rip => "rip",
             Dim::Cpu => "cpu",
             Dim::Time(_) => "time",
         }
@@ -95,6 +99,8 @@ impl Dim {
             Dim::Msr => Part::Detail(DetailKey::of(about(DetailKind::Msr)?)),
             Dim::Cpuid => Part::Detail(DetailKey::of(about(DetailKind::Cpuid)?)),
             Dim::Hypercall => Part::Detail(DetailKey::of(exit.detail.filter(|detail| detail.kind.is_hypercall())?)),
+            Dim::Rip if exit.rip == 0 => return None,
+            Dim::Rip => Part::Rip(exit.rip),
             Dim::Cpu => Part::Cpu(exit.cpu),
             Dim::Time(_) => Part::Time(Moment::from_nanos(exit.at.as_nanos() / width * width)),
         })
@@ -116,6 +122,8 @@ pub enum Part {
     Door(Door),
     /// What the exit was about.
     Detail(DetailKey),
+    /// An instruction pointer.
+    Rip(u64),
     /// A physical CPU.
     Cpu(PcpuId),
     /// A bucket of time, by its beginning.
@@ -229,6 +237,22 @@ impl Group {
     pub fn complete(&mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         self.rekey(|part| match part {
             Part::Thread(tid) => vcpu_of.get(tid).map(|&vcpu| Part::Vcpu(vcpu)),
+            _ => None,
+        });
+    }
+
+    /// The instruction pointers of all groups.
+    pub fn rips(&self) -> impl Iterator<Item = u64> {
+        self.cells.iter().flat_map(|(key, _)| key.iter()).filter_map(|part| match part {
+            Part::Rip(rip) => Some(*rip),
+            _ => None,
+        })
+    }
+
+    /// Puts together the groups whose instruction pointers are of one function, which begins at `start_of` any of them.
+    pub fn by_function(&mut self, start_of: impl Fn(u64) -> Option<u64>) {
+        self.rekey(|part| match part {
+            Part::Rip(rip) => start_of(*rip).map(Part::Rip),
             _ => None,
         });
     }

@@ -175,6 +175,7 @@ mod tests {
             let exit = Exit {
                 kernel: Nanos(100 + number),
                 detail: (number % 4 != 0).then_some(detail),
+                rip: 0,
                 door: if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel },
                 ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7))
             };

@@ -15,6 +15,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             who: Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu % 5) },
             cpu: PcpuId(code as u32 % 2),
             code: ExitCode::new(CodeList::Vmx, code),
+            rip: 0,
             door: if write { Door::Userspace(2) } else { Door::Kernel },
             detail: key.map(|key| Detail {
                 kind: DetailKind::Port,
@@ -125,6 +126,7 @@ fn plain() -> Exit {
         who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, 0),
+        rip: 0,
         door: Door::Kernel,
         detail: None,
         injected: None,
@@ -279,7 +281,7 @@ proptest! {
                 gangs.absorb(&event(first, Kind::RunCore { exit: false, runnable }), |_| true);
                 for &(vcpu, trap, idle) in left {
                     let code = ExitCode::new(CodeList::PpcTrap, trap);
-                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: PortWords::NONE }), |_| true);
+                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 }), |_| true);
                 }
                 gangs.absorb(&event(first, Kind::RunCore { exit: true, runnable }), |_| true);
             }
@@ -369,6 +371,7 @@ fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) ->
         who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, 30),
+        rip: 0,
         door: if outside { Door::Userspace(2) } else { Door::Kernel },
         detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
         injected: None,

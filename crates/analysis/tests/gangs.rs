@@ -20,7 +20,7 @@ fn event(at: u64, (vm, tid, cpu): (u32, u32, u32), vcpu: u32, kind: Kind) -> Eve
 }
 
 fn exit(trap: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE }
+    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE, rip: 0 }
 }
 
 fn run_core(exit: bool, runnable: u32) -> Kind {

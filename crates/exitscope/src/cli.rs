@@ -186,18 +186,21 @@ pub struct ReportArgs {
     /// Traces to read, with the flag of perf and trace-cmd; may be given several times
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
-    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, cpu, time; several with commas. The
-    /// door of an exit is the kernel, or the reason for going on to user space
+    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
+    /// The door of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "reason", value_parser = parse_dim)]
     pub by: Vec<Dim>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
     pub event: Option<Dim>,
+    /// With --by rip: what the guest's /proc/kallsyms holds, read there as root; instructions are put together by function
+    #[arg(long, value_name = "FILE")]
+    pub guestkallsyms: Option<PathBuf>,
     /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub interval: Option<Nanos>,
     /// Show all about one mechanism instead of the exits, as text; JSON always holds every view
-    #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "interval", "top", "sort"])]
+    #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "top", "sort"])]
     pub view: Option<View>,
     /// powerpc: how many consecutive vCPUs form a virtual core [default: those that are seen to run together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
@@ -220,7 +223,7 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "interval", "view", "top", "sort", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
     /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times

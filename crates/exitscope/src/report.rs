@@ -9,10 +9,13 @@ use exitscope_analysis::{Breach, Dim, Facts, Selection, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
 };
-use exitscope_trace::Keep;
+use exitscope_trace::{Keep, NoSymbols, Symbols};
 use exitscope_units::Moment;
 use exitscope_view::{Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page};
-use std::io::{IsTerminal, Write};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, IsTerminal, Write};
+use std::path::Path;
 
 /// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
 const TEXT_TOP: usize = 20;
@@ -70,6 +73,8 @@ pub struct Totals {
     pub traces: Vec<TraceRow>,
     pub exits: u64,
     pub timed_exits: u64,
+    /// What functions of the guest are called, by where they begin.
+    functions: BTreeMap<u64, String>,
 }
 
 impl Totals {
@@ -107,6 +112,7 @@ impl Totals {
             threads_per_core: args.threads_per_core,
             cycles_per_s: args.select.clock.tsc_hz,
             emulations: kept > Keep::Timed,
+            functions: self.functions,
         };
         Report::of(facts, &self.ledger, self.traces, info, made)
     }
@@ -152,6 +158,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.view.is_some() && args.format == Format::Csv {
         anyhow::bail!("CSV holds the groups of exits; --view goes with text, and JSON holds every view");
     }
+    if args.guestkallsyms.is_some() && !by.contains(&Dim::Rip) {
+        anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
+    }
+    let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut all: Option<Facts> = None;
@@ -170,7 +180,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         totals.add(trace);
     }
-    let facts = all.context("no trace to read")?;
+    let mut facts = all.context("no trace to read")?;
+    if let Some(symbols) = symbols {
+        let functions = facts.by.rips().filter_map(|rip| symbols.function(rip));
+        totals.functions = functions.map(|(start, name)| (start, name.to_string())).collect();
+        facts.by.by_function(|rip| symbols.function(rip).map(|(start, _)| start));
+    }
     let breaches = breaches(args, &facts, &totals.ledger)?;
     let failed = !breaches.is_empty();
     let info = std::mem::take(&mut totals.info);
@@ -196,6 +211,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
     }
     Ok(if failed { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// The functions of a guest.
+fn symbols(path: &Path) -> anyhow::Result<Symbols> {
+    let file = File::open(path).map_err(NoSymbols::from);
+    file.and_then(|file| Symbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
 }
 
 /// A misspelt name must not pass for a reason that did not occur.

@@ -69,6 +69,7 @@ fn groups_can_be_formed_by_any_list_of_dimensions() {
         "msr",
         "hypercall",
         "cpuid",
+        "rip",
         "cpu",
         "time",
         "vm,vcpu,reason,time",
@@ -81,6 +82,47 @@ fn groups_can_be_formed_by_any_list_of_dimensions() {
     }
     let ports = report(&[&trace], &["--event", "ioport"]);
     assert_eq!(ports["by"], serde_json::json!(["port"]), "perf's name for it");
+}
+
+#[test]
+fn where_in_the_guest_exits_are_is_told_by_instruction_and_by_function() {
+    let trace = corpus("arm64/arm.dat.gz");
+    let rows = |arguments: &[&str]| {
+        let report = report(&[&trace], &[&["--by", "rip,reason"], arguments].concat());
+        let rows = report["rows"].as_array().unwrap().clone();
+        rows.into_iter().map(|row| (row["rip"].as_u64().unwrap(), row)).collect::<Vec<_>>()
+    };
+    let sum = |rows: &[(u64, serde_json::Value)], of: std::ops::Range<u64>, reason: &str| {
+        let rows = rows.iter().filter(|row| of.contains(&row.0) && (reason.is_empty() || row.1["reason"] == reason));
+        rows.map(|row| row.1["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    let plain = rows(&[]);
+    // The 784 reads and 784 writes of the serial port's registers are each one instruction of its loop.
+    for rip in [0x4000_006c, 0x4000_0070] {
+        let row = plain.iter().find(|row| row.0 == rip && row.1["reason"] == "DABT_LOW").unwrap();
+        assert_eq!((row.1["count"].as_u64(), row.1.get("function")), (Some(784), None));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let symbols = folder.path().join("kallsyms");
+    std::fs::write(&symbols, "0000000040000000 T _start\n0000000040000068 t putc\n0000000040000078 t next\n").unwrap();
+    let named = rows(&["--guestkallsyms", symbols.to_str().unwrap()]);
+    let (all, in_putc) = (0..u64::MAX, 0x4000_0068..0x4000_0078);
+    assert_eq!(sum(&named, all.clone(), ""), sum(&plain, all, ""));
+    let putc = named.iter().find(|row| row.1["function"] == "putc" && row.1["reason"] == "DABT_LOW").unwrap();
+    let counted = putc.1["count"].as_u64().unwrap();
+    assert!(putc.0 == 0x4000_0068 && counted >= 2 * 784, "{counted}");
+    assert_eq!(sum(&plain, in_putc.clone(), "DABT_LOW"), counted);
+    assert_eq!(sum(&named, 0x4000_0068..0x4000_0069, ""), sum(&plain, in_putc, ""));
+    for (by, file, why) in [
+        ("reason", &symbols, "--by rip, which is not asked for"),
+        ("rip", &trace, "line 1 is not `address type name`"),
+        ("rip", &folder.path().join("none"), "No such file"),
+    ] {
+        let command = ["report", trace.to_str().unwrap(), "--by", by, "--guestkallsyms", file.to_str().unwrap()];
+        let output = run(&command);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
 }
 
 #[test]

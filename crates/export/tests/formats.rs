@@ -26,6 +26,7 @@ fn exit(at: u64, number: u64, kernel: u64, idle: u64) -> Exit {
         who: Who { vm: VmId(70), vcpu: VcpuId(1), tid: Tid(71) },
         cpu: PcpuId(3),
         code: ExitCode::new(CodeList::Svm, number),
+        rip: 0,
         door: Door::Kernel,
         detail: Some(Detail {
             kind: DetailKind::Port,

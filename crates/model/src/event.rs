@@ -59,6 +59,8 @@ pub enum Kind {
         idle: bool,
         /// What it says of a port access.
         words: PortWords,
+        /// Where in the guest: the instruction pointer; zero if the event does not say.
+        rip: u64,
     },
     /// The virtual CPU enters its guest.
     Enter,

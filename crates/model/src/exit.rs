@@ -50,6 +50,9 @@ pub struct Exit {
     pub cpu: PcpuId,
     /// Why.
     pub code: ExitCode,
+    /// Where in the guest: its instruction pointer (`guest_rip`, `vcpu_pc`, `sepc`, `pc`, the PSW's address); zero if the
+    /// trace does not say.
+    pub rip: u64,
     /// Where to.
     pub door: Door,
     /// About what.

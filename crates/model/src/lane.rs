@@ -106,9 +106,9 @@ impl Lane {
     #[inline]
     pub fn take(&mut self, event: &Event, rows: &mut impl Rows, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
         match event.kind {
-            Kind::Exit { code, idle, words } => {
+            Kind::Exit { code, idle, words, rip } => {
                 self.halt.exit(event.at, code.is_idle(), halts);
-                self.exit(event, code, idle, rows, ledger);
+                self.exit(event, code, idle, rip, rows, ledger);
                 self.words = words;
                 return;
             }
@@ -243,12 +243,13 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool) -> &mut Exit {
+    fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool, rip: u64) -> &mut Exit {
         let row = Exit {
             at: event.at,
             who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, tid: Tid(0) },
             cpu: event.cpu,
             code,
+            rip,
             door: Door::Kernel,
             detail: None,
             injected: None,
@@ -268,7 +269,7 @@ impl Lane {
         exit
     }
 
-    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rows: &mut impl Rows, ledger: &mut Ledger) {
+    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rip: u64, rows: &mut impl Rows, ledger: &mut Ledger) {
         self.account(event.at);
         if self.open.is_some() {
             ledger.count(Line::ExitWithoutEntry);
@@ -280,7 +281,7 @@ impl Lane {
         }
         self.since = event.at;
         self.heard(event.at);
-        self.open_row(event, code, idle);
+        self.open_row(event, code, idle, rip);
         self.state = State::Kernel;
         self.step = Step::Reaching;
         self.cost_before = Nanos::ZERO;
@@ -347,7 +348,7 @@ impl Lane {
         self.heard(event.at);
         self.guest = Nanos::ZERO;
         let (detail, events) = (self.early.take(), std::mem::take(&mut self.early_events));
-        let exit = self.open_row(event, code, false);
+        let exit = self.open_row(event, code, false, 0);
         exit.door = Door::Userspace(reason);
         exit.way.mark(Mark::Handed);
         exit.detail = detail;

@@ -22,7 +22,7 @@ fn of(at: u64, vcpu: u32, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, vcpu: u32, code: ExitCode) -> Event {
-    of(at, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE })
+    of(at, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 })
 }
 
 fn enter(at: u64, vcpu: u32) -> Event {
@@ -156,7 +156,11 @@ fn every_call_is_told_and_one_exit_is_one_yield() {
 #[test]
 fn on_powerpc_threads_that_run_other_vcpus_say_nothing_of_them() {
     let trap = |at, vcpu| {
-        of(at, vcpu, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: false, words: PortWords::NONE })
+        of(
+            at,
+            vcpu,
+            Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: false, words: PortWords::NONE, rip: 0 },
+        )
     };
     let found = assemble(&[
         trap(0, 0),
@@ -185,7 +189,11 @@ fn on_xen_the_next_record_of_the_cpu_says_who_has_it() {
         let events = [
             state(0, guest, 0, Runnable, Running),
             state(1, next, vcpu, Blocked, Runnable),
-            xen(10, 0, Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x81), idle: false, words: PortWords::NONE }),
+            xen(
+                10,
+                0,
+                Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x81), idle: false, words: PortWords::NONE, rip: 0 },
+            ),
             // The hypercall's number alone does not say that it yields.
             xen(
                 11,
@@ -236,7 +244,7 @@ fn any_event() -> impl Strategy<Value = Kind> {
     let code = prop_oneof![Just(PAUSE), Just(VMCALL), Just(IO)];
     let tid = || (9u32..14).prop_map(Tid);
     prop_oneof![
-        code.prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE }),
+        code.prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
         Just(Kind::Enter),
         (0u64..12, 0u64..4).prop_map(|(key, value)| Kind::Detail(Detail {
             kind: DetailKind::Hypercall,

@@ -111,6 +111,7 @@ pub(crate) mod tests {
             who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(10) },
             cpu: PcpuId(0),
             code: ExitCode::new(CodeList::Vmx, 30),
+            rip: 0,
             door: Door::Kernel,
             detail: None,
             injected: None,

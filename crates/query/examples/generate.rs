@@ -139,6 +139,7 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId(or_zero(0) as u32), tid: Tid(0) },
             cpu: PcpuId(or_zero(2) as u32),
             code: ExitCode::new(CodeList::Text, 0),
+            rip: 0,
             door: if word(1).as_deref() == Some("kernel") { Door::Kernel } else { Door::Userspace(0) },
             detail,
             injected: None,

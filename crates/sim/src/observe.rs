@@ -174,7 +174,7 @@ impl<O: Observer> World<'_, O> {
         let first = self.first_strand_of(strand);
         let (code, about) = (ExitCode::new(list, number), detail(self.s.host.arch, reason, first));
         let words = about.map_or(PortWords::NONE, |(_, detail)| PortWords::of(code, &detail));
-        self.tell(strand, name, Kind::Exit { code, idle, words });
+        self.tell(strand, name, Kind::Exit { code, idle, words, rip: 0 });
         if let Some((name, detail)) = about {
             self.tell(strand, name, Kind::Detail(detail));
         }
@@ -219,7 +219,7 @@ impl<O: Observer> World<'_, O> {
                 task,
                 first + thread,
                 GUEST_EXIT,
-                Kind::Exit { code, idle: left.ceded, words: PortWords::NONE },
+                Kind::Exit { code, idle: left.ceded, words: PortWords::NONE, rip: 0 },
             );
         }
         let kind = Kind::RunCore { exit: true, runnable: left.len() as u32 };

@@ -17,6 +17,7 @@
 mod ahead;
 mod bytes;
 mod input;
+mod kallsyms;
 mod merge;
 pub mod perf;
 mod source;
@@ -31,5 +32,6 @@ pub mod xentrace;
 pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use input::Input;
+pub use kallsyms::{NoSymbols, Symbols};
 pub use perf::{Head as PerfHead, PerfWriter, Written};
 pub use source::{Keep, Options, Source, TraceError, XenMode, open, open_input};

@@ -18,13 +18,13 @@ use common::{Said, corpus, drain, said};
 /// Tracepoints, what they may say, and whether they name the vCPU.
 type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> Kind, bool)];
 
-fn exit(list: CodeList, number: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle, words: PortWords::NONE }
+fn exit(list: CodeList, number: u64, idle: bool, r: &[u64; 4]) -> Kind {
+    Kind::Exit { code: ExitCode::new(list, number), idle, words: PortWords::NONE, rip: r[2] }
 }
 
 fn port_exit(r: &[u64; 4]) -> Kind {
     let code = ExitCode::new(CodeList::Svm, 0x7b);
-    Kind::Exit { code, idle: false, words: PortWords::new(code, r[0] & 0xffff_ffff) }
+    Kind::Exit { code, idle: false, words: PortWords::new(code, r[0] & 0xffff_ffff), rip: r[2] }
 }
 
 fn plain(kind: DetailKind, key: u64, value: u64) -> Kind {
@@ -44,8 +44,8 @@ fn switch(r: &[u64; 4]) -> Kind {
 }
 
 const X86: Shapes = &[
-    ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff, false), true),
-    ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false), true),
+    ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff, false, r), true),
+    ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", port_exit, true),
     ("kvm:kvm_entry", |_| Kind::Enter, true),
     ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
@@ -69,8 +69,8 @@ const X86: Shapes = &[
 ];
 
 const ARM64: Shapes = &[
-    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Ec, r[0] & 0x3f, false), false),
-    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Exit, r[0] & 1, false), false),
+    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Ec, r[0] & 0x3f, false, r), false),
+    ("kvm:kvm_exit", |r| exit(CodeList::Arm64Exit, r[0] & 1, false, r), false),
     ("kvm:kvm_entry", |_| Kind::Enter, false),
     ("kvm:kvm_wfx_arm64", |r| Kind::Wfx { wfe: r[0] & 1 == 1 }, false),
     ("kvm:kvm_hvc_arm64", |r| plain(DetailKind::Hvc, r[0], r[1]), false),
@@ -80,7 +80,7 @@ const ARM64: Shapes = &[
 ];
 
 const POWERPC: Shapes = &[
-    ("kvm_hv:kvm_guest_exit", |r| exit(CodeList::PpcTrap, r[0] & 0xfff, r[1] & 1 == 1), true),
+    ("kvm_hv:kvm_guest_exit", |r| exit(CodeList::PpcTrap, r[0] & 0xfff, r[1] & 1 == 1, r), true),
     ("kvm_hv:kvm_guest_enter", |_| Kind::Enter, true),
     ("kvm_hv:kvm_hcall_enter", |r| plain(DetailKind::PpcHcall, r[0], r[1]), true),
     ("kvm_hv:kvmppc_run_core", |r| Kind::RunCore { exit: r[0] & 1 == 1, runnable: r[1] as u32 }, true),
@@ -89,7 +89,7 @@ const POWERPC: Shapes = &[
 ];
 
 const S390: Shapes = &[
-    ("kvm:kvm_s390_sie_exit", |r| exit(CodeList::S390, r[0] & 0xff, false), true),
+    ("kvm:kvm_s390_sie_exit", |r| exit(CodeList::S390, r[0] & 0xff, false, r), true),
     ("kvm:kvm_s390_sie_enter", |_| Kind::Enter, true),
     ("kvm:kvm_s390_handle_diag", |r| plain(DetailKind::Diag, r[0] & 0xffff, 0), true),
     ("kvm:kvm_s390_handle_sigp", |r| plain(DetailKind::Sigp, r[0] & 0xff, r[1] & 0xffff), true),
@@ -196,7 +196,7 @@ fn what_no_tracepoint_says_is_left_out_and_counted() {
         ..Event::nameless(Moment::default(), PcpuId(0), kind)
     };
     let odd = [
-        event("kvm:kvm_exit", exit(CodeList::PpcTrap, 0x500, false)),
+        event("kvm:kvm_exit", exit(CodeList::PpcTrap, 0x500, false, &[0; 4])),
         event("kvm:kvm_exit", Kind::Enter),
         event("kvm:kvm_pio", plain(DetailKind::Cpuid, 1, 0)),
         event("kvm:kvm_age_hva", Kind::Enter),
@@ -427,21 +427,28 @@ fn names_of(shapes: Shapes, name: &str) -> &'static str {
 
 #[test]
 fn perf_prints_the_kernels_words() {
+    // Where the guest is.
+    let at = [0, 0, 0x1_2340, 0];
     let cases: [(&str, &str, Kind, &str); 6] = [
-        ("x86_64", "kvm:kvm_exit", exit(CodeList::Vmx, 48, false), "vcpu 3 reason EPT_VIOLATION rip 0x0"),
+        ("x86_64", "kvm:kvm_exit", exit(CodeList::Vmx, 48, false, &at), "vcpu 3 reason EPT_VIOLATION rip 0x12340"),
         ("x86_64", "kvm:kvm_userspace_exit", Kind::UserspaceExit { reason: 2, errno: 0 }, "reason KVM_EXIT_IO (2)"),
-        ("aarch64", "kvm:kvm_exit", exit(CodeList::Arm64Ec, 0x24, false), "TRAP: HSR_EC: 0x0024 (DABT_LOW)"),
+        (
+            "aarch64",
+            "kvm:kvm_exit",
+            exit(CodeList::Arm64Ec, 0x24, false, &at),
+            "TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x0000000000012340",
+        ),
         (
             "ppc64le",
             "kvm_hv:kvm_guest_exit",
-            exit(CodeList::PpcTrap, 0xc00, true),
-            "VCPU 3: trap=SYSCALL pc=0x0 msr=0x0, ceded=1",
+            exit(CodeList::PpcTrap, 0xc00, true, &at),
+            "VCPU 3: trap=SYSCALL pc=0x12340 msr=0x0, ceded=1",
         ),
         (
             "s390x",
             "kvm:kvm_s390_sie_exit",
-            exit(CodeList::S390, 0x1c, false),
-            "03[0000000000000000-0000000000000000]: exit sie icptcode 28 (Wait state)",
+            exit(CodeList::S390, 0x1c, false, &at),
+            "03[0000000000000000-0000000000012340]: exit sie icptcode 28 (Wait state)",
         ),
         ("s390x", "kvm:kvm_s390_handle_diag", plain(DetailKind::Diag, 0x9c, 0), "diagnose call 9c ("),
     ];

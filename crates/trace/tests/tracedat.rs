@@ -78,13 +78,21 @@ fn payloads_are_what_trace_cmd_prints() {
     // qemu-system-x86-219   [000]    83.509148685: kvm_exit:             reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0
     let npf = first("x86-svm/t4-v6.dat.gz", exit);
     assert_eq!((npf.at.as_nanos(), npf.tid, npf.cpu), (83_509_148_685, Tid(219), PcpuId(0)));
-    assert_eq!(npf.kind, Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x400), idle: false, words: PortWords::NONE });
+    assert_eq!(
+        npf.kind,
+        Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x400), idle: false, words: PortWords::NONE, rip: 0xfff0 }
+    );
     // guest-121   [001]    13.592918800: kvm_exit:             … TRAP: HSR_EC: 0x0020 (IABT_LOW), PC: 0x0000000040000000
     let abort = first("arm64/arm.dat.gz", exit);
     assert_eq!((abort.at.as_nanos(), abort.tid, abort.cpu), (13_592_918_800, Tid(121), PcpuId(1)));
     assert_eq!(
         abort.kind,
-        Kind::Exit { code: ExitCode::new(CodeList::Arm64Ec, 0x20), idle: false, words: PortWords::NONE }
+        Kind::Exit {
+            code: ExitCode::new(CodeList::Arm64Ec, 0x20),
+            idle: false,
+            words: PortWords::NONE,
+            rip: 0x4000_0000
+        }
     );
 }
 

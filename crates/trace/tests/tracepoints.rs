@@ -50,13 +50,16 @@ type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, 
 
 const NO_VCPU: u32 = u32::MAX;
 
+/// Where guests are.
+const RIP: u64 = 9;
+
 fn exit(list: CodeList, number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE }
+    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE, rip: RIP }
 }
 
 fn exit_io(list: CodeList, number: u64, info1: u64) -> Kind {
     let code = ExitCode::new(list, number);
-    Kind::Exit { code, idle: false, words: PortWords::new(code, info1) }
+    Kind::Exit { code, idle: false, words: PortWords::new(code, info1), rip: RIP }
 }
 
 fn detail(kind: DetailKind, write: bool, size: u16, key: u64, value: u64) -> Kind {
@@ -91,21 +94,36 @@ fn cases() -> Vec<Case> {
         (
             "kvm",
             "kvm_exit",
-            &[("unsigned int", "exit_reason", 30), ("u32", "isa", 1), ("u64", "info1", 0x01f0_0033)],
+            &[
+                ("unsigned int", "exit_reason", 30),
+                ("unsigned long", "guest_rip", 9),
+                ("u32", "isa", 1),
+                ("u64", "info1", 0x01f0_0033),
+            ],
             exit_io(L::Vmx, 30, 0x01f0_0033),
             NO_VCPU,
         ),
         (
             "kvm",
             "kvm_exit",
-            &[("unsigned int", "exit_reason", 0x7b), ("u32", "isa", 2), ("u64", "info1", 0x0071_0011)],
+            &[
+                ("unsigned int", "exit_reason", 0x7b),
+                ("unsigned long", "guest_rip", 9),
+                ("u32", "isa", 2),
+                ("u64", "info1", 0x0071_0011),
+            ],
             exit_io(L::Svm, 0x7b, 0x0071_0011),
             NO_VCPU,
         ),
         (
             "kvm",
             "kvm_exit",
-            &[("unsigned int", "exit_reason", 0x400), ("u32", "isa", 2), ("u64", "info1", 0x0071_0011)],
+            &[
+                ("unsigned int", "exit_reason", 0x400),
+                ("unsigned long", "guest_rip", 9),
+                ("u32", "isa", 2),
+                ("u64", "info1", 0x0071_0011),
+            ],
             exit(L::Svm, 0x400),
             NO_VCPU,
         ),
@@ -247,7 +265,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "msr", 9),
                 ("u8", "ceded", 1),
             ],
-            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: PortWords::NONE },
+            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: PortWords::NONE, rip: RIP },
             5,
         ),
         (

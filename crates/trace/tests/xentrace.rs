@@ -43,7 +43,7 @@ fn access(kind: DetailKind, write: bool, form: Form, key: u64, value: u64) -> Ki
 }
 
 fn svm(number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: PortWords::NONE }
+    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: PortWords::NONE, rip: 0x1000 }
 }
 
 /// What a counts file says: event to how often, and how many records in all.
@@ -126,7 +126,7 @@ fn cpus_are_merged_by_time_and_records_without_a_stamp_have_the_one_before() {
         window(
             1,
             &[
-                record(0x81002, Some(120), &[0x7b, 0x1000]),
+                record(0x81102, Some(120), &[0x7b, 0x1000, 0]),
                 record(0x82216, None, &[0x3f8, 0x41]),
                 record(0x1f002, None, &[]),
                 record(0x82216, None, &[0x3f9, 0x42]),

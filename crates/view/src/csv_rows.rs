@@ -123,6 +123,10 @@ fn key_columns(by: &[&str]) -> Vec<KeyColumn> {
             "msr" => columns.push(("msr", |place| text(place.msr))),
             "hypercall" => columns.push(("hypercall", |place| text(place.hypercall))),
             "cpuid" => columns.push(("cpuid", |place| text(place.cpuid))),
+            "rip" => {
+                columns.push(("rip", |place| text(place.rip)));
+                columns.push(("function", |place| text(place.function.as_ref())));
+            }
             "cpu" => columns.push(("cpu", |place| text(place.cpu))),
             _ => columns.push(("time_ns", |place| text(place.time_ns))),
         }

@@ -28,6 +28,9 @@ pub struct EventRow<'a> {
     /// Exit reason, or the KVM_EXIT_* reason of a `userspace_exit`, in the kernel's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Of an exit, the guest's instruction pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rip: Option<u64>,
     /// Whether the event itself says that the vCPU is idle (powerpc `ceded`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<bool>,
@@ -105,6 +108,7 @@ impl<'a> EventRow<'a> {
             event: names.get(event.name),
             kind: "other",
             reason: None,
+            rip: None,
             idle: None,
             errno: None,
             about: None,
@@ -128,7 +132,8 @@ impl<'a> EventRow<'a> {
             lost: None,
         };
         row.kind = match event.kind {
-            Kind::Exit { code, idle, .. } => {
+            Kind::Exit { code, idle, rip, .. } => {
+                row.rip = (rip > 0).then_some(rip);
                 row.reason = Some(code.name());
                 row.idle = idle.then_some(true);
                 "exit"
@@ -228,6 +233,7 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("dom", row.vm.filter(|_| row.event.starts_with("xen:")).map(|vm| vm.to_string()));
     put("vcpu", row.vcpu.map(|vcpu| vcpu.to_string()));
     put("reason", row.reason);
+    put("rip", row.rip.map(|rip| format!("{rip:#x}")));
     put("idle", row.idle.map(|idle| idle.to_string()));
     put("errno", row.errno.map(|errno| errno.to_string()));
     put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));

@@ -411,7 +411,7 @@ fn groups(report: &Report) -> Section {
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
     if report.exits_elsewhere > 0 {
-        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim)).collect();
+        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim) || *dim == "rip").collect();
         let dims = dims.join(", ");
         notes.push(format!(
             "{} exits have none of {dims} and are in none of these groups",

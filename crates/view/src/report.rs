@@ -17,6 +17,7 @@ use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Where the time of VM exits went. All lengths are in nanoseconds, all moments in nanoseconds on the trace's clock.
@@ -326,6 +327,12 @@ pub struct Place {
     /// The CPUID leaf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpuid: Option<u64>,
+    /// The guest's instruction pointer; with --guestkallsyms, where its function begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rip: Option<u64>,
+    /// The guest's function, of --guestkallsyms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
     /// What port, page, MSR, hypercall or leaf is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -470,7 +477,7 @@ impl Report {
             .iter()
             .take(made.top)
             .map(|(key, cell)| Row {
-                place: Place::of(group, key, info),
+                place: Place::of(group, key, info, &made.functions),
                 // A bucket of time has its own length.
                 figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.duration)),
             })
@@ -584,6 +591,8 @@ pub struct Made {
     pub cycles_per_s: Option<u64>,
     /// Whether `kvm_emulate_insn` was looked at.
     pub emulations: bool,
+    /// What functions of the guest are called, by where they begin.
+    pub functions: BTreeMap<u64, String>,
 }
 
 fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {
@@ -817,7 +826,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl Place {
-    fn of(group: &Group, key: &[Part], info: &TraceInfo) -> Place {
+    fn of(group: &Group, key: &[Part], info: &TraceInfo, functions: &BTreeMap<u64, String>) -> Place {
         let mut place = Place::default();
         for (dim, part) in group.dims().iter().zip(key) {
             let label = match *part {
@@ -837,6 +846,11 @@ impl Place {
                 }
                 Part::Reason(code) => place.reason.insert(code.name()).clone(),
                 Part::Door(door) => place.door.insert(names::door(door)).clone(),
+                Part::Rip(rip) => {
+                    place.rip = Some(rip);
+                    place.function = functions.get(&rip).cloned();
+                    place.function.clone().unwrap_or_else(|| format!("{rip:#x}"))
+                }
                 Part::Cpu(cpu) => place.cpu.insert(cpu.0).to_string(),
                 Part::Time(at) => {
                     place.time_ns = Some(at.as_nanos());

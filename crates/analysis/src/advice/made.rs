@@ -16,6 +16,7 @@ pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         who,
         cpu: PcpuId(0),
         code,
+        rip: 0,
         door: Door::Kernel,
         detail: None,
         injected: None,

@@ -98,7 +98,11 @@ mod tests {
             kind,
         };
         let exit = |at, vcpu, trap, idle| {
-            event(at, vcpu, Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE })
+            event(
+                at,
+                vcpu,
+                Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE, rip: 0 },
+            )
         };
         let topologies = [4, 2, 1].map(|smt_mode| Params { smt_mode, ..Params::default() });
         let mut replay = GangReplay::new(&topologies);

@@ -20,7 +20,7 @@ use exitscope_page::{Compression, Contents, OverTime, write_data};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, Made, Report, SortKey, TraceRow};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -235,6 +235,7 @@ impl Kept {
             threads_per_core: None,
             cycles_per_s: None,
             emulations: false,
+            functions: BTreeMap::new(),
         };
         let advised = || {
             let coverage = Coverage::of(&ledger, exits, timed_exits);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn exit(trap: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: PortWords::NONE }
+        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: PortWords::NONE, rip: 0 }
     }
 
     /// A run of two vCPUs from `at` on: vCPU 1 makes a hypercall, vCPU 0 is forced out, and both are back 200 ns later.

@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn exit(list: CodeList, number: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE }
+        Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE, rip: 0 }
     }
 
     fn counted(is_software: bool, events: &[(u64, Kind)]) -> Vec<(Cause, Option<About>, u64, u64, u64)> {

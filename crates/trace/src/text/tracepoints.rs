@@ -243,12 +243,28 @@ fn ppc_vcpu(scan: &mut Scan) -> Option<VcpuId> {
     Some(VcpuId(vcpu))
 }
 
-/// `03[0706c00180000000-000000000011d0f2]: ` of s390: vCPU, PSW mask and address.
-fn s390_vcpu(scan: &mut Scan) -> Option<VcpuId> {
+/// `03[0706c00180000000-000000000011d0f2]: ` of s390: vCPU, PSW mask and address; of these the first and the last.
+fn s390_vcpu_at(scan: &mut Scan) -> Option<(VcpuId, u64)> {
     let vcpu = scan.decimal32()?;
     scan.literal("[")?;
-    scan.until("]: ")?;
-    Some(VcpuId(vcpu))
+    scan.until("-")?;
+    let address = scan.hex()?;
+    scan.literal("]: ")?;
+    Some((VcpuId(vcpu), address))
+}
+
+fn s390_vcpu(scan: &mut Scan) -> Option<VcpuId> {
+    s390_vcpu_at(scan).map(|(vcpu, _)| vcpu)
+}
+
+/// The instruction pointer behind `mark`; zero if there is none.
+fn rip(scan: &mut Scan, mark: &str) -> u64 {
+    let mut there = *scan;
+    let rip = there.until(mark).and_then(|_| there.hex());
+    if rip.is_some() {
+        *scan = there;
+    }
+    rip.unwrap_or(0)
 }
 
 /// `kvm_exit` has one name and a form per architecture.
@@ -268,7 +284,8 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     scan.literal("reason ")?;
     let name = scan.until(" rip 0x")?;
     let code = reasons.x86(name);
-    Some((Kind::Exit { code, idle: false, words: port_words(scan, code) }, vcpu))
+    let rip = scan.hex().unwrap_or(0);
+    Some((Kind::Exit { code, idle: false, words: port_words(scan, code), rip }, vcpu))
 }
 
 /// `info1 0x…`, by libtraceevent's plugin and in older kernels `info …`.
@@ -293,11 +310,12 @@ fn exit_arm64(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     } else if code.list == CodeList::Arm64Exit {
         code.number &= 0x7fff_ffff;
     }
-    unnamed(exited(code))
+    unnamed(exited(code, rip(scan, " PC: ")))
 }
 
 /// `SEPC:0x…, SCAUSE:0x…, …`
 fn exit_riscv(scan: &mut Scan) -> Option<Said> {
+    let rip = rip(scan, "SEPC:");
     scan.until("SCAUSE:")?;
     scan.spaces();
     let raw = scan.hex()?;
@@ -306,25 +324,26 @@ fn exit_riscv(scan: &mut Scan) -> Option<Said> {
         1 => (raw & 0x7fff_ffff) | 1 << 63,
         _ => raw,
     };
-    unnamed(exited(ExitCode::new(CodeList::Riscv, number)))
+    unnamed(exited(ExitCode::new(CodeList::Riscv, number), rip))
 }
 
 /// `[IDLE]PC: 0x…`
 fn exit_loongarch(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     scan.literal("[")?;
     let name = scan.until("]PC: ")?;
-    unnamed(exited(reasons.of(CodeList::Loongarch, name)))
+    unnamed(exited(reasons.of(CodeList::Loongarch, name), scan.hex().unwrap_or(0)))
 }
 
 /// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.
 fn exit_ppc(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     scan.literal("exit=")?;
     let name = scan.until(" | ")?;
+    let rip = rip(scan, "pc=");
     let list = match scan.until(" | srr1=") {
         Some(_) => CodeList::PpcTrap,
         None => CodeList::PpcBooke,
     };
-    unnamed(exited(reasons.of(list, name)))
+    unnamed(exited(reasons.of(list, name), rip))
 }
 
 /// `VCPU 0: trap=SYSCALL pc=0x2120 msr=0x8000000000009000, ceded=0`
@@ -332,18 +351,19 @@ fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     let vcpu = ppc_vcpu(scan)?;
     scan.literal("trap=")?;
     let name = scan.until(" pc=")?;
+    let rip = scan.hex().unwrap_or(0);
     scan.until("ceded=")?;
     let idle = scan.decimal()? != 0;
     let code = reasons.of(CodeList::PpcTrap, name);
-    Some((Kind::Exit { code, idle, words: PortWords::NONE }, vcpu))
+    Some((Kind::Exit { code, idle, words: PortWords::NONE, rip }, vcpu))
 }
 
 /// `00[…-…]: exit sie icptcode 4 (Instruction)`
 fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    let vcpu = s390_vcpu(scan)?;
+    let (vcpu, address) = s390_vcpu_at(scan)?;
     scan.literal("exit sie icptcode ")?;
     let code = ExitCode::new(CodeList::S390, scan.decimal()?);
-    Some((exited(code), vcpu))
+    Some((exited(code, address), vcpu))
 }
 
 /// `vcpu 0, rip 0xfff0` of x86; elsewhere there is no vCPU to read.

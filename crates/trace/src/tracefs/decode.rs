@@ -19,9 +19,9 @@ pub(crate) const fn is_of_registers(command: u64) -> bool {
     )
 }
 
-/// An exit whose event says nothing but its code.
-pub(crate) const fn exit(code: ExitCode) -> Kind {
-    Kind::Exit { code, idle: false, words: PortWords::NONE }
+/// An exit whose event says nothing but its code and where it was.
+pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
+    Kind::Exit { code, idle: false, words: PortWords::NONE, rip }
 }
 
 /// A detail that has neither size nor form.
@@ -265,12 +265,15 @@ impl Decoder {
                     _ => ExitCode::new(CodeList::Vmx, field(0) & 0xffff),
                 };
                 let words = if self.fields[2].size > 0 { PortWords::new(code, field(2)) } else { PortWords::NONE };
-                Kind::Exit { code, idle: false, words }
+                Kind::Exit { code, idle: false, words, rip: field(3) }
             }),
-            Meaning::ExitArm64 => then.take(exit(match field(0) & 0x7fff_ffff {
-                2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
-                ret => ExitCode::new(CodeList::Arm64Exit, ret),
-            })),
+            Meaning::ExitArm64 => then.take({
+                let code = match field(0) & 0x7fff_ffff {
+                    2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
+                    ret => ExitCode::new(CodeList::Arm64Exit, ret),
+                };
+                exit(code, field(2))
+            }),
             Meaning::ExitOf(CodeList::Riscv) => then.take({
                 // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
                 let raw = field(0);
@@ -278,12 +281,12 @@ impl Decoder {
                     4 => (raw & 0x7fff_ffff) | (raw >> 31) << 63,
                     _ => raw,
                 };
-                exit(ExitCode::new(CodeList::Riscv, number))
+                exit(ExitCode::new(CodeList::Riscv, number), field(1))
             }),
-            Meaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)))),
+            Meaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)), field(1))),
             Meaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
-                Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE }
+                Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE, rip: field(2) }
             }),
             Meaning::Enter => then.take(Kind::Enter),
             Meaning::Userspace => {
@@ -394,17 +397,17 @@ fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) 
     use Meaning as M;
     let has = |name: &str| format.field(name).is_some();
     match (system, format.name.as_str()) {
-        ("kvm", "kvm_exit") if has("esr_ec") => (M::ExitArm64, &["ret|idx|exit_reason", "esr_ec"]),
-        ("kvm", "kvm_exit") if has("scause") => (M::ExitOf(CodeList::Riscv), &["scause"]),
-        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa", "info1"]),
-        ("kvm", "kvm_exit") if has("reason") => (M::ExitOf(CodeList::Loongarch), &["reason"]),
+        ("kvm", "kvm_exit") if has("esr_ec") => (M::ExitArm64, &["ret|idx|exit_reason", "esr_ec", "vcpu_pc"]),
+        ("kvm", "kvm_exit") if has("scause") => (M::ExitOf(CodeList::Riscv), &["scause", "sepc"]),
+        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa", "info1", "guest_rip"]),
+        ("kvm", "kvm_exit") if has("reason") => (M::ExitOf(CodeList::Loongarch), &["reason", "pc"]),
         ("kvm", "kvm_exit_idle" | "kvm_exit_cache" | "kvm_exit_cpucfg" | "kvm_exit_csr") => {
-            (M::ExitOf(CodeList::Loongarch), &["reason"])
+            (M::ExitOf(CodeList::Loongarch), &["reason", "pc"])
         }
-        ("kvm_booke", "kvm_exit") => (M::ExitOf(CodeList::PpcBooke), &["exit_nr"]),
-        ("kvm_pr" | "kvm", "kvm_exit") if has("exit_nr") => (M::ExitOf(CodeList::PpcTrap), &["exit_nr"]),
-        ("kvm_hv", "kvm_guest_exit") => (M::ExitCeded, &["trap", "ceded"]),
-        ("kvm", "kvm_s390_sie_exit") => (M::ExitOf(CodeList::S390), &["icptcode"]),
+        ("kvm_booke", "kvm_exit") => (M::ExitOf(CodeList::PpcBooke), &["exit_nr", "pc"]),
+        ("kvm_pr" | "kvm", "kvm_exit") if has("exit_nr") => (M::ExitOf(CodeList::PpcTrap), &["exit_nr", "pc"]),
+        ("kvm_hv", "kvm_guest_exit") => (M::ExitCeded, &["trap", "ceded", "pc"]),
+        ("kvm", "kvm_s390_sie_exit") => (M::ExitOf(CodeList::S390), &["icptcode", "pswaddr"]),
         ("kvm", "kvm_entry" | "kvm_enter" | "kvm_reenter" | "kvm_s390_sie_enter") => (M::Enter, &[]),
         ("kvm_hv", "kvm_guest_enter") | ("kvm_pr", "kvm_book3s_reenter") => (M::Enter, &[]),
         ("kvm", "kvm_userspace_exit") => (M::Userspace, &["reason", "errno"]),

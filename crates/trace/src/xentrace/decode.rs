@@ -215,10 +215,11 @@ impl Means {
     pub fn read(self, record: &Record, mode: XenMode) -> Option<Kind> {
         let word = |at| record.word(at);
         let number = |at| record.word(at).map(u64::from);
+        let rip = || if record.id & WIDE != 0 { record.wide(1) } else { number(1) }.unwrap_or(0);
         Some(match self {
             Means::Enter => Kind::Enter,
-            Means::Exit => exit(code(word(0)?, mode)),
-            Means::SvmExit => exit(code(word(0)?, XenMode::Svm)),
+            Means::Exit => exit(code(word(0)?, mode), rip()),
+            Means::SvmExit => exit(code(word(0)?, XenMode::Svm), rip()),
             Means::RunState(from, to) => Kind::RunState { from, to },
             Means::Inject => Kind::Inject { vector: word(0)? },
             Means::Hypercall => about(DetailKind::XenHypercall, false, number(0)?, 0),

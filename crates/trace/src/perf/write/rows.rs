@@ -18,7 +18,7 @@ pub const ROWS: &[Row] = &[
         "kvm:kvm_exit",
         &[
             ("unsigned int exit_reason", Code),
-            ("unsigned long guest_rip", Zero),
+            ("unsigned long guest_rip", Rip),
             ("u32 isa", Isa),
             ("u64 info1", Info1),
             ("u64 info2", Zero),
@@ -176,7 +176,7 @@ pub const ROWS: &[Row] = &[
     (
         "aarch64",
         "kvm:kvm_exit",
-        &[("int ret", Ret), ("unsigned int esr_ec", TrapClass), ("unsigned long vcpu_pc", Zero)],
+        &[("int ret", Ret), ("unsigned int esr_ec", TrapClass), ("unsigned long vcpu_pc", Rip)],
         r#""%s: HSR_EC: 0x%04x (%s), PC: 0x%016lx", __print_symbolic(REC->ret, @ARM64_EXIT), REC->esr_ec, __print_symbolic(REC->esr_ec, @ARM64_EC), REC->vcpu_pc"#,
     ),
     ("aarch64", "kvm:kvm_entry", &[("unsigned long vcpu_pc", Zero)], r#""PC: 0x%016lx", REC->vcpu_pc"#),
@@ -225,7 +225,7 @@ pub const ROWS: &[Row] = &[
         &[
             ("int vcpu_id", Vcpu),
             ("int trap", Code),
-            ("unsigned long pc", Zero),
+            ("unsigned long pc", Rip),
             ("unsigned long msr", Zero),
             ("u8 ceded", Ceded),
         ],
@@ -322,7 +322,7 @@ pub const ROWS: &[Row] = &[
     (
         "s390",
         "kvm:kvm_s390_sie_exit",
-        &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Zero), ("u8 icptcode", Code)],
+        &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Rip), ("u8 icptcode", Code)],
         r#""%02d[%016lx-%016lx]: exit sie icptcode %d (%s)", REC->id, REC->pswmask, REC->pswaddr, REC->icptcode, __print_symbolic(REC->icptcode, @S390_ICPT)"#,
     ),
     (

@@ -30,6 +30,8 @@ pub enum Carries {
     Vcpu,
     Process,
     Code,
+    /// Where in the guest it was.
+    Rip,
     /// x86: whose codes they are.
     Isa,
     /// x86: what the exit says of a port access.
@@ -85,6 +87,7 @@ impl Carries {
             (C::Vcpu, _) => event.vcpu.0.into(),
             (C::Process, _) => event.vm.0.into(),
             (C::Code, Kind::Exit { code, .. }) => code.number,
+            (C::Rip, Kind::Exit { rip, .. }) => rip,
             (C::Isa, Kind::Exit { code, .. }) => match code.list {
                 CodeList::Vmx => 1,
                 CodeList::Svm => 2,

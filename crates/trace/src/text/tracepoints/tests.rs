@@ -11,11 +11,16 @@ fn kvm(name: &str, fields: &str) -> Option<Said> {
     read("kvm", name, fields)
 }
 
-fn exit_code(fields: &str) -> Option<ExitCode> {
+/// Why, and where in the guest.
+fn exit_at(fields: &str) -> Option<(ExitCode, u64)> {
     match kvm("kvm_exit", fields)?.0 {
-        Kind::Exit { code, .. } => Some(code),
+        Kind::Exit { code, rip, .. } => Some((code, rip)),
         _ => None,
     }
+}
+
+fn exit_code(fields: &str) -> Option<ExitCode> {
+    exit_at(fields).map(|(code, _)| code)
 }
 
 fn detail_of(system: &str, name: &str, fields: &str) -> (DetailKind, bool, u16, u64, u64, VcpuId) {
@@ -30,7 +35,7 @@ fn every_name_in_the_exit_tables_is_read_back() {
     for (list, table) in [(CodeList::Vmx, tables::VMX), (CodeList::Svm, tables::SVM)] {
         for &(number, name) in table.iter().filter(|row| row.0 <= 0xffff) {
             let fields = format!("vcpu 1 reason {name} rip 0x1000 info1 0x0");
-            assert_eq!(exit_code(&fields), Some(ExitCode::new(list, number)), "{name}");
+            assert_eq!(exit_at(&fields), Some((ExitCode::new(list, number), 0x1000)), "{name}");
         }
     }
 }
@@ -53,7 +58,7 @@ fn libtraceevents_own_names_are_known() {
         ("EXIT_ERR", 0xffff_ffff),
     ] {
         let fields = format!("reason {name} rip 0x1000 info 0 0");
-        assert_eq!(exit_code(&fields), Some(ExitCode::new(CodeList::Svm, number)), "{name}");
+        assert_eq!(exit_at(&fields), Some((ExitCode::new(CodeList::Svm, number), 0x1000)), "{name}");
     }
     assert_eq!(exit_code("reason PENDING_INTERRUPT rip 0x1"), Some(ExitCode::new(CodeList::Vmx, 7)));
 }
@@ -76,22 +81,22 @@ fn bare_numbers_are_of_the_vendor_whose_names_were_met() {
 #[test]
 fn exits_of_other_architectures() {
     let cases = [
-        ("TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x0000000040000020", CodeList::Arm64Ec, 0x24),
-        ("<CANT FIND FIELD exit_reason>TRAP: HSR_EC: 0x0001 (WFx), PC: 0x0", CodeList::Arm64Ec, 1),
-        ("IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0),
-        ("SERROR: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 1),
-        ("HYP_GONE: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0xbad_ca11),
-        ("SEPC:0x80200000, SCAUSE:0x15, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 21),
-        ("SEPC:0x1, SCAUSE:0x8000000000000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5),
-        ("SEPC:0x1, SCAUSE:0x80000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5),
-        ("[IDLE]PC: 0x90000000", CodeList::Loongarch, 64),
-        ("[0x3f]PC: 0x90000000", CodeList::Loongarch, 0x3f),
-        ("exit=SYSCALL | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xc00),
-        ("exit=0xf60 | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xf60),
-        ("exit=DTLB_MISS | pc=0x1 | msr=0x2 | dar=0x0 | last_inst=0x0", CodeList::PpcBooke, 13),
+        ("TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x0000000040000020", CodeList::Arm64Ec, 0x24, 0x40000020),
+        ("<CANT FIND FIELD exit_reason>TRAP: HSR_EC: 0x0001 (WFx), PC: 0x0", CodeList::Arm64Ec, 1, 0x0),
+        ("IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0, 0x0),
+        ("SERROR: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 1, 0x0),
+        ("HYP_GONE: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0", CodeList::Arm64Exit, 0xbad_ca11, 0x0),
+        ("SEPC:0x80200000, SCAUSE:0x15, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 21, 0x80200000),
+        ("SEPC:0x1, SCAUSE:0x8000000000000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5, 0x1),
+        ("SEPC:0x1, SCAUSE:0x80000005, STVAL:0x0, HTVAL:0x0, HTINST:0x0", CodeList::Riscv, 1 << 63 | 5, 0x1),
+        ("[IDLE]PC: 0x90000000", CodeList::Loongarch, 64, 0x90000000),
+        ("[0x3f]PC: 0x90000000", CodeList::Loongarch, 0x3f, 0x90000000),
+        ("exit=SYSCALL | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xc00, 0x1),
+        ("exit=0xf60 | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0", CodeList::PpcTrap, 0xf60, 0x1),
+        ("exit=DTLB_MISS | pc=0x1 | msr=0x2 | dar=0x0 | last_inst=0x0", CodeList::PpcBooke, 13, 0x1),
     ];
-    for (fields, list, number) in cases {
-        assert_eq!(exit_code(fields), Some(ExitCode::new(list, number)), "{fields}");
+    for (fields, list, number, rip) in cases {
+        assert_eq!(exit_at(fields), Some((ExitCode::new(list, number), rip)), "{fields}");
     }
     assert_eq!(exit_code("reason npf ri"), None);
     assert_eq!(exit_code(""), None);
@@ -104,7 +109,7 @@ fn s390_names_its_vcpu_in_every_event() {
     let code = ExitCode::new(CodeList::S390, 4);
     let vcpu = VcpuId(3);
     let exit = read("kvm_s390_sie_exit", "exit sie icptcode 4 (Instruction)");
-    assert_eq!(exit, Some((exited(code), vcpu)));
+    assert_eq!(exit, Some((exited(code, 0x11_d0f2), vcpu)));
     assert_eq!(read("kvm_s390_sie_enter", "entering sie flags 0"), Some((Kind::Enter, vcpu)));
     let detail = |name, fields: &str| detail_of("kvm", name, &format!("{psw}{fields}"));
     assert_eq!(
