@@ -12,6 +12,9 @@ const LINE: u64 = 4096;
 /// How far the last function may reach.
 const LAST: u64 = 4096;
 
+/// Functions at most: a kernel with all its modules has some hundred thousand.
+const MOST: usize = 1 << 22;
+
 /// Functions by their first address.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
@@ -31,6 +34,9 @@ pub enum NoSymbols {
         /// Which, from 1.
         line: u64,
     },
+    /// There are more than any kernel has.
+    #[error("more than {MOST} functions")]
+    TooMany,
     /// Addresses are hidden from who read them.
     #[error("all addresses are zero: read /proc/kallsyms as root, in the guest")]
     Hidden,
@@ -57,6 +63,9 @@ impl Symbols {
             match (address, kind, name) {
                 // Of text, weak or not.
                 (Some(0), Some("t" | "T" | "w" | "W"), Some(_)) => hidden = true,
+                (Some(_), Some("t" | "T" | "w" | "W"), Some(_)) if rows.len() >= MOST => {
+                    return Err(NoSymbols::TooMany);
+                }
                 (Some(at), Some("t" | "T" | "w" | "W"), Some(name)) => rows.push((at, name.into())),
                 (Some(_), Some(kind), Some(_)) if kind.len() == 1 => {}
                 _ => return Err(NoSymbols::NotKallsyms { line: number }),
@@ -104,5 +113,6 @@ mod tests {
         assert!(error("ffffffff81000000 T _stext\n# tracer: nop\n").starts_with("line 2 is not"));
         assert!(error(&"f".repeat(10_000)).starts_with("line 1 is not"));
         assert!(Symbols::read(&b"\xff\xfe T x\n"[..]).is_err());
+        assert_eq!(error(&"1 t f\n".repeat(MOST + 1)), "more than 4194304 functions");
     }
 }
