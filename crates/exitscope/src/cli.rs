@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exitscope_analysis::{Dim, Selection, Threshold, When};
+use exitscope_analysis::{ChangeLimit, Dim, Selection, Threshold, When};
 use exitscope_trace::{Keep, Options, XenMode};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 use exitscope_view::SortKey;
@@ -229,8 +229,9 @@ pub struct ReportArgs {
     /// be given several times
     ///
     /// Figures: count, rate, total, cost, share (of cost), user (share that went to user space); mean, p50, p90, p99,
-    /// p99.9, max (from exit to entry, idle time included); lost (everything that docs/losses.md calls a loss or an
-    /// error). `*` or nothing in the parentheses stands for all reasons together.
+    /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
+    /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit code 2 if a limit cannot
+    /// be judged: the recording is empty or cut, nothing is selected, or it does not tell the figure.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
 }
@@ -321,9 +322,7 @@ pub struct EventsArgs {
     pub format: EventsFormat,
 }
 
-// What other commands call --to is the format here.
 #[derive(Debug, Args)]
-#[command(mut_arg("to", |to| to.long("until")))]
 pub struct ExportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
@@ -332,7 +331,7 @@ pub struct ExportArgs {
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
     /// The format
-    #[arg(long = "to", value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: ExportFormat,
     /// Write to this file, which is there only when it is whole; what was there is kept as FILE.old [default: standard
     /// output]
@@ -391,6 +390,14 @@ pub struct DiffArgs {
     /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+    /// Exit with code 1 if a change is certainly beyond a limit: 'cost>+5%', 'p99(io)>+10%', 'rate(npf)<-50%'; may be given
+    /// several times
+    ///
+    /// Figures: cost, rate, mean, p50, p99. A change is certainly beyond a limit where its whole confidence interval is. `*` or
+    /// nothing in the parentheses stands for all reasons together, without halts. Exit code 2 if a limit cannot be judged: too
+    /// few exits for an interval, a reason that neither side has, a recording that is cut.
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_on: Vec<ChangeLimit>,
 }
 
 #[derive(Debug, Subcommand)]

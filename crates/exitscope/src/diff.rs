@@ -4,8 +4,8 @@ use crate::Outcome;
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
 use crate::read::{self, Earlier, Sink};
-use crate::report::{check_reason, look};
-use exitscope_analysis::{Diff, DiffRow, Selection};
+use crate::report::{Gates, check_reason, look};
+use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
 use exitscope_trace::Keep;
@@ -50,10 +50,14 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let text = args.format == EventsFormat::Text && args.html.is_none();
     let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
-    let (comparison, lengths) = compare([&before, &after], &args.select, args.confidence, top)?;
+    for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
+        check_reason(reason)?;
+    }
+    let Sides { comparison, lengths, rows, cut } = compare([&before, &after], &args.select, args.confidence, top)?;
+    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut)));
     if let Some(to) = &args.html {
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
-        return Ok(Outcome::Fine);
+        return Ok(gates.outcome());
     }
     match args.format {
         EventsFormat::Json => {
@@ -62,28 +66,38 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         EventsFormat::Text => write_page(&comparison_page(&comparison), look(), out)?,
     }
-    Ok(Outcome::Fine)
+    Ok(gates.outcome())
 }
 
 /// What the page of two traces shows, packed.
 pub fn data(before: &Path, after: &Path, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
     let select = SelectArgs { clock, ..SelectArgs::default() };
     let sides = [before, after].map(|path| vec![path.to_path_buf()]);
-    let (comparison, lengths) = compare([&sides[0], &sides[1]], &select, CONFIDENCE, usize::MAX)?;
+    let Sides { comparison, lengths, .. } = compare([&sides[0], &sides[1]], &select, CONFIDENCE, usize::MAX)?;
     let mut data = Vec::new();
     write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
 }
 
-/// Compares the traces of both sides; at most `top` reasons.
+/// Both sides, compared.
+struct Sides {
+    comparison: Comparison,
+    lengths: Vec<SideLengths>,
+    /// Of all reasons.
+    rows: Vec<DiffRow>,
+    /// Whether a recording is cut.
+    cut: bool,
+}
+
+/// Compares the traces of both sides; shows at most `top` reasons.
 fn compare(
     [before, after]: [&[PathBuf]; 2],
     select: &SelectArgs,
     confidence: f64,
     top: usize,
-) -> anyhow::Result<(Comparison, Vec<SideLengths>)> {
-    let (before_diff, before) = side(before, select)?;
-    let (after_diff, after) = side(after, select)?;
+) -> anyhow::Result<Sides> {
+    let (before_diff, before, before_cut) = side(before, select)?;
+    let (after_diff, after, after_cut) = side(after, select)?;
     let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
@@ -98,7 +112,7 @@ fn compare(
         rows: rows.iter().take(shown).map(Compared::of).collect(),
         rows_left_out: rows.len().saturating_sub(shown),
     };
-    Ok((comparison, lengths))
+    Ok(Sides { comparison, lengths, rows, cut: before_cut || after_cut })
 }
 
 /// The traces of both sides: as given, or perf's default names.
@@ -117,7 +131,8 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
     }
 }
 
-fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow)> {
+/// One side, and whether a recording of it is cut.
+fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow, bool)> {
     let selection = select.selection();
     for reason in &selection.reasons {
         check_reason(reason)?;
@@ -135,6 +150,7 @@ fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow
         };
         let (trace, mut selected) =
             read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(Keep::Timed), fresh)?;
+        read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);
@@ -148,5 +164,5 @@ fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow
     let coverage = Coverage::of(&ledger, exits, 0);
     let lost = ledger.get(Line::LostRecords);
     let side = SideRow { traces, events: ledger.events, exits, lost, duration_ns: duration.0, lines: coverage.lines };
-    Ok((diff, side))
+    Ok((diff, side, ledger.is_cut()))
 }

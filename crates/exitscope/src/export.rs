@@ -113,7 +113,7 @@ struct Known {
 
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.interval.is_some() && args.format != ExportFormat::Hdr {
-        bail!("--interval is the length of the intervals of --to hdr");
+        bail!("--interval is the length of the intervals of --format hdr");
     }
     let selection = args.select.selection();
     for reason in &selection.reasons {
@@ -152,6 +152,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
         let fresh = || Survey::new(selection);
         let options = args.select.clock.options(Keep::Timed);
         let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+        read::has_events(&trace)?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
             // Hosts without names are told apart by what they are.
             let row = &trace.row;
@@ -240,7 +241,7 @@ fn say(args: &ExportArgs, known: &Known, written: &Written) {
         let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
         let count = exits(left_out);
         anstream::eprintln!(
-            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --until, \
+            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",
             thousands(most),
         );

@@ -91,10 +91,10 @@ pub fn look_at(
     let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info)?;
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;
-    let breaches = report::breaches(args, facts, &totals.ledger)?;
-    let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
+    let gates = report::gates(args, facts, &totals)?;
+    let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, facts, &info, selection, breaches, options.keep);
+    let report = totals.report(args, facts, &info, selection, gates.breaches, options.keep);
     then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
     Ok(outcome)
 }

@@ -462,6 +462,14 @@ fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan>
     Some(LaneSpan { first, last, ..*lane })
 }
 
+/// Fails if nothing could be read of the trace.
+pub fn has_events(trace: &Trace) -> anyhow::Result<()> {
+    match trace.ledger.is_unread() {
+        true => anyhow::bail!("{}: no event could be read", trace.row.name),
+        false => Ok(()),
+    }
+}
+
 /// The files to read: as given, or the first of the peers' default names that is here.
 pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     const DEFAULTS: [&str; 5] = ["perf.data.guest", "perf.data.kvm", "perf.data.host", "perf.data", "trace.dat"];

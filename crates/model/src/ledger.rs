@@ -131,6 +131,17 @@ impl Ledger {
         self.skipped = (self.skipped.0.min(first), self.skipped.1.max(last));
     }
 
+    /// Whether not one event could be understood.
+    pub fn is_unread(&self) -> bool {
+        let lines = [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
+        lines.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
+    }
+
+    /// Whether a part of the recording is missing, nobody knows how much: it was not finished, is cut, or does not unpack.
+    pub fn is_cut(&self) -> bool {
+        [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadCompression].iter().any(|&line| self.get(line) > 0)
+    }
+
     /// First and last moment of the events that were not passed on.
     pub fn skipped(&self) -> Option<(Moment, Moment)> {
         (self.skipped.0 <= self.skipped.1).then_some(self.skipped)

@@ -410,6 +410,9 @@ fn groups(report: &Report) -> Section {
         rows.push([labels, figures(&report.total, report.told)].concat());
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
+    if report.rows.len() > 1 && !report.total_without.is_empty() {
+        notes.push(format!("all: mean to max are of exits without halts ({})", report.total_without.join(", ")));
+    }
     if report.exits_elsewhere > 0 {
         let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim) || *dim == "rip").collect();
         let dims = dims.join(", ");

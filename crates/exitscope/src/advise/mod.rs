@@ -122,6 +122,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let fresh = || Material::new(&selection);
     let (trace, mut material) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    read::has_events(&trace)?;
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.lanes, &trace.vcpu_of);
     let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {
