@@ -2,9 +2,9 @@
 
 use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exitscope_analysis::{ChangeLimit, Dim, Selection, Threshold, When};
+use exitscope_analysis::{ChangeLimit, Dim, Threshold, When};
 use exitscope_trace::{Keep, Options, XenMode};
-use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -269,9 +269,9 @@ impl ClockArgs {
 
 #[derive(Debug, Default, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by process id, or by Xen's domain number; several with commas
-    #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
-    pub vms: Vec<u32>,
+    /// Only these VMs, by the name of their process (all of that name), by its id, or by Xen's domain number; several with commas
+    #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "NAME|PID", value_delimiter = ',')]
+    pub vms: Vec<String>,
     /// Only these vCPUs, by number; several with commas
     #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
     pub vcpus: Vec<u32>,
@@ -291,20 +291,6 @@ pub struct SelectArgs {
     pub longer_than: Option<Nanos>,
     #[command(flatten)]
     pub clock: ClockArgs,
-}
-
-impl SelectArgs {
-    pub fn selection(&self) -> Selection {
-        let mut selection = Selection::default();
-        // No VM is process 0.
-        selection.vms = self.vms.iter().map(|&vm| VmId::domain(vm)).collect();
-        selection.vcpus = self.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
-        selection.reasons = self.reasons.clone();
-        selection.from = self.from;
-        selection.to = self.to;
-        selection.longer_than = self.longer_than;
-        selection
-    }
 }
 
 #[derive(Debug, Args)]
@@ -994,8 +980,8 @@ pub struct WhoseArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     pub whose: WhoseArgs,
-    /// For how long, like 10s [default: until the command ends, or Ctrl-C]
-    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
+    /// For how long, like 10s; a number alone is of seconds [default: until the command ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
     /// The file; what was there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -1264,10 +1250,16 @@ fn parse_day(text: &str) -> Result<NaiveDate, String> {
 }
 
 /// A length; as with other tools' `-d`, a number alone is of seconds.
+fn parse_seconds(text: &str) -> Result<Nanos, String> {
+    match text.ends_with(|last: char| last.is_ascii_digit()) {
+        true => parse_length(&format!("{text}s")),
+        false => parse_length(text),
+    }
+}
+
 fn parse_interval(text: &str) -> Result<Nanos, String> {
-    let length = if text.ends_with(|last: char| last.is_ascii_digit()) { format!("{text}s") } else { text.to_string() };
     let allowed = Nanos(100_000_000)..=Nanos(3_600_000_000_000);
-    let length = parse_length(&length)?;
+    let length = parse_seconds(text)?;
     if allowed.contains(&length) { Ok(length) } else { Err("an interval is 100ms to 3600s".to_string()) }
 }
 
@@ -1336,5 +1328,26 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (50.0..=99.9).contains(&percent) => Ok(percent),
         _ => Err("a confidence is between 50 and 99.9 per cent".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_alone_is_of_seconds_where_a_command_runs_for_a_time() {
+        let cases = [
+            ("5", Some(5_000_000_000)),
+            ("5s", Some(5_000_000_000)),
+            ("200ms", Some(200_000_000)),
+            ("0", None),
+            ("x", None),
+        ];
+        for (text, nanos) in cases {
+            assert_eq!(parse_seconds(text).ok(), nanos.map(Nanos), "{text}");
+        }
+        let record = Cli::try_parse_from(["exitscope", "record", "--for", "5"]).unwrap();
+        assert!(matches!(record.command, Command::Record(args) if args.length == Some(Nanos(5_000_000_000))));
     }
 }

@@ -5,10 +5,11 @@ use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
 use crate::read::{self, Earlier, Sink};
 use crate::report::{Gates, check_reason, look};
+use crate::select;
 use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
-use exitscope_trace::Keep;
+use exitscope_trace::{Input, Keep, Options};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -96,8 +97,14 @@ fn compare(
     confidence: f64,
     top: usize,
 ) -> anyhow::Result<Sides> {
-    let (before_diff, before, before_cut) = side(before, select)?;
-    let (after_diff, after, after_cut) = side(after, select)?;
+    let inputs = [read::open(before)?, read::open(after)?];
+    // A VM of one side need not be on the other, where a process has another number.
+    let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
+    let selection = select::selection(select, &all)?;
+    let [before, after] = inputs;
+    let options = select.clock.options(Keep::Timed);
+    let (before_diff, before, before_cut) = side(before, &selection, options)?;
+    let (after_diff, after, after_cut) = side(after, &selection, options)?;
     let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
@@ -105,7 +112,7 @@ fn compare(
     let lengths = rows.iter().take(shown).map(of).collect();
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
-        selection: SelectionRow::of(&select.selection()),
+        selection: SelectionRow::of(&selection),
         confidence_percent: confidence,
         before,
         after,
@@ -132,24 +139,19 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
 }
 
 /// One side, and whether a recording of it is cut.
-fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow, bool)> {
-    let selection = select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
-    }
+fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::Result<(Diff, SideRow, bool)> {
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
     let mut earlier = Earlier::default();
-    for path in files {
+    for input in inputs {
         let fresh = || Selected {
             diff: diff.clone(),
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             exits: 0,
         };
-        let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(Keep::Timed), fresh)?;
+        let (trace, mut selected) = read::read_input(input, &mut earlier, !selection.vcpus.is_empty(), options, fresh)?;
         read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));

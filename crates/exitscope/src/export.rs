@@ -8,7 +8,8 @@ use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::new_file::{can_write, is_none_of, replace};
 use crate::read::{self, Earlier, Sink};
-use crate::report::{Totals, check_reason};
+use crate::report::Totals;
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::Selection;
 use exitscope_export::{
@@ -115,10 +116,6 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.interval.is_some() && args.format != ExportFormat::Hdr {
         bail!("--interval is the length of the intervals of --format hdr");
     }
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
-    }
     let files = read::files(&args.files, &args.inputs)?;
     match &args.output {
         Some(to) => {
@@ -130,8 +127,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         None => {}
     }
-    // A pipe is put into a file once, so that it can be read again.
-    let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = read::open(&files)?;
+    let selection = select::selection(&args.select, &inputs)?;
     let known = survey(inputs, args, &selection)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
         anstream::eprintln!("exitscope: {line}");

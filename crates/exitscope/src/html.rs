@@ -14,11 +14,12 @@ use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
 use crate::read::{self, Earlier, Trace};
 use crate::report::{self, Totals};
+use crate::select;
 use anyhow::Context;
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::{Trials, TriedLimits};
 use exitscope_page::{Contents, Drags, OverTime, write_page};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::Keep;
 use exitscope_view::Coverage;
 use std::path::{Path, PathBuf};
 
@@ -49,12 +50,8 @@ pub fn look_at(
     files: &[PathBuf],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        report::check_reason(reason)?;
-    }
-    // A pipe is put into a file once, so that it can be read again.
-    let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = read::open(files)?;
+    let selection = select::selection(&args.select, &inputs)?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;

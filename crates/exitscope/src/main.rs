@@ -29,6 +29,7 @@ mod read;
 mod record;
 mod replay;
 mod report;
+mod select;
 mod serve;
 mod sim;
 #[cfg(feature = "sql")]

@@ -12,7 +12,7 @@ use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustc_hash::FxHashMap;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Files from this size on show a progress bar.
 const SHOW_PROGRESS: u64 = 32 << 20;
@@ -153,19 +153,13 @@ struct EarlierTrace {
     lanes: Vec<LaneSpan>,
 }
 
-/// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
-/// trace is read a second time, into a fresh sink.
-pub fn read<S: Sink>(
-    path: &Path,
-    earlier: &mut Earlier,
-    need_vcpus: bool,
-    options: Options,
-    fresh: impl FnMut() -> S,
-) -> anyhow::Result<(Trace, S)> {
-    read_input(Input::open(path)?, earlier, need_vcpus, options, fresh)
+/// Opens traces, each once: a pipe is put into a file, so that it can be read again.
+pub fn open(files: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    Ok(files.iter().map(|path| Input::open(path)).collect::<Result<_, _>>()?)
 }
 
-/// The same of a trace that is open already.
+/// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
+/// trace is read a second time, into a fresh sink.
 pub fn read_input<S: Sink>(
     input: Input,
     earlier: &mut Earlier,

@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs, View};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
+use crate::select;
 use anyhow::Context;
 use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
 use exitscope_model::{
@@ -177,16 +178,15 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         return html::run(args, to);
     }
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
-    }
     let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
     if let Some(twice) = by.iter().enumerate().find_map(|(at, dim)| by[..at].contains(dim).then_some(dim)) {
         anyhow::bail!("--by names {} twice", twice.name());
     }
-    let by: Vec<Dim> =
-        by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
+    // Number 0 of one VM is not that of another.
+    let has_vm = by.contains(&Dim::Vm);
+    let of_vm = |dim| if dim == Dim::Vcpu && !has_vm { vec![Dim::Vm, Dim::Vcpu] } else { vec![dim] };
+    let in_time = |dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim };
+    let by: Vec<Dim> = by.into_iter().flat_map(of_vm).map(in_time).collect();
     if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
         anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
     }
@@ -197,6 +197,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
     }
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    let inputs = read::open(&read::files(&args.files, &args.inputs)?)?;
+    let selection = select::selection(&args.select, &inputs)?;
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut all: Option<Facts> = None;
@@ -205,8 +207,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
     let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });
-    for path in read::files(&args.files, &args.inputs)? {
-        let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
+    for input in inputs {
+        let (trace, mut of_trace) = read::read_input(input, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         match &mut all {

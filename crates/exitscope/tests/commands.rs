@@ -132,7 +132,6 @@ fn exits_can_be_selected() {
     assert_eq!(count(&["--reason", "IO,msr"]), 3839 + 3859);
     assert_eq!(count(&["--vcpu", "0"]) + count(&["--vcpu", "1"]), 16632);
     assert_eq!(count(&["-p", "121"]), 16632);
-    assert_eq!(count(&["--vm", "1"]), 0);
     assert_eq!(count(&["--to", "35"]) + count(&["--from", "35.000000001"]), 16632);
     assert!((1..200).contains(&count(&["--longer-than", "20ms", "--reason", "io,npf,msr"])));
     let arm = corpus("arm64/arm.dat.gz");
@@ -405,6 +404,49 @@ fn a_closed_pipe_takes_no_finding_back() {
             assert_eq!(child.wait().unwrap().code(), Some(code), "{limit} as {format}");
         }
     }
+}
+
+#[test]
+fn a_vm_is_named_by_name_or_number_in_every_command_and_one_that_is_not_there_lists_those_that_are() {
+    let (t2, two) = (t2(), text(&corpus("powerpc/p8_smt4_two_vms.data.gz")));
+    let commands: [&[&str]; 7] = [
+        &["report", &t2],
+        &["report", &t2, "--format", "json"],
+        &["export", &t2, "--format", "folded"],
+        &["advise", &t2],
+        &["diff", &t2, &t2],
+        &["replay", &t2, "--policy", "host_halt_poll"],
+        &["replay", &t2, "--policy", "port_path"],
+    ];
+    for command in commands {
+        let all = run(command);
+        assert_eq!(all.status.code(), Some(0), "{command:?}");
+        // The name as the kernel cuts it, as it was before, and the number: the recording has one VM.
+        for vm in ["qemu-system-x86", "qemu-system-x86_64", "121"] {
+            let one = run(&[command, &["--vm", vm]].concat());
+            assert_eq!(one.status.code(), Some(0), "{command:?} {vm}: {}", stderr(&one));
+        }
+        for vm in ["qemu", "99"] {
+            let none = run(&[command, &["--vm", vm]].concat());
+            assert_eq!(none.status.code(), Some(2), "{command:?} {vm}");
+            let said = stderr(&none);
+            assert!(said.contains("there are 121 (qemu-system-x86)"), "{command:?} {vm}: {said}");
+        }
+    }
+    // Both sides of a comparison need not have it.
+    assert_eq!(run(&["diff", &t2, &two, "--vm", "121"]).status.code(), Some(0));
+}
+
+#[test]
+fn vcpus_of_several_vms_are_told_apart() {
+    let two = text(&corpus("powerpc/p8_smt4_two_vms.data.gz"));
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&run(&["report", &two, "--by", "vcpu", "--format", "json"]))).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let mut vms: Vec<_> = rows.iter().filter(|row| row["vcpu"] == 0).map(|row| row["vm"].as_u64().unwrap()).collect();
+    vms.sort_unstable();
+    vms.dedup();
+    assert_eq!((json["by"].clone(), vms.len()), (serde_json::json!(["vm", "vcpu"]), 2), "{rows:#?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod places;
 pub mod tables;
+mod unlisted;
 
 pub use places::{REGION_BITS, detail_name};
 use tables as t;
@@ -110,6 +111,11 @@ impl ExitCode {
         name
     }
 
+    /// The code of a name that no list has, from a trace that is text.
+    pub fn of_unlisted(name: &str) -> ExitCode {
+        ExitCode::new(CodeList::Text, unlisted::number(name))
+    }
+
     fn basic_name(self) -> String {
         let table = match self.list {
             CodeList::Vmx => t::VMX,
@@ -122,7 +128,7 @@ impl ExitCode {
             CodeList::Riscv => t::RISCV,
             CodeList::Loongarch => t::LOONGARCH,
             CodeList::KvmExit => t::KVM_EXIT,
-            CodeList::Text => &[],
+            CodeList::Text => return unlisted::name(self.number),
         };
         match lookup(table, self.number) {
             Some(name) if self.list == CodeList::KvmExit => format!("KVM_EXIT_{name}"),

@@ -63,6 +63,7 @@ lines! {
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     LostRecords Loss "lost_records" "Records that the recorder itself says it lost."
     SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
+    TooManyVcpus Loss "too_many_vcpus" "Events of vCPUs beyond the 262,144 that are kept: their exits are in no figure."
     BadRecord Error "bad_record" "Records too short or inconsistent to be read; skipped."
     BadText Error "bad_text" "Lines of a text trace that could not be understood."
     TruncatedBytes Error "truncated_bytes" "Bytes at the end of the file that do not make a whole record, or bytes that the header promises and the file lacks."

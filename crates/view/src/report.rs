@@ -157,6 +157,9 @@ pub struct ToldRow {
     pub user: bool,
     /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
     pub scheduler: bool,
+    /// Whether one thread records for all vCPUs of a virtual core, so that the scheduler speaks of none of them.
+    #[serde(skip)]
+    pub by_runner: bool,
 }
 
 /// Something that was seen and not used.
@@ -496,7 +499,11 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
-            told: ToldRow { user: facts.heard.doors, scheduler: facts.heard.switches },
+            told: ToldRow {
+                user: facts.heard.doors,
+                scheduler: facts.heard.switches,
+                by_runner: facts.heard.by_runner,
+            },
             selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts

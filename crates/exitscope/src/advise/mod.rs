@@ -13,6 +13,7 @@ use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
@@ -117,7 +118,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = Input::open(&file)?;
-    let selection = args.select.selection();
+    let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);
     let (trace, mut material) =

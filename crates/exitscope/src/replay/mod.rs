@@ -16,6 +16,7 @@ use crate::read;
 use crate::report::look;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
+use exitscope_analysis::Selection;
 use exitscope_analysis::recording;
 use exitscope_policy::{Knob, POLICIES};
 use exitscope_trace::Input;
@@ -163,13 +164,13 @@ fn how_to_record(trace: &read::Trace) -> &'static str {
 }
 
 /// What all replays have in common.
-fn head(args: &ReplayArgs, trace: &read::Trace) -> Replay {
+fn head(args: &ReplayArgs, trace: &read::Trace, selection: &Selection) -> Replay {
     let coverage = exitscope_view::Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     Replay {
         schema: Replay::SCHEMA,
         trace: trace.row.clone(),
         coverage: coverage.lines,
-        selection: exitscope_view::SelectionRow::of(&args.select.selection()),
+        selection: exitscope_view::SelectionRow::of(selection),
         policy: args.policy.name(),
         over: String::new(),
         in_force: Vec::new(),

@@ -187,12 +187,12 @@ impl Reasons {
         code.unwrap_or_else(|| self.unknown(name))
     }
 
-    /// Names that no table knows stay apart from each other, by the order in which they were met.
+    /// A name that no list has.
     fn unknown(&mut self, name: &[u8]) -> ExitCode {
         if let Some(&code) = self.x86.get(name) {
             return code;
         }
-        let code = ExitCode::new(CodeList::Text, self.unknown);
+        let code = ExitCode::of_unlisted(&String::from_utf8_lossy(name));
         if self.unknown < MAX_UNKNOWN {
             self.unknown += 1;
             self.x86.insert(name.into(), code);
