@@ -242,6 +242,9 @@ pub struct ClockArgs {
     /// a second; with report also to have cycles beside times
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
+    /// Read recordings that another user owns, too
+    #[arg(short, long)]
+    pub force: bool,
     /// Whose exit codes a xentrace log has, which it does not say [default: found out by the codes]
     #[arg(long, value_enum, value_name = "VENDOR")]
     pub xen_mode: Option<Vendor>,

@@ -97,7 +97,7 @@ fn compare(
     confidence: f64,
     top: usize,
 ) -> anyhow::Result<Sides> {
-    let inputs = [read::open(before)?, read::open(after)?];
+    let inputs = [read::open(before, &select.clock)?, read::open(after, &select.clock)?];
     // A VM of one side need not be on the other, where a process has another number.
     let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     let selection = select::selection(select, &all)?;

@@ -127,7 +127,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         None => {}
     }
-    let inputs = read::open(&files)?;
+    let inputs = read::open(&files, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
     let known = survey(inputs, args, &selection)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {

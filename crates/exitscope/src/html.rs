@@ -50,7 +50,7 @@ pub fn look_at(
     files: &[PathBuf],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let inputs = read::open(files)?;
+    let inputs = read::open(files, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);

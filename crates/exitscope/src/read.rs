@@ -1,5 +1,6 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
+use crate::cli::ClockArgs;
 use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
@@ -11,8 +12,10 @@ use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustc_hash::FxHashMap;
+use std::fs;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Files from this size on show a progress bar.
 const SHOW_PROGRESS: u64 = 32 << 20;
@@ -154,8 +157,22 @@ struct EarlierTrace {
 }
 
 /// Opens traces, each once: a pipe is put into a file, so that it can be read again.
-pub fn open(files: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
-    Ok(files.iter().map(|path| Input::open(path)).collect::<Result<_, _>>()?)
+pub fn open(files: &[PathBuf], clock: &ClockArgs) -> anyhow::Result<Vec<Input>> {
+    files.iter().map(|path| open_one(path, clock)).collect()
+}
+
+/// Opens a trace. One that somebody else wrote is refused, unless it is asked for: as perf does, `perf_data__open` of
+/// `tools/perf/util/data.c`.
+pub fn open_one(path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
+    if !clock.force
+        && let Ok(about) = path.metadata()
+        && about.is_file()
+        && about.uid() != 0
+        && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
+    {
+        anyhow::bail!("{} is owned by another user (uid {}); -f reads it all the same", path.display(), about.uid());
+    }
+    Ok(Input::open(path)?)
 }
 
 /// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the

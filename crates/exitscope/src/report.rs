@@ -197,7 +197,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
     }
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
-    let inputs = read::open(&read::files(&args.files, &args.inputs)?)?;
+    let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };

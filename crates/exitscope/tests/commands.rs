@@ -732,3 +732,75 @@ fn of_very_many_vcpus_those_that_cost_most_are_shown() {
     assert_eq!(rows[32..], ["and 8 more (--top N or --format json)"]);
     assert_eq!(shown(&["--top", "all"]).len(), 40);
 }
+
+#[test]
+fn what_is_written_is_its_owners_alone_and_never_goes_through_a_link() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let (victim, out) = (folder.path().join("victim"), folder.path().join("out"));
+    let (old, t2, to) = (folder.path().join("out.old"), t2(), text(&out));
+    let commands: [&[&str]; 3] = [
+        &["report", &t2, "--html", &to],
+        &["export", &t2, "--format", "folded", "-o", &to],
+        &["sim", "../../scenarios/ping-pong.toml", "--trace", &to],
+    ];
+    for command in commands {
+        std::fs::write(&victim, "precious").unwrap();
+        let _ = std::fs::remove_file(&out);
+        // A link that somebody put there, to a file, and to nowhere.
+        for target in [&victim, &folder.path().join("nowhere")] {
+            symlink(target, &out).unwrap();
+            let output = run(command);
+            assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious", "{command:?}");
+            assert!(!folder.path().join("nowhere").exists(), "{command:?}");
+            let about = out.symlink_metadata().unwrap();
+            assert!(about.is_file() && about.len() > 0, "{command:?}");
+            assert_eq!(about.permissions().mode() & 0o777, 0o600, "{command:?}");
+            assert!(old.is_symlink(), "the link is what was there");
+            std::fs::remove_file(&out).unwrap();
+        }
+        // What was there stays as FILE.old.
+        std::fs::write(&out, "before").unwrap();
+        assert_eq!(run(command).status.code(), Some(0), "{command:?}");
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "before", "{command:?}");
+        assert_ne!(out.metadata().unwrap().ino(), old.metadata().unwrap().ino());
+    }
+    // A pipe is written as it is.
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut child = exitscope()
+        .args(["export", &t2, "--format", "folded", "-o", &text(&fifo)])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(std::fs::read_to_string(&fifo).unwrap().contains(";io;"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_recording_of_another_user_is_read_only_if_it_is_asked_for() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.data.gz");
+    std::fs::copy(corpus("x86-svm/t4-pipe.data.gz"), &path).unwrap();
+    if folder.path().metadata().unwrap().uid() != 0 || chown(&path, Some(12_345), None).is_err() {
+        eprintln!("SKIPPED: only root can give a file away");
+        return;
+    }
+    let theirs = text(&path);
+    let commands: [&[&str]; 6] = [
+        &["report", &theirs],
+        &["events", &theirs],
+        &["advise", &theirs],
+        &["export", &theirs, "--format", "folded"],
+        &["diff", &theirs, &theirs],
+        &["replay", &theirs, "--policy", "port_path"],
+    ];
+    for command in commands {
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert!(stderr(&output).contains("owned by another user (uid 12345); -f reads it"), "{}", stderr(&output));
+        assert_eq!(run(&[command, &["-f"]].concat()).status.code(), Some(0), "{command:?}");
+    }
+}

@@ -18,7 +18,7 @@ use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::Keep;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
 use simulated::Simulations;
@@ -117,7 +117,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("advice is about all that happened to a vCPU: --reason and --longer-than have no meaning here");
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = Input::open(&file)?;
+    let input = read::open_one(&file, &args.select.clock)?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);

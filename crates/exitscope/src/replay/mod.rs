@@ -19,7 +19,6 @@ use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
 use exitscope_analysis::recording;
 use exitscope_policy::{Knob, POLICIES};
-use exitscope_trace::Input;
 use exitscope_view::{AxisRow, FigureRow, Replay, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
@@ -37,7 +36,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         );
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = Input::open(&file)?;
+    let input = read::open_one(&file, &args.select.clock)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
     let replay = match args.policy {
         PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
