@@ -40,5 +40,5 @@ pub fn warn(address: SocketAddr, access: &Access) {
         (None, _) => "without TLS, so that the token can be read on the way (--tls-cert, --tls-key)",
         _ => "without a token (--token-file)",
     };
-    anstream::eprintln!("exitscope: whoever reaches {address} may ask it, {missing}");
+    say!("whoever reaches {address} may ask it, {missing}");
 }

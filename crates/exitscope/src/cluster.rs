@@ -7,13 +7,13 @@ use exitscope_query::cluster::{Executor, execute, schedule};
 pub fn run(command: &ClusterCommand) -> anyhow::Result<Outcome> {
     match command {
         ClusterCommand::Scheduler { listen } => {
-            anstream::eprintln!("exitscope: scheduling at df://{listen}");
+            say!("scheduling at df://{listen}");
             schedule(*listen)?;
         }
         ClusterCommand::Executor(args) => {
             let cores = || std::thread::available_parallelism().map_or(1, usize::from);
             let (host, port) = &args.scheduler;
-            anstream::eprintln!("exitscope: executing for df://{host}:{port}, at {}", args.listen);
+            say!("executing for df://{host}:{port}, at {}", args.listen);
             execute(Executor {
                 scheduler: args.scheduler.clone(),
                 listen: args.listen,

@@ -131,7 +131,7 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
         [true, false] => anyhow::bail!("no trace from before the change; --before names it"),
         [false, true] => anyhow::bail!("no trace from after the change; --after names it"),
         [true, true] if DEFAULTS.iter().all(|name| Path::new(name).is_file()) => {
-            anstream::eprintln!("exitscope: comparing {}", DEFAULTS.join(" with "));
+            say!("comparing {}", DEFAULTS.join(" with "));
             Ok(DEFAULTS.map(|name| vec![PathBuf::from(name)]))
         }
         [true, true] => anyhow::bail!("no traces named, and {} are not here", DEFAULTS.join(" and ")),

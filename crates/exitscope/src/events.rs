@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
 use exitscope_model::Ledger;
+use exitscope_model::encode::line;
 use exitscope_trace::Keep;
 use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
@@ -19,7 +20,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let names = &source.info().names;
         for event in &events {
             match args.format {
-                EventsFormat::Text => writeln!(out, "{}", event_text(event, names))?,
+                EventsFormat::Text => writeln!(out, "{}", line(&event_text(event, names)))?,
                 EventsFormat::Json => {
                     serde_json::to_writer(&mut *out, &EventRow::of(event, names))?;
                     writeln!(out)?;
@@ -31,7 +32,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
     }
     for line in Coverage::of(&ledger, 0, 0).damage() {
-        anstream::eprintln!("exitscope: {line}");
+        say!("{line}");
     }
     Ok(Outcome::Fine)
 }

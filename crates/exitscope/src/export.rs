@@ -131,7 +131,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let selection = select::selection(&args.select, &inputs)?;
     let known = survey(inputs, args, &selection)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
-        anstream::eprintln!("exitscope: {line}");
+        say!("{line}");
     }
     let written = match &args.output {
         None => write(args, &selection, &known, out)?,
@@ -215,10 +215,10 @@ fn say(args: &ExportArgs, known: &Known, written: &Written) {
     let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
     if let Some(to) = &args.output {
         let size = to.metadata().map_or(0, |file| file.len());
-        anstream::eprintln!("exitscope: wrote {}: {}, {} KB", to.display(), exits(written.exits), size.div_ceil(1000));
+        say!("wrote {}: {}, {} KB", to.display(), exits(written.exits), size.div_ceil(1000));
     }
     if known.lanes.exits() == 0 {
-        anstream::eprintln!("exitscope: no exit is selected");
+        say!("no exit is selected");
     }
     let have = match args.format {
         ExportFormat::Perfetto | ExportFormat::Firefox => "are moments",
@@ -226,25 +226,25 @@ fn say(args: &ExportArgs, known: &Known, written: &Written) {
         _ => "are not in it",
     };
     if written.untimed > 0 {
-        anstream::eprintln!("exitscope: {} of which only one end was seen {have}", exits(written.untimed));
+        say!("{} of which only one end was seen {have}", exits(written.untimed));
     }
     if written.overlapping > 0 {
         let count = exits(written.overlapping);
-        anstream::eprintln!("exitscope: {count} that begin before the one before on the same vCPU ends {have}");
+        say!("{count} that begin before the one before on the same vCPU ends {have}");
     }
     let there = written.exits + written.untimed + written.overlapping;
     let left_out = known.lanes.exits().saturating_sub(there);
     if left_out > 0 && args.format != ExportFormat::Openmetrics {
         let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
         let count = exits(left_out);
-        anstream::eprintln!(
-            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
+        say!(
+            "{count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",
             thousands(most),
         );
     }
     if known.lanes.beyond > 0 {
         let count = exits(known.lanes.beyond);
-        anstream::eprintln!("exitscope: {count} of more vCPUs than there is room for are left out");
+        say!("{count} of more vCPUs than there is room for are left out");
     }
 }

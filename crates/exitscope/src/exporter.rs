@@ -90,9 +90,9 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     });
     let counting = Aggregation::start(&Counting { processes, without_bpf: args.no_bpf, ..Counting::default() })?;
     if let Route::PerfEvents { because } = counting.route() {
-        anstream::eprintln!("exitscope: counting by perf events, as BPF may not be used: {because}");
+        say!("counting by perf events, as BPF may not be used: {because}");
     }
-    anstream::eprintln!("exitscope: serving {}://{address}/metrics", scheme(&access));
+    say!("serving {}://{address}/metrics", scheme(&access));
     let mut host = Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() };
     // From the first event on, so that it is soon over.
     host.measure_if_wanted();

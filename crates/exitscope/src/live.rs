@@ -54,7 +54,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut capture = Capture::start(wanted)?;
     file.note_route(capture.route());
     if let Route::PerfEvents { because } = capture.route() {
-        anstream::eprintln!("exitscope: recording by perf events, as BPF may not be used: {because}");
+        say!("recording by perf events, as BPF may not be used: {because}");
     }
     let began = Instant::now();
     let mut child = start(&args.command)?;
@@ -246,8 +246,8 @@ impl Recording {
         let written = self.writer.finish().context("cannot write the recording")?;
         let path = args.output.display();
         let look = if self.events > 0 { format!(". Look at it with: exitscope report {path}") } else { String::new() };
-        anstream::eprintln!(
-            "exitscope: {} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
+        say!(
+            "{} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
             self.events,
             self.lost,
             took.as_secs_f64(),
@@ -255,27 +255,21 @@ impl Recording {
         );
         if let Some(cost) = self.cost.filter(|_| self.kvm_events > 0) {
             let each = (cost as f64 / (self.kvm_events + self.lost) as f64).round() as u64;
-            anstream::eprintln!(
-                "exitscope: recording took {} of the guests' time, {} for each event of KVM",
-                Nanos(cost),
-                Nanos(each)
-            );
+            say!("recording took {} of the guests' time, {} for each event of KVM", Nanos(cost), Nanos(each));
         }
         if self.lost > 0 {
-            anstream::eprintln!("exitscope: events are lost where a ring is full: a larger one is --buffer 16M");
+            say!("events are lost where a ring is full: a larger one is --buffer 16M");
         }
         if !self.came.is_empty() {
             let cpus: Vec<String> = self.came.iter().map(u32::to_string).collect();
-            anstream::eprintln!(
-                "exitscope: CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
+            say!(
+                "CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
                  (BPF misses nothing then)",
                 cpus.join(", ")
             );
         }
         if self.events == 0 {
-            anstream::eprintln!(
-                "exitscope: no virtual machine had an exit; `exitscope doctor` says what can be seen here"
-            );
+            say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
         }
         Ok(())
     }

@@ -3,6 +3,13 @@
 //! Exit codes: 0 fine, 1 a limit of `--fail-on` was passed, 2 could not do it, or could not judge it. A closed pipe changes none
 //! of them.
 
+/// Says something on standard error. Names and files are in it: nothing of it acts on the terminal.
+macro_rules! say {
+    ($($text:tt)*) => {
+        anstream::eprintln!("exitscope: {}", exitscope_model::encode::message(&format!($($text)*)))
+    };
+}
+
 mod access;
 mod advise;
 mod background;
@@ -54,7 +61,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Failed) => ExitCode::from(2),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("exitscope: {error:#}");
+            say!("{error:#}");
             ExitCode::from(2)
         }
     }

@@ -26,6 +26,6 @@ pub fn write(to: &Path, page: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
         page(&mut out).and_then(|()| out.flush())?;
         Ok(file.metadata().map_or(0, |file| file.len()))
     })?;
-    anstream::eprintln!("exitscope: wrote {name} ({} KB); open it in any browser", size / 1000);
+    say!("wrote {name} ({} KB); open it in any browser", size / 1000);
     Ok(())
 }

@@ -489,7 +489,7 @@ pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBu
     for path in given.iter().chain(inputs) {
         match known.insert(path.canonicalize().unwrap_or(path.clone())) {
             true => files.push(path.clone()),
-            false => anstream::eprintln!("exitscope: {} is named twice; reading it once", path.display()),
+            false => say!("{} is named twice; reading it once", path.display()),
         }
     }
     if !files.is_empty() {
@@ -497,7 +497,7 @@ pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBu
     }
     match DEFAULTS.iter().map(PathBuf::from).find(|path| path.is_file()) {
         Some(path) => {
-            anstream::eprintln!("exitscope: reading {}", path.display());
+            say!("reading {}", path.display());
             Ok(vec![path])
         }
         None => anyhow::bail!("no trace named, and none of {} is here", DEFAULTS.join(", ")),

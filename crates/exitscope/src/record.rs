@@ -29,7 +29,7 @@ pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> io::Resu
 
 fn say_left_out(written: Written) {
     if written.left_out > 0 {
-        anstream::eprintln!("exitscope: {} events have no place in perf.data", written.left_out);
+        say!("{} events have no place in perf.data", written.left_out);
     }
 }
 

@@ -84,7 +84,7 @@ impl Totals {
     /// Adds a trace.
     pub fn add(&mut self, trace: Trace) {
         if let Err(unread) = read::has_events(&trace) {
-            anstream::eprintln!("exitscope: {unread}");
+            say!("{unread}");
             self.is_unread = true;
         }
         self.ledger.merge(&trace.ledger);
@@ -140,11 +140,11 @@ impl Gates {
             match check {
                 LimitCheck::Holds => {}
                 LimitCheck::Passed(breach) => {
-                    anstream::eprintln!("exitscope: {breach}");
+                    say!("{breach}");
                     gates.breaches.push(breach);
                 }
                 LimitCheck::Unknown(limit) => {
-                    anstream::eprintln!("exitscope: {limit}");
+                    say!("{limit}");
                     gates.unjudged = true;
                 }
             }
@@ -235,7 +235,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Format::Csv => {
             // The rows have no place for it.
             for line in report.coverage.damage() {
-                anstream::eprintln!("exitscope: {line}");
+                say!("{line}");
             }
             write_csv(&report, &mut *out)?;
         }

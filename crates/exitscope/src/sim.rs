@@ -87,7 +87,7 @@ pub fn read_text(args: &ScenarioArgs) -> anyhow::Result<(String, String)> {
 /// Says which knobs are set and change nothing.
 pub fn warn_of_knobs(document: &Document, scenario: &Scenario) {
     for (knob, why) in document.idle_knobs(scenario) {
-        eprintln!("warning: {knob} changes nothing in this scenario: {why}");
+        say!("warning: {knob} changes nothing in this scenario: {why}");
     }
 }
 

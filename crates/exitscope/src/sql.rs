@@ -47,12 +47,12 @@ pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let engine = open(&args.dir, &args.limits)?;
     for file in engine.left_out() {
-        anstream::eprintln!("exitscope: left out: {}: {}", file.path, file.why);
+        say!("left out: {}: {}", file.path, file.why);
     }
     match (&args.query, &args.output) {
         (Some(query), Some(to)) => {
             let rows = new_file::replace(to, |mut file| answer(&engine, query, args, &mut file))?;
-            anstream::eprintln!("exitscope: wrote {}: {} rows", to.display(), thousands(rows));
+            say!("wrote {}: {} rows", to.display(), thousands(rows));
         }
         (Some(query), None) => drop(answer(&engine, query, args, out)?),
         (None, _) if io::stdin().is_terminal() => prompt(&engine, args, out)?,
@@ -162,7 +162,7 @@ fn prompt(engine: &Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Resul
             query => {
                 // A wrong query is no reason to stop.
                 if let Err(error) = answer(engine, query, args, out) {
-                    anstream::eprintln!("{error:#}");
+                    say!("{error:#}");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: `VM;vCPU;reason;part nanoseconds`.
 
 use crate::{Export, Lanes, Part, Written, parts};
+use exitscope_model::encode::frame;
 use exitscope_model::{Exit, ExitCode};
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
@@ -50,25 +51,10 @@ impl<W: Write> Export for Folded<W> {
         let mut stacks: Vec<_> = self.sums.iter().collect();
         stacks.sort_unstable();
         for ((lane, code, part), sum) in stacks {
-            let reason = code.map_or("other reasons".to_string(), |code| frame(&code.name()));
+            let reason = code.map_or("other reasons".to_string(), |code| frame(&code.name()).into_owned());
             writeln!(self.out, "{};{reason};{} {sum}", self.names[*lane], part.name_on(self.xen))?;
         }
         self.out.flush()?;
         Ok(self.written)
     }
-}
-
-/// A name as a frame: nothing in it may end the frame or the line.
-fn frame(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c == ';' {
-                ':'
-            } else if c.is_control() {
-                ' '
-            } else {
-                c
-            }
-        })
-        .collect()
 }

@@ -3,6 +3,7 @@
 use crate::{Export, Lane, Lanes, Written};
 use csv::{ByteRecord, Writer};
 use exitscope_model::codes::detail_name;
+use exitscope_model::encode::csv_field;
 use exitscope_model::{COLUMNS, Exit, ExitCode, Step};
 use exitscope_units::PcpuId;
 use exitscope_view::{direction_name, door_name, kind_name};
@@ -33,7 +34,7 @@ impl Fields {
         self.text.clear();
         // A String takes everything.
         let _ = write!(self.text, "{value}");
-        self.record.push_field(self.text.as_bytes());
+        self.record.push_field(csv_field(&self.text).as_bytes());
     }
 
     fn put_if(&mut self, value: Option<impl Display>) {

@@ -10,6 +10,7 @@
 
 mod assemble;
 pub mod codes;
+pub mod encode;
 mod event;
 mod exit;
 mod halt;

@@ -1,6 +1,7 @@
 //! The front end as a server serves it: the same file, with the addresses of what it shows in place of data.
 
-use crate::html::{DATA, TEMPLATE, TITLE, escaped};
+use crate::html::{DATA, TEMPLATE, TITLE};
+use exitscope_model::encode;
 use serde::Serialize;
 
 /// Where the policy is said in the file.
@@ -41,7 +42,7 @@ pub fn served_page(title: &str, addresses: &Addresses) -> Option<(String, String
     // JSON holds no `<` but in texts, where it may be spelt so.
     let json = Json { addresses, version: env!("CARGO_PKG_VERSION") };
     let addresses = serde_json::to_string(&json).ok()?.replace('<', "\\u003c");
-    let page = [head, middle, &escaped(&format!("exitscope: {title}")), end, &addresses, tail].concat();
+    let page = [head, middle, &encode::html(&format!("exitscope: {title}")), end, &addresses, tail].concat();
     // What a page from disk does without.
     Some((page, format!("{policy}; connect-src 'self'; frame-ancestors 'none'")))
 }

@@ -8,6 +8,7 @@
 
 use crate::advice::{AdviceRow, AdviceSettingRow, Advised};
 use crate::advice_page::gain;
+use exitscope_model::encode::line;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -87,8 +88,8 @@ impl File<'_> {
         let (open, close) = if self.form == Form::Libvirt { ("<!-- ", " -->") } else { ("# ", "") };
         let mut say = |out: &mut dyn Write, text: &str| {
             // Names come from traces: a comment must stay one.
-            let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            let text = if open.starts_with('<') { text.replace("--", "- -") } else { text };
+            let text = line(text);
+            let text = if open.starts_with('<') { text.replace("--", "- -").into() } else { text };
             writeln!(out, "{open}{text}{close}")
         };
         if self.form == Form::Script {

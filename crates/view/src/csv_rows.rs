@@ -2,6 +2,7 @@
 
 use crate::page::ABOUT;
 use crate::{MetricRow, Place, Replay, Report, Sweep};
+use exitscope_model::encode::csv_field;
 use std::io::{self, Write};
 
 /// A column that says which group a row is.
@@ -55,7 +56,8 @@ pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
             text(figures.max_ns),
             figures.user_share.to_string(),
         ];
-        out.write_record(keys.iter().map(|key| key.1(&row.place)).chain(values)).map_err(io::Error::from)?;
+        out.write_record(keys.iter().map(|key| csv_field(&key.1(&row.place)).into_owned()).chain(values))
+            .map_err(io::Error::from)?;
     }
     out.flush()
 }
@@ -77,7 +79,12 @@ pub fn write_sweep_csv(sweep: &Sweep, out: impl Write) -> io::Result<()> {
     out.write_record(sweep.columns().into_iter().chain(last)).map_err(io::Error::from)?;
     for row in &sweep.rows {
         let values = row.columns.values().map(cell);
-        let last = [row.replicates.to_string(), row.best.to_string(), row.pareto.to_string(), text(row.error.as_ref())];
+        let last = [
+            row.replicates.to_string(),
+            row.best.to_string(),
+            row.pareto.to_string(),
+            csv_field(&text(row.error.as_ref())).into_owned(),
+        ];
         out.write_record(values.chain(last)).map_err(io::Error::from)?;
     }
     out.flush()
@@ -97,7 +104,7 @@ pub fn write_replay_csv(replay: &Replay, out: impl Write) -> io::Result<()> {
 
 fn cell(value: &serde_json::Value) -> String {
     match value {
-        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::String(text) => csv_field(text).into_owned(),
         serde_json::Value::Null => String::new(),
         value => value.to_string(),
     }

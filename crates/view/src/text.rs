@@ -3,6 +3,7 @@
 use crate::page::{Column, Page, Section, Table};
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table as Grid, presets};
+use exitscope_model::encode::line;
 use std::io::{self, Write};
 
 /// How to draw.
@@ -53,19 +54,14 @@ fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Resu
 
 fn painted(text: &str, style: Style, look: Look) -> String {
     match look.colour {
-        true => format!("{style}{}{style:#}", clean(text)),
-        false => clean(text),
+        true => format!("{style}{}{style:#}", line(text)),
+        false => line(text).into_owned(),
     }
-}
-
-/// Names come from traces: nothing in them may move the cursor.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// The sentence, broken into lines that fit, of which all but the first are set in.
 fn broken(text: &str, look: Look) -> String {
-    let text = clean(text);
+    let text = line(text);
     let width = look.width.unwrap_or(usize::MAX).saturating_sub(2);
     let mut lines = String::new();
     let mut used = 0;
@@ -139,9 +135,9 @@ fn grid(table: &Table, hidden_rank: u8, zeros: bool) -> Grid {
         .collect();
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING);
-    grid.set_header(shown.iter().map(|&at| clean(&table.columns[at].title)));
+    grid.set_header(shown.iter().map(|&at| line(&table.columns[at].title).into_owned()));
     for row in &table.rows {
-        grid.add_row(shown.iter().map(|&at| clean(row.get(at).map_or("", String::as_str))));
+        grid.add_row(shown.iter().map(|&at| line(row.get(at).map_or("", String::as_str)).into_owned()));
     }
     for (column, &at) in grid.column_iter_mut().zip(&shown) {
         if !table.columns[at].names {

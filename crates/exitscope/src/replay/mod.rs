@@ -51,7 +51,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         SimFormat::Csv => {
             for line in replay.damage() {
-                anstream::eprintln!("exitscope: {line}");
+                say!("{line}");
             }
             write_replay_csv(&replay, &mut *out)?;
         }

@@ -56,7 +56,7 @@ impl Live {
         let thread = spawn(move || {
             let mut capture = Capture::start(wanted)?;
             if let Route::PerfEvents { because } = capture.route() {
-                anstream::eprintln!("exitscope: recording by perf events, as BPF may not be used: {because}");
+                say!("recording by perf events, as BPF may not be used: {because}");
             }
             let feed = Feed::new(capture.tracepoints(), &mut info.names);
             // The moments of a recording begin here.
@@ -107,9 +107,7 @@ fn record(
     while !stop.load(Ordering::Relaxed) {
         let drained = capture.drain(|sample| feed.take(sample)).context("cannot record any more")?;
         for cpu in drained.came {
-            anstream::eprintln!(
-                "exitscope: CPU {cpu} came on line: what happened there in its first moments is not shown"
-            );
+            say!("CPU {cpu} came on line: what happened there in its first moments is not shown");
         }
         for (cpu, count) in drained.lost {
             feed.lose(drained.until, cpu, count);

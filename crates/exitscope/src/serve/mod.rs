@@ -64,7 +64,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     };
     let live = if args.live { Some(Live::start(args)?) } else { None };
     let token = access.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
-    anstream::eprintln!("exitscope: serving {}://{host}:{}/{token}", scheme(&access), address.port());
+    say!("serving {}://{host}:{}/{token}", scheme(&access), address.port());
     let ended = || signalled().is_some() || live.as_ref().is_some_and(Live::has_ended);
     let shown = match (&live, &args.dir) {
         (Some(live), _) => Shown::Live(live.now()),
