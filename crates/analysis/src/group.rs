@@ -91,6 +91,8 @@ impl Dim {
         Some(match self {
             Dim::Vm => Part::Vm(exit.who.vm),
             Dim::Vcpu if exit.who.vcpu == VcpuId::UNKNOWN => Part::Thread(exit.who.tid),
+            // Where nothing says the VM, two may each have a vCPU of this number.
+            Dim::Vcpu if exit.who.vm == VmId::UNKNOWN && exit.who.tid != Tid(0) => Part::Thread(exit.who.tid),
             Dim::Vcpu => Part::Vcpu(exit.who.vcpu),
             Dim::Reason => Part::Reason(exit.code),
             Dim::Door => Part::Door(exit.door),
@@ -235,8 +237,11 @@ impl Group {
 
     /// Names vCPUs that were found out after their exits were grouped.
     pub fn complete(&mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        self.rekey(|part| match part {
-            Part::Thread(tid) => vcpu_of.get(tid).map(|&vcpu| Part::Vcpu(vcpu)),
+        // A vCPU's number says something only together with its VM.
+        self.rekey(|key, part| match part {
+            Part::Thread(tid) if !key.contains(&Part::Vm(VmId::UNKNOWN)) => {
+                vcpu_of.get(tid).map(|&vcpu| Part::Vcpu(vcpu))
+            }
             _ => None,
         });
     }
@@ -251,7 +256,7 @@ impl Group {
 
     /// Puts together the groups whose instruction pointers are of one function, which begins at `start_of` any of them.
     pub fn by_function(&mut self, start_of: impl Fn(u64) -> Option<u64>) {
-        self.rekey(|part| match part {
+        self.rekey(|_, part| match part {
             Part::Rip(rip) => start_of(*rip).map(Part::Rip),
             _ => None,
         });
@@ -297,18 +302,18 @@ impl Group {
         let factor = wide / self.width;
         self.width = wide;
         self.range = self.range.map(|(first, last)| (first / factor, last / factor));
-        self.rekey(|part| match part {
+        self.rekey(|_, part| match part {
             Part::Time(at) => Some(Part::Time(Moment::from_nanos(at.as_nanos() / wide * wide))),
             _ => None,
         });
     }
 
     /// Replaces parts of keys and puts together the groups that are now the same.
-    fn rekey(&mut self, replace: impl Fn(&Part) -> Option<Part>) {
+    fn rekey(&mut self, replace: impl Fn(&[Part], &Part) -> Option<Part>) {
         self.index.clear();
         for (mut key, cell) in std::mem::take(&mut self.cells) {
-            for part in &mut key {
-                *part = replace(part).unwrap_or(*part);
+            for at in 0..key.len() {
+                key[at] = replace(&key, &key[at]).unwrap_or(key[at]);
             }
             self.cell(&key).merge(&cell);
         }

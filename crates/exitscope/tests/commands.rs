@@ -450,6 +450,44 @@ fn vcpus_of_several_vms_are_told_apart() {
 }
 
 #[test]
+fn vcpus_of_the_same_number_are_two_where_nothing_says_their_vms() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("two.txt");
+    let lines = |tid: u32, at: u32| {
+        format!(
+            " CPU 0/KVM-{tid}  [000] d..1.  10.{at:06}: kvm_exit: vcpu 0 reason CPUID rip 0x1 info1 0x0 info2 0x0\n \
+             CPU 0/KVM-{tid}  [000] d..1.  10.{:06}: kvm_entry: vcpu 0, rip 0x1\n",
+            at + 5
+        )
+    };
+    std::fs::write(&trace, (0..20).map(|at| lines(70 + at % 2, at * 10)).collect::<String>()).unwrap();
+    let page = stdout(&run(&["report", &text(&trace), "--by", "vcpu"]));
+    for tid in [70, 71] {
+        let label = format!("0 (thread {tid})");
+        assert!(page.lines().any(|line| line.trim_start().starts_with(&label)), "{page}");
+        let row = format!("- thread {tid} 10 ");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.lines().any(|line| words(line).starts_with(&row)), "{page}");
+    }
+}
+
+#[test]
+fn halts_without_an_end_are_not_none_and_shares_of_unknown_times_are_not_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("exits.txt");
+    let line = |at: u32| {
+        format!(" qemu-70  [000] d..1.  10.{at:06}: kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n")
+    };
+    std::fs::write(&trace, (0..20).map(|at| line(at * 10)).collect::<String>()).unwrap();
+    let page = stdout(&run(&["report", &text(&trace)]));
+    assert!(page.contains("20 halts, of none of which both ends were seen"), "{page}");
+    assert!(
+        page.lines().any(|line| line.split_whitespace().eq(["vCPU", "wall", "unknown", "exits", "exits/s"])),
+        "{page}"
+    );
+}
+
+#[test]
 fn a_file_of_which_nothing_could_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let packed = std::fs::read(corpus("x86-svm/t2.data.gz")).unwrap();

@@ -25,6 +25,7 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
 pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     let all = &rows.all;
     let mut sentences = vec![match (all.caught, all.slept) {
+        _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.cut)),
         (Some(caught), Some(slept)) => format!(
             "{} halts: {} caught by polling ({}), {} slept",
             thousands(all.halts),
@@ -34,7 +35,10 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
         ),
         _ => format!("{} halts", thousands(all.halts)),
     }];
-    let mut figures = vec![format!("gaps p50 {}, p99 {}", length(all.gaps.p50_ns), length(all.gaps.p99_ns))];
+    let mut figures = Vec::new();
+    if all.gaps.count > 0 {
+        figures.push(format!("gaps p50 {}, p99 {}", length(all.gaps.p50_ns), length(all.gaps.p99_ns)));
+    }
     if all.latency.count > 0 {
         let latency = &all.latency;
         figures.push(format!("wake-up latency p50 {}, p99 {}", length(latency.p50_ns), length(latency.p99_ns)));
@@ -43,7 +47,7 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
         let all = Nanos(all.poll_hit_ns + miss);
         figures.push(format!("polling took {all} of CPU, {} of it for nothing", Nanos(miss)));
     }
-    sentences.push(figures.join("; "));
+    sentences.extend((!figures.is_empty()).then(|| figures.join("; ")));
     let notes = vec!["by vCPU and by length: --view halt".to_string()];
     Section {
         title: "Halts".into(),

@@ -7,7 +7,9 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow};
+use crate::report::{
+    BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow, WhoRow,
+};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -298,19 +300,31 @@ fn vcpus(report: &Report, most: usize) -> Section {
     ];
     let mut order: Vec<_> = report.vcpus.iter().collect();
     order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
+    // Where nothing says the VM, two may each have this vCPU.
+    let mut numbers: Vec<_> = order.iter().filter(|row| row.who.vm.is_none()).map(|row| row.who.vcpu_label()).collect();
+    numbers.sort_unstable();
+    let vcpu_label = |who: &WhoRow| {
+        let label = who.vcpu_label();
+        let is_twice = who.vm.is_none() && numbers.windows(2).any(|pair| pair[0] == label && pair[1] == label);
+        match who.tid.filter(|_| is_twice && who.vcpu.is_some()) {
+            Some(tid) => format!("{label} (thread {tid})"),
+            None => label,
+        }
+    };
     let (shown, left_out) = heaviest(order, most, |row| row.kernel_ns.saturating_add(row.user_ns));
     let rows = shown.into_iter().map(|row| {
-        let share = |part| percent(part, row.span_ns);
+        // Where no exit has an end, no part of the time is known.
+        let share = |part| if_told(report.coverage.timed_exits > 0, percent(part, row.span_ns));
         vec![
             row.who.vm_label(),
-            row.who.vcpu_label(),
+            vcpu_label(&row.who),
             Nanos(row.span_ns).to_string(),
             share(row.guest_ns),
             share(row.kernel_ns),
             if_told(report.told.user, share(row.user_ns)),
             share(row.idle_ns),
             if_told(report.told.scheduler, share(row.waiting_ns)),
-            share(row.unknown_ns),
+            percent(row.unknown_ns, row.span_ns),
             thousands(row.exits),
             if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) },
         ]
