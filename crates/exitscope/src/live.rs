@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
-    Capture, Processes, Route, SCHEDULER, Sample, Tracepoint, Wanted, find, of_kvm, process_name, thread_name, tracefs,
-    vms,
+    Capture, MachineOf, Processes, Route, SCHEDULER, Sample, Tracepoint, Vm, Wanted, find, machine_of, of_kvm,
+    process_name, thread_name, tracefs, vms,
 };
 use exitscope_trace::PerfWriter;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -120,21 +120,37 @@ fn record(
 }
 
 impl WhoseArgs {
-    /// The processes that are named; an error if they are not there.
+    /// The processes that are named; an error if they are not there. Their virtual machines may be still to come, which is
+    /// said.
     pub fn processes(&self) -> anyhow::Result<Processes> {
+        self.resolved(|pid| {
+            let there = names_of(&vms());
+            anstream::eprintln!("exitscope: no virtual machine of KVM runs in process {pid} yet; there are: {there}");
+            Ok(())
+        })
+    }
+
+    /// The same of virtual machines that run; an error if one does not.
+    pub fn running(&self) -> anyhow::Result<Processes> {
+        self.resolved(|pid| bail!("no virtual machine of KVM runs in process {pid}; there are: {}", names_of(&vms())))
+    }
+
+    fn resolved(&self, without_machine: impl Fn(u32) -> anyhow::Result<()>) -> anyhow::Result<Processes> {
         if let Some(name) = &self.vm {
             let vms = vms();
             let these: Vec<u32> = vms.iter().filter(|vm| vm.name == *name).map(|vm| vm.process).collect();
             if these.is_empty() {
-                let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
-                let there = if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") };
-                bail!("no virtual machine called {name}; there are: {there}");
+                bail!("no virtual machine called {name}; there are: {}", names_of(&vms));
             }
             return Ok(Processes::These(these));
         }
         for pid in &self.pid {
-            if !Path::new(&format!("/proc/{pid}")).exists() {
-                bail!("no process {pid}");
+            match machine_of(*pid) {
+                // Of a process that we may not look into, it may be one.
+                MachineOf::Process | MachineOf::Hidden => {}
+                MachineOf::Nobody => without_machine(*pid)?,
+                MachineOf::Thread { of } => bail!("{pid} is a thread of process {of}: name that"),
+                MachineOf::Gone => bail!("no process {pid}; there are: {}", names_of(&vms())),
             }
         }
         match self.pid.len() {
@@ -143,6 +159,12 @@ impl WhoseArgs {
             _ => bail!("at most {} processes can be named", Processes::MAX),
         }
     }
+}
+
+/// `web01 (pid 4711), db (pid 4712)`.
+fn names_of(vms: &[Vm]) -> String {
+    let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
+    if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") }
 }
 
 fn start(command: &[String]) -> anyhow::Result<Option<Child>> {

@@ -5,6 +5,7 @@ mod common;
 use common::{PATIENCE, Terminal, cannot, machine, tiny_guest};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -34,6 +35,21 @@ impl Drop for Guest {
 fn guest(repeat: u64) -> Guest {
     let mut command = Command::new(tiny_guest());
     Guest(command.args(["--repeat", &repeat.to_string()]).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// A guest that runs for long, and has its virtual machine by now: before that `-p` refuses its process.
+fn running_guest() -> Guest {
+    let guest = guest(1_000_000);
+    let folder = format!("/proc/{}/fd", guest.0.id());
+    let is_machine = |file: std::fs::DirEntry| {
+        std::fs::read_link(file.path()).is_ok_and(|target| target.to_string_lossy().starts_with("anon_inode:kvm-vm"))
+    };
+    let began = Instant::now();
+    while !std::fs::read_dir(&folder).unwrap().flatten().any(is_machine) {
+        assert!(began.elapsed() < PATIENCE, "the guest does not come");
+        sleep(Duration::from_millis(5));
+    }
+    guest
 }
 
 /// The lines of `top --format json` while these guests run, until it has said that all have ended.
@@ -91,7 +107,7 @@ fn a_page_for_each_interval_says_what_it_is_of() {
     if !can_watch() {
         return;
     }
-    let guest = guest(1_000_000);
+    let guest = running_guest();
     let pid = guest.0.id().to_string();
     let output = common::run(&["top", "--batch", "-d", "300ms", "-n", "2", "-p", &pid]);
     drop(guest);
@@ -105,11 +121,63 @@ fn a_page_for_each_interval_says_what_it_is_of() {
 }
 
 #[test]
+fn what_was_not_measured_is_said_to_be_so() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let guest = running_guest();
+    let pid = guest.0.id().to_string();
+    let top = |flags: &[&str]| {
+        let output =
+            common::run(&[&["top", "--batch", "-d", "300ms", "-n", "2", "--no-bpf", "-p", &pid], flags].concat());
+        common::stdout(&output)
+    };
+    let page = top(&[]);
+    assert_eq!(page.matches("Cost of watching: cost per event not measured; exitscope: ").count(), 2, "{page}");
+    for line in top(&["--format", "json"]).lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["own"]["events_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["own"]["ns_per_event"].is_null() && line["own"]["vcpu_share"].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_virtual_machine_is_refused_with_those_that_are() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let guest = running_guest();
+    let there = format!("tiny-guest (pid {})", guest.0.id());
+    // Process 1 is no machine, and neither are this test and its threads.
+    let own = std::process::id().to_string();
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    let thread = thread.file_name().unwrap().to_str().unwrap();
+    let none = |pid: &str| format!("no virtual machine of KVM runs in process {pid}; there are: ");
+    // Where process 1 may not be looked into, debugfs tells of its machines.
+    let can_tell = std::fs::read_link("/proc/1/fd/0").is_ok() || Path::new("/sys/kernel/debug/kvm").exists();
+    let mut cases =
+        vec![(own.as_str(), none(&own)), (thread, format!("{thread} is a thread of process {own}: name that"))];
+    cases.extend(can_tell.then(|| ("1", none("1"))));
+    for (pid, said) in cases {
+        let output = common::run(&["top", "--batch", "-n", "1", "-p", pid]);
+        assert_eq!(output.status.code(), Some(2), "-p {pid}");
+        let error = common::stderr(&output);
+        assert!(error.contains(&said) && (!said.ends_with(": ") || error.contains(&there)), "{error}");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_one_line_that_says_what_to_do() {
+    let own = std::process::id().to_string();
     for (arguments, said) in [
         (&["top", "-n", "1"][..], "this is not a terminal: use --batch"),
         (&["top", "--batch", "--vm", "no such machine"], "no virtual machine called no such machine"),
         (&["top", "--batch", "-d", "1ms"], "an interval is 100ms to 3600s"),
+        // This test runs no virtual machine; it may look into itself, as nobody but root may into process 1.
+        (&["top", "--batch", "-p", &own], &format!("no virtual machine of KVM runs in process {own}; there are: ")),
+        (&["top", "--batch", "-p", "4194305"], "no process 4194305; there are: "),
     ] {
         let output = common::exitscope().args(arguments).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -123,7 +191,7 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     if !can_watch() {
         return;
     }
-    let guest = guest(1_000_000);
+    let guest = running_guest();
     let command = format!("{} top -d 300ms -p {}", env!("CARGO_BIN_EXE_exitscope"), guest.0.id());
     let Some(terminal) = Terminal::start("keys", (80, 24), &command) else { return };
     let screen = terminal.wait_for(&["exitscope top", "tiny-guest", "vCPU 0", "tiny-guest: exits", "an event"]);

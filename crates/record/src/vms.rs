@@ -4,13 +4,22 @@
 //! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
 //! ```
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long there is between two looks at all processes, at least; and how many times as long as one took.
 const REST: Duration = Duration::from_secs(1);
 const REST_TIMES: u32 = 50;
+
+/// What the descriptor of a virtual machine is called (virt/kvm/kvm_main.c, kvm_dev_ioctl_create_vm).
+const MACHINE: &str = "anon_inode:kvm-vm";
+
+/// Where KVM has a folder for each virtual machine, if debugfs is mounted.
+pub const KVM_DEBUGFS: &str = "/sys/kernel/debug/kvm";
 
 /// A process that runs virtual machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +61,69 @@ impl LookOut {
     }
 }
 
+/// What a number is that is taken for a virtual machine's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineOf {
+    /// A process that has a virtual machine of KVM.
+    Process,
+    /// A process that has none.
+    Nobody,
+    /// A thread that is not its process's first: events name the process.
+    Thread {
+        /// The process.
+        of: u32,
+    },
+    /// A process of which nothing may be looked at that tells.
+    Hidden,
+    /// There is no such process.
+    Gone,
+}
+
+/// Whether a process has a virtual machine of KVM.
+pub fn machine_of(process: u32) -> MachineOf {
+    let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { return MachineOf::Gone };
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    let files = match fs::read_dir(format!("/proc/{process}/fd")) {
+        Ok(files) => files.flatten(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return MachineOf::Gone,
+        Err(_) => return in_debugfs(Path::new(KVM_DEBUGFS), process),
+    };
+    let targets: Vec<_> = files.map(|file| fs::read_link(file.path())).collect();
+    // To list descriptors takes less than to follow them.
+    let is_hidden =
+        |target: &io::Result<PathBuf>| target.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    match group {
+        Some(of) if of != process => MachineOf::Thread { of },
+        _ if targets.iter().any(is_hidden) => in_debugfs(Path::new(KVM_DEBUGFS), process),
+        _ if !targets.iter().flatten().any(|target| is(target, MACHINE)) => MachineOf::Nobody,
+        _ => MachineOf::Process,
+    }
+}
+
+/// What KVM's folders in debugfs tell of a process whose descriptors may not be looked at. Each is called after the thread
+/// that made the machine, and the machine's descriptor (virt/kvm/kvm_main.c, kvm_create_vm_debugfs).
+fn in_debugfs(root: &Path, process: u32) -> MachineOf {
+    let numbers = |folder: &Path| {
+        let names = fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
+        let number = |name: OsString| name.to_str()?.split('-').next()?.parse::<u32>().ok();
+        io::Result::Ok(names.filter_map(number).collect::<BTreeSet<u32>>())
+    };
+    match (numbers(root), numbers(Path::new(&format!("/proc/{process}/task")))) {
+        (Ok(makers), Ok(threads)) if makers.is_disjoint(&threads) => MachineOf::Nobody,
+        (Ok(_), Ok(_)) => MachineOf::Process,
+        _ => MachineOf::Hidden,
+    }
+}
+
+/// Whether a descriptor's target is of this kind.
+fn is(target: &Path, kind: &str) -> bool {
+    target.to_str().is_some_and(|target| target.starts_with(kind))
+}
+
 fn vm(process: u32) -> Option<Vm> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
     let targets: Vec<_> = files.filter_map(|file| fs::read_link(file.path()).ok()).collect();
-    let is = |target: &Path, what: &str| target.to_str().is_some_and(|target| target.starts_with(what));
-    if !targets.iter().any(|target| is(target, "anon_inode:kvm-vm")) {
+    if !targets.iter().any(|target| is(target, MACHINE)) {
         return None;
     }
     let vcpus = targets.iter().filter(|target| is(target, "anon_inode:kvm-vcpu")).count() as u32;
@@ -109,6 +176,29 @@ fn machine_name(command: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_without_a_machine_is_told_from_one_that_is_gone() {
+        let own = std::process::id();
+        assert_eq!(machine_of(own), MachineOf::Nobody);
+        let thread = std::thread::spawn(|| fs::read_link("/proc/thread-self").unwrap()).join().unwrap();
+        let thread = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        assert!(
+            matches!(machine_of(thread), MachineOf::Thread { of } if of == own)
+                || machine_of(thread) == MachineOf::Gone
+        );
+        // Beyond the largest that Linux gives (PID_MAX_LIMIT, include/linux/threads.h).
+        assert_eq!(machine_of((1 << 22) + 1), MachineOf::Gone);
+    }
+
+    #[test]
+    fn of_a_process_that_may_not_be_looked_into_debugfs_tells() {
+        let own = std::process::id();
+        // Folders that are called after processes, and others.
+        assert_eq!(in_debugfs(Path::new("/proc"), own), MachineOf::Process);
+        assert_eq!(in_debugfs(Path::new("/sys/kernel"), own), MachineOf::Nobody);
+        assert_eq!(in_debugfs(Path::new("/proc/none"), own), MachineOf::Hidden);
+    }
 
     #[test]
     fn nobody_looks_again_at_once() {

@@ -16,8 +16,8 @@ pub fn write_json(frame: &Frame, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-/// An interval as a page; `no_kvm`: why KVM's own counters are not there.
-pub fn write_text(frame: &Frame, no_kvm: Option<&str>, look: Look, out: &mut dyn Write) -> io::Result<()> {
+/// An interval as a page.
+pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut sections = vec![machines(frame)];
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
@@ -31,15 +31,14 @@ pub fn write_text(frame: &Frame, no_kvm: Option<&str>, look: Look, out: &mut dyn
         sections.extend(vm.kvm_halts.as_ref().map(|halts| kvm_halts(&whose, halts)));
         sections.extend(vm.gangs.as_ref().map(|row| gangs(&whose, row)));
     }
-    let notes = &mut sections[0].notes;
-    notes.extend(no_kvm.filter(|_| frame.vms.iter().any(|vm| vm.figures.exits > 0)).map(text::no_kvm));
+    sections[0].notes.extend(text::no_kvm(&frame.vms.iter().filter(|vm| vm.figures.exits > 0).collect::<Vec<_>>()));
     write_page(&Page { sections }, look, out)
 }
 
 fn machines(frame: &Frame) -> Section {
     let mut sentences = vec![
         format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
-        format!("Cost of watching: {}", text::own(&frame.own)),
+        format!("Cost of watching: {}", text::own(&frame.own).join("; ")),
     ];
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: exits are those that go to user space, others only as far as KVM tells of them".into());

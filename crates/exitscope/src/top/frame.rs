@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! Frame ─┬─ own: what watching costs      Figures: rates and shares of the interval, counts since watching began
+//!        ├─ figures, of all VMs
 //!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
-//!                       ├─ kvm_halts, gangs
+//!                       ├─ kvm_halts or no_kvm_halts, gangs
 //!                       └─ vcpus: VcpuRow ─ figures
 //! ```
 
@@ -34,6 +35,8 @@ pub struct Frame {
     pub lost: u64,
     /// What watching costs.
     pub own: Own,
+    /// Of all VMs together.
+    pub figures: Figures,
     /// Every VM that is watched, by process.
     pub vms: Vec<VmRow>,
 }
@@ -45,7 +48,8 @@ pub struct Own {
     pub cpus: f64,
     /// Events that were looked at, in a second.
     pub events_per_s: f64,
-    /// Mean time of the BPF programs for an event, in nanoseconds, as the kernel measured it last.
+    /// Mean time of the BPF programs for an event, in nanoseconds, as the kernel measured it last; nothing where it did not,
+    /// as by perf events.
     pub ns_per_event: Option<f64>,
     /// The share of the vCPUs' time that this is.
     pub vcpu_share: Option<f64>,
@@ -64,6 +68,8 @@ pub struct VmRow {
     pub figures: Figures,
     /// What KVM itself counts of its halts.
     pub kvm_halts: Option<KvmHalts>,
+    /// Why it has none of these counters.
+    pub no_kvm_halts: Option<String>,
     /// Its virtual cores' runs, if they have any (POWER7 and POWER8).
     pub gangs: Option<GangRow>,
     /// Each vCPU that left its guest since watching began, by number.

@@ -5,16 +5,14 @@
 //!                                                or else /sys/kernel/debug/kvm/PID-FD/halt_*      …/vcpuN/pid: which thread
 //! ```
 
-use exitscope_record::{Stats, vcpu_stats};
+use exitscope_record::{KVM_DEBUGFS, Stats, vcpu_stats};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::ops::AddAssign;
-use std::path::{Path, PathBuf};
-
-const DEBUGFS: &str = "/sys/kernel/debug/kvm";
+use std::path::Path;
 
 /// What a thread did: on a CPU, and waiting for one, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,13 +76,10 @@ impl KvmHalts {
     }
 
     /// Of debugfs's folder of a VM.
-    fn of_debugfs(folder: &Path) -> Result<KvmHalts, (PathBuf, io::Error)> {
-        KvmHalts::of_numbers("debugfs", |name| {
-            let path = folder.join(name);
-            match fs::read_to_string(&path) {
-                Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
-                Err(error) => Err((path, error)),
-            }
+    fn of_debugfs(folder: &Path) -> Result<KvmHalts, (String, io::Error)> {
+        KvmHalts::of_numbers("debugfs", |name| match fs::read_to_string(folder.join(name)) {
+            Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
+            Err(error) => Err((name.to_string(), error)),
         })
     }
 
@@ -133,50 +128,63 @@ pub struct Kvm {
     pub halts: HashMap<u32, KvmHalts>,
     /// By thread, the number of its vCPU.
     pub vcpus: HashMap<u32, u32>,
-    /// Why a process has no counters.
-    pub trouble: Option<String>,
+    /// By process, why it has no counters.
+    pub trouble: HashMap<u32, String>,
 }
 
 impl Kvm {
     /// Looks at the VMs of these processes.
     pub fn look(processes: &[u32]) -> Kvm {
         let mut kvm = Kvm::default();
-        let mut not_taken = None;
+        let mut by_descriptors = HashMap::new();
         for &process in processes {
             match vcpu_stats(process) {
                 Ok(vcpus) => vcpus.iter().filter_map(|(_, stats)| KvmHalts::of_stats(stats)).for_each(|halts| {
                     *kvm.halts.entry(process).or_default() += halts;
                 }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    not_taken = Some("taking its statistics descriptors needs CAP_SYS_PTRACE");
+                    by_descriptors
+                        .insert(process, "taking its statistics descriptors needs CAP_SYS_PTRACE".to_string());
                 }
                 // It has ended, or KVM's layout is another: debugfs may know more.
-                Err(_) => {}
+                Err(error) => {
+                    by_descriptors.insert(process, format!("its statistics descriptors cannot be read ({error})"));
+                }
             }
         }
-        let not_read = kvm.look_at_debugfs(processes).err();
-        let is_missing = processes.iter().any(|process| !kvm.halts.contains_key(process));
-        kvm.trouble = not_read.filter(|_| is_missing).map(|(path, error)| {
-            let why = not_taken.unwrap_or("the VMM keeps no statistics descriptor open (QEMU does from 8.1 on)");
-            format!("{why}, and {}: {error}", path.display())
-        });
+        let by_debugfs = kvm.look_at_debugfs(Path::new(KVM_DEBUGFS), processes);
+        for process in processes.iter().filter(|process| !kvm.halts.contains_key(process)) {
+            let why = by_descriptors.remove(process);
+            let why = why.unwrap_or("the VMM keeps no statistics descriptor open (QEMU does from 8.1 on)".to_string());
+            let path = match by_debugfs.get(process) {
+                Some(trouble) => trouble.clone(),
+                None => format!("{KVM_DEBUGFS} has no folder PID-FD of it"),
+            };
+            kvm.trouble.insert(*process, format!("{why}, and {path}"));
+        }
         kvm
     }
 
-    /// Of those that have no counters yet.
-    fn look_at_debugfs(&mut self, processes: &[u32]) -> Result<(), (PathBuf, io::Error)> {
+    /// Of those that have no counters yet. Why some still have none, by process.
+    fn look_at_debugfs(&mut self, root: &Path, processes: &[u32]) -> HashMap<u32, String> {
         let missing: Vec<u32> = processes.iter().copied().filter(|id| !self.halts.contains_key(id)).collect();
-        let mut result = Ok(());
-        for folder in fs::read_dir(DEBUGFS).map_err(|error| (DEBUGFS.into(), error))?.flatten() {
+        let said = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
+        let folders = match fs::read_dir(root) {
+            Ok(folders) => folders.flatten(),
+            Err(error) => return missing.into_iter().map(|process| (process, said(root, &error))).collect(),
+        };
+        let mut trouble = HashMap::new();
+        for folder in folders {
             let name = folder.file_name();
             let process = name.to_str().and_then(|name| name.split('-').next()?.parse::<u32>().ok());
             let Some(process) = process.filter(|process| processes.contains(process)) else { continue };
             if missing.contains(&process) {
                 match KvmHalts::of_debugfs(&folder.path()) {
                     Ok(halts) => *self.halts.entry(process).or_default() += halts,
-                    // A VM that has just ended is no trouble.
-                    Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(trouble) => result = Err(trouble),
+                    // The same for every VM, so that what is said of many is said once.
+                    Err((name, error)) => {
+                        trouble.insert(process, said(&root.join("PID-FD").join(name), &error));
+                    }
                 }
             }
             for vcpu in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
@@ -186,13 +194,39 @@ impl Kvm {
                 self.vcpus.extend(thread.zip(number));
             }
         }
-        result
+        trouble
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_vm_has_its_own_counters_or_its_own_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("7-12");
+        fs::create_dir(&folder).unwrap();
+        for name in [
+            "halt_attempted_poll",
+            "halt_successful_poll",
+            "halt_poll_invalid",
+            "halt_wakeup",
+            "halt_poll_success_ns",
+            "halt_poll_fail_ns",
+        ] {
+            fs::write(folder.join(name), "5\n").unwrap();
+        }
+        fs::create_dir(root.path().join("8-12")).unwrap();
+        let mut kvm = Kvm::default();
+        let trouble = kvm.look_at_debugfs(root.path(), &[7, 8, 9]);
+        assert_eq!(kvm.halts.keys().collect::<Vec<_>>(), [&7]);
+        assert_eq!((kvm.halts[&7].attempted, kvm.halts[&7].source), (5, "debugfs"));
+        assert_eq!(trouble.keys().collect::<Vec<_>>(), [&8], "and 9 has no folder");
+        assert!(trouble[&8].contains("/PID-FD/halt_attempted_poll: "), "{}", trouble[&8]);
+        let nowhere = kvm.look_at_debugfs(&root.path().join("none"), &[7, 8]);
+        assert_eq!(nowhere.keys().collect::<Vec<_>>(), [&8], "the other has its counters");
+    }
 
     #[test]
     fn a_vms_counters_are_the_sum_of_its_vcpus() {

@@ -9,6 +9,8 @@ mod batch;
 mod frame;
 mod gangs;
 mod kernel;
+mod list;
+mod panels;
 mod sampler;
 mod screen;
 mod state;
@@ -42,7 +44,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("this is not a terminal: use --batch, or --format json");
     }
     catch_signals()?;
-    let processes = args.whose.processes()?;
+    let processes = args.whose.running()?;
     let counting =
         Counting { processes: processes.clone(), without_bpf: args.no_bpf, with_cores: true, ..Counting::default() };
     let mut sampler = Sampler::new(Aggregation::start(&counting)?, &processes, args.whose.vm.clone());
@@ -55,7 +57,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             let frame = sampler.take()?;
             match args.format {
                 EventsFormat::Json => batch::write_json(&frame, out)?,
-                EventsFormat::Text => batch::write_text(&frame, sampler.no_kvm_counters(), look(), out)?,
+                EventsFormat::Text => batch::write_text(&frame, look(), out)?,
             }
             out.flush()?;
         }
@@ -102,7 +104,7 @@ fn watch(
     let mut changed = true;
     loop {
         if changed {
-            terminal.draw(|to| screen::draw(to, &frame, &mut state, sampler.no_kvm_counters()))?;
+            terminal.draw(|to| screen::draw(to, &frame, &mut state))?;
         }
         changed = false;
         let left = next.saturating_duration_since(Instant::now());

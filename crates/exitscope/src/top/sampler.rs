@@ -5,13 +5,13 @@
 //!                    schedstat, KVM's own counters ─────────┘
 //! ```
 
-use super::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
+use super::frame::{Figures, Frame, GangRow, Own, VcpuRow, VmRow};
 use super::gangs::GangWatch;
 use super::kernel::{Kvm, Ran, own_time, ran};
 use super::sums::Sums;
 use crate::read::vcpu_by_name;
 use exitscope_record::{
-    Aggregation, Lane, LaneState, LookOut, Processes, Route, Runner, Snapshot, process_name, thread_name,
+    Aggregation, Cost, Lane, LaneState, LookOut, Processes, Route, Runner, Snapshot, process_name, thread_name,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -95,18 +95,13 @@ impl Sampler {
         frame.own.ns_per_event = ns_per_event;
         frame.own.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
         let gangs = self.gangs(&lanes, seconds);
-        frame.vms = self.vms(&now, &lanes, &gangs, seconds);
+        (frame.figures, frame.vms) = self.vms(&now, &lanes, &gangs, seconds);
         self.counting.forget_ended();
         self.before = self.counting.snapshot().clone();
         self.ran.retain(|lane, _| self.before.lanes.contains_key(lane));
         self.vcpus.retain(|&thread, _| self.before.lanes.keys().any(|lane| lane.runner == Runner::Thread(thread)));
         self.turn += 1;
         Ok(frame)
-    }
-
-    /// Why KVM's own counters are not there.
-    pub fn no_kvm_counters(&self) -> Option<&str> {
-        self.kvm.trouble.as_deref()
     }
 
     /// VMs come and go.
@@ -165,7 +160,7 @@ impl Sampler {
             has_kvm_exit: self.counting.has_kvm_exit(),
             lost: now.lost,
             own: Own { cpus, ..Own::default() },
-            vms: Vec::new(),
+            ..Frame::default()
         }
     }
 
@@ -207,7 +202,7 @@ impl Sampler {
         lanes: &BTreeMap<Lane, Sums>,
         gangs: &HashMap<u32, GangRow>,
         seconds: f64,
-    ) -> Vec<VmRow> {
+    ) -> (Figures, Vec<VmRow>) {
         let mut vms: BTreeMap<u32, (Sums, Vec<VcpuRow>)> = BTreeMap::new();
         for &process in &self.known {
             vms.entry(process).or_default();
@@ -231,20 +226,23 @@ impl Sampler {
         }
         let names = &mut self.names;
         let mut rows = Vec::new();
+        let mut all = Sums::default();
         for (pid, (sums, mut vcpus)) in vms {
             vcpus.sort_by_key(|vcpu| (vcpu.vcpu.unwrap_or(u32::MAX), vcpu.tid));
+            all.merge(&sums);
             rows.push(VmRow {
                 pid,
                 name: names.entry(pid).or_insert_with(|| name_of(pid)).clone(),
                 ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
                 figures: sums.figures(seconds),
                 kvm_halts: self.kvm.halts.get(&pid).cloned(),
+                no_kvm_halts: self.kvm.trouble.get(&pid).cloned(),
                 gangs: gangs.get(&pid).cloned(),
                 vcpus,
             });
         }
         names.retain(|pid, _| rows.iter().any(|row| row.pid == *pid));
-        rows
+        (all.figures(seconds), rows)
     }
 
     /// The vCPU's number: an event's, else its thread's name's, else KVM's.
@@ -256,7 +254,8 @@ impl Sampler {
         state.vcpu.or(*found)
     }
 
-    /// Turns the measurement of programs on or off. It is not needed where it is not allowed.
+    /// Turns the measurement of programs on or off. It is not needed where it is not allowed, and there is none of perf
+    /// events.
     fn measure(&mut self, on: bool) {
         self.measuring = self.counting.measure(on).is_ok() && on;
     }
@@ -264,8 +263,7 @@ impl Sampler {
     /// What the programs cost, from an interval in which they were measured.
     fn look_at_cost(&mut self, now: &Snapshot, events: u64) {
         if self.measuring && events > 0 {
-            let (cost, before) = (now.cost.unwrap_or_default(), self.before.cost.unwrap_or_default());
-            self.ns_per_event = Some(cost.ns.saturating_sub(before.ns) as f64 / events as f64);
+            self.ns_per_event = cost_per_event(now.cost, self.before.cost, events).or(self.ns_per_event);
             self.measure(false);
         }
         if !self.measuring && self.turn % MEASURE == MEASURE - 1 {
@@ -274,8 +272,36 @@ impl Sampler {
     }
 }
 
+/// Nanoseconds of programs for each of these events; nothing where no run of a program was measured.
+fn cost_per_event(now: Option<Cost>, before: Option<Cost>, events: u64) -> Option<f64> {
+    let (now, before) = (now?, before.unwrap_or_default());
+    let runs = now.runs.saturating_sub(before.runs);
+    (runs > 0 && events > 0).then(|| now.ns.saturating_sub(before.ns) as f64 / events as f64)
+}
+
 /// What the VM is called; of one that is gone already, its process.
 fn name_of(process: u32) -> String {
     let name = process_name(process);
     if name.is_empty() { format!("process {process}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_that_was_not_measured_is_none_and_not_nothing() {
+        let cost = |runs, ns| Some(Cost { runs, ns });
+        for (now, before, events, per_event) in [
+            (None, None, 100, None),
+            (cost(0, 0), None, 100, None),
+            // Programs ran, but none while it was measured.
+            (cost(50, 5_000), cost(50, 5_000), 100, None),
+            (cost(50, 5_000), None, 0, None),
+            (cost(50, 5_000), None, 100, Some(50.0)),
+            (cost(250, 25_000), cost(50, 5_000), 100, Some(200.0)),
+        ] {
+            assert_eq!(cost_per_event(now, before, events), per_event, "{now:?} after {before:?}, {events} events");
+        }
+    }
 }

@@ -1,17 +1,30 @@
 //! What is drawn, on screens of any size.
 
-use super::super::frame::{GangCause, VcpuRow, VmRow};
+use super::super::frame::{Figures, GangCause, GangRow, Own, Row as Group, VcpuRow, VmRow};
+use super::super::kernel::KvmHalts;
+use super::super::list::width;
+use super::super::state::Panel;
 use super::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
+use std::collections::BTreeSet;
 
 /// A frame as text.
-fn drawn(size: (u16, u16), frame: &Frame, state: &mut State, no_kvm: Option<&str>) -> String {
+fn drawn(size: (u16, u16), frame: &Frame, state: &mut State) -> String {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    terminal.draw(|to| draw(to, frame, state, no_kvm)).unwrap();
+    terminal.draw(|to| draw(to, frame, state)).unwrap();
     let buffer = terminal.backend().buffer();
-    let rows = buffer.content().chunks(usize::from(size.0));
-    rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
+    // A wide character takes the next cell, too.
+    let text = |row: &[Cell]| {
+        let (mut text, mut at) = (String::new(), 0);
+        while let Some(cell) = row.get(at) {
+            text.push_str(cell.symbol());
+            at += usize::from(width(cell.symbol()).max(1));
+        }
+        text + "\n"
+    };
+    buffer.content().chunks(usize::from(size.0)).map(text).collect()
 }
 
 fn power() -> Frame {
@@ -50,7 +63,7 @@ fn gang_exits_have_a_panel_where_virtual_cores_have_runs() {
     let frame = power();
     let mut state = State { panel: Panel::Gangs, ..State::default() };
     for size in [(80, 24), (160, 40)] {
-        let screen = drawn(size, &frame, &mut state, None);
+        let screen = drawn(size, &frame, &mut state);
         for words in
             ["p8: gang exits", "1,200 core runs/s", "35.0% ended", "900", "vCPU 3 SYSCALL", "420", "880", "12.0%"]
         {
@@ -60,7 +73,7 @@ fn gang_exits_have_a_panel_where_virtual_cores_have_runs() {
     let elsewhere =
         Frame { vms: vec![VmRow { name: "web".into(), ..VmRow::default() }], time: 1.0, ..Frame::default() };
     for size in [(80, 24), (160, 40)] {
-        let screen = drawn(size, &elsewhere, &mut state, None);
+        let screen = drawn(size, &elsewhere, &mut state);
         assert!(!screen.contains("gang") && screen.contains("web: exits"), "{screen}");
     }
 }
@@ -69,38 +82,394 @@ fn gang_exits_have_a_panel_where_virtual_cores_have_runs() {
 fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
     let mut frame = power();
     let mut state = State { panel: Panel::Halts, ..State::default() };
-    let screen = drawn((80, 24), &frame, &mut state, None);
+    let screen = drawn((80, 24), &frame, &mut state);
     for words in ["KVM, since the VM began", "polled, and caught it", "90.0%", "polled in vain", "asleep", "5.00s"] {
         assert!(screen.contains(words), "{words} is not on\n{screen}");
     }
     assert!(screen.contains("KVM's own: its statistics") && screen.contains('█'), "{screen}");
     frame.vms[0].kvm_halts = None;
-    let screen = drawn((80, 24), &frame, &mut state, Some("debugfs is locked"));
+    frame.vms[0].no_kvm_halts = Some("debugfs is locked".into());
+    let screen = drawn((80, 24), &frame, &mut state);
     assert!(screen.contains("debugfs is locked") && !screen.contains("polled in vain"), "{screen}");
 }
 
+#[test]
+fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_all_where_none_is() {
+    let halts = |attempted| KvmHalts { source: "debugfs", attempted, successful: attempted, ..KvmHalts::default() };
+    let figures = |reason: &str, cost| Figures {
+        exits_per_s: 9.0,
+        cost,
+        reasons: vec![Group { kind: "reason", name: reason.into(), per_s: 9.0, ..Group::default() }],
+        poll_ns: Some(if cost > 0.5 { 43_200 } else { 0 }),
+        ..Figures::default()
+    };
+    let vm = |pid, name: &str, kvm_halts, why: Option<&str>, reason, cost| VmRow {
+        pid,
+        name: name.into(),
+        figures: figures(reason, cost),
+        kvm_halts,
+        no_kvm_halts: why.map(str::to_string),
+        vcpus: vec![VcpuRow { vcpu: Some(3), figures: figures("VCPU", cost), ..VcpuRow::default() }],
+        ..VmRow::default()
+    };
+    let vms = vec![
+        vm(7, "db", Some(halts(1_111)), None, "DB", 0.1),
+        vm(8, "web", None, Some("it keeps its counters to itself"), "WEB", 0.9),
+        vm(9, "db", Some(halts(2_222)), None, "OTHER", 0.2),
+    ];
+    let frame = Frame { vms, time: 1.0, figures: figures("ALL", 0.4), ..Frame::default() };
+    let of = |pid, vcpu| State { selected: Some(RowId { pid, vcpu }), has_begun: true, ..State::default() };
+    let secret = "KVM's own counters are not shown: it keeps its counters to itself";
+    for (what, state, is_there, is_not) in [
+        (
+            "the start",
+            State::default(),
+            &["web: halts", "web: exits", secret, "up to 43.2us"][..],
+            &["1,111", "3,333"][..],
+        ),
+        // Two VMs are called so.
+        ("a VM", of(7, None), &["db (7): halts", "1,111", "does not poll"], &["itself", "2,222", "43.2us", "whole VM"]),
+        ("its vCPU", of(7, Some(3)), &["db (7) vCPU 3: halts", "1,111", ", of the whole VM"], &["itself", "2,222"]),
+        (
+            "all",
+            State { is_all: true, has_begun: true, ..State::default() },
+            &["all VMs: halts", "all VMs: exits", "3,333", "own counters of 1 of 3 VMs are not shown: it keeps its"],
+            &["1,111", "2,222"],
+        ),
+    ] {
+        for size in [(80, 30), (140, 40)] {
+            let panels: &[Panel] = if size.0 < WIDE { &[Panel::Reasons, Panel::Halts] } else { &[Panel::Halts] };
+            let drawn = |panel: &Panel| drawn(size, &frame, &mut State { panel: *panel, ..state.clone() });
+            let screen: String = panels.iter().map(drawn).collect();
+            // Sentences go on in the next line.
+            let said = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+            for words in is_there.iter().filter(|words| size.0 < WIDE || words.len() < 40) {
+                assert!(said.contains(words), "{what}: {words} is not on\n{screen}");
+            }
+            for words in is_not {
+                assert!(!said.contains(words), "{what}: {words} is on\n{screen}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_have_no_room_are_counted() {
+    let vm = |pid: u32| VmRow { pid, vcpus: vec![VcpuRow::default(); 2], ..VmRow::default() };
+    let reasons = vec![Group { kind: "reason", name: "R".into(), ..Group::default() }; 40];
+    let figures = Figures { reasons: reasons.clone(), about: reasons, ..Figures::default() };
+    let mut frame = Frame { vms: (1..=30).map(vm).collect(), time: 1.0, figures, ..Frame::default() };
+    frame.vms[0].figures = frame.figures.clone();
+    let mut state = State { is_all: true, has_begun: true, ..State::default() };
+    // 8 of the 90 rows of the list, 9 of the 40 reasons.
+    let screen = drawn((80, 24), &frame, &mut state);
+    assert!(screen.contains("and 27 more VMs, 55 more vCPUs ") && screen.contains("and 31 more "), "{screen}");
+    state.vcpus = false;
+    assert!(drawn((80, 24), &frame, &mut state).contains("and 22 more VMs "), "no vCPU is listed");
+    let wide = drawn((140, 24), &frame, &mut state);
+    assert_eq!(wide.matches(" more ").count(), 3, "of VMs, of reasons and of what they were about\n{wide}");
+}
+
+/// Frames of any size are drawn: with more rows than a screen has, than fits into 16 bits, and with none.
 #[test]
 fn any_size_of_terminal_will_do() {
     let row = Group { kind: "reason", name: "EXTERNAL_INTERRUPT".into(), lengths: vec![(4096, 7)], ..Group::default() };
     let figures =
         Figures { reasons: vec![row.clone()], about: vec![row.clone()], halts: vec![row], ..Figures::default() };
-    let vcpu = |vcpu| VcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..VcpuRow::default() };
-    let vcpus = (0..70_000).map(vcpu).collect();
-    let vm = VmRow {
-        name: "ein langer Name mit Ü und 漢字".into(),
-        figures: figures.clone(),
-        vcpus,
-        ..power().vms.remove(0)
+    let frame = |vcpus: u32| {
+        let vcpu = |vcpu| VcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..VcpuRow::default() };
+        let vm = VmRow {
+            name: "ein langer Name mit Ü und 漢字".into(),
+            figures: figures.clone(),
+            vcpus: (0..vcpus).map(vcpu).collect(),
+            ..power().vms.remove(0)
+        };
+        Frame { vms: vec![vm], time: 1.0, lost: 3, ..Frame::default() }
     };
-    let frame = Frame { vms: vec![vm], time: 1.0, lost: 3, ..Frame::default() };
     for (width, height) in [(1, 1), (3, 2), (9, 4), (20, 7), (80, 24), (119, 3), (120, 9), (160, 50), (300, 2)] {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        for &panel in Panel::of(&frame) {
-            for help in [false, true] {
+        for (frame, panels) in [(frame(60), Panel::of(&power())), (Frame::default(), &[Panel::Reasons])] {
+            for (&panel, help) in panels.iter().flat_map(|panel| [(panel, false), (panel, true)]) {
                 let mut state = State { panel, help, ..State::default() };
-                terminal.draw(|to| draw(to, &frame, &mut state, Some("forbidden"))).unwrap();
-                terminal.draw(|to| draw(to, &Frame::default(), &mut state, None)).unwrap();
+                terminal.draw(|to| draw(to, &frame, &mut state)).unwrap();
             }
         }
     }
+    let screen = drawn((120, 40), &frame(70_000), &mut State::default());
+    assert!(screen.contains("and 69,985 more vCPUs"), "{screen}");
+}
+
+/// Figures whose every number is another: rates of nine digits, shares and lengths as wide as they get.
+struct Hard(u64);
+
+impl Hard {
+    fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+
+    fn rate(&mut self) -> f64 {
+        (999_999_999 - self.next() * 7_654_321 % 800_000_000) as f64
+    }
+
+    fn share(&mut self) -> f64 {
+        0.999 - (self.next() % 890) as f64 / 1000.0
+    }
+
+    /// 43.2us, 999ms, 87.3us, …
+    fn length(&mut self) -> u64 {
+        match self.next() {
+            at if at % 3 == 0 => 43_200 + at % 500 * 100,
+            at if at % 3 == 1 => (999 - at % 800) * 1_000_000,
+            at => (4_000 + at % 1_000) * 1_000_000_000,
+        }
+    }
+
+    fn lengths(&mut self) -> Vec<(u64, u64)> {
+        (0..40).step_by(3).map(|bit| (1 << bit, self.next())).collect()
+    }
+
+    fn row(&mut self, kind: &'static str, name: &str) -> Group {
+        Group {
+            kind,
+            name: name.into(),
+            key: None,
+            count: self.next(),
+            per_s: self.rate(),
+            cost: self.share(),
+            idle: self.share(),
+            to_user: self.share(),
+            mean_ns: Some(self.length()),
+            p50_ns: Some(self.length()),
+            p99_ns: Some(self.length()),
+            lengths: self.lengths(),
+        }
+    }
+
+    fn figures(&mut self, cost: f64) -> Figures {
+        let reasons = ["EXTERNAL_INTERRUPT", "EPT_MISCONFIG", "hyperv hypercall (in the kernel)", "HLT", "MSR_WRITE"];
+        let about = [("port", "out COM"), ("mmio", "write"), ("msr", "MSR_IA32_TSC_DEADLINE write"), ("port", "in")];
+        Figures {
+            exits: self.next(),
+            exits_per_s: self.rate(),
+            cost,
+            idle: self.share(),
+            waiting: Some(self.share()),
+            to_user: self.share(),
+            p99_ns: Some(self.length()),
+            reasons: reasons.map(|name| self.row("reason", name)).to_vec(),
+            about: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
+            halts: ["slept", "caught by polling"].map(|name| self.row("halt", name)).to_vec(),
+            poll_ns: Some(43_100),
+        }
+    }
+
+    fn gangs(&mut self) -> GangRow {
+        let mut cause = |vcpu, reason: &str| GangCause {
+            vcpu,
+            reason: reason.into(),
+            runs_per_s: self.rate(),
+            forced_per_s: self.rate(),
+            lost: self.share(),
+        };
+        let causes = vec![cause(70_001, "SYSCALL"), cause(70_002, "H_DATA_STORAGE")];
+        GangRow {
+            runs_per_s: self.rate(),
+            ganged: self.share(),
+            forced_per_s: self.rate(),
+            forced: self.share(),
+            lost: self.share(),
+            causes,
+        }
+    }
+
+    fn halts(&mut self) -> KvmHalts {
+        let (successful, failed) = (100_000_000 + self.next() * 1_003, 200_000_000 + self.next() * 1_007);
+        KvmHalts {
+            source: "descriptors",
+            attempted: successful + failed,
+            successful,
+            success_ns: successful * 43_200,
+            fail_ns: failed * 87_300,
+            wait_ns: self.length(),
+            success_lengths: self.lengths(),
+            ..KvmHalts::default()
+        }
+    }
+
+    fn vm(&mut self, pid: u32, name: &str, cost: f64) -> VmRow {
+        let vcpu = |hard: &mut Hard, at: u32| VcpuRow {
+            vcpu: Some(70_000 + at),
+            tid: Some(pid + at),
+            open: Some("EXTERNAL_INTERRUPT".into()),
+            open_ns: Some(hard.length()),
+            figures: hard.figures(cost - f64::from(at) / 10.0),
+            ..VcpuRow::default()
+        };
+        VmRow {
+            pid,
+            name: name.into(),
+            figures: self.figures(cost),
+            kvm_halts: Some(self.halts()),
+            gangs: Some(self.gangs()),
+            vcpus: vec![vcpu(self, 1), vcpu(self, 2)],
+            ..VmRow::default()
+        }
+    }
+
+    fn frame() -> Frame {
+        let mut hard = Hard(0);
+        let names =
+            ["web", "ein sehr langer Name mit Ü und 漢字漢字漢字, den niemand kürzt", "漢字漢字漢字漢字漢字漢字", "db"];
+        let vms = (0..).zip(names).map(|(at, name)| hard.vm(4_194_000 + 10 * at, name, 1.0 - f64::from(at) / 7.0));
+        let vms = vms.collect();
+        Frame {
+            vms,
+            time: 86_399.0,
+            host: "host.example.org".into(),
+            kernel: "generic-kernel".into(),
+            figures: hard.figures(0.777),
+            own: Own { cpus: 0.654, events_per_s: 1.0, ns_per_event: Some(98_765.0), vcpu_share: Some(0.888) },
+            ..Frame::default()
+        }
+    }
+}
+
+/// Every word with a digit in it that figures are printed as, and what names are printed whole.
+fn printed(frame: &Frame) -> BTreeSet<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut figures = |figures: &Figures| {
+        let Figures { exits_per_s, cost, idle, waiting, to_user, p99_ns, reasons, about, halts, poll_ns, .. } = figures;
+        all.push(rate(*exits_per_s));
+        all.extend([*cost, *idle, waiting.unwrap(), *to_user].map(share));
+        all.extend([*p99_ns, poll_ns.map(u64::from)].map(text::length));
+        let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
+        all.extend(halts.iter().map(|row| share(row.per_s / of_all)));
+        for row in reasons.iter().chain(about).chain(halts) {
+            all.extend([rate(row.per_s), share(row.cost), share(row.to_user)]);
+            all.extend([row.mean_ns, row.p50_ns, row.p99_ns].map(text::length));
+            all.push(row.name.clone());
+        }
+    };
+    figures(&frame.figures);
+    frame
+        .vms
+        .iter()
+        .flat_map(|vm| vm.vcpus.iter().map(|vcpu| &vcpu.figures).chain([&vm.figures]))
+        .for_each(&mut figures);
+    let mut sum = KvmHalts::default();
+    for vm in &frame.vms {
+        let gangs = vm.gangs.as_ref().unwrap();
+        let halts = vm.kvm_halts.clone().unwrap();
+        all.extend(text::gangs(gangs));
+        all.extend([gangs.runs_per_s, gangs.forced_per_s].map(rate));
+        all.push(share(gangs.lost));
+        for cause in &gangs.causes {
+            all.extend([rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)]);
+        }
+        all.extend([vm.pid, vm.vcpus[0].tid.unwrap(), vm.vcpus[1].tid.unwrap()].map(|pid| pid.to_string()));
+        all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), text::length(vcpu.open_ns))));
+        all.push(vm.name.clone());
+        sum += halts.clone();
+        for row in text::kvm_halts(&halts).into_iter().chain(text::kvm_halts(&sum)) {
+            all.extend([row.count, row.share, row.mean, row.time]);
+        }
+    }
+    all.push(rate(frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum()));
+    all.extend(text::own(&frame.own));
+    all.extend(["p50", "p99"].map(str::to_string));
+    all.push(text::time_of_day(frame.time));
+    all.iter().flat_map(|text| words(text)).collect()
+}
+
+/// The words in which there are digits.
+fn words(text: &str) -> Vec<String> {
+    let bare = |word: &str| word.trim_matches(['(', ')', ',', ';', ':']).to_string();
+    text.split_whitespace().map(bare).filter(|word| word.chars().any(|letter| letter.is_ascii_digit())).collect()
+}
+
+/// What of a screen is no number that was to be printed; counts of rows are left out.
+fn cut(screen: &str, frame: &Frame, printed: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in screen.lines() {
+        let line = line.replace(text::BARS_TITLE.trim_end(), "").replace(&text::how_many(frame), "");
+        // `and 7 more`, `and 3 more VMs, 6 more vCPUs`
+        let line = line.split("and ").map(|part| match part.split_once(" more") {
+            Some((count, rest)) if count.parse::<u32>().is_ok() => rest
+                .trim_start_matches(|letter: char| "VMs, vCPU".contains(letter) || letter.is_ascii_digit())
+                .trim_start_matches(" more vCPUs")
+                .trim_start_matches(" more vCPU")
+                .to_string(),
+            _ => part.to_string(),
+        });
+        let line = line.collect::<Vec<_>>().join(" ");
+        // Of a name there may be the beginning.
+        let is_name = |word: &str| match word.strip_suffix('…') {
+            Some(name) => {
+                !name.starts_with(|letter: char| letter.is_ascii_digit())
+                    && printed.range(name.to_string()..).next().is_some_and(|whole| whole.starts_with(name))
+            }
+            None => false,
+        };
+        found.extend(words(&line).into_iter().filter(|word| !printed.contains(word) && !is_name(word)));
+    }
+    found
+}
+
+#[test]
+fn no_figure_is_cut_on_a_terminal_of_any_size() {
+    let frame = Hard::frame();
+    let printed = printed(&frame);
+    // What is cut of one number must not be another.
+    for (a, b) in printed.iter().flat_map(|a| printed.iter().map(move |b| (a, b))).filter(|(a, b)| a != b) {
+        assert!(!a.ends_with(b.as_str()) && !a.starts_with(b.as_str()), "{b} is a part of {a}");
+    }
+    let widths = (80..=220).zip([24, 41, 60].into_iter().cycle());
+    let heights = (24..=60).flat_map(|height| [80, 120, 138].map(|width| (width, height)));
+    let vm = &frame.vms[0];
+    let [reason, about] = [&vm.figures.reasons[0], &vm.figures.about[0]];
+    let kvm = text::kvm_halts(vm.kvm_halts.as_ref().unwrap());
+    for size in widths.chain(heights) {
+        let panels = if size.0 < WIDE { Panel::of(&frame) } else { &[Panel::Reasons] };
+        for &panel in panels {
+            // Others than the first are chosen now and then: that takes time.
+            let some = usize::from(size.0 + size.1) % 3;
+            for (what, mut state) in chosen(panel).into_iter().step_by(some + 1) {
+                let screen = drawn(size, &frame, &mut state);
+                let cut = cut(&screen, &frame, &printed);
+                assert!(cut.is_empty(), "{cut:?} in {size:?}, {what}\n{screen}");
+                // And what matters most is there.
+                let mut there = vec![rate(vm.figures.exits_per_s), share(vm.figures.cost)];
+                if what == "a VM" {
+                    let is_wide = size.0 >= WIDE;
+                    let is = |wanted| is_wide || panel == wanted;
+                    there.extend(
+                        is(Panel::Reasons).then(|| [rate(reason.per_s), share(reason.cost)]).into_iter().flatten(),
+                    );
+                    there
+                        .extend(is(Panel::About).then(|| [rate(about.per_s), share(about.cost)]).into_iter().flatten());
+                    there.extend(
+                        is(Panel::Halts)
+                            .then(|| [rate(vm.figures.halts[0].per_s), kvm[0].count.clone()])
+                            .into_iter()
+                            .flatten(),
+                    );
+                }
+                for figure in there {
+                    assert!(screen.contains(&figure), "{figure} is not in {size:?}, {what}\n{screen}");
+                }
+            }
+        }
+    }
+}
+
+/// States in which a VM is chosen, one of its vCPUs, and none.
+fn chosen(panel: Panel) -> [(&'static str, State); 3] {
+    let vcpu = RowId { pid: 4_194_000, vcpu: Some(4_194_001) };
+    let state = State { panel, ..State::default() };
+    [
+        ("a VM", state.clone()),
+        ("a vCPU", State { selected: Some(vcpu), has_begun: true, ..state.clone() }),
+        ("all", State { is_all: true, has_begun: true, ..state }),
+    ]
 }

@@ -109,6 +109,10 @@ pub struct State {
     /// What was entered: nothing, a VM, or a vCPU.
     pub within: Option<RowId>,
     pub selected: Option<RowId>,
+    /// No row is selected: details are of all VMs.
+    pub is_all: bool,
+    /// The costliest VM of the beginning, or what the user wanted instead, is selected.
+    pub has_begun: bool,
     /// Where the selected row is, so that the next takes its place when it is gone.
     pub at: usize,
     pub sort: Sort,
@@ -128,6 +132,8 @@ impl Default for State {
         State {
             within: None,
             selected: None,
+            is_all: false,
+            has_begun: false,
             at: 0,
             sort: Sort::Cost,
             filter: String::new(),
@@ -173,8 +179,16 @@ impl State {
         lines
     }
 
-    /// The number of the selected row, which is always one of those that there are.
+    /// The number of the selected row, which is always one of those that there are: at the beginning the costliest VM's.
     pub fn select(&mut self, lines: &[Line]) -> Option<usize> {
+        if self.is_all {
+            return None;
+        }
+        if !self.has_begun
+            && let Some(at) = costliest(lines)
+        {
+            (self.has_begun, self.selected) = (true, Some(lines[at].id()));
+        }
         let found = lines.iter().position(|line| Some(line.id()) == self.selected);
         let at = found.unwrap_or(self.at).min(lines.len().checked_sub(1)?);
         self.at = at;
@@ -210,7 +224,7 @@ impl State {
             KeyCode::Enter | KeyCode::Right => self.enter(),
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.leave(),
             KeyCode::Up | KeyCode::Char('k') => self.go(&lines, self.at.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.go(&lines, self.at + 1),
+            KeyCode::Down | KeyCode::Char('j') => self.go(&lines, if self.is_all { 0 } else { self.at + 1 }),
             KeyCode::PageUp => self.go(&lines, self.at.saturating_sub(PAGE)),
             KeyCode::PageDown => self.go(&lines, self.at + PAGE),
             KeyCode::Home => self.go(&lines, 0),
@@ -220,6 +234,8 @@ impl State {
     }
 
     fn type_filter(&mut self, code: KeyCode) {
+        // What is looked for is what is wanted.
+        self.is_all = false;
         match code {
             KeyCode::Enter => self.typing = false,
             KeyCode::Esc => {
@@ -235,6 +251,7 @@ impl State {
     }
 
     fn go(&mut self, lines: &[Line], to: usize) {
+        (self.has_begun, self.is_all) = (true, false);
         self.at = to.min(lines.len().saturating_sub(1));
         self.selected = lines.get(self.at).map(Line::id);
     }
@@ -243,11 +260,15 @@ impl State {
         // A VM's own row in its list leads nowhere further.
         if self.selected != self.within && self.selected.is_some() {
             self.within = self.selected;
+            self.has_begun = true;
         }
     }
 
     fn leave(&mut self) {
         match self.within {
+            None if self.filter.is_empty() => {
+                (self.has_begun, self.is_all, self.selected, self.at) = (true, true, None, 0);
+            }
             None => self.filter.clear(),
             // From a vCPU that was entered out of the whole list, back to that of its VM.
             Some(RowId { pid, vcpu: Some(_) }) => self.within = Some(RowId { pid, vcpu: None }),
@@ -256,25 +277,17 @@ impl State {
     }
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
     pub fn id(&self) -> RowId {
         RowId { pid: self.vm.pid, vcpu: self.vcpu.map(|vcpu| vcpu.tid.or(vcpu.vcpu).unwrap_or(0)) }
     }
 
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &'a Figures {
         self.vcpu.map_or(&self.vm.figures, |vcpu| &vcpu.figures)
     }
 
     pub fn ended(&self) -> bool {
         self.vcpu.map_or(self.vm.ended, |vcpu| vcpu.ended)
-    }
-
-    /// `web01`, `web01 vCPU 3`.
-    pub fn name(&self) -> String {
-        match self.vcpu {
-            None => self.vm.name.clone(),
-            Some(vcpu) => format!("{} {}", self.vm.name, vcpu_name(vcpu)),
-        }
     }
 }
 
@@ -284,6 +297,17 @@ pub fn vcpu_name(vcpu: &VcpuRow) -> String {
         (Some(number), _) => format!("vCPU {number}"),
         (None, tid) => format!("thread {}", tid.unwrap_or(0)),
     }
+}
+
+/// The VM that costs most, if any of these costs anything.
+fn costliest(lines: &[Line]) -> Option<usize> {
+    let vms = lines.iter().enumerate().filter(|(_, line)| line.vcpu.is_none() && line.figures().exits_per_s > 0.0);
+    let by_cost = |(_, a): &(usize, &Line), (_, b): &(usize, &Line)| {
+        let of = |line: &Line| (line.figures().cost, line.figures().exits_per_s);
+        of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal)
+    };
+    // Of equal ones the first.
+    vms.rev().max_by(by_cost).map(|(at, _)| at)
 }
 
 /// The one that is `steps` behind `now` in the circle of all.
@@ -318,8 +342,13 @@ mod tests {
         }
     }
 
+    /// `web01`, `web01 vCPU 3`.
+    fn name(line: &Line) -> String {
+        line.vcpu.map_or(line.vm.name.clone(), |vcpu| format!("{} {}", line.vm.name, vcpu_name(vcpu)))
+    }
+
     fn names(state: &State, frame: &Frame) -> Vec<String> {
-        state.lines(frame).iter().map(Line::name).collect()
+        state.lines(frame).iter().map(name).collect()
     }
 
     fn press(state: &mut State, frame: &Frame, codes: &[KeyCode]) {
@@ -347,6 +376,42 @@ mod tests {
         assert_eq!(names(&state, &frame), ["web"]);
         press(&mut state, &frame, &[KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')]);
         assert!(state.filter.is_empty() && state.quit);
+    }
+
+    #[test]
+    fn the_costliest_vm_is_selected_at_the_beginning_and_none_on_demand() {
+        let mut state = State::default();
+        // Before anything has come, and while nothing costs anything.
+        assert_eq!(state.select(&[]), None);
+        let mut idle = frame();
+        idle.vms.iter_mut().for_each(|vm| vm.figures = Figures::default());
+        let lines = state.lines(&idle);
+        assert_eq!(state.select(&lines).map(|at| name(&lines[at])), Some("db".into()));
+        // The costliest VM, whatever rows are sorted by; and it stays that when another comes to cost more.
+        let mut busy = frame();
+        busy.vms.iter_mut().for_each(|vm| vm.figures.exits_per_s = 9.0);
+        state.sort = Sort::Name;
+        let selected = |state: &mut State, frame: &Frame| {
+            let lines = state.lines(frame);
+            state.select(&lines).map(|at| name(&lines[at]))
+        };
+        assert_eq!(selected(&mut state, &busy), Some("web".into()));
+        busy.vms[0].figures.cost = 0.9;
+        assert_eq!(selected(&mut state, &busy), Some("web".into()));
+        press(&mut state, &busy, &[KeyCode::Esc]);
+        assert_eq!((selected(&mut state, &busy), state.is_all), (None, true));
+        // Nothing is entered out of nowhere; the arrows choose again, and so does a filter.
+        press(&mut state, &busy, &[KeyCode::Enter]);
+        assert_eq!((state.within, selected(&mut state, &busy)), (None, None));
+        press(&mut state, &busy, &[KeyCode::Down]);
+        assert_eq!(selected(&mut state, &busy), Some("db".into()));
+        press(&mut state, &busy, &[KeyCode::Esc, KeyCode::Char('/'), KeyCode::Char('w'), KeyCode::Enter]);
+        assert_eq!(selected(&mut state, &busy), Some("web".into()));
+        // The first Esc shows all rows again, the next is the one that selects none.
+        press(&mut state, &busy, &[KeyCode::Esc]);
+        assert_eq!(selected(&mut state, &busy), Some("web".into()));
+        press(&mut state, &busy, &[KeyCode::Esc]);
+        assert_eq!(selected(&mut state, &busy), None);
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
-use super::frame::{Frame, GangRow, Own};
+use super::frame::{Frame, GangRow, Own, VmRow};
 use super::kernel::KvmHalts;
 use exitscope_units::Nanos;
 use exitscope_view::{rate, share, thousands};
+use std::collections::BTreeMap;
 
 /// Bars of a histogram: one for each doubling from 1 us to 17 s.
 const FIRST_DOUBLING: u32 = 10;
 const DOUBLINGS: usize = 24;
 
-/// What the bars stand for, as wide as they are.
-pub const BARS_TITLE: &str = "1us 16us256us4ms 67ms1s ";
+/// What the bars stand for, as wide as they are: every fifth doubling.
+pub const BARS_TITLE: &str = "1us  33us 1ms  34ms 1s  ";
 
 /// The route and its cost.
 pub fn route(frame: &Frame) -> String {
@@ -20,15 +21,13 @@ pub fn route(frame: &Frame) -> String {
     }
 }
 
-/// What watching costs.
-pub fn own(own: &Own) -> String {
-    let ourselves = format!("exitscope: {} of a CPU", share(own.cpus));
-    match (own.ns_per_event, own.vcpu_share) {
-        (Some(ns), Some(part)) => {
-            format!("{ns:.0} ns an event, {} of the vCPUs' time; {ourselves}", share(part))
-        }
-        _ => format!("cost per event not measured; {ourselves}"),
-    }
+/// What watching costs: where events happen, and besides.
+pub fn own(own: &Own) -> [String; 2] {
+    let cost = match (own.ns_per_event, own.vcpu_share) {
+        (Some(ns), Some(part)) => format!("{ns:.0} ns an event, {} of the vCPUs' time", share(part)),
+        _ => "cost per event not measured".to_string(),
+    };
+    [cost, format!("exitscope: {} of a CPU", share(own.cpus))]
 }
 
 /// A length, or nothing where there is none.
@@ -65,9 +64,12 @@ pub fn time_of_day(seconds: f64) -> String {
 /// `3 VMs, 8 vCPUs`.
 pub fn how_many(frame: &Frame) -> String {
     let vcpus: usize = frame.vms.iter().map(|vm| vm.vcpus.len()).sum();
-    let s = |count: usize| if count == 1 { "" } else { "s" };
-    let vms = frame.vms.len();
-    format!("{vms} VM{}, {vcpus} vCPU{}", s(vms), s(vcpus))
+    format!("{}, {}", number_of(frame.vms.len(), "VM"), number_of(vcpus, "vCPU"))
+}
+
+/// `1 VM`, `70,000 VMs`.
+pub fn number_of(count: usize, what: &str) -> String {
+    format!("{} {what}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
 }
 
 /// KVM's own count of one way in which halts went.
@@ -109,9 +111,15 @@ pub fn kvm_source(halts: &KvmHalts) -> String {
     }
 }
 
-/// Why there are none.
-pub fn no_kvm(why: &str) -> String {
-    format!("KVM's own counters are not shown: {why}")
+/// Why some of these VMs have none.
+pub fn no_kvm(vms: &[&VmRow]) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    vms.iter().filter_map(|vm| vm.no_kvm_halts.as_deref()).for_each(|why| *reasons.entry(why).or_default() += 1);
+    let said = |(why, count)| match vms.len() {
+        1 => format!("KVM's own counters are not shown: {why}"),
+        all => format!("KVM's own counters of {count} of {all} VMs are not shown: {why}"),
+    };
+    reasons.into_iter().map(said).collect()
 }
 
 /// What became of a VM's virtual cores' runs.
@@ -139,6 +147,30 @@ pub fn lost(frame: &Frame) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_tick_of_the_bars_stands_where_its_length_is_counted_and_apart_from_the_next() {
+        let mut ticks = 0;
+        for tick in BARS_TITLE.split_whitespace() {
+            let at = BARS_TITLE.find(&format!("{tick} ")).unwrap();
+            let counted = bars(&[(1 << (FIRST_DOUBLING as usize + at), 1)]);
+            assert_eq!(counted.trim_end().chars().count(), at + 1, "{tick}");
+            // 1.02us, 32.8us, … without their decimals.
+            let low = Nanos(1 << (FIRST_DOUBLING as usize + at)).to_string();
+            let (number, unit) = low.split_at(low.find(|c: char| c.is_ascii_alphabetic()).unwrap());
+            assert_eq!(format!("{:.0}{unit}", number.parse::<f64>().unwrap()), tick);
+            ticks += 1;
+        }
+        assert_eq!(ticks, 5, "each is followed by a space");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_nothing() {
+        let by_events = Own { cpus: 0.031, events_per_s: 900.0, ..Own::default() };
+        assert_eq!(own(&by_events), ["cost per event not measured", "exitscope: 3.1% of a CPU"]);
+        let by_bpf = Own { ns_per_event: Some(123.4), vcpu_share: Some(0.004), ..by_events };
+        assert_eq!(own(&by_bpf)[0], "123 ns an event, 0.4% of the vCPUs' time");
+    }
 
     #[test]
     fn bars_are_as_wide_as_their_title() {
