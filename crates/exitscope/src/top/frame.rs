@@ -136,7 +136,7 @@ pub struct Figures {
     pub cost: f64,
     /// Share in which they had nothing to do.
     pub idle: f64,
-    /// Share in which their threads could run and had no CPU; part of it lies in exits.
+    /// Share in which their threads could run and had no CPU, of those of which the kernel says it; part of it lies in exits.
     pub waiting: Option<f64>,
     /// Share of exits that went on to user space.
     pub to_user: f64,

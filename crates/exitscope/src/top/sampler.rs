@@ -185,7 +185,7 @@ impl Sampler {
             let Some(ran) = ran(lane.process, thread) else { continue };
             let Some(earlier) = self.ran.insert(lane, ran) else { continue };
             let waited = ran.waited.saturating_sub(earlier.waited);
-            sums.waited = Some(waited);
+            sums.waited = Some((waited, span));
             if !self.counting.has_kvm_exit() {
                 // A halt tells of itself when it is over. Until then its thread sleeps, and not in user space's exits.
                 let ran = ran.run.saturating_sub(earlier.run);

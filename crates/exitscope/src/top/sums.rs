@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 pub struct Sums {
     /// vCPUs' wall time in nanoseconds.
     pub wall: u64,
-    /// Time in which a thread waited for a CPU, if the kernel says.
-    pub waited: Option<u64>,
+    /// Time in which threads waited for a CPU, and the wall time of those of which the kernel says it, in nanoseconds.
+    pub waited: Option<(u64, u64)>,
     /// Idle time where no exit is around halts.
     pub idle_outside: u64,
     /// Events that were looked at.
@@ -79,7 +79,10 @@ impl Sums {
     /// Adds another vCPU's.
     pub fn merge(&mut self, other: &Sums) {
         self.wall += other.wall;
-        self.waited = self.waited.map_or(other.waited, |mine| Some(mine + other.waited.unwrap_or(0)));
+        self.waited = match (self.waited, other.waited) {
+            (Some(mine), Some(theirs)) => Some((mine.0 + theirs.0, mine.1 + theirs.1)),
+            (mine, theirs) => mine.or(theirs),
+        };
         self.idle_outside += other.idle_outside;
         self.events += other.events;
         self.poll = self.poll.max(other.poll);
@@ -132,7 +135,7 @@ impl Sums {
             exits_per_s: exits as f64 / seconds,
             cost: part(self.cost(), self.wall),
             idle: part(idle, self.wall),
-            waiting: self.waited.map(|waited| part(waited, self.wall)),
+            waiting: self.waited.map(|(waited, wall)| part(waited, wall)),
             to_user: part(new.to_user, exits),
             p99_ns: busy.quantile(9_900),
             reasons: rows(|group| matches!(group, Group::Reason(_) | Group::Served(_))),
@@ -191,4 +194,24 @@ impl Sum {
 
 fn part(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_some_vcpus_is_not_nothing_in_their_sum() {
+        let sums = |waited| Sums { wall: 1_000, waited, ..Sums::default() };
+        for (vcpus, waiting) in [
+            (&[None, None][..], None),
+            (&[Some((500, 1_000)), None], Some(0.5)),
+            (&[None, Some((500, 1_000)), None], Some(0.5)),
+            (&[Some((500, 1_000)), Some((100, 1_000))], Some(0.3)),
+        ] {
+            let mut all = Sums::default();
+            vcpus.iter().for_each(|waited| all.merge(&sums(*waited)));
+            assert_eq!((all.figures(1.0).waiting, all.wall), (waiting, 1_000 * vcpus.len() as u64), "{vcpus:?}");
+        }
+    }
 }
