@@ -971,8 +971,8 @@ pub struct WhoseArgs {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
     /// Only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of Firecracker), or
-    /// its process; top and exporter find it again when it is started anew
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    /// its process's id; top and exporter find it again when it is started anew
+    #[arg(long, value_name = "NAME|PID", conflicts_with = "all")]
     pub vm: Option<String>,
     /// Every virtual machine, as without this flag
     #[arg(short, long = "all-cpus")]

@@ -46,7 +46,7 @@ impl Host {
 impl Source for Host {
     fn read(&mut self) -> Result<&Snapshot, String> {
         if let Some((name, watched)) = &mut self.only {
-            for vm in self.look_out.look().into_iter().flatten().filter(|vm| vm.name == *name) {
+            for vm in self.look_out.look().into_iter().flatten().filter(|vm| vm.is_called(name)) {
                 if watched.insert(vm.process) {
                     self.counting.watch(vm.process).map_err(|error| error.to_string())?;
                 }

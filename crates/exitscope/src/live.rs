@@ -125,7 +125,7 @@ impl WhoseArgs {
     pub fn processes(&self) -> anyhow::Result<Processes> {
         self.resolved(|pid| {
             let there = names_of(&vms());
-            anstream::eprintln!("exitscope: no virtual machine of KVM runs in process {pid} yet; there are: {there}");
+            say!("no virtual machine of KVM runs in process {pid} yet; there are: {there}");
             Ok(())
         })
     }
@@ -138,7 +138,7 @@ impl WhoseArgs {
     fn resolved(&self, without_machine: impl Fn(u32) -> anyhow::Result<()>) -> anyhow::Result<Processes> {
         if let Some(name) = &self.vm {
             let vms = vms();
-            let these: Vec<u32> = vms.iter().filter(|vm| vm.name == *name).map(|vm| vm.process).collect();
+            let these: Vec<u32> = vms.iter().filter(|vm| vm.is_called(name)).map(|vm| vm.process).collect();
             if these.is_empty() {
                 bail!("no virtual machine called {name}; there are: {}", names_of(&vms));
             }

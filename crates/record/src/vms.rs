@@ -32,6 +32,13 @@ pub struct Vm {
     pub vcpus: u32,
 }
 
+impl Vm {
+    /// Whether a person means it by this name: its own, or its process's id.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.process.to_string() == name
+    }
+}
+
 /// The processes that have virtual machines and into whose descriptors we may look, by id.
 pub fn vms() -> Vec<Vm> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

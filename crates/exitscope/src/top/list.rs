@@ -5,6 +5,7 @@
 //! no room:           columns of the highest rank are left out whole; words end in an ellipsis; rows are counted
 //! ```
 
+use exitscope_model::encode;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -27,7 +28,9 @@ pub struct Words {
 
 impl Words {
     pub fn new(cut: impl Into<String>, whole: impl Into<String>) -> Words {
-        Words { cut: cut.into(), whole: whole.into() }
+        // Names come from command lines and threads: nothing in them may act on the screen.
+        let shown = |text: String| encode::line(&text).into_owned();
+        Words { cut: shown(cut.into()), whole: shown(whole.into()) }
     }
 
     /// Words that may be cut.
@@ -37,7 +40,7 @@ impl Words {
 
     /// The same, and behind it what may not be cut.
     pub fn followed_by(mut self, whole: &str) -> Words {
-        self.whole.push_str(whole);
+        self.whole.push_str(&encode::line(whole));
         self
     }
 

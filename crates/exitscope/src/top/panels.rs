@@ -11,6 +11,7 @@ use super::list::{BARS, Column, List, Words, wrapped};
 use super::screen::WIDE;
 use super::state::{Line as ListLine, Panel, vcpu_name};
 use super::text;
+use exitscope_model::encode;
 use exitscope_view::{rate, share, thousands};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -275,7 +276,7 @@ fn draw_gangs(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen) {
 /// Draws the sentences that there is room for.
 fn draw_said(to: &mut ratatui::Frame, area: Rect, said: &[String]) {
     let mut lines = Vec::new();
-    for sentence in said.iter().map(|sentence| wrapped(sentence, area.width)) {
+    for sentence in said.iter().map(|sentence| wrapped(&encode::line(sentence), area.width)) {
         if lines.len() + sentence.len() <= usize::from(area.height) {
             lines.extend(sentence.into_iter().map(Line::from));
         }

@@ -110,7 +110,7 @@ impl Sampler {
             return Ok(());
         }
         let Some(found) = self.look_out.look() else { return Ok(()) };
-        let wanted = found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.name == *name));
+        let wanted = found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.is_called(name)));
         let mut known = Vec::new();
         for vm in wanted {
             if self.name.is_some() && !self.known.contains(&vm.process) {
