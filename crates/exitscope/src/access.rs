@@ -2,8 +2,8 @@
 
 use crate::cli::AccessArgs;
 use anyhow::Context;
-use exitscope_http::{Access, access};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use exitscope_http::{Access, Names, access};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 
 /// The access that the flags ask for.
 pub fn access_of(args: &AccessArgs) -> anyhow::Result<Access> {
@@ -22,6 +22,17 @@ pub fn listen(at: impl ToSocketAddrs + std::fmt::Display) -> anyhow::Result<(Tcp
     let listener = TcpListener::bind(&at).with_context(|| format!("cannot listen on {at}"))?;
     let address = listener.local_addr()?;
     Ok((listener, address))
+}
+
+/// What a server that listens there may be called: by addresses if others reach it, by the name that it was told to listen
+/// on, by those of --host-name, and by this machine's own, which nobody else can have lead here. Others are somebody else's,
+/// who may let them lead here so that his page reads what we answer (DNS rebinding).
+pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> Names {
+    let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
+    let told = host.parse::<IpAddr>().is_err().then(|| host.to_string());
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_string());
+    let names = told.into_iter().chain(own).chain(args.host_name.iter().cloned());
+    Names { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 
 /// `http` or `https`.

@@ -1064,6 +1064,10 @@ pub struct AccessArgs {
     /// `serve` prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Answer also who asks by this name, beside this machine's own name and, where it listens for others, its addresses; may
+    /// be repeated
+    #[arg(long, value_name = "NAME")]
+    pub host_name: Vec<String>,
 }
 
 #[derive(Debug, Args)]
