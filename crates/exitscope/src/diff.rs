@@ -8,7 +8,7 @@ use crate::report::{check_reason, look};
 use exitscope_analysis::{Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
-use exitscope_trace::Keep;
+use exitscope_trace::{Input, Keep, TraceError};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -50,7 +50,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let text = args.format == EventsFormat::Text && args.html.is_none();
     let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
-    let (comparison, lengths) = compare([&before, &after], &args.select, args.confidence, top)?;
+    let sides = [&before, &after].map(|files| files.iter().map(|path| Input::open(path)));
+    let (comparison, lengths) = compare(sides, &args.select, args.confidence, top)?;
     if let Some(to) = &args.html {
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
         return Ok(Outcome::Fine);
@@ -66,18 +67,18 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// What the page of two traces shows, packed.
-pub fn data(before: &Path, after: &Path, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
+pub fn data(before: Input, after: Input, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
     let select = SelectArgs { clock, ..SelectArgs::default() };
-    let sides = [before, after].map(|path| vec![path.to_path_buf()]);
-    let (comparison, lengths) = compare([&sides[0], &sides[1]], &select, CONFIDENCE, usize::MAX)?;
+    let sides = [before, after].map(|input| std::iter::once(Ok(input)));
+    let (comparison, lengths) = compare(sides, &select, CONFIDENCE, usize::MAX)?;
     let mut data = Vec::new();
     write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
 }
 
-/// Compares the traces of both sides; at most `top` reasons.
+/// Compares the traces of both sides, each of which is opened when it is its turn; at most `top` reasons.
 fn compare(
-    [before, after]: [&[PathBuf]; 2],
+    [before, after]: [impl Iterator<Item = Result<Input, TraceError>>; 2],
     select: &SelectArgs,
     confidence: f64,
     top: usize,
@@ -117,7 +118,10 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
     }
 }
 
-fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow)> {
+fn side(
+    inputs: impl Iterator<Item = Result<Input, TraceError>>,
+    select: &SelectArgs,
+) -> anyhow::Result<(Diff, SideRow)> {
     let selection = select.selection();
     for reason in &selection.reasons {
         check_reason(reason)?;
@@ -126,15 +130,20 @@ fn side(files: &[PathBuf], select: &SelectArgs) -> anyhow::Result<(Diff, SideRow
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
     let mut earlier = Earlier::default();
-    for path in files {
+    for input in inputs {
         let fresh = || Selected {
             diff: diff.clone(),
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             exits: 0,
         };
-        let (trace, mut selected) =
-            read::read(path, &mut earlier, !selection.vcpus.is_empty(), select.clock.options(Keep::Timed), fresh)?;
+        let (trace, mut selected) = read::read_input(
+            input?,
+            &mut earlier,
+            !selection.vcpus.is_empty(),
+            select.clock.options(Keep::Timed),
+            fresh,
+        )?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);

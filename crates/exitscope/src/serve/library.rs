@@ -2,6 +2,7 @@
 //! has changed since.
 
 use super::fresh::{Fresh, WAIT};
+use super::named_file::NamedFile;
 use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
@@ -11,8 +12,6 @@ use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -45,7 +44,7 @@ pub struct Library {
 }
 
 struct File {
-    path: PathBuf,
+    named: NamedFile,
     made: RefCell<Option<Made>>,
     /// Whether somebody has it read.
     is_read: Cell<bool>,
@@ -96,15 +95,15 @@ struct Row<'a> {
 }
 
 impl Library {
-    pub fn new(paths: &[PathBuf], clock: ClockArgs) -> Rc<Library> {
-        let file = |path: &PathBuf| File {
-            path: path.clone(),
+    pub fn new(files: Vec<NamedFile>, clock: ClockArgs) -> Rc<Library> {
+        let file = |named| File {
+            named,
             made: RefCell::new(None),
             is_read: Cell::new(false),
             done: watch::Sender::new(()),
             changed: watch::Sender::new(Note::default()),
         };
-        let files = paths.iter().map(file).collect();
+        let files = files.into_iter().map(file).collect();
         Rc::new(Library {
             files,
             clock,
@@ -121,7 +120,7 @@ impl Library {
     }
 
     pub fn name(&self, number: usize) -> String {
-        self.files[number].path.display().to_string()
+        self.files[number].named.name().display().to_string()
     }
 
     /// Notes when the file changes.
@@ -149,11 +148,11 @@ impl Library {
     /// One file compared with another.
     pub fn compared(&self, before: usize, after: usize) -> Rc<Fresh> {
         let compared = || {
-            let [before, after] = [before, after].map(|number| self.files[number].path.clone());
+            let [before, after] = [before, after].map(|number| self.files[number].named.clone());
             let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
             Rc::new(Fresh::new(Arc::new(move || {
                 let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
-                diff::data(&before, &after, clock.clone())
+                diff::data(before.input()?, after.input()?, clock.clone())
             })))
         };
         self.compared.borrow_mut().entry((before, after)).or_insert_with(compared).clone()
@@ -207,9 +206,9 @@ impl Library {
         let Ok(_turn) = self.reading.acquire().await else { return };
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
-        let version = version(&file.path);
-        let (path, clock) = (file.path.clone(), self.clock.clone());
-        let found = spawn_blocking(move || find(&path, clock)).await;
+        let version = version(&file.named);
+        let (named, clock) = (file.named.clone(), self.clock.clone());
+        let found = spawn_blocking(move || find(&named, clock)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
@@ -245,35 +244,37 @@ impl File {
         let made = self.made.borrow();
         let Some(made) = made.as_ref() else { return false };
         let at_hand = made.found.as_ref().map_or(true, |found| found.data.is_some() || !with_data);
-        at_hand && made.version == version(&self.path)
+        at_hand && made.version == version(&self.named)
     }
 
     /// Tells who listens if it has changed.
     fn look(&self) {
-        let id = version(&self.path);
+        let id = version(&self.named);
         let note = Note { data: format!("{{\"gone\":{}}}", id == GONE), id };
         self.changed.send_if_modified(|last| std::mem::replace(last, note.clone()) != note);
     }
 }
 
-/// The version of a file that is not there.
+/// The version of a file that is not there, or in whose place is something else.
 const GONE: &str = "gone";
 
 /// What tells a file from what it was before: which it is, how long, and when it was written.
-fn version(path: &Path) -> String {
-    std::fs::metadata(path).map_or(GONE.to_string(), |file| {
-        let at = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
-        format!("{:x}-{:x}-{:x}-{at:x}", file.dev(), file.ino(), file.len())
+fn version(file: &NamedFile) -> String {
+    file.stat().map_or(GONE.to_string(), |file| {
+        let at = i128::from(file.st_mtime) * 1_000_000_000 + file.st_mtime_nsec as i128;
+        format!("{:x}-{:x}-{:x}-{at:x}", file.st_dev, file.st_ino, file.st_size)
     })
 }
 
-fn find(path: &Path, clock: ClockArgs) -> Result<Found, String> {
+fn find(file: &NamedFile, clock: ClockArgs) -> Result<Found, String> {
     let select = SelectArgs { clock, ..SelectArgs::default() };
     let args = ReportArgs { select, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
     let (mut summary, mut data) = (None, Vec::new());
-    let read = look_at(&args, &[path.to_path_buf()], |contents| {
-        summary = Some(Summary::of(&contents.report));
-        Ok(write_data(contents, Compression::new(6), &mut data)?)
+    let read = file.input().and_then(|input| {
+        look_at(&args, &[input], |contents| {
+            summary = Some(Summary::of(&contents.report));
+            Ok(write_data(contents, Compression::new(6), &mut data)?)
+        })
     });
     match (read, summary) {
         (Ok(_), Some(summary)) => Ok(Found { summary, data: Some(data.into()) }),

@@ -10,6 +10,7 @@ mod feed;
 mod fresh;
 mod library;
 mod live;
+mod named_file;
 mod pages;
 mod ring;
 
@@ -25,6 +26,7 @@ use exitscope_page::is_built;
 use fresh::Fresh;
 use library::Library;
 use live::Live;
+use named_file::NamedFile;
 use pages::{Pages, Shown};
 use std::path::Path;
 use std::rc::Rc;
@@ -43,9 +45,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     }
     catch_signals()?;
     let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
-    for file in &files {
-        check(file)?;
-    }
+    let files = files.iter().map(|path| find(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(dir) = &args.dir {
         fleet::check(dir, &args.limits)?;
     }
@@ -71,17 +71,17 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
             Shown::Store(Rc::new(Fresh::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
         }
-        (None, None) => Shown::Files(Library::new(&files, args.clock.clone())),
+        (None, None) => Shown::Files(Library::new(files, args.clock.clone())),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), Live::end)?;
     Ok(Outcome::Fine)
 }
 
-/// Whether a file may be read.
-fn check(path: &Path) -> anyhow::Result<()> {
+/// The file that is called so now, whatever is called so later.
+fn find(path: &Path) -> anyhow::Result<NamedFile> {
     if path == Path::new("-") {
         bail!("standard input can be read only once: put it into a file");
     }
-    std::fs::File::open(path).map(drop).with_context(|| format!("cannot read {}", path.display()))
+    NamedFile::find(path)
 }
