@@ -689,9 +689,12 @@ pub struct AdviseArgs {
     /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore every knob that --apply has changed
+    /// Restore every knob that --apply has changed since this host was booted, and that is still as --apply set it
     #[arg(long)]
     pub undo: bool,
+    /// With --undo: restore also what somebody else has changed since
+    #[arg(long, requires = "undo", conflicts_with_all = ["file", "input", "form", "apply"])]
+    pub force: bool,
     /// With --apply: do not ask
     #[arg(long, requires = "apply")]
     pub yes: bool,
