@@ -30,8 +30,8 @@ pub fn listen(at: impl ToSocketAddrs + std::fmt::Display) -> anyhow::Result<(Tcp
 pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> Names {
     let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
     let told = host.parse::<IpAddr>().is_err().then(|| host.to_string());
-    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_string());
-    let names = told.into_iter().chain(own).chain(args.host_name.iter().cloned());
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let names = told.into_iter().chain([own]).chain(args.host_name.iter().cloned());
     Names { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 

@@ -252,6 +252,30 @@ fn what_is_put_in_place_of_a_file_is_not_read_and_others_are_served() {
 }
 
 #[test]
+fn a_hostile_name_of_a_file_is_shown_and_does_nothing() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "\n\"'\\\x1b]0;x\x07\u{202e}<script>alert(1)<!--\n=cmd()";
+    let file = folder.path().join(name);
+    std::fs::write(&file, "\x1b[31m\u{202e}<script>alert(1)").unwrap();
+    let server = Server::start(&[file.to_str().unwrap()]).unwrap();
+    let shows = |text: &str| text.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}'));
+    let (head, said) = server.get("/data/0");
+    let said = String::from_utf8(said).unwrap();
+    assert!(head.contains("422") && head.contains("content-type: text/plain") && head.contains("nosniff"), "{head}");
+    assert!(shows(&said) && said.contains("is not a trace"), "{said:?}");
+    let page = String::from_utf8(server.get("/page/0").1).unwrap();
+    let title = page.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    assert!(shows(title) && !title.contains('\n') && !title.contains('<') && !title.contains('"'), "{title:?}");
+    assert!(title.contains("\\u{1b}") && title.contains("&lt;script&gt;alert(1)&lt;!--"), "{title:?}");
+    assert!(!page.contains("<script>alert"));
+    let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
+    assert!(shows(list[0]["name"].as_str().unwrap()), "{list}");
+}
+
+#[test]
 fn a_link_that_is_named_stands_for_the_file_that_it_leads_to_then() {
     if !is_built() {
         return;

@@ -6,7 +6,7 @@ use super::named_file::NamedFile;
 use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
-use exitscope_http::{Bytes, Note, Notes};
+use exitscope_http::{Bytes, Note, Notes, visible};
 use exitscope_page::{Compression, write_data};
 use exitscope_view::Report;
 use serde::Serialize;
@@ -24,6 +24,9 @@ const MOST_DATA: usize = 256 << 20;
 
 /// Times that the server looks after us, from one look at watched files to the next.
 const LOOK: u32 = 4;
+
+/// Comparisons that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
+const MOST_COMPARED: usize = 8;
 
 /// The slowest exits in the table of a page.
 const SLOWEST: usize = 10;
@@ -119,8 +122,9 @@ impl Library {
         self.files.len()
     }
 
+    /// What a file is called, in one line.
     pub fn name(&self, number: usize) -> String {
-        self.files[number].named.name().display().to_string()
+        visible(&self.files[number].named.name().display().to_string()).replace('\n', "\\n")
     }
 
     /// Notes when the file changes.
@@ -145,8 +149,8 @@ impl Library {
         }
     }
 
-    /// One file compared with another.
-    pub fn compared(&self, before: usize, after: usize) -> Rc<Fresh> {
+    /// One file compared with another; `None` if too many are being compared.
+    pub fn compared(&self, before: usize, after: usize) -> Option<Rc<Fresh>> {
         let compared = || {
             let [before, after] = [before, after].map(|number| self.files[number].named.clone());
             let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
@@ -155,7 +159,12 @@ impl Library {
                 diff::data(before.input()?, after.input()?, clock.clone())
             })))
         };
-        self.compared.borrow_mut().entry((before, after)).or_insert_with(compared).clone()
+        let mut all = self.compared.borrow_mut();
+        all.retain(|_, fresh| !fresh.is_idle());
+        match all.len() < MOST_COMPARED || all.contains_key(&(before, after)) {
+            true => Some(all.entry((before, after)).or_insert_with(compared).clone()),
+            false => None,
+        }
     }
 
     /// What is known of every file, as JSON. Waits for what is read, but not for long.
@@ -183,6 +192,8 @@ impl Library {
     pub fn turn(&self) {
         self.turns.set((self.turns.get() + 1) % LOOK);
         if self.turns.get() == 0 {
+            // What nobody waited for.
+            self.compared.borrow_mut().retain(|_, fresh| !fresh.is_idle());
             self.files.iter().filter(|file| file.changed.receiver_count() > 0).for_each(File::look);
         }
     }
@@ -297,5 +308,45 @@ impl Summary {
             lost: report.coverage.lost,
             damage: report.coverage.damage().map(|line| line.to_string()).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use tokio::task::LocalSet;
+
+    #[tokio::test]
+    async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
+        let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
+        let files = vec![NamedFile::find(trace).unwrap(); 5];
+        let library = Library::new(files, ClockArgs::default());
+        let all = async {
+            // None of them ends before we say so.
+            let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());
+            std::thread::spawn(move || {
+                let _held = comparing.lock();
+                held.send(()).unwrap();
+                let _ = wait.recv();
+            });
+            is_held.recv().unwrap();
+            let mut begun = Vec::new();
+            for (before, after) in (0..25).map(|pair| (pair / 5, pair % 5)) {
+                let Some(fresh) = library.compared(before, after) else { continue };
+                assert!(timeout(Duration::ZERO, fresh.data()).await.is_err());
+                begun.push(fresh);
+            }
+            assert_eq!(begun.len(), MOST_COMPARED);
+            assert!(library.compared(0, 0).is_some(), "it is under way");
+            drop(go_on);
+            for fresh in begun {
+                assert!(matches!(fresh.data().await, Some(Ok(_))));
+            }
+            assert!(library.compared(4, 4).is_some());
+            assert_eq!(library.compared.borrow().len(), 1, "what was read is not kept");
+        };
+        LocalSet::new().run_until(all).await;
     }
 }

@@ -165,10 +165,15 @@ impl Site for Pages {
                 let addresses = Addresses { data: Some(&data), files: Some("/files"), ..Addresses::default() };
                 whole(page(&format!("{} and {}", library.name(before), library.name(after)), &addresses))
             }
-            (Shown::Files(library), Named::DiffData(before, after)) => {
-                let compared = library.compared(before, after);
-                Box::pin(async move { packed_or_wait(compared.data().await) })
-            }
+            (Shown::Files(library), Named::DiffData(before, after)) => match library.compared(before, after) {
+                Some(compared) => Box::pin(async move { packed_or_wait(compared.data().await) }),
+                None => {
+                    let text = "As many files are being compared as may be at a time: ask again later.\n";
+                    let after = HeaderValue::from_static("10");
+                    let answer = Answer::text(StatusCode::SERVICE_UNAVAILABLE, text);
+                    whole(answer.with(HeaderName::from_static("retry-after"), after))
+                }
+            },
             (Shown::Files(library), Named::Files) => {
                 let library = library.clone();
                 Box::pin(async move { Answer::of(StatusCode::OK, JSON, library.list().await) })
