@@ -689,10 +689,10 @@ pub struct AdviseArgs {
     /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore every knob that --apply has changed since this host was booted, and that is still as --apply set it
+    /// Restore the knobs that --apply has set since the last boot, unless somebody else has changed them since
     #[arg(long)]
     pub undo: bool,
-    /// With --undo: restore also what somebody else has changed since
+    /// With --undo: also restore knobs that somebody else has changed since
     #[arg(long, requires = "undo", conflicts_with_all = ["file", "input", "form", "apply"])]
     pub force: bool,
     /// With --apply: do not ask
@@ -1067,8 +1067,8 @@ pub struct AccessArgs {
     /// `serve` prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Answer also who asks by this name, beside this machine's own name and, where it listens for others, its addresses; may
-    /// be repeated
+    /// Accept this name in the Host header, too; may be repeated. Accepted anyway: localhost, this machine's own name, and
+    /// any address where others can connect
     #[arg(long, value_name = "NAME")]
     pub host_name: Vec<String>,
 }

@@ -565,8 +565,8 @@ fn what_somebody_else_has_set_since_is_left_alone() {
     std::fs::write(&knob, "5\n").unwrap();
     let undone = apply(&root, &["--undo"]);
     assert_eq!((undone.status.code(), now().as_str()), (Some(2), "5"), "{}", stdout(&undone));
-    assert!(stdout(&undone).contains(&format!("is \"5\", and not the {set} that was set")), "{}", stdout(&undone));
-    assert!(stdout(&undone).contains("`--undo --force` makes it 777"), "{}", stdout(&undone));
+    assert!(stdout(&undone).contains(&format!("is \"5\", not {set} as --apply set it")), "{}", stdout(&undone));
+    assert!(stdout(&undone).contains("`--undo --force` restores 777"), "{}", stdout(&undone));
     // Applied once more, what that somebody had set is what was there before.
     assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
     assert_eq!(now(), set);
@@ -577,7 +577,7 @@ fn what_somebody_else_has_set_since_is_left_alone() {
     std::fs::write(&knob, "6\n").unwrap();
     let forced = apply(&root, &["--undo", "--force"]);
     assert_eq!((forced.status.code(), now().as_str()), (Some(0), "5"), "{}", stdout(&forced));
-    assert!(stdout(&forced).contains("it was \"6\", which somebody else had set"), "{}", stdout(&forced));
+    assert!(stdout(&forced).contains("it was \"6\", set by somebody else"), "{}", stdout(&forced));
     assert!(!root.join("state/applied.json").exists());
 }
 
@@ -599,14 +599,14 @@ fn what_an_earlier_boot_had_is_not_restored() {
     boot("second-boot", &set);
     let undone = apply(&root, &["--undo"]);
     assert_eq!((undone.status.code(), now()), (Some(0), set.clone()), "{}", stdout(&undone));
-    assert!(stdout(&undone).contains("nothing to restore: it was applied before this host was booted last"));
+    assert!(stdout(&undone).contains("nothing to restore: applied before the last boot"));
     assert!(!root.join("state/applied.json").exists());
     // Nor is it what comes back of a later change.
     boot("second-boot", "777");
     assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
     boot("third-boot", "5");
     let applied = apply(&root, &[trace, "--apply", "--yes"]);
-    assert!(stdout(&applied).contains("gone with that boot, and forgotten"), "{}", stdout(&applied));
+    assert!(stdout(&applied).contains("dropped from the state file"), "{}", stdout(&applied));
     assert_eq!((apply(&root, &["--undo"]).status.code(), now().as_str()), (Some(0), "5"));
 }
 
@@ -686,7 +686,7 @@ fn what_changes_while_the_user_is_asked_is_not_overwritten() {
         root.display(),
         root.join("state/applied.json").display()
     );
-    for (meanwhile, ends, says) in [("5", 2, "was 777 when this was shown"), ("777", 0, "done: ")] {
+    for (meanwhile, ends, says) in [("5", 2, "was 777 when shown"), ("777", 0, "done: ")] {
         std::fs::write(&knob, "777\n").unwrap();
         let Some(terminal) = common::Terminal::start("advise", (200, 60), &command) else { return };
         terminal.wait_for(&["Go ahead?"]);

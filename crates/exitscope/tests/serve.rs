@@ -211,13 +211,13 @@ fn what_is_put_in_place_of_a_file_is_not_read_and_others_are_served() {
         _ => {}
     };
     for (name, says) in [
-        ("a pipe", "it is a pipe"),
-        ("a link to what others may not read", "a symbolic link is in its place"),
-        ("a link to a file that is served", "a symbolic link is in its place"),
-        ("a link to what never ends", "a symbolic link is in its place"),
-        ("a link to nothing", "a symbolic link is in its place"),
-        ("a folder", "it is a directory"),
-        ("a socket", "it is no regular file"),
+        ("a pipe", "a pipe, not a regular file"),
+        ("a link to what others may not read", "a symbolic link; links are followed only"),
+        ("a link to a file that is served", "a symbolic link; links are followed only"),
+        ("a link to what never ends", "a symbolic link; links are followed only"),
+        ("a link to nothing", "a symbolic link; links are followed only"),
+        ("a folder", "a directory, not a file"),
+        ("a socket", "not a regular file"),
         ("nothing", "No such file"),
     ] {
         std::fs::remove_file(&swapped).unwrap();
@@ -353,8 +353,8 @@ fn what_cannot_be_served_is_said_at_once() {
         (&["--listen", "nonsense", trace], "cannot listen on"),
         (&["no such file"], "cannot read no such file"),
         (&["-"], "standard input"),
-        (&["/dev/null"], "cannot read /dev/null: it is no regular file"),
-        (&[env!("CARGO_MANIFEST_DIR")], "it is a directory"),
+        (&["/dev/null"], "cannot read /dev/null: not a regular file"),
+        (&[env!("CARGO_MANIFEST_DIR")], "a directory, not a file"),
         (&["--live", trace], "cannot be used with"),
         (&["--keep", "5m", trace], "--live"),
         (&["--live", "--keep", "3s"], "10s to 24h"),

@@ -49,8 +49,8 @@ impl Names {
     }
 }
 
-const NOT_CALLED: &str =
-    "This is not what this server is called; --host-name says by what names it may be asked, too.\n";
+const UNKNOWN_NAME: &str =
+    "Unknown host name: use an address of this machine, or start the server with --host-name NAME.\n";
 
 /// Headers of every answer to a browser, unless the answer has its own: nothing runs, nobody frames it, nobody else's page
 /// reads it.
@@ -93,7 +93,7 @@ fn check_browser(request: &Parts, browsers: &Browsers) -> Result<(), Answer> {
     let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
     let host = request.uri.authority().map(|authority| authority.as_str()).or(text(HOST));
     if request.headers.get_all(HOST).iter().count() > 1 || !host.is_some_and(|host| browsers.names.hold(host)) {
-        return Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, NOT_CALLED));
+        return Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN_NAME));
     }
     // A link from elsewhere is fine; what a page elsewhere loads is not.
     let site = HeaderName::from_static("sec-fetch-site");

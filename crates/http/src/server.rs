@@ -182,11 +182,11 @@ impl<S: Site> Client<'_, S> {
 fn refuse(refused: Refused) -> Answer {
     let answer = match refused {
         Refused::Peer(most) => {
-            let text = format!("There are {most} requests from this address in hand already, which is the limit.\n");
+            let text = format!("Too many requests from this address: {most} are in progress, which is the limit.\n");
             Answer::text(StatusCode::TOO_MANY_REQUESTS, text)
         }
         Refused::All(most) => {
-            let text = format!("There are {most} requests in hand already, which is the limit.\n");
+            let text = format!("Too many requests: {most} are in progress, which is the limit.\n");
             Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
         }
     };

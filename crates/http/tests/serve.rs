@@ -359,7 +359,7 @@ fn a_peer_that_has_its_share_is_told_so_and_another_is_answered() {
         let held: Vec<TcpStream> = (0..share).map(|_| server.ask_and_not_read(server.connect(), path)).collect();
         let refused = server.get(path, "");
         assert_eq!((status(&refused), header(&refused, "retry-after")), (429, Some("1")), "{path}");
-        assert!(refused.contains(&format!("{share} requests from this address")), "{refused}");
+        assert!(refused.contains(&format!("from this address: {share} are in progress")), "{refused}");
         drop(server.ask_and_not_read(server.connect_from([127, 0, 0, 2]), path));
         assert_eq!(status(&server.get("/watch", "")), 200, "{path}");
         drop(held);

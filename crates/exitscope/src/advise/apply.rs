@@ -60,7 +60,7 @@ pub fn apply(
     let lock = Lock::take(&path)?;
     let mut state = load(&path, &host)?.unwrap_or_else(|| State::of(&host, &boot));
     if state.boot != boot {
-        writeln!(out, "  what was applied before this host was booted last is gone with that boot, and forgotten")?;
+        writeln!(out, "  changes from before the last boot are dropped from the state file: the boot has reset them")?;
         state = State::of(&host, &boot);
     }
     let (steps, all) = still_so(steps, out)?;
@@ -103,8 +103,8 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let lock = Lock::take(&path)?;
     let mut state = load(&path, &host)?.with_context(nothing)?;
     if state.boot != boot_id(&args.root)? {
-        let text = "nothing to restore: it was applied before this host was booted last, and is gone with that boot";
-        writeln!(out, "{text}; {} is removed", path.display())?;
+        let text = "nothing to restore: applied before the last boot, which has reset the knobs";
+        writeln!(out, "{text}; removing {}", path.display())?;
         state.changes.clear();
         state.save(&path, &lock)?;
         return Ok(Outcome::Fine);
@@ -148,12 +148,12 @@ fn restore(change: &Changed, root: &Path, force: bool) -> anyhow::Result<String>
     let is_own = change.is_own(&now);
     if !is_own && !force {
         bail!(
-            "{at} is {now:?}, and not the {new} that was set: somebody else changed it, or its module was loaded anew; it \
-             stays so, and `--undo --force` makes it {old}"
+            "{at} is {now:?}, not {new} as --apply set it: changed by somebody else, or its module was reloaded; left \
+             unchanged (`--undo --force` restores {old})"
         );
     }
     set(knob, &path, old)?;
-    let by_others = if is_own { String::new() } else { format!(" (it was {now:?}, which somebody else had set)") };
+    let by_others = if is_own { String::new() } else { format!(" (it was {now:?}, set by somebody else)") };
     Ok(format!("restored: {at} is {old} again{by_others}"))
 }
 
@@ -178,7 +178,7 @@ fn plan(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> anyhow::Resu
             // Some kernels are built with parameters that can only be read.
             Ok(_) if !knob.is_writable() || is_read_only(&path) => problems.push(at_load(knob, &path, &new)),
             Ok(old) if !is_value(&old) => {
-                problems.push(format!("{} is {old:?}, which could not be restored", path.display()));
+                problems.push(format!("{} is {old:?}, not a value that --undo could restore", path.display()));
             }
             Ok(old) => {
                 writeln!(out, "  {}: {old} becomes {new}", path.display())?;
@@ -210,7 +210,7 @@ fn still_so(steps: Vec<Step>, out: &mut dyn Write) -> io::Result<(Vec<Step>, boo
                 writeln!(out, "  {path} is {now} already")?;
                 continue;
             }
-            Ok(now) => format!("{path} was {} when this was shown, and is {now:?} now", step.old),
+            Ok(now) => format!("{path} was {} when shown and is {now:?} now; run `advise --apply` again", step.old),
             Err(error) => remedy(step.knob, &step.path, &error),
         };
         writeln!(out, "  not changed: {problem}")?;
@@ -237,13 +237,13 @@ fn host_name(root: &Path) -> String {
         .map_or_else(|_| "this host".to_string(), |name| name.trim().to_string())
 }
 
-/// What the kernel calls this boot. It is the same in every container (drivers/char/random.c, `sysctl_bootid`), so that our own
+/// What the kernel calls this boot. It has one name for all containers (drivers/char/random.c, `sysctl_bootid`), so that our own
 /// /proc says it where the host's is not mounted below `root`.
 fn boot_id(root: &Path) -> anyhow::Result<String> {
     const FILE: &str = "proc/sys/kernel/random/boot_id";
     let id = fs::read_to_string(root.join(FILE)).or_else(|_| fs::read_to_string(Path::new("/").join(FILE)));
     let id =
-        id.with_context(|| format!("cannot read /{FILE}, by which changes of this boot are told from earlier ones"))?;
+        id.with_context(|| format!("cannot read /{FILE}: changes of this boot could not be told from earlier ones"))?;
     Ok(id.trim().to_string())
 }
 
@@ -306,7 +306,7 @@ mod tests {
         for (now, goes_on, is_trouble, says) in [
             ("777\n", true, false, ""),
             ("0\n", false, false, "is 0 already"),
-            ("5\n", false, true, "was 777 when this was shown, and is \"5\" now"),
+            ("5\n", false, true, "was 777 when shown and is \"5\" now"),
             ("\x1b[31m\n", false, true, "is \"\\u{1b}[31m\" now"),
         ] {
             fs::write(&path, now).unwrap();
@@ -327,8 +327,8 @@ mod tests {
             // Killed before it was written, the first time or the second.
             ("777", false, Ok("is 777 already"), "777"),
             ("40000", false, Ok("restored"), "777"),
-            ("5", false, Err("somebody else changed it"), "5"),
-            ("5", true, Ok("(it was \"5\", which somebody else had set)"), "777"),
+            ("5", false, Err("changed by somebody else"), "5"),
+            ("5", true, Ok("(it was \"5\", set by somebody else)"), "777"),
         ] {
             fs::write(&path, format!("{now}\n")).unwrap();
             let done = restore(&set_twice, root.path(), force);

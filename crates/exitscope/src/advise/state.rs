@@ -67,12 +67,12 @@ impl Changed {
     fn trouble(&self) -> Option<String> {
         match knob(&self.knob) {
             None => return Some(format!("there is no knob {:?}", self.knob)),
-            Some(knob) if !knob.is_writable() => return Some(format!("{} cannot be set while it is used", knob.name)),
+            Some(knob) if !knob.is_writable() => return Some(format!("{} cannot be set at run time", knob.name)),
             Some(_) => {}
         }
         let values = [Some(&self.old), Some(&self.new), self.before.as_ref()];
         let bad = values.into_iter().flatten().find(|value| !is_value(value))?;
-        Some(format!("{bad:?} is no value of {}", self.knob))
+        Some(format!("{bad:?} is not a value of {}", self.knob))
     }
 }
 
@@ -95,7 +95,7 @@ impl State {
         let own = [0, geteuid().as_raw()].contains(&about.uid());
         if !own || about.mode() & 0o022 != 0 {
             bail!(
-                "{}: somebody else may have written it; if what it says is right, `chown {}` and `chmod 600` it",
+                "{}: owned or writable by another user; if its content is right, `chown {}` and `chmod 600` the file",
                 path.display(),
                 geteuid().as_raw()
             );
@@ -112,14 +112,14 @@ impl State {
         }
         let is_name = |name: &String| name.len() <= NAME && !name.chars().any(char::is_control);
         if ![&state.host, &state.boot].into_iter().all(is_name) {
-            bail!("{}: what it says is no name of a host, or of a boot", no_such_file());
+            bail!("{}: host or boot is not a name", no_such_file());
         }
         for (at, change) in state.changes.iter().enumerate() {
             if let Some(trouble) = change.trouble() {
                 bail!("{}: {trouble}", no_such_file());
             }
             if state.changes[..at].iter().any(|earlier| earlier.knob == change.knob) {
-                bail!("{}: {} is in it twice", no_such_file(), change.knob);
+                bail!("{}: {} occurs twice", no_such_file(), change.knob);
             }
         }
         Ok(Some(state))
@@ -186,7 +186,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => bail!(
-                    "{}: another `exitscope advise` sets or restores knobs just now; try again when it has ended",
+                    "another `exitscope advise` is setting or restoring knobs (it holds {}); try again when it has ended",
                     path.display()
                 ),
                 Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
@@ -341,13 +341,13 @@ mod tests {
                 "not a file of what was applied",
             ),
             (with("").replace("/1", "/2"), "layout \"exitscope.applied/2\""),
-            (with("").replace("\"h\"", "\"\\u001b[31m\""), "no name of a host"),
+            (with("").replace("\"h\"", "\"\\u001b[31m\""), "host or boot is not a name"),
             (with(&change("/etc/passwd", "x", "y")), "there is no knob \"/etc/passwd\""),
             (with(&change("../../etc/passwd", "x", "y")), "there is no knob"),
-            (with(&change("ple_gap", "1", "2")), "ple_gap cannot be set while it is used"),
-            (with(&change("halt_poll_ns", "1\\n2", "0")), "\"1\\n2\" is no value of halt_poll_ns"),
-            (with(&change("halt_poll_ns", "0", "")), "\"\" is no value"),
-            (with(&format!("{sound}, {sound}")), "halt_poll_ns is in it twice"),
+            (with(&change("ple_gap", "1", "2")), "ple_gap cannot be set at run time"),
+            (with(&change("halt_poll_ns", "1\\n2", "0")), "\"1\\n2\" is not a value of halt_poll_ns"),
+            (with(&change("halt_poll_ns", "0", "")), "\"\" is not a value"),
+            (with(&format!("{sound}, {sound}")), "halt_poll_ns occurs twice"),
             (with(&sound.replace('}', ", \"path\": \"/etc/passwd\"}")), "not a file of what was applied"),
             (" ".repeat(MOST as usize + 1), "too large"),
         ] {
@@ -358,7 +358,7 @@ mod tests {
         // Nor what others may have written.
         write(&path, &with(&sound));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(State::load(&path).unwrap_err().to_string().contains("somebody else may have written it"));
+        assert!(State::load(&path).unwrap_err().to_string().contains("owned or writable by another user"));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(State::load(&path).is_err());

@@ -1,13 +1,13 @@
-//! A file that was named at the start, and that is opened again and again while anything may be put in its place.
+//! A served file, opened anew for each reading although anything may have been put in its place.
 //!
 //! ```text
 //! at the start: name ─► all symbolic links resolved ─► the path that is served
 //! later:        each folder, then the file, none of them a link, the file a regular one ─► opened
 //! ```
 //!
-//! A server reads with its own rights for whoever asks it. Who may write where a recording lies must not have it read
-//! something else: a link to /etc/shadow, a device that never ends, a pipe that never begins. Another regular file in place of
-//! the one before is what `exitscope record` leaves, and is served.
+//! The server reads with its own rights on behalf of its clients. Whoever may write to a recording's directory must not make it
+//! read a link to /etc/shadow, an endless device or a pipe without a writer. A new regular file in the same place is served:
+//! `exitscope record` leaves one.
 
 use anyhow::Context;
 use exitscope_trace::Input;
@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-/// It.
+/// A file that was named when the server started.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
     /// What it is called.
@@ -84,10 +84,10 @@ impl NamedFile {
 fn regular(found: Stat) -> io::Result<Stat> {
     let what = match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => return Ok(found),
-        FileType::Symlink => "a symbolic link is in its place, which is not followed",
-        FileType::Directory => "it is a directory",
-        FileType::Fifo => "it is a pipe, and only regular files are served",
-        _ => "it is no regular file",
+        FileType::Symlink => "a symbolic link; links are followed only when the server starts",
+        FileType::Directory => "a directory, not a file",
+        FileType::Fifo => "a pipe, not a regular file",
+        _ => "not a regular file",
     };
     Err(io::Error::other(what))
 }

@@ -168,7 +168,7 @@ impl Site for Pages {
             (Shown::Files(library), Named::DiffData(before, after)) => match library.compared(before, after) {
                 Some(compared) => Box::pin(async move { packed_or_wait(compared.data().await) }),
                 None => {
-                    let text = "As many files are being compared as may be at a time: ask again later.\n";
+                    let text = "Too many comparisons are in progress: try again later.\n";
                     let after = HeaderValue::from_static("10");
                     let answer = Answer::text(StatusCode::SERVICE_UNAVAILABLE, text);
                     whole(answer.with(HeaderName::from_static("retry-after"), after))
