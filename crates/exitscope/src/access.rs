@@ -31,7 +31,9 @@ pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> Names {
     let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
     let told = host.parse::<IpAddr>().is_err().then(|| host.to_string());
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let names = told.into_iter().chain([own]).chain(args.host_name.iter().cloned());
+    // As a Host header has it, somebody may name a port, too.
+    let bare = |name: String| name.split(':').next().unwrap_or_default().trim_end_matches('.').to_string();
+    let names = told.into_iter().chain([own]).chain(args.host_name.iter().cloned()).map(bare);
     Names { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 
@@ -52,4 +54,31 @@ pub fn warn(address: SocketAddr, access: &Access) {
         _ => "without a token (--token-file)",
     };
     anstream::eprintln!("exitscope: whoever reaches {address} may ask it, {missing}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_called_as_it_was_told_and_as_its_machine_is() {
+        let told = vec!["host1.example:9965".to_string(), "host2.example.".to_string(), String::new()];
+        let args = AccessArgs { tls_cert: None, tls_key: None, token_file: None, host_name: told };
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let at = |address: &str| address.parse::<SocketAddr>().unwrap();
+        for (listen, address, host, expected) in [
+            ("127.0.0.1:9965", "127.0.0.1:9965", "host1.example", true),
+            ("127.0.0.1:9965", "127.0.0.1:9965", "host2.example:80", true),
+            ("127.0.0.1:9965", "127.0.0.1:9965", "host3.example", false),
+            ("127.0.0.1:9965", "127.0.0.1:9965", "192.0.2.1", false),
+            ("0.0.0.0:9965", "0.0.0.0:9965", "192.0.2.1:9965", true),
+            ("0.0.0.0:9965", "0.0.0.0:9965", "host3.example", false),
+            ("[::]:9965", "[::]:9965", "[2001:db8::1]:9965", true),
+            ("host3.example:9965", "192.0.2.1:9965", "host3.example:9965", true),
+            ("127.0.0.1:9965", "127.0.0.1:9965", own.as_str(), true),
+            ("127.0.0.1:9965", "127.0.0.1:9965", "", false),
+        ] {
+            assert_eq!(names(&args, listen, at(address)).hold(host), expected, "{listen} {host}");
+        }
+    }
 }
