@@ -176,16 +176,8 @@ impl Diff {
     /// The reasons whose exits are spent more in being idle than at any cost, on both sides taken together; none if there
     /// would be no others.
     fn idle(&self, before: &Diff) -> Vec<String> {
-        let mut sums: BTreeMap<&String, (u64, u64)> = BTreeMap::new();
-        for (reason, cell) in before.blocks.iter().chain(&self.blocks).flat_map(|block| &block.cells) {
-            let (idle, cost) = sums.entry(reason).or_default();
-            (*idle, *cost) = (idle.saturating_add(cell.idle), cost.saturating_add(cell.cost().0));
-        }
-        let (idle, others): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(_, (idle, cost))| idle > cost);
-        match others.is_empty() {
-            true => Vec::new(),
-            false => idle.into_iter().map(|(reason, _)| reason.clone()).collect(),
-        }
+        let cells = before.blocks.iter().chain(&self.blocks).flat_map(|block| &block.cells);
+        halts(cells.map(|(reason, cell)| (reason.clone(), cell)))
     }
 
     /// What the recording in hand has, block by block.
@@ -240,6 +232,21 @@ impl Diff {
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.0));
         rows.into_iter().map(|row| row.1).collect()
+    }
+}
+
+/// The reasons whose exits are spent more in being idle than at any cost: how long they take says nothing of exits. None if
+/// there are no others.
+pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a Cell)>) -> Vec<String> {
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (reason, cell) in cells {
+        let (idle, cost) = sums.entry(reason).or_default();
+        (*idle, *cost) = (idle.saturating_add(cell.idle), cost.saturating_add(cell.cost().0));
+    }
+    let (halts, others): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(_, (idle, cost))| idle > cost);
+    match others.is_empty() {
+        true => Vec::new(),
+        false => halts.into_iter().map(|(reason, _)| reason).collect(),
     }
 }
 

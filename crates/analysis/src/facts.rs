@@ -1,5 +1,6 @@
 //! All facts of a report, filled together.
 
+use crate::diff::halts;
 use crate::division::Divisions;
 use crate::kinds::{About, Kinds};
 use crate::{
@@ -340,6 +341,16 @@ impl Facts {
         self.halts.merge(&other.halts);
         self.gangs.merge(&other.gangs);
         self.yields.merge(&other.yields);
+    }
+
+    /// All selected exits together without halts, and the reasons that these are: how long a vCPU halts is not how long its
+    /// exits take.
+    pub fn without_halts(&self) -> (Cell, Vec<String>) {
+        let cells = || self.ways.cells().into_iter().map(|(key, way)| (key.code.name(), &way.cell));
+        let halts = halts(cells());
+        let mut rest = self.ways.other.cell.clone();
+        cells().filter(|(reason, _)| !halts.contains(reason)).for_each(|(_, cell)| rest.merge(cell));
+        (rest, halts)
     }
 
     /// What exits were about, most costly first.

@@ -13,6 +13,7 @@
 mod accesses;
 pub mod advice;
 mod cell;
+mod change_limit;
 mod diff;
 mod division;
 mod estimate;
@@ -39,6 +40,7 @@ mod yields;
 
 pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
+pub use change_limit::{ChangeLimit, ChangeLimitError};
 pub use diff::{Block, Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
 pub use estimate::Estimate;
@@ -55,7 +57,7 @@ pub use poll_settings::{PollHost, PollSettings, Seen};
 pub use run_states::{RunStates, StateTimes, Times};
 pub use select::{Selection, When};
 pub use slowest::Slowest;
-pub use threshold::{Breach, Threshold, ThresholdError};
+pub use threshold::{Breach, LimitCheck, Threshold, ThresholdError, Unjudged};
 pub use timeline::{Bucket, Timeline, wider};
 pub use ways::{WayCell, WayKey, Ways};
 pub use yields::{DEPTHS, PleCell, PreemptedCell, Queue, TargetCell, YieldCell, Yields};

@@ -2,9 +2,9 @@
 
 use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exitscope_analysis::{Dim, Selection, Threshold, When};
+use exitscope_analysis::{ChangeLimit, Dim, Threshold, When};
 use exitscope_trace::{Keep, Options, XenMode};
-use exitscope_units::{Moment, Nanos, VcpuId, VmId};
+use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -229,8 +229,9 @@ pub struct ReportArgs {
     /// be given several times
     ///
     /// Figures: count, rate, total, cost, share (of cost), user (share that went to user space); mean, p50, p90, p99,
-    /// p99.9, max (from exit to entry, idle time included); lost (everything that docs/losses.md calls a loss or an
-    /// error). `*` or nothing in the parentheses stands for all reasons together.
+    /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
+    /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit code 2 if a limit cannot
+    /// be judged: the recording is empty or cut, nothing is selected, or it does not tell the figure.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
 }
@@ -241,6 +242,9 @@ pub struct ClockArgs {
     /// a second; with report also to have cycles beside times
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
+    /// Read recordings that another user owns, too
+    #[arg(short, long)]
+    pub force: bool,
     /// Whose exit codes a xentrace log has, which it does not say [default: found out by the codes]
     #[arg(long, value_enum, value_name = "VENDOR")]
     pub xen_mode: Option<Vendor>,
@@ -268,9 +272,9 @@ impl ClockArgs {
 
 #[derive(Debug, Default, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by process id, or by Xen's domain number; several with commas
-    #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "PID", value_delimiter = ',')]
-    pub vms: Vec<u32>,
+    /// Only these VMs, by the name of their process (all of that name), by its id, or by Xen's domain number; several with commas
+    #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "NAME|PID", value_delimiter = ',')]
+    pub vms: Vec<String>,
     /// Only these vCPUs, by number; several with commas
     #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
     pub vcpus: Vec<u32>,
@@ -292,20 +296,6 @@ pub struct SelectArgs {
     pub clock: ClockArgs,
 }
 
-impl SelectArgs {
-    pub fn selection(&self) -> Selection {
-        let mut selection = Selection::default();
-        // No VM is process 0.
-        selection.vms = self.vms.iter().map(|&vm| VmId::domain(vm)).collect();
-        selection.vcpus = self.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
-        selection.reasons = self.reasons.clone();
-        selection.from = self.from;
-        selection.to = self.to;
-        selection.longer_than = self.longer_than;
-        selection
-    }
-}
-
 #[derive(Debug, Args)]
 pub struct EventsArgs {
     /// Trace to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
@@ -321,9 +311,7 @@ pub struct EventsArgs {
     pub format: EventsFormat,
 }
 
-// What other commands call --to is the format here.
 #[derive(Debug, Args)]
-#[command(mut_arg("to", |to| to.long("until")))]
 pub struct ExportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
@@ -332,7 +320,7 @@ pub struct ExportArgs {
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
     /// The format
-    #[arg(long = "to", value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: ExportFormat,
     /// Write to this file, which is there only when it is whole; what was there is kept as FILE.old [default: standard
     /// output]
@@ -391,6 +379,14 @@ pub struct DiffArgs {
     /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+    /// Exit with code 1 if a change is certainly beyond a limit: 'cost>+5%', 'p99(io)>+10%', 'rate(npf)<-50%'; may be given
+    /// several times
+    ///
+    /// Figures: cost, rate, mean, p50, p99. A change is certainly beyond a limit where its whole confidence interval is. `*` or
+    /// nothing in the parentheses stands for all reasons together, without halts. Exit code 2 if a limit cannot be judged: too
+    /// few exits for an interval, a reason that neither side has, a recording that is cut.
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_on: Vec<ChangeLimit>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -689,12 +685,10 @@ pub struct AdviseArgs {
     /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore the knobs that --apply has set since the last boot, unless somebody else has changed them since
+    /// Restore the knobs that --apply has set since the last boot; those that somebody else has changed since only with
+    /// --force
     #[arg(long)]
     pub undo: bool,
-    /// With --undo: also restore knobs that somebody else has changed since
-    #[arg(long, requires = "undo", conflicts_with_all = ["file", "input", "form", "apply"])]
-    pub force: bool,
     /// With --apply: do not ask
     #[arg(long, requires = "apply")]
     pub yes: bool,
@@ -990,8 +984,8 @@ pub struct WhoseArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     pub whose: WhoseArgs,
-    /// For how long, like 10s [default: until the command ends, or Ctrl-C]
-    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
+    /// For how long, like 10s; a number alone is of seconds [default: until the command ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
     /// The file; what was there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -1264,10 +1258,16 @@ fn parse_day(text: &str) -> Result<NaiveDate, String> {
 }
 
 /// A length; as with other tools' `-d`, a number alone is of seconds.
+fn parse_seconds(text: &str) -> Result<Nanos, String> {
+    match text.ends_with(|last: char| last.is_ascii_digit()) {
+        true => parse_length(&format!("{text}s")),
+        false => parse_length(text),
+    }
+}
+
 fn parse_interval(text: &str) -> Result<Nanos, String> {
-    let length = if text.ends_with(|last: char| last.is_ascii_digit()) { format!("{text}s") } else { text.to_string() };
     let allowed = Nanos(100_000_000)..=Nanos(3_600_000_000_000);
-    let length = parse_length(&length)?;
+    let length = parse_seconds(text)?;
     if allowed.contains(&length) { Ok(length) } else { Err("an interval is 100ms to 3600s".to_string()) }
 }
 
@@ -1336,5 +1336,26 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (50.0..=99.9).contains(&percent) => Ok(percent),
         _ => Err("a confidence is between 50 and 99.9 per cent".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_alone_is_of_seconds_where_a_command_runs_for_a_time() {
+        let cases = [
+            ("5", Some(5_000_000_000)),
+            ("5s", Some(5_000_000_000)),
+            ("200ms", Some(200_000_000)),
+            ("0", None),
+            ("x", None),
+        ];
+        for (text, nanos) in cases {
+            assert_eq!(parse_seconds(text).ok(), nanos.map(Nanos), "{text}");
+        }
+        let record = Cli::try_parse_from(["exitscope", "record", "--for", "5"]).unwrap();
+        assert!(matches!(record.command, Command::Record(args) if args.length == Some(Nanos(5_000_000_000))));
     }
 }

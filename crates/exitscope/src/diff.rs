@@ -4,11 +4,12 @@ use crate::Outcome;
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
 use crate::read::{self, Earlier, Sink};
-use crate::report::{check_reason, look};
-use exitscope_analysis::{Diff, DiffRow, Selection};
+use crate::report::{Gates, check_reason, look};
+use crate::select;
+use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection};
 use exitscope_model::{Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
-use exitscope_trace::{Input, Keep, TraceError};
+use exitscope_trace::{Input, Keep, Options};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
 use std::io::Write;
@@ -50,11 +51,15 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let text = args.format == EventsFormat::Text && args.html.is_none();
     let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
-    let sides = [&before, &after].map(|files| files.iter().map(|path| Input::open(path)));
-    let (comparison, lengths) = compare(sides, &args.select, args.confidence, top)?;
+    for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
+        check_reason(reason)?;
+    }
+    let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
+    let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
+    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut)));
     if let Some(to) = &args.html {
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
-        return Ok(Outcome::Fine);
+        return Ok(gates.outcome());
     }
     match args.format {
         EventsFormat::Json => {
@@ -63,28 +68,38 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         EventsFormat::Text => write_page(&comparison_page(&comparison), look(), out)?,
     }
-    Ok(Outcome::Fine)
+    Ok(gates.outcome())
 }
 
 /// What the page of two traces shows, packed.
 pub fn data(before: Input, after: Input, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
     let select = SelectArgs { clock, ..SelectArgs::default() };
-    let sides = [before, after].map(|input| std::iter::once(Ok(input)));
-    let (comparison, lengths) = compare(sides, &select, CONFIDENCE, usize::MAX)?;
+    let inputs = [vec![before], vec![after]];
+    let Sides { comparison, lengths, .. } = compare(inputs, &select, CONFIDENCE, usize::MAX)?;
     let mut data = Vec::new();
     write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
 }
 
-/// Compares the traces of both sides, each of which is opened when it is its turn; at most `top` reasons.
-fn compare(
-    [before, after]: [impl Iterator<Item = Result<Input, TraceError>>; 2],
-    select: &SelectArgs,
-    confidence: f64,
-    top: usize,
-) -> anyhow::Result<(Comparison, Vec<SideLengths>)> {
-    let (before_diff, before) = side(before, select)?;
-    let (after_diff, after) = side(after, select)?;
+/// Both sides, compared.
+struct Sides {
+    comparison: Comparison,
+    lengths: Vec<SideLengths>,
+    /// Of all reasons.
+    rows: Vec<DiffRow>,
+    /// Whether a recording is cut.
+    cut: bool,
+}
+
+/// Compares the traces of both sides; shows at most `top` reasons.
+fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: usize) -> anyhow::Result<Sides> {
+    // A VM of one side need not be on the other, where a process has another number.
+    let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
+    let selection = select::selection(select, &all)?;
+    let [before, after] = inputs;
+    let options = select.clock.options(Keep::Timed);
+    let (before_diff, before, before_cut) = side(before, &selection, options)?;
+    let (after_diff, after, after_cut) = side(after, &selection, options)?;
     let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
@@ -92,14 +107,14 @@ fn compare(
     let lengths = rows.iter().take(shown).map(of).collect();
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
-        selection: SelectionRow::of(&select.selection()),
+        selection: SelectionRow::of(&selection),
         confidence_percent: confidence,
         before,
         after,
         rows: rows.iter().take(shown).map(Compared::of).collect(),
         rows_left_out: rows.len().saturating_sub(shown),
     };
-    Ok((comparison, lengths))
+    Ok(Sides { comparison, lengths, rows, cut: before_cut || after_cut })
 }
 
 /// The traces of both sides: as given, or perf's default names.
@@ -118,14 +133,8 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
     }
 }
 
-fn side(
-    inputs: impl Iterator<Item = Result<Input, TraceError>>,
-    select: &SelectArgs,
-) -> anyhow::Result<(Diff, SideRow)> {
-    let selection = select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
-    }
+/// One side, and whether a recording of it is cut.
+fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::Result<(Diff, SideRow, bool)> {
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
@@ -137,13 +146,8 @@ fn side(
             window: (Moment::default(), Moment::MAX),
             exits: 0,
         };
-        let (trace, mut selected) = read::read_input(
-            input?,
-            &mut earlier,
-            !selection.vcpus.is_empty(),
-            select.clock.options(Keep::Timed),
-            fresh,
-        )?;
+        let (trace, mut selected) = read::read_input(input, &mut earlier, !selection.vcpus.is_empty(), options, fresh)?;
+        read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             selected.diff.end(first, last);
@@ -157,5 +161,5 @@ fn side(
     let coverage = Coverage::of(&ledger, exits, 0);
     let lost = ledger.get(Line::LostRecords);
     let side = SideRow { traces, events: ledger.events, exits, lost, duration_ns: duration.0, lines: coverage.lines };
-    Ok((diff, side))
+    Ok((diff, side, ledger.is_cut()))
 }

@@ -4,13 +4,13 @@ use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
 use exitscope_model::Ledger;
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::Keep;
 use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let mut source = exitscope_trace::open_input(Input::open(&file)?, args.clock.options(Keep::All))?;
+    let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, args.clock.options(Keep::All))?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
     loop {

@@ -8,7 +8,8 @@ use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::new_file::{can_write, is_none_of, replace};
 use crate::read::{self, Earlier, Sink};
-use crate::report::{Totals, check_reason};
+use crate::report::Totals;
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::Selection;
 use exitscope_export::{
@@ -113,11 +114,7 @@ struct Known {
 
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.interval.is_some() && args.format != ExportFormat::Hdr {
-        bail!("--interval is the length of the intervals of --to hdr");
-    }
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
+        bail!("--interval is the length of the intervals of --format hdr");
     }
     let files = read::files(&args.files, &args.inputs)?;
     match &args.output {
@@ -130,8 +127,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         None => {}
     }
-    // A pipe is put into a file once, so that it can be read again.
-    let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = read::open(&files, &args.select.clock)?;
+    let selection = select::selection(&args.select, &inputs)?;
     let known = survey(inputs, args, &selection)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
         anstream::eprintln!("exitscope: {line}");
@@ -152,6 +149,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
         let fresh = || Survey::new(selection);
         let options = args.select.clock.options(Keep::Timed);
         let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+        read::has_events(&trace)?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
             // Hosts without names are told apart by what they are.
             let row = &trace.row;
@@ -240,7 +238,7 @@ fn say(args: &ExportArgs, known: &Known, written: &Written) {
         let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
         let count = exits(left_out);
         anstream::eprintln!(
-            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --until, \
+            "exitscope: {count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",
             thousands(most),
         );

@@ -14,6 +14,7 @@ use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
 use crate::read::{self, Earlier, Trace};
 use crate::report::{self, Totals};
+use crate::select;
 use anyhow::Context;
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::{Trials, TriedLimits};
@@ -40,8 +41,7 @@ fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered,
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let files = read::files(&args.files, &args.inputs)?;
     page_file::check(to, &files)?;
-    // A pipe is put into a file once, so that it can be read again.
-    let inputs = files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = read::open(&files, &args.select.clock)?;
     look_at(args, &inputs, |contents| page_file::write(to, |out| write_page(contents, out)))
 }
 
@@ -51,10 +51,7 @@ pub fn look_at(
     inputs: &[Input],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        report::check_reason(reason)?;
-    }
+    let selection = select::selection(&args.select, inputs)?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
@@ -91,10 +88,10 @@ pub fn look_at(
     let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info)?;
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;
-    let breaches = report::breaches(args, facts, &totals.ledger)?;
-    let outcome = if breaches.is_empty() { Outcome::Fine } else { Outcome::Findings };
+    let gates = report::gates(args, facts, &totals)?;
+    let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, facts, &info, selection, breaches, options.keep);
+    let report = totals.report(args, facts, &info, selection, gates.breaches, options.keep);
     then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
     Ok(outcome)
 }

@@ -7,7 +7,7 @@
 use crate::Outcome;
 use crate::cli::{ClockArgs, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
 use crate::host::Host;
-use crate::new_file::keep_old;
+use crate::new_file;
 use crate::store;
 use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
@@ -49,7 +49,6 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
         tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
     }
     let processes = args.whose.processes()?;
-    keep_old(&args.output)?;
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
@@ -180,7 +179,7 @@ impl Recording {
         let head = host.head(&names, compressed);
         let formats: Vec<(&str, &str)> =
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file = new_file::create(path)?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
         let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.is_scheduler()).collect();
         let (named, came, cost) = (BTreeSet::new(), BTreeSet::new(), None);

@@ -1,6 +1,7 @@
 //! The command: flags in, a page out.
 //!
-//! Exit codes: 0 fine, 1 a threshold of `--fail-on` was passed, 2 could not do it. A closed pipe is success.
+//! Exit codes: 0 fine, 1 a limit of `--fail-on` was passed, 2 could not do it, or could not judge it. A closed pipe changes none
+//! of them.
 
 mod access;
 mod advise;
@@ -28,6 +29,7 @@ mod read;
 mod record;
 mod replay;
 mod report;
+mod select;
 mod serve;
 mod sim;
 #[cfg(feature = "sql")]
@@ -79,7 +81,9 @@ enum Outcome {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    // What goes on without an end stops where nobody reads it. All else is done for its exit code, too.
+    let endless = matches!(cli.command, Command::Events(_) | Command::Export(_) | Command::Top(_) | Command::Sql(_));
+    let mut out = BufWriter::new(Pipe { to: io::stdout().lock(), endless });
     #[cfg(feature = "cluster")]
     sweep::on_cluster::offer();
     let outcome = match cli.command {
@@ -114,6 +118,34 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     };
     out.flush()?;
     Ok(outcome)
+}
+
+/// Standard output. Where nobody reads it any more, what is written goes nowhere.
+struct Pipe<W> {
+    to: W,
+    /// Whether it is an error instead.
+    endless: bool,
+}
+
+impl<W: Write> Pipe<W> {
+    fn unless_closed<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !self.endless => Ok(otherwise),
+            done => done,
+        }
+    }
+}
+
+impl<W: Write> Write for Pipe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.to.write(bytes);
+        self.unless_closed(done, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.to.flush();
+        self.unless_closed(done, ())
+    }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -3,14 +3,18 @@
 //!
 //! ```text
 //! can_write: nothing is run in vain · replace: a temporary file beside it, written; FILE ─► FILE.old; that ─► FILE
+//! create: FILE ─► FILE.old; a new FILE that grows
 //! ```
 
 use anyhow::{Context, bail};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// What is written tells whatever the guests did: it is its owner's alone, as perf.data is.
+const PRIVATE: u32 = 0o600;
 
 /// Fails if the file to write is one of those that are read.
 pub fn is_none_of(to: &Path, inputs: &[PathBuf], flag: &str) -> anyhow::Result<()> {
@@ -24,7 +28,9 @@ pub fn is_none_of(to: &Path, inputs: &[PathBuf], flag: &str) -> anyhow::Result<(
 /// Fails if the file will not be able to be written; changes nothing.
 pub fn can_write(path: &Path) -> anyhow::Result<()> {
     let tried = match is_special(path) {
-        true => File::options().write(true).open(path).map(drop),
+        // Whoever reads a pipe would take the end of this for the end of all.
+        true if path.metadata().is_ok_and(|about| about.file_type().is_fifo()) => Ok(()),
+        true => open_special(path).map(drop),
         false => beside(path).map(drop),
     };
     tried.with_context(|| format!("cannot write {}", path.display()))
@@ -36,7 +42,7 @@ pub fn replace<T>(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<T>) -
     // Another trouble than with the file may have ended it.
     let of_file = |error: anyhow::Error| if error.is::<io::Error>() { error.context(cannot()) } else { error };
     if is_special(path) {
-        return write(&File::create(path).with_context(cannot)?).map_err(of_file);
+        return write(&open_special(path).with_context(cannot)?).map_err(of_file);
     }
     let new = beside(path).with_context(cannot)?;
     let made = write(new.as_file()).map_err(of_file)?;
@@ -45,9 +51,21 @@ pub fn replace<T>(path: &Path, write: impl FnOnce(&File) -> anyhow::Result<T>) -
     Ok(made)
 }
 
-/// As perf does: what was there last time is kept once, as FILE.old.
-pub fn keep_old(path: &Path) -> anyhow::Result<()> {
-    if path.is_file() && !is_special(path) {
+/// A file that is written as it grows; what was there is kept as FILE.old.
+pub fn create(path: &Path) -> anyhow::Result<File> {
+    let cannot = || format!("cannot write {}", path.display());
+    if is_special(path) {
+        return open_special(path).with_context(cannot);
+    }
+    keep_old(path)?;
+    // Whoever puts a link there now gets no file of ours through it: O_EXCL follows none.
+    File::options().write(true).create_new(true).mode(PRIVATE).open(path).with_context(cannot)
+}
+
+/// As perf does: what was there last time is kept once, as FILE.old. Of a link, the link is kept, and nothing is written
+/// through it.
+fn keep_old(path: &Path) -> anyhow::Result<()> {
+    if path.symlink_metadata().is_ok_and(|about| !about.is_dir()) {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
         fs::rename(path, &old).with_context(|| format!("cannot keep the old {}", path.display()))?;
@@ -55,18 +73,36 @@ pub fn keep_old(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Something that is not a file, like /dev/null: it is written as it is. So is /dev/stdout, even where it leads to a file:
-/// another one of that name would be of no use.
+/// Something that is not a file, like a pipe: it is written as it is. So is what is in /dev and /proc, even where it leads to
+/// a file: another one of the name /dev/stdout would be of no use. A link elsewhere is none of these.
 fn is_special(path: &Path) -> bool {
-    let of_kernel = |folder: PathBuf| folder == Path::new("/dev") || folder.starts_with("/proc");
-    folder(path).canonicalize().is_ok_and(of_kernel) || fs::metadata(path).is_ok_and(|about| !about.is_file())
+    is_of_kernel(path)
+        || path.symlink_metadata().is_ok_and(|about| !about.is_file() && !about.is_symlink() && !about.is_dir())
+}
+
+fn is_of_kernel(path: &Path) -> bool {
+    folder(path).canonicalize().is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
+}
+
+fn open_special(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true);
+    if !is_of_kernel(path) {
+        options.custom_flags(libc::O_NOFOLLOW);
+    }
+    let file = options.open(path)?;
+    // As a shell's `>` leaves it.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// A temporary file in the same folder, of its owner's alone, under a name that nobody knows.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = folder(path);
-    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+    tempfile::Builder::new().permissions(fs::Permissions::from_mode(PRIVATE)).tempfile_in(folder(path))
 }

@@ -1,9 +1,8 @@
 //! Where `--html` writes a page.
 
-use crate::new_file::is_none_of;
-use anyhow::{Context, bail};
+use crate::new_file::{is_none_of, replace};
+use anyhow::bail;
 use exitscope_page::is_built;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,12 +18,14 @@ pub fn check(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     is_none_of(to, inputs, "--html")
 }
 
-/// Writes the page, and says so.
+/// Writes the page, and says so; what was there is kept as FILE.old.
 pub fn write(to: &Path, page: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let name = to.display();
-    let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {name}"))?);
-    page(&mut out).and_then(|()| out.flush()).with_context(|| format!("cannot write {name}"))?;
-    let size = out.get_ref().metadata().map_or(0, |file| file.len());
+    let size = replace(to, |file| {
+        let mut out = BufWriter::new(file);
+        page(&mut out).and_then(|()| out.flush())?;
+        Ok(file.metadata().map_or(0, |file| file.len()))
+    })?;
     anstream::eprintln!("exitscope: wrote {name} ({} KB); open it in any browser", size / 1000);
     Ok(())
 }

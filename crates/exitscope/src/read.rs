@@ -1,5 +1,6 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
+use crate::cli::ClockArgs;
 use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
@@ -11,7 +12,9 @@ use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustc_hash::FxHashMap;
+use std::fs;
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files from this size on show a progress bar.
@@ -153,19 +156,39 @@ struct EarlierTrace {
     lanes: Vec<LaneSpan>,
 }
 
-/// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
-/// trace is read a second time, into a fresh sink.
-pub fn read<S: Sink>(
-    path: &Path,
-    earlier: &mut Earlier,
-    need_vcpus: bool,
-    options: Options,
-    fresh: impl FnMut() -> S,
-) -> anyhow::Result<(Trace, S)> {
-    read_input(Input::open(path)?, earlier, need_vcpus, options, fresh)
+/// Opens traces, each once: a pipe is put into a file, so that it can be read again.
+pub fn open(files: &[PathBuf], clock: &ClockArgs) -> anyhow::Result<Vec<Input>> {
+    files.iter().map(|path| open_one(path, clock)).collect()
 }
 
-/// The same of a trace that is open already.
+/// Opens a trace. One that somebody else wrote is refused, unless it is asked for: as perf does, `perf_data__open` of
+/// `tools/perf/util/data.c`.
+pub fn open_one(path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
+    if let Ok(about) = path.metadata() {
+        check_owner(path, &about, clock)?;
+    }
+    Ok(Input::open(path)?)
+}
+
+/// The same of a file that has been opened.
+pub fn open_file(file: fs::File, path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
+    check_owner(path, &file.metadata()?, clock)?;
+    Ok(Input::of_file(file, path)?)
+}
+
+fn check_owner(path: &Path, about: &fs::Metadata, clock: &ClockArgs) -> anyhow::Result<()> {
+    if !clock.force
+        && about.is_file()
+        && about.uid() != 0
+        && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
+    {
+        anyhow::bail!("{} is owned by another user (uid {}); -f reads it all the same", path.display(), about.uid());
+    }
+    Ok(())
+}
+
+/// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the
+/// trace is read a second time, into a fresh sink.
 pub fn read_input<S: Sink>(
     input: Input,
     earlier: &mut Earlier,
@@ -460,6 +483,14 @@ fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan>
     let spans: Vec<_> = spans.map(|other| (other.first, other.last)).collect();
     let (first, last) = beyond((lane.first, lane.last), &spans)?;
     Some(LaneSpan { first, last, ..*lane })
+}
+
+/// Fails if nothing could be read of the trace.
+pub fn has_events(trace: &Trace) -> anyhow::Result<()> {
+    match trace.ledger.is_unread() {
+        true => anyhow::bail!("{}: no event could be read", trace.row.name),
+        false => Ok(()),
+    }
 }
 
 /// The files to read: as given, or the first of the peers' default names that is here.

@@ -4,8 +4,9 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs, View};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
+use crate::select;
 use anyhow::Context;
-use exitscope_analysis::{Breach, Dim, Facts, Selection, Threshold, Wanted};
+use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
 };
@@ -73,6 +74,8 @@ pub struct Totals {
     pub traces: Vec<TraceRow>,
     pub exits: u64,
     pub timed_exits: u64,
+    /// Whether nothing could be read of one of them.
+    is_unread: bool,
     /// What functions of the guest are called, by where they begin.
     functions: BTreeMap<u64, String>,
 }
@@ -80,6 +83,10 @@ pub struct Totals {
 impl Totals {
     /// Adds a trace.
     pub fn add(&mut self, trace: Trace) {
+        if let Err(unread) = read::has_events(&trace) {
+            anstream::eprintln!("exitscope: {unread}");
+            self.is_unread = true;
+        }
         self.ledger.merge(&trace.ledger);
         let mut comms = std::mem::take(&mut self.info.comms);
         comms.extend(trace.info.comms);
@@ -118,40 +125,68 @@ impl Totals {
     }
 }
 
-/// The thresholds that were passed; they are also said.
-pub fn breaches(args: &ReportArgs, facts: &Facts, ledger: &Ledger) -> anyhow::Result<Vec<Breach>> {
-    let breaches: Vec<_> = args.fail_on.iter().filter_map(|limit| limit.check(facts, ledger)).collect();
-    for reason in args.fail_on.iter().filter_map(|limit| limit.reason()) {
-        if facts.of_reason(reason).count == 0 {
-            check_reason(reason)?;
-            anstream::eprintln!("exitscope: no exit of reason {reason:?} for --fail-on to look at");
+/// What became of the limits of --fail-on; they are also said.
+pub struct Gates {
+    pub breaches: Vec<Breach>,
+    /// Whether one could not be judged, or nothing could be read.
+    unjudged: bool,
+}
+
+impl Gates {
+    /// Says what was passed, and what could not be judged.
+    pub fn of(checks: impl IntoIterator<Item = LimitCheck>) -> Gates {
+        let mut gates = Gates { breaches: Vec::new(), unjudged: false };
+        for check in checks {
+            match check {
+                LimitCheck::Holds => {}
+                LimitCheck::Passed(breach) => {
+                    anstream::eprintln!("exitscope: {breach}");
+                    gates.breaches.push(breach);
+                }
+                LimitCheck::Unknown(limit) => {
+                    anstream::eprintln!("exitscope: {limit}");
+                    gates.unjudged = true;
+                }
+            }
+        }
+        gates
+    }
+
+    /// How the command ends. What could not be judged is no success, and no finding.
+    pub fn outcome(&self) -> Outcome {
+        match (self.unjudged, self.breaches.is_empty()) {
+            (true, _) => Outcome::Failed,
+            (false, true) => Outcome::Fine,
+            (false, false) => Outcome::Findings,
         }
     }
-    if !facts.heard.doors && args.fail_on.iter().any(Threshold::is_of_user) {
-        anstream::eprintln!(
-            "exitscope: the trace does not tell which exits went on to user space, for --fail-on to look at"
-        );
+}
+
+/// What becomes of the limits.
+pub fn gates(args: &ReportArgs, facts: &Facts, totals: &Totals) -> anyhow::Result<Gates> {
+    for reason in args.fail_on.iter().filter_map(Threshold::reason) {
+        if facts.of_reason(reason).count == 0 {
+            check_reason(reason)?;
+        }
     }
-    for breach in &breaches {
-        anstream::eprintln!("exitscope: {breach}");
-    }
-    Ok(breaches)
+    let mut gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(facts, &totals.ledger)));
+    gates.unjudged |= totals.is_unread;
+    Ok(gates)
 }
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         return html::run(args, to);
     }
-    let selection = args.select.selection();
-    for reason in &selection.reasons {
-        check_reason(reason)?;
-    }
     let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
     if let Some(twice) = by.iter().enumerate().find_map(|(at, dim)| by[..at].contains(dim).then_some(dim)) {
         anyhow::bail!("--by names {} twice", twice.name());
     }
-    let by: Vec<Dim> =
-        by.into_iter().map(|dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim }).collect();
+    // Number 0 of one VM is not that of another.
+    let has_vm = by.contains(&Dim::Vm);
+    let of_vm = |dim| if dim == Dim::Vcpu && !has_vm { vec![Dim::Vm, Dim::Vcpu] } else { vec![dim] };
+    let in_time = |dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim };
+    let by: Vec<Dim> = by.into_iter().flat_map(of_vm).map(in_time).collect();
     if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
         anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
     }
@@ -162,6 +197,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
     }
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
+    let selection = select::selection(&args.select, &inputs)?;
     let need_vcpus = !selection.vcpus.is_empty();
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut all: Option<Facts> = None;
@@ -170,8 +207,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
     let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });
-    for path in read::files(&args.files, &args.inputs)? {
-        let (trace, mut of_trace) = read::read(&path, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
+    for input in inputs {
+        let (trace, mut of_trace) = read::read_input(input, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
         match &mut all {
@@ -186,10 +223,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         totals.functions = functions.map(|(start, name)| (start, name.to_string())).collect();
         facts.by.by_function(|rip| symbols.function(rip).map(|(start, _)| start));
     }
-    let breaches = breaches(args, &facts, &totals.ledger)?;
-    let failed = !breaches.is_empty();
+    let gates = gates(args, &facts, &totals)?;
+    let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, &facts, &info, selection, breaches, options.keep);
+    let report = totals.report(args, &facts, &info, selection, gates.breaches, options.keep);
     match args.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &report)?;
@@ -210,7 +247,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             write_page(&page, look(), out)?;
         }
     }
-    Ok(if failed { Outcome::Findings } else { Outcome::Fine })
+    Ok(outcome)
 }
 
 /// The functions of a guest.

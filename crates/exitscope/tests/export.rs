@@ -42,7 +42,7 @@ fn flags(trace: &Path) -> Vec<&'static str> {
 
 /// An export to standard output.
 fn export(trace: &Path, to: &str, arguments: &[&str]) -> Vec<u8> {
-    let output = exitscope().arg("export").arg(trace).args(["--to", to]).args(arguments).output().unwrap();
+    let output = exitscope().arg("export").arg(trace).args(["--format", to]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}: {}", trace.display(), stderr(&output));
     output.stdout
 }
@@ -286,8 +286,8 @@ fn filters_are_those_of_the_report() {
     check(&trace, &["--vcpu", "1", "--reason", "io,npf"]);
     check(&trace, &["--longer-than", "1ms"]);
     let sums = Sums::of(&report(&[&trace], &["--from", "+2s", "--to", "+5s"]));
-    assert_eq!(in_csv(&export(&trace, "csv", &["--from", "+2s", "--until", "+5s"])), sums);
-    let output = run(&["export", trace.to_str().unwrap(), "--to", "csv", "--vcpu", "99"]);
+    assert_eq!(in_csv(&export(&trace, "csv", &["--from", "+2s", "--to", "+5s"])), sums);
+    let output = run(&["export", trace.to_str().unwrap(), "--format", "csv", "--vcpu", "99"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("no exit is selected"), "{}", stderr(&output));
     assert_eq!(output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 1);
@@ -335,10 +335,10 @@ fn a_clock_that_perfetto_knows_is_named() {
 fn several_traces_need_a_common_time_or_a_sum() {
     let (a, b) = (corpus("powerpc/p8_smt4_two_vms.data.gz"), corpus("x86-svm/t2.data.gz"));
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
-    let output = run(&["export", a, b, "--to", "perfetto"]);
+    let output = run(&["export", a, b, "--format", "perfetto"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no common time"), "{}", stderr(&output));
-    let output = run(&["export", a, b, "--to", "folded"]);
+    let output = run(&["export", a, b, "--format", "folded"]);
     let report = report(&[Path::new(a), Path::new(b)], &[]);
     assert_eq!(in_folded(&output.stdout), Sums { count: 0, timed: 0, ..Sums::of(&report) });
 }
@@ -350,9 +350,9 @@ fn a_file_is_there_when_it_is_whole() {
     std::fs::write(&trace, unpacked("x86-svm/t4-kvmstat.data.gz")).unwrap();
     std::fs::write(&to, "old").unwrap();
     let (trace, to) = (trace.to_str().unwrap(), to.to_str().unwrap());
-    let missing = run(&["export", "nothing.data", "--to", "csv", "-o", to]);
+    let missing = run(&["export", "nothing.data", "--format", "csv", "-o", to]);
     assert_eq!((missing.status.code(), std::fs::read(to).unwrap()), (Some(2), b"old".to_vec()));
-    let output = run(&["export", trace, "--to", "csv", "-o", to]);
+    let output = run(&["export", trace, "--format", "csv", "-o", to]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("wrote") && output.stdout.is_empty());
     assert_eq!(in_csv(&std::fs::read(to).unwrap()), Sums::of(&report(&[Path::new(trace)], &[])));
@@ -362,14 +362,14 @@ fn a_file_is_there_when_it_is_whole() {
     // What a shell has put under /dev/stdout may be a file; another one of that name would never be seen.
     let caught = folder.path().join("caught.csv");
     let mut command = exitscope();
-    command.args(["export", trace, "--to", "csv", "-o", "/proc/self/fd/1"]);
+    command.args(["export", trace, "--format", "csv", "-o", "/proc/self/fd/1"]);
     let status = command.stdout(std::fs::File::create(&caught).unwrap()).status().unwrap();
     assert_eq!((status.code(), std::fs::read(caught).unwrap()), (Some(0), std::fs::read(to).unwrap()));
 
     let before = std::fs::read(trace).unwrap();
-    let itself = run(&["export", trace, "--to", "csv", "-o", trace]);
+    let itself = run(&["export", trace, "--format", "csv", "-o", trace]);
     assert_eq!((itself.status.code(), std::fs::read(trace).unwrap()), (Some(2), before));
-    let interval = run(&["export", trace, "--to", "csv", "--interval", "1s"]);
+    let interval = run(&["export", trace, "--format", "csv", "--interval", "1s"]);
     assert_eq!(interval.status.code(), Some(2));
 }
 
@@ -377,7 +377,7 @@ fn a_file_is_there_when_it_is_whole() {
 fn who_has_read_enough_may_go() {
     for to in ["perfetto", "firefox", "speedscope", "folded", "openmetrics", "csv", "hdr"] {
         let mut command = exitscope();
-        command.args(["export", "--to", to]).arg(corpus("x86-svm/t2.data.gz"));
+        command.args(["export", "--format", to]).arg(corpus("x86-svm/t2.data.gz"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
@@ -393,7 +393,7 @@ fn damaged_traces_are_exported_as_far_as_they_go() {
     std::fs::write(&trace, &whole[..whole.len() / 2]).unwrap();
     let sums = Sums::of(&report(&[&trace], &[]));
     assert_eq!(in_perfetto(&export(&trace, "perfetto", &[])), sums);
-    let output = run(&["export", trace.to_str().unwrap(), "--to", "folded"]);
+    let output = run(&["export", trace.to_str().unwrap(), "--format", "folded"]);
     assert!(!stderr(&output).is_empty(), "what is missing is said");
 }
 

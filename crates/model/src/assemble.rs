@@ -63,6 +63,9 @@ pub struct EventKinds {
     pub doors: bool,
     /// `kvm_halt_poll_ns`.
     pub polls: bool,
+    /// powerpc: one thread runs all vCPUs of a virtual core and records for them. What the scheduler says is of that thread,
+    /// and of no vCPU, so that `switches` and `wakeups` are false.
+    pub by_runner: bool,
 }
 
 impl EventKinds {
@@ -72,6 +75,7 @@ impl EventKinds {
         self.wakeups |= other.wakeups;
         self.doors |= other.doors;
         self.polls |= other.polls;
+        self.by_runner |= other.by_runner;
     }
 }
 
@@ -192,6 +196,9 @@ impl Assembler {
                 self.look_for_yield(event, at);
             }
             None => ledger.count(match event.kind {
+                Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } if self.lanes.len() >= MAX_LANES => {
+                    Line::TooManyVcpus
+                }
                 Kind::Enter => Line::EntryWithoutExit,
                 Kind::Other => Line::OtherTracepoint,
                 _ => Line::OutsideExit,
@@ -238,7 +245,10 @@ impl Assembler {
 
     /// Which kinds of events there were so far.
     pub fn kinds(&self) -> EventKinds {
-        self.kinds
+        match self.by_runner {
+            true => EventKinds { switches: false, wakeups: false, by_runner: true, ..self.kinds },
+            false => self.kinds,
+        }
     }
 
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).

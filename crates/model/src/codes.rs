@@ -2,6 +2,7 @@
 
 mod places;
 pub mod tables;
+mod unlisted;
 
 pub use places::{REGION_BITS, detail_name};
 use tables as t;
@@ -55,9 +56,12 @@ impl CodeList {
 pub struct ExitCode {
     /// Whose number it is.
     pub list: CodeList,
-    /// The number, with flags removed as the kernel's own text does.
+    /// The number, as the event has it. VMX's holds bits beside the basic reason; see [`ExitCode::basic`].
     pub number: u64,
 }
+
+/// The bits of a VMX exit reason that are the basic reason: `kvm_print_exit_reason` of `arch/x86/kvm/trace.h`.
+const VMX_BASIC: u64 = 0xffff;
 
 impl ExitCode {
     /// `KVM_EXIT_INTR` (`include/uapi/linux/kvm.h`): a signal ended `KVM_RUN`.
@@ -74,8 +78,45 @@ impl ExitCode {
         if errno < 0 { ExitCode::INTR } else { ExitCode::new(CodeList::KvmExit, reason as u64) }
     }
 
-    /// The kernel's name for the reason; a number, as the kernel prints it, where it has none.
+    /// The code without the bits that VMX sets beside the basic reason: a failed entry, a bus lock, an enclave.
+    #[inline(always)]
+    pub const fn basic(self) -> ExitCode {
+        match self.list {
+            CodeList::Vmx => ExitCode::new(CodeList::Vmx, self.number & VMX_BASIC),
+            _ => self,
+        }
+    }
+
+    /// Its list and basic number.
+    #[inline(always)]
+    const fn key(self) -> (CodeList, u64) {
+        let basic = self.basic();
+        (basic.list, basic.number)
+    }
+
+    /// The kernel's name for the reason; a number, as the kernel prints it, where it has none. VMX's bits beside the basic
+    /// reason follow it: `EPT_VIOLATION FAILED_VMENTRY`, `EXCEPTION_NMI 0x20000`.
     pub fn name(self) -> String {
+        let mut name = self.basic().basic_name();
+        let bits = self.number & !self.basic().number;
+        let mut unnamed = bits;
+        for &(bit, flag) in t::VMX_FLAGS.iter().filter(|row| bits & row.0 != 0) {
+            name.push(' ');
+            name.push_str(flag);
+            unnamed &= !bit;
+        }
+        if unnamed != 0 {
+            name.push_str(&format!(" {unnamed:#x}"));
+        }
+        name
+    }
+
+    /// The code of a name that no list has, from a trace that is text.
+    pub fn of_unlisted(name: &str) -> ExitCode {
+        ExitCode::new(CodeList::Text, unlisted::number(name))
+    }
+
+    fn basic_name(self) -> String {
         let table = match self.list {
             CodeList::Vmx => t::VMX,
             CodeList::Svm => t::SVM,
@@ -87,7 +128,7 @@ impl ExitCode {
             CodeList::Riscv => t::RISCV,
             CodeList::Loongarch => t::LOONGARCH,
             CodeList::KvmExit => t::KVM_EXIT,
-            CodeList::Text => &[],
+            CodeList::Text => return unlisted::name(self.number),
         };
         match lookup(table, self.number) {
             Some(name) if self.list == CodeList::KvmExit => format!("KVM_EXIT_{name}"),
@@ -99,24 +140,42 @@ impl ExitCode {
     /// Whether the virtual CPU may have to wait for Xen's device model: port and memory accesses, page faults of
     /// emulated memory, hypercalls.
     pub const fn may_wait_for_device_model(self) -> bool {
-        matches!(
-            (self.list, self.number),
-            (CodeList::Vmx, 0 | 18 | 30 | 44 | 48 | 49) | (CodeList::Svm, 0x4e | 0x7b | 0x81 | 0x400)
-        )
+        matches!(self.key(), (CodeList::Vmx, 0 | 18 | 30 | 44 | 48 | 49) | (CodeList::Svm, 0x4e | 0x7b | 0x81 | 0x400))
     }
 
     /// Whether it is an access to a port.
     pub const fn is_port_access(self) -> bool {
-        matches!((self.list, self.number), (CodeList::Vmx, 30) | (CodeList::Svm, 0x7b))
+        matches!(self.key(), (CodeList::Vmx, 30) | (CodeList::Svm, 0x7b))
     }
 
     /// Whether it is an access to a port or to emulated memory: the virtual CPU blocks for nothing but its device model.
     pub const fn is_access(self) -> bool {
-        matches!((self.list, self.number), (CodeList::Vmx, 30 | 44 | 48 | 49) | (CodeList::Svm, 0x7b | 0x400))
+        matches!(self.key(), (CodeList::Vmx, 30 | 44 | 48 | 49) | (CodeList::Svm, 0x7b | 0x400))
     }
 
-    /// The code of `list` that has this name, for traces that are text.
+    /// The code of `list` that has this name, for traces that are text: as [`ExitCode::name`] and the kernel print it.
     pub fn from_name(list: CodeList, name: &str) -> Option<ExitCode> {
+        let (basic, flags) = match (list, name.split_once(' ')) {
+            (CodeList::Vmx, Some((basic, flags))) => (basic, ExitCode::vmx_flags(flags)?),
+            _ => (name, 0),
+        };
+        let basic = ExitCode::from_basic_name(list, basic)?;
+        Some(ExitCode { number: basic.number | flags, ..basic })
+    }
+
+    /// The bits that these words name, as `__print_flags` with VMX's flags and a space between them: names, and what has none as
+    /// one hexadecimal number.
+    pub fn vmx_flags(words: &str) -> Option<u64> {
+        let mut bits = 0;
+        for word in words.split_whitespace() {
+            let named = t::VMX_FLAGS.iter().find(|row| row.1 == word).map(|row| row.0);
+            let number = || u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+            bits |= named.or_else(number).filter(|bits| bits & VMX_BASIC == 0 && *bits <= u64::from(u32::MAX))?;
+        }
+        Some(bits)
+    }
+
+    fn from_basic_name(list: CodeList, name: &str) -> Option<ExitCode> {
         let (table, name) = match list {
             CodeList::Vmx => (t::VMX, name),
             CodeList::Svm => (t::SVM, name),
@@ -152,7 +211,13 @@ impl ExitCode {
         ];
         let user = name.get(..9).filter(|start| start.eq_ignore_ascii_case("KVM_EXIT_")).map(|_| &name[9..]);
         let has = |table: &[(u64, &str)], name: &str| table.iter().any(|row| row.1.eq_ignore_ascii_case(name));
+        let vmx = || {
+            let (basic, flags) = name.split_once(' ')?;
+            (has(t::VMX, basic) && ExitCode::vmx_flags(&flags.to_ascii_uppercase().replace("0X", "0x")).is_some())
+                .then_some(())
+        };
         NAMED.iter().any(|table| has(table, name))
+            || vmx().is_some()
             || user.is_some_and(|name| has(t::KVM_EXIT, name))
             || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
     }
@@ -161,7 +226,7 @@ impl ExitCode {
     /// powerpc's H_CEDE leaves no code of its own; the event says `ceded`.
     pub const fn is_idle(self) -> bool {
         matches!(
-            (self.list, self.number),
+            self.key(),
             (CodeList::Vmx, 12)
                 | (CodeList::Svm, 0x78)
                 | (CodeList::Arm64Ec, 0x01)
@@ -219,6 +284,7 @@ mod tests {
     fn tables_are_sorted_so_that_binary_search_finds_every_row() {
         for table in [
             t::VMX,
+            t::VMX_FLAGS,
             t::SVM,
             t::ARM64_EXIT,
             t::ARM64_EC,
@@ -271,6 +337,30 @@ mod tests {
             assert_eq!(ExitCode::new(list, number).name(), name);
             assert_eq!(ExitCode::from_name(list, name), Some(ExitCode::new(list, number)));
         }
+    }
+
+    #[test]
+    fn bits_beside_vmx_basic_reason_are_kept_and_named() {
+        // Bits and their numbers: union vmx_exit_reason of arch/x86/kvm/vmx/common.h.
+        let cases = [
+            (0x8000_0021, "INVALID_STATE FAILED_VMENTRY"),
+            (0x0800_0001, "EXTERNAL_INTERRUPT ENCLAVE_MODE"),
+            (0x0400_0030, "EPT_VIOLATION BUS_LOCK_DETECTED"),
+            (0x0c00_000c, "HLT BUS_LOCK_DETECTED ENCLAVE_MODE"),
+            (0x0002_0000, "EXCEPTION_NMI 0x20000"),
+            (0x8002_004e, "0x4e FAILED_VMENTRY 0x20000"),
+        ];
+        for (number, name) in cases {
+            let code = ExitCode::new(CodeList::Vmx, number);
+            assert_eq!(code.name(), name);
+            assert_eq!(ExitCode::from_name(CodeList::Vmx, name), Some(code));
+            assert_eq!(ExitCode::is_known(name), !name.starts_with("0x"));
+            assert_eq!(code.basic().number, number & 0xffff);
+        }
+        assert!(ExitCode::new(CodeList::Vmx, 0x0400_000c).is_idle());
+        assert_eq!(ExitCode::from_name(CodeList::Vmx, "HLT 0x1"), None);
+        // SVM's are 32 bits of their own: SVM_EXIT_ERR is no flag.
+        assert_eq!(ExitCode::new(CodeList::Svm, 0xffff_ffff).basic().number, 0xffff_ffff);
     }
 
     #[test]

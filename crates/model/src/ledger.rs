@@ -63,6 +63,7 @@ lines! {
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     LostRecords Loss "lost_records" "Records that the recorder itself says it lost."
     SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
+    TooManyVcpus Loss "too_many_vcpus" "Events of vCPUs beyond the 262,144 that are kept: their exits are in no figure."
     BadRecord Error "bad_record" "Records too short or inconsistent to be read; skipped."
     BadText Error "bad_text" "Lines of a text trace that could not be understood."
     TruncatedBytes Error "truncated_bytes" "Bytes at the end of the file that do not make a whole record, or bytes that the header promises and the file lacks."
@@ -129,6 +130,17 @@ impl Ledger {
         self.events += count;
         self.add(Line::OtherTracepoint, count);
         self.skipped = (self.skipped.0.min(first), self.skipped.1.max(last));
+    }
+
+    /// Whether not one event could be understood.
+    pub fn is_unread(&self) -> bool {
+        let lines = [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
+        lines.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
+    }
+
+    /// Whether a part of the recording is missing, nobody knows how much: it was not finished, is cut, or does not unpack.
+    pub fn is_cut(&self) -> bool {
+        [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadCompression].iter().any(|&line| self.get(line) > 0)
     }
 
     /// First and last moment of the events that were not passed on.

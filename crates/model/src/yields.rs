@@ -49,6 +49,7 @@ impl YieldCall {
     /// What an exit says by its code alone.
     #[inline]
     pub const fn of_exit(code: ExitCode) -> Option<YieldCall> {
+        let code = code.basic();
         match (code.list, code.number) {
             (CodeList::Vmx, 40) => Some(YieldCall::Pause),
             (CodeList::Svm, 0x77) => Some(YieldCall::PauseFilter),

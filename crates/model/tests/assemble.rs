@@ -442,3 +442,19 @@ fn on_xen_a_halt_sleeps_while_it_is_blocked() {
     let at = Moment::from_nanos;
     assert_eq!(halts, [(at(100), Some(at(110)), Some(at(900)), at(960))]);
 }
+
+#[test]
+fn events_of_more_vcpus_than_are_kept_are_a_loss() {
+    const KEPT: u32 = 1 << 18;
+    let of = |tid: u32, at: u64| {
+        [
+            event(at, tid, Kind::Exit { code: IO, idle: false, words: PortWords::NONE, rip: 0 }),
+            event(at + 1, tid, Kind::Enter),
+        ]
+    };
+    let events: Vec<Event> = (1..=KEPT + 3).flat_map(|tid| of(tid, u64::from(tid) * 10)).collect();
+    let (rows, ledger, spans) = assemble(&events);
+    assert_eq!((rows.len(), spans.len()), (KEPT as usize, KEPT as usize));
+    assert_eq!(ledger.get(Line::TooManyVcpus), 6);
+    assert_eq!(Line::TooManyVcpus.severity(), Severity::Loss);
+}

@@ -4,8 +4,10 @@
 //! temporary file first, so that memory stays bounded whatever comes.
 
 use crate::TraceError;
+use crate::source::{HEAD, check_head};
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -13,6 +15,13 @@ use std::path::{Path, PathBuf};
 
 /// The most that a compressed input or a pipe may unpack to, in bytes (64 GiB).
 pub const MAX_UNPACKED: u64 = 64 << 30;
+
+/// The most that what is packed may grow to, as a multiple of its size. Traces grow ten- to some hundredfold.
+const MAX_RATIO: u64 = 1_000;
+
+/// How many bytes are written between two looks at that, and at the room that is left (of which one part in so many stays).
+const LOOK: u64 = 32 << 20;
+const MIN_ROOM: u64 = 20;
 
 /// The most memory that unpacking xz may take, in bytes. `xz -9` asks for 65 MiB; what a file may ask for is 4 GiB.
 const MAX_DICTIONARY: u64 = 256 << 20;
@@ -129,20 +138,19 @@ impl Input {
         let got = read_full(&mut from, &mut magic).map_err(io_error)?;
         let whole = io::Cursor::new(magic[..got].to_vec()).chain(from);
         let mut to = tempfile::tempfile().map_err(io_error)?;
-        let (len, cut) = match packing(&magic[..got]) {
-            None => (copy_bounded(whole, &mut to, &name)?, None),
-            Some(packing) => {
-                let mut unpacked: Box<dyn Read> = match packing {
-                    Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-                    Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io_error)?),
-                    Packing::Xz => {
-                        let stream = Stream::new_stream_decoder(MAX_DICTIONARY, CONCATENATED);
-                        Box::new(XzDecoder::new_stream(whole, stream.map_err(|error| io_error(error.into()))?))
-                    }
-                };
-                unpack(&mut unpacked, &mut to, &name)?
+        let packed = Cell::new(0);
+        let whole = Counted { from: whole, read: &packed };
+        let packing = packing(&magic[..got]);
+        let mut unpacked: Box<dyn Read> = match packing {
+            None => Box::new(whole),
+            Some(Packing::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+            Some(Packing::Zstd) => Box::new(zstd::Decoder::new(whole).map_err(io_error)?),
+            Some(Packing::Xz) => {
+                let stream = Stream::new_stream_decoder(MAX_DICTIONARY, CONCATENATED);
+                Box::new(XzDecoder::new_stream(whole, stream.map_err(|error| io_error(error.into()))?))
             }
         };
+        let (len, cut) = spool_bounded(&mut unpacked, packing.map(|_| &packed), &mut to, &name)?;
         Ok(Input { file: to, len, name, path: None, cut })
     }
 }
@@ -176,41 +184,77 @@ fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-fn copy_bounded(from: impl Read, to: &mut File, name: &str) -> Result<u64, TraceError> {
+/// Counts the bytes that are taken.
+struct Counted<'a, R> {
+    from: R,
+    read: &'a Cell<u64>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.from.read(buffer)?;
+        self.read.set(self.read.get() + got as u64);
+        Ok(got)
+    }
+}
+
+/// Puts what can be read, or unpacked, into a file. A damaged stream gives what came before the damage, and why it stopped. Of
+/// what is packed, `packed` are the bytes that were taken so far; its first bytes are looked at before the rest is unpacked.
+fn spool_bounded(
+    from: &mut dyn Read,
+    packed: Option<&Cell<u64>>,
+    to: &mut File,
+    name: &str,
+) -> Result<(u64, Option<String>), TraceError> {
     let io_error = |source| TraceError::Io { name: name.to_string(), source };
-    let len = io::copy(&mut from.take(MAX_UNPACKED + 1), to).map_err(io_error)?;
-    if len > MAX_UNPACKED {
-        return Err(too_large(name));
-    }
-    Ok(len)
-}
-
-fn too_large(name: &str) -> TraceError {
-    TraceError::Unpack {
-        name: name.to_string(),
-        problem: format!("it is more than {} GiB unpacked", MAX_UNPACKED >> 30),
-    }
-}
-
-/// Unpacks what can be unpacked. A damaged stream gives what came before the damage, and why it stopped.
-fn unpack(from: &mut dyn Read, to: &mut File, name: &str) -> Result<(u64, Option<String>), TraceError> {
+    let problem = |problem| TraceError::Unpack { name: name.to_string(), problem };
     let mut buffer = vec![0; 1 << 16];
-    let mut len = 0u64;
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => return Ok((len, None)),
-            Ok(got) => {
-                len += got as u64;
-                if len > MAX_UNPACKED {
-                    return Err(too_large(name));
-                }
-                to.write_all(&buffer[..got]).map_err(|source| TraceError::Io { name: name.to_string(), source })?;
+    let mut head = Vec::new();
+    let (mut len, mut looked) = (0, 0);
+    let cut = loop {
+        let got = match from.read(&mut buffer) {
+            Ok(0) => break None,
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if packed.is_none() => return Err(io_error(error)),
+            Err(error) if len == 0 => return Err(problem(error.to_string())),
+            Err(error) => break Some(error.to_string()),
+        };
+        if packed.is_some() && head.len() < HEAD {
+            head.extend(&buffer[..got.min(HEAD - head.len())]);
+            if head.len() == HEAD {
+                check_head(&head, name)?;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if len == 0 => {
-                return Err(TraceError::Unpack { name: name.to_string(), problem: error.to_string() });
-            }
-            Err(error) => return Ok((len, Some(error.to_string()))),
         }
+        len += got as u64;
+        if len > MAX_UNPACKED {
+            return Err(problem(format!("it is more than {} GiB unpacked", MAX_UNPACKED >> 30)));
+        }
+        if len - looked > LOOK {
+            looked = len;
+            check_room(to).map_err(problem)?;
+            if packed.is_some_and(|packed| len / MAX_RATIO > packed.get()) {
+                return Err(problem(format!(
+                    "it unpacks to more than {MAX_RATIO} times its size, as no trace does; if it is one, unpack it first"
+                )));
+            }
+        }
+        to.write_all(&buffer[..got]).map_err(io_error)?;
+    };
+    if packed.is_some() && !head.is_empty() && head.len() < HEAD {
+        check_head(&head, name)?;
+    }
+    Ok((len, cut))
+}
+
+/// Fails if there is little room left where the file is.
+fn check_room(file: &File) -> Result<(), String> {
+    let about = rustix::fs::fstatvfs(file).map_err(|error| error.to_string())?;
+    match about.f_bavail < about.f_blocks / MIN_ROOM {
+        true => Err(format!(
+            "less than {} % of the file system for temporary files is free; TMPDIR names another place",
+            100 / MIN_ROOM
+        )),
+        false => Ok(()),
     }
 }

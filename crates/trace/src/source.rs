@@ -162,9 +162,21 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>, TraceError> {
     open_input(Input::open(path)?, Options::default())
 }
 
+/// Bytes at the beginning of a trace by which its format is told.
+pub(crate) const HEAD: usize = 4096;
+
+/// Fails if these first bytes, of as many as [`HEAD`] or the whole trace, are of no format that is read.
+pub(crate) fn check_head(head: &[u8], name: &str) -> Result<(), TraceError> {
+    let known = [perf::looks_like, tracedat::looks_like, xentrace::looks_like, text::looks_like];
+    match known.iter().any(|looks_like| looks_like(head)) {
+        true => Ok(()),
+        false => Err(TraceError::Unknown { name: name.to_string(), first: describe(head) }),
+    }
+}
+
 /// Opens a trace that is already an [`Input`].
 pub fn open_input(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
-    let mut head = [0u8; 4096];
+    let mut head = [0u8; HEAD];
     let got = input.read_up_to(0, &mut head)?;
     let head = &head[..got];
     if head.is_empty() {

@@ -44,7 +44,7 @@ fn switch(r: &[u64; 4]) -> Kind {
 }
 
 const X86: Shapes = &[
-    ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff, false, r), true),
+    ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", port_exit, true),
     ("kvm:kvm_entry", |_| Kind::Enter, true),

@@ -620,8 +620,31 @@ fn reasons_that_no_table_knows_stay_apart() {
             kind => panic!("{kind:?}"),
         })
         .collect();
-    let (svm, text) = (|number| ExitCode::new(CodeList::Svm, number), |number| ExitCode::new(CodeList::Text, number));
-    assert_eq!(codes, [svm(0x400), text(0), svm(0xabc), text(1), text(0)]);
+    let svm = |number| ExitCode::new(CodeList::Svm, number);
+    assert_eq!((codes[0], codes[2], codes[1] == codes[4]), (svm(0x400), svm(0xabc), true));
+    let names: Vec<String> = codes.iter().map(|code| code.name()).collect();
+    assert_eq!(names, ["npf", "new one", "0xabc", "newer", "new one"]);
+}
+
+#[test]
+fn times_between_events_are_refused_and_moments_that_come_a_little_late_are_not() {
+    let lines = |times: &[u64]| -> String {
+        times
+            .iter()
+            .map(|us| ENTRY.replace("87.534187", &format!("{}.{:06}", us / 1_000_000, us % 1_000_000)))
+            .collect()
+    };
+    // As `perf script --deltatime` prints them, and from the middle of what it prints.
+    let deltas: Vec<u64> = (0..200).map(|at| if at == 0 { 0 } else { at * 37 % 100 }).collect();
+    for refused in [&deltas[..], &deltas[..9], &deltas[1..]] {
+        let Err(error) = try_text(lines(refused).as_bytes()) else { panic!("{refused:?} pass for moments") };
+        assert!(error.to_string().contains("--deltatime"), "{error}");
+    }
+    // CPUs whose events are merged now and then a little out of order; a text that begins at zero (--reltime).
+    let late: Vec<u64> = (0..200).map(|at| if at % 10 == 9 { at * 50 - 60 } else { at * 50 }).collect();
+    for read in [&late[..], &late[5..]] {
+        assert_eq!(text(&lines(read)).events.len(), read.len());
+    }
 }
 
 /// A small generator of numbers that are the same on every run.

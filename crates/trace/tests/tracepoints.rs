@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
     use CodeList as L;
     use DetailKind as D;
     vec![
-        // x86: the list follows isa, not the machine; flags above the basic reason go.
+        // x86: the list follows isa, not the machine; the bits above the basic reason stay.
         (
             "kvm",
             "kvm_exit",
@@ -80,7 +80,7 @@ fn cases() -> Vec<Case> {
                 ("u32", "isa", 1),
                 ("unsigned int", "vcpu_id", 3),
             ],
-            exit(L::Vmx, 0x30),
+            exit(L::Vmx, 0x8000_0030),
             3,
         ),
         (

@@ -241,12 +241,19 @@ fn head(report: &Report) -> Section {
 
 /// What the trace does not tell, and what was made of it.
 fn untold(report: &Report) -> Option<Sentence> {
-    let ToldRow { user, scheduler } = report.told;
+    let ToldRow { user, scheduler, by_runner } = report.told;
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.exits == 0 => return None,
         (_, true, true) => return None,
         (true, ..) => {
             "No run states in the trace: waiting for the device model, or for a CPU, is counted as Xen's time"
+        }
+        _ if by_runner => {
+            return Some(plain(
+                "One thread runs all vCPUs of a virtual core and records for them: nothing says when one of them waits for a CPU, \
+                 and that time is counted as the kernel's."
+                    .to_string(),
+            ));
         }
         (_, false, false) => {
             "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and waiting for a CPU, is counted as \
@@ -410,6 +417,9 @@ fn groups(report: &Report) -> Section {
         rows.push([labels, figures(&report.total, report.told)].concat());
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
+    if report.rows.len() > 1 && !report.total_without.is_empty() {
+        notes.push(format!("all: mean to max are of exits without halts ({})", report.total_without.join(", ")));
+    }
     if report.exits_elsewhere > 0 {
         let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim) || *dim == "rip").collect();
         let dims = dims.join(", ");

@@ -41,8 +41,10 @@ pub struct Report {
     pub run_states: Vec<RunStatesRow>,
     /// The dimensions of `rows`.
     pub by: Vec<&'static str>,
-    /// All selected exits together.
+    /// All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
     pub total: Figures,
+    /// The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
+    pub total_without: Vec<String>,
     /// Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
     /// beyond those that are kept.
     pub rows: Vec<Row>,
@@ -155,6 +157,9 @@ pub struct ToldRow {
     pub user: bool,
     /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
     pub scheduler: bool,
+    /// Whether one thread records for all vCPUs of a virtual core, so that the scheduler speaks of none of them.
+    #[serde(skip)]
+    pub by_runner: bool,
 }
 
 /// Something that was seen and not used.
@@ -469,6 +474,7 @@ impl Report {
     /// A report of these facts. `info` names threads; it is the last trace's where there are several.
     pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: Made) -> Report {
         let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.duration);
+        let (without_halts, halts) = facts.without_halts();
         let group = &facts.by;
         let mut cells = group.cells();
         sort(&mut cells, made.sort);
@@ -493,7 +499,11 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
-            told: ToldRow { user: facts.heard.doors, scheduler: facts.heard.switches },
+            told: ToldRow {
+                user: facts.heard.doors,
+                scheduler: facts.heard.switches,
+                by_runner: facts.heard.by_runner,
+            },
             selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts
@@ -513,7 +523,8 @@ impl Report {
                 .collect(),
             run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
             by: group.dims().iter().map(|dim| dim.name()).collect(),
-            total: figures(&facts.all),
+            total: figures(&facts.all).with_lengths_of(&figures(&without_halts)),
+            total_without: halts,
             rows,
             rows_left_out: left_out,
             exits_elsewhere: group.elsewhere,
@@ -817,6 +828,20 @@ impl Figures {
             p999_ns: length(9_990),
             max_ns: (cell.timed > 0).then_some(cell.max),
             user_share: ratio(cell.user_count, cell.count),
+        }
+    }
+
+    /// The same, but with the lengths of others.
+    fn with_lengths_of(self, others: &Figures) -> Figures {
+        Figures {
+            min_ns: others.min_ns,
+            mean_ns: others.mean_ns,
+            p50_ns: others.p50_ns,
+            p90_ns: others.p90_ns,
+            p99_ns: others.p99_ns,
+            p999_ns: others.p999_ns,
+            max_ns: others.max_ns,
+            ..self
         }
     }
 }

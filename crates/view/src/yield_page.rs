@@ -126,7 +126,7 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
             percent(row.kept, gave),
             length(row.lasted.p50_ns),
             length(row.lasted.p99_ns),
-            length(Some(row.waited_ns)),
+            length(report.told.scheduler.then_some(row.waited_ns)),
         ]
     };
     let mut notes = notes(rows, report);

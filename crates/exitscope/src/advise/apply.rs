@@ -111,7 +111,7 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let mut left = Vec::new();
     for change in state.changes.iter().rev() {
-        match restore(change, &args.root, args.force) {
+        match restore(change, &args.root, args.select.clock.force) {
             Ok(said) => writeln!(out, "{said}")?,
             Err(error) => {
                 writeln!(out, "failed: {error:#}")?;

@@ -14,11 +14,12 @@ use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::Keep;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
 use simulated::Simulations;
@@ -117,12 +118,13 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("advice is about all that happened to a vCPU: --reason and --longer-than have no meaning here");
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = Input::open(&file)?;
-    let selection = args.select.selection();
+    let input = read::open_one(&file, &args.select.clock)?;
+    let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);
     let (trace, mut material) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    read::has_events(&trace)?;
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.lanes, &trace.vcpu_of);
     let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {

@@ -3,6 +3,7 @@
 use super::{Grid, best_by, figure, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{GangOutcome, GangReplay};
 use exitscope_analysis::{Selection, recording};
@@ -45,7 +46,7 @@ impl Sink for Replays {
 }
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
-    let selection = args.select.selection();
+    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
     if !selection.vcpus.is_empty() {
         bail!("the threads of a virtual core leave together: --vcpu has no meaning for the policy vcore");
     }
@@ -76,7 +77,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
             recording::CORE_RUNS
         );
     }
-    let mut replay = head(args, &trace);
+    let mut replay = head(args, &trace, &selection);
     let (first, last) = trace.span.unwrap_or_default();
     let length = Nanos(last.since(first).unwrap_or_default().0);
     replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));

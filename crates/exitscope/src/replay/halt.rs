@@ -3,6 +3,7 @@
 use super::{Configuration, Grid, best_by, figure, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
 use crate::read::{self, Earlier, Sink};
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
 use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, Wanted};
@@ -56,7 +57,7 @@ impl Sink for Replays {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
-    let selection = args.select.selection();
+    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let read_halts =
@@ -93,7 +94,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     };
     let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
 
-    let mut replay = head(args, &trace);
+    let mut replay = head(args, &trace, &selection);
     replay.over = format!(
         "{} halts of {}, {} long",
         exitscope_view::thousands(all.halts()),

@@ -16,9 +16,9 @@ use crate::read;
 use crate::report::look;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
+use exitscope_analysis::Selection;
 use exitscope_analysis::recording;
 use exitscope_policy::{Knob, POLICIES};
-use exitscope_trace::Input;
 use exitscope_view::{AxisRow, FigureRow, Replay, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         );
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = Input::open(&file)?;
+    let input = read::open_one(&file, &args.select.clock)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
     let replay = match args.policy {
         PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
@@ -163,13 +163,13 @@ fn how_to_record(trace: &read::Trace) -> &'static str {
 }
 
 /// What all replays have in common.
-fn head(args: &ReplayArgs, trace: &read::Trace) -> Replay {
+fn head(args: &ReplayArgs, trace: &read::Trace, selection: &Selection) -> Replay {
     let coverage = exitscope_view::Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     Replay {
         schema: Replay::SCHEMA,
         trace: trace.row.clone(),
         coverage: coverage.lines,
-        selection: exitscope_view::SelectionRow::of(&args.select.selection()),
+        selection: exitscope_view::SelectionRow::of(selection),
         policy: args.policy.name(),
         over: String::new(),
         in_force: Vec::new(),

@@ -3,6 +3,7 @@
 use super::{Grid, best_by, figure, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
 use exitscope_analysis::{Facts, Selection, TypicalAccesses, Wanted};
@@ -55,7 +56,7 @@ impl Sink for Replays {
 }
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
-    let selection = args.select.selection();
+    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let fresh = || Facts::new(&wanted);
@@ -97,7 +98,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         || Replays { selection: selection.clone(), window: (Moment::default(), Moment::MAX), replays: replays.clone() };
     let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
 
-    let mut replay = head(args, &trace);
+    let mut replay = head(args, &trace, &selection);
     replay.over = format!(
         "{} port accesses, {} of them served outside the kernel, {} long",
         thousands(inside + outside),

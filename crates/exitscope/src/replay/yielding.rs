@@ -3,6 +3,7 @@
 use super::{Configuration, Grid, best_by, figure, head, knobs};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
+use crate::select;
 use anyhow::bail;
 use exitscope_analysis::Selection;
 use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey};
@@ -93,7 +94,7 @@ impl<T: Takes> Sink for Reading<T> {
 }
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
-    let selection = args.select.selection();
+    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
         Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
@@ -120,7 +121,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     let mut done = done.into;
     done.finish();
 
-    let mut replay = head(args, &trace);
+    let mut replay = head(args, &trace, &selection);
     let (first, last) = trace.span.unwrap_or_default();
     replay.over = format!(
         "{} waits with {} yields by {}, {} long",

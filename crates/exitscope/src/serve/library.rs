@@ -156,7 +156,7 @@ impl Library {
             let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
             Rc::new(Fresh::new(Arc::new(move || {
                 let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
-                diff::data(before.input()?, after.input()?, clock.clone())
+                diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone())
             })))
         };
         let mut all = self.compared.borrow_mut();
@@ -278,10 +278,10 @@ fn version(file: &NamedFile) -> String {
 }
 
 fn find(file: &NamedFile, clock: ClockArgs) -> Result<Found, String> {
-    let select = SelectArgs { clock, ..SelectArgs::default() };
+    let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
     let args = ReportArgs { select, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
     let (mut summary, mut data) = (None, Vec::new());
-    let read = file.input().and_then(|input| {
+    let read = file.input(&clock).and_then(|input| {
         look_at(&args, &[input], |contents| {
             summary = Some(Summary::of(&contents.report));
             Ok(write_data(contents, Compression::new(6), &mut data)?)

@@ -9,6 +9,8 @@
 //! read a link to /etc/shadow, an endless device or a pipe without a writer. A new regular file in the same place is served:
 //! `exitscope record` leaves one.
 
+use crate::cli::ClockArgs;
+use crate::read;
 use anyhow::Context;
 use exitscope_trace::Input;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
@@ -49,9 +51,9 @@ impl NamedFile {
     }
 
     /// The trace in it, as it is now.
-    pub fn input(&self) -> anyhow::Result<Input> {
+    pub fn input(&self, clock: &ClockArgs) -> anyhow::Result<Input> {
         let file = self.open().with_context(|| format!("cannot read {}", self.name.display()))?;
-        Ok(Input::of_file(file, &self.name)?)
+        read::open_file(file, &self.name, clock)
     }
 
     fn open(&self) -> io::Result<File> {

@@ -77,9 +77,17 @@ pub static VMX: &[(u64, &str)] = &[
     (77, "TDCALL"),
     (84, "MSR_READ_IMM"),
     (85, "MSR_WRITE_IMM"),
-    (0x4000000, "BUS_LOCK"),
-    (0x8000000, "SGX_ENCLAVE_MODE"),
-    (0x80000000, "FAILED_VMENTRY"),
+];
+
+/// The bits of a VMX exit reason beside the basic reason: `union vmx_exit_reason` of `arch/x86/kvm/vmx/common.h` (before
+/// Linux 6.16 `vmx.h`), sorted. Bit 31 has the name that `VMX_EXIT_REASON_FLAGS` of `arch/x86/include/uapi/asm/vmx.h` gives
+/// it; the kernel's text prints the others as numbers.
+pub static VMX_FLAGS: &[(u64, &str)] = &[
+    (1 << 26, "BUS_LOCK_DETECTED"),
+    (1 << 27, "ENCLAVE_MODE"),
+    (1 << 28, "SMI_PENDING_MTF"),
+    (1 << 29, "SMI_FROM_VMX_ROOT"),
+    (1 << 31, "FAILED_VMENTRY"),
 ];
 
 /// `SVM_EXIT_REASONS`: exit codes of AMD SVM, in the spelling of the trace text.

@@ -52,6 +52,7 @@ pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
         events: 0,
         counters: 0,
         first_counter: None,
+        order: Order::default(),
     }))
 }
 
@@ -71,6 +72,41 @@ struct Text {
     /// Lines before the first event that have a counter's value for a time, and where the first of them begins.
     counters: u64,
     first_counter: Option<u64>,
+    order: Order,
+}
+
+/// Whether times are moments: those are in order. The times between events, which `perf script --deltatime` and
+/// `trace-cmd report --ts-diff` print in their place, are not.
+#[derive(Default)]
+struct Order {
+    /// The first time was zero: nothing is before the first event.
+    from_zero: bool,
+    /// Events so far, and those whose time is below the one before.
+    events: u64,
+    backwards: u64,
+}
+
+impl Order {
+    /// Events by which it shows.
+    const ENOUGH: u64 = 64;
+
+    /// The time of an event, after one of time `latest`.
+    #[inline]
+    fn note(&mut self, at: Moment, latest: Moment) {
+        if self.events < Order::ENOUGH {
+            self.from_zero |= self.events == 0 && at == Moment::default();
+            self.backwards += u64::from(at < latest);
+            self.events += 1;
+        }
+    }
+
+    /// Whether these were no moments.
+    fn is_of_differences(&self) -> bool {
+        match self.from_zero {
+            true => self.backwards * 8 > self.events,
+            false => self.events == Order::ENOUGH && self.backwards * 4 > self.events,
+        }
+    }
 }
 
 /// What an event name means.
@@ -122,6 +158,7 @@ impl Text {
             }
             NextLine::End => {
                 self.check_clock(self.events == 0)?;
+                self.check_order()?;
                 return Ok(false);
             }
         };
@@ -177,6 +214,10 @@ impl Text {
         if !self.lost.is_empty() {
             self.release_losses(at, events, ledger);
         }
+        self.order.note(at, self.latest);
+        if self.order.events == Order::ENOUGH {
+            self.check_order()?;
+        }
         self.latest = at;
         self.events += 1;
         ledger.events += 1;
@@ -196,6 +237,19 @@ impl Text {
                     .to_string(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// A trace of times between events has lost the moments.
+    fn check_order(&self) -> Result<(), TraceError> {
+        match self.order.is_of_differences() {
+            true => Err(TraceError::Unsupported {
+                name: self.lines.input.name().to_string(),
+                what: "its times are not in order, as those between one event and the next are not (perf script \
+                       --deltatime, trace-cmd report --ts-diff); print it with moments"
+                    .to_string(),
+            }),
+            false => Ok(()),
         }
     }
 

@@ -130,7 +130,7 @@ impl Reasons {
         for &(number, name) in PLUGIN_SVM {
             x86.insert(name.into(), ExitCode::new(CodeList::Svm, number));
         }
-        for &(number, name) in tables::VMX.iter().filter(|row| row.0 <= 0xffff) {
+        for &(number, name) in tables::VMX {
             x86.insert(name.into(), ExitCode::new(CodeList::Vmx, number));
         }
         // INTERRUPT_WINDOW's older name, and still libtraceevent's.
@@ -164,14 +164,18 @@ impl Reasons {
                 Some(_) if lookup(tables::VMX, number).is_none() => CodeList::Svm,
                 _ => CodeList::Vmx,
             });
-            let number = if list == CodeList::Vmx { number & 0xffff } else { number };
-            return ExitCode::new(list, number);
+            scan.literal(")");
+            return match vmx_flags(&scan) {
+                Some(flags) if list == CodeList::Vmx => ExitCode::new(list, number | flags),
+                Some(0) => ExitCode::new(list, number),
+                _ => self.unknown(name),
+            };
         }
-        // The kernel appends VMX's flags.
-        match self.x86.get(Scan::new(name).word()) {
-            Some(&code) if code.list == CodeList::Vmx => {
+        let word = scan.word();
+        match (self.x86.get(word), vmx_flags(&scan)) {
+            (Some(&code), Some(flags)) if code.list == CodeList::Vmx => {
                 self.vendor = Some(CodeList::Vmx);
-                code
+                ExitCode::new(CodeList::Vmx, code.number | flags)
             }
             _ => self.unknown(name),
         }
@@ -183,18 +187,23 @@ impl Reasons {
         code.unwrap_or_else(|| self.unknown(name))
     }
 
-    /// Names that no table knows stay apart from each other, by the order in which they were met.
+    /// A name that no list has.
     fn unknown(&mut self, name: &[u8]) -> ExitCode {
         if let Some(&code) = self.x86.get(name) {
             return code;
         }
-        let code = ExitCode::new(CodeList::Text, self.unknown);
+        let code = ExitCode::of_unlisted(&String::from_utf8_lossy(name));
         if self.unknown < MAX_UNKNOWN {
             self.unknown += 1;
             self.x86.insert(name.into(), code);
         }
         code
     }
+}
+
+/// The bits that the kernel names after VMX's basic reason, which is all that is left of the reason.
+fn vmx_flags(scan: &Scan) -> Option<u64> {
+    ExitCode::vmx_flags(std::str::from_utf8(scan.rest).ok()?)
 }
 
 /// Reads the fields of an event.

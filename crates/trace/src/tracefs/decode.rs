@@ -262,7 +262,7 @@ impl Decoder {
             Meaning::ExitX86 => then.take({
                 let code = match field(1) {
                     2 => ExitCode::new(CodeList::Svm, field(0)),
-                    _ => ExitCode::new(CodeList::Vmx, field(0) & 0xffff),
+                    _ => ExitCode::new(CodeList::Vmx, field(0)),
                 };
                 let words = if self.fields[2].size > 0 { PortWords::new(code, field(2)) } else { PortWords::NONE };
                 Kind::Exit { code, idle: false, words, rip: field(3) }

@@ -321,8 +321,7 @@ fn state(number: u32) -> Option<RunState> {
 fn code(reason: u32, mode: XenMode) -> ExitCode {
     match mode {
         XenMode::Svm => ExitCode::new(CodeList::Svm, u64::from(reason)),
-        // The upper half has flags: a failed entry, a bus lock.
-        XenMode::Vmx => ExitCode::new(CodeList::Vmx, u64::from(reason & 0xffff)),
+        XenMode::Vmx => ExitCode::new(CodeList::Vmx, u64::from(reason)),
     }
 }
 
