@@ -685,7 +685,8 @@ pub struct AdviseArgs {
     /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore every knob that --apply has changed
+    /// Restore the knobs that --apply has set since the last boot; those that somebody else has changed since only with
+    /// --force
     #[arg(long)]
     pub undo: bool,
     /// With --apply: do not ask
@@ -1060,6 +1061,10 @@ pub struct AccessArgs {
     /// `serve` prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Accept this name in the Host header, too; may be repeated. Accepted anyway: localhost, this machine's own name, and
+    /// any address where others can connect
+    #[arg(long, value_name = "NAME")]
+    pub host_name: Vec<String>,
 }
 
 #[derive(Debug, Args)]

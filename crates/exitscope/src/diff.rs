@@ -54,7 +54,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
         check_reason(reason)?;
     }
-    let Sides { comparison, lengths, rows, cut } = compare([&before, &after], &args.select, args.confidence, top)?;
+    let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
+    let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
     let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut)));
     if let Some(to) = &args.html {
         page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
@@ -71,10 +72,10 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// What the page of two traces shows, packed.
-pub fn data(before: &Path, after: &Path, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
+pub fn data(before: Input, after: Input, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
     let select = SelectArgs { clock, ..SelectArgs::default() };
-    let sides = [before, after].map(|path| vec![path.to_path_buf()]);
-    let Sides { comparison, lengths, .. } = compare([&sides[0], &sides[1]], &select, CONFIDENCE, usize::MAX)?;
+    let inputs = [vec![before], vec![after]];
+    let Sides { comparison, lengths, .. } = compare(inputs, &select, CONFIDENCE, usize::MAX)?;
     let mut data = Vec::new();
     write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
@@ -91,13 +92,7 @@ struct Sides {
 }
 
 /// Compares the traces of both sides; shows at most `top` reasons.
-fn compare(
-    [before, after]: [&[PathBuf]; 2],
-    select: &SelectArgs,
-    confidence: f64,
-    top: usize,
-) -> anyhow::Result<Sides> {
-    let inputs = [read::open(before, &select.clock)?, read::open(after, &select.clock)?];
+fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: usize) -> anyhow::Result<Sides> {
     // A VM of one side need not be on the other, where a process has another number.
     let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     let selection = select::selection(select, &all)?;

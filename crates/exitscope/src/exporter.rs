@@ -1,11 +1,11 @@
 //! `exitscope exporter`: counts of this host's exits for Prometheus.
 
 use crate::Outcome;
-use crate::access::{access_of, listen, scheme, warn};
+use crate::access::{access_of, listen, names, scheme, warn};
 use crate::cli::ExporterArgs;
 use anyhow::Context;
 use exitscope_exporter::{Exporter, Limits, Source};
-use exitscope_http::serve;
+use exitscope_http::{Browsers, serve};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_record::{Aggregation, Counting, LookOut, Processes, Route, Snapshot, process_name};
 use std::collections::BTreeSet;
@@ -80,9 +80,12 @@ impl Source for Host {
 
 pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     catch_signals()?;
-    let access = access_of(&args.access)?;
+    let mut access = access_of(&args.access)?;
     let (listener, address) = listen(args.listen)?;
     warn(address, &access);
+    // Who scrapes is no browser, but the pages in one can reach whatever its machine can.
+    let names = names(&args.access, &args.listen.to_string(), address);
+    access.browsers = Some(Browsers { names, cookie: None });
     let processes = args.whose.processes()?;
     let only = args.whose.vm.clone().map(|name| match &processes {
         Processes::These(these) => (name, these.iter().copied().collect()),

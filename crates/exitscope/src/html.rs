@@ -19,9 +19,9 @@ use anyhow::Context;
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::{Trials, TriedLimits};
 use exitscope_page::{Contents, Drags, OverTime, write_page};
-use exitscope_trace::Keep;
+use exitscope_trace::{Input, Keep};
 use exitscope_view::Coverage;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A trace while it is read.
 type Reading = (Gathered, (Drags, Background));
@@ -41,23 +41,23 @@ fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered,
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let files = read::files(&args.files, &args.inputs)?;
     page_file::check(to, &files)?;
-    look_at(args, &files, |contents| page_file::write(to, |out| write_page(contents, out)))
+    let inputs = read::open(&files, &args.select.clock)?;
+    look_at(args, &inputs, |contents| page_file::write(to, |out| write_page(contents, out)))
 }
 
-/// Reads files, and has `then` make a page of what they hold.
+/// Reads traces, and has `then` make a page of what they hold.
 pub fn look_at(
     args: &ReportArgs,
-    files: &[PathBuf],
+    inputs: &[Input],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let inputs = read::open(files, &args.select.clock)?;
-    let selection = select::selection(&args.select, &inputs)?;
+    let selection = select::selection(&args.select, inputs)?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();
     let mut earlier = Earlier::default();
-    for input in &inputs {
+    for input in inputs {
         let (trace, reading) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, fresh)?;
         let (of_trace, drags, over_time_of_trace) = end(reading, &trace);
         all = Some(match all {
@@ -70,7 +70,7 @@ pub fn look_at(
         totals.add(trace);
     }
     let (gathered, drags, over_time) = all.context("no trace to read")?;
-    let advised = || match (&inputs[..], &totals.traces[..]) {
+    let advised = || match (inputs, &totals.traces[..]) {
         ([input], [trace]) if args.select.reasons.is_empty() && args.select.longer_than.is_none() => {
             let again = |trials: Trials| {
                 let fresh = || trials.clone();

@@ -164,15 +164,27 @@ pub fn open(files: &[PathBuf], clock: &ClockArgs) -> anyhow::Result<Vec<Input>> 
 /// Opens a trace. One that somebody else wrote is refused, unless it is asked for: as perf does, `perf_data__open` of
 /// `tools/perf/util/data.c`.
 pub fn open_one(path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
+    if let Ok(about) = path.metadata() {
+        check_owner(path, &about, clock)?;
+    }
+    Ok(Input::open(path)?)
+}
+
+/// The same of a file that has been opened.
+pub fn open_file(file: fs::File, path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
+    check_owner(path, &file.metadata()?, clock)?;
+    Ok(Input::of_file(file, path)?)
+}
+
+fn check_owner(path: &Path, about: &fs::Metadata, clock: &ClockArgs) -> anyhow::Result<()> {
     if !clock.force
-        && let Ok(about) = path.metadata()
         && about.is_file()
         && about.uid() != 0
         && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
     {
         anyhow::bail!("{} is owned by another user (uid {}); -f reads it all the same", path.display(), about.uid());
     }
-    Ok(Input::open(path)?)
+    Ok(())
 }
 
 /// Reads one trace into `sink`. If `need_vcpus` and a vCPU's number turns up only after exits of it were seen, the

@@ -5,6 +5,7 @@ mod common;
 
 use common::{corpus, exitscope, misfits, run, stderr, stdout};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -391,7 +392,7 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     let ipi = advised(&corpus("x86-svm/t4-none.dat.gz"), &[]);
     assert!(changes(&ipi)[0].starts_with("IPIs (x2APIC_ICR)"), "{:#?}", changes(&ipi));
     let nobody = run(&["advise", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "-p", "5"]);
-    assert!(stdout(&nobody).contains("No exit is left by the selection."), "{}", stdout(&nobody));
+    assert!(nobody.status.code() == Some(2) && stderr(&nobody).contains("no VM \"5\" in "), "{}", stderr(&nobody));
     // What is not in the recording is not judged, and said.
     let blind = advised(&corpus("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz"), &[]);
     let said: Vec<_> =
@@ -505,6 +506,7 @@ fn host(folder: &Path, halt_poll_ns: &str) -> PathBuf {
     for (path, text) in [
         ("proc/sys/kernel/hostname", "simulated\n"),
         ("proc/sys/kernel/osrelease", "5.15.0-1-generic\n"),
+        ("proc/sys/kernel/random/boot_id", "first-boot\n"),
         ("sys/module/kvm/parameters/halt_poll_ns", halt_poll_ns),
     ] {
         std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
@@ -537,21 +539,165 @@ fn what_is_applied_is_shown_first_verified_and_undone_exactly() {
     assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), stderr(&done));
     let set = now();
     assert_ne!(set.trim(), "777");
-    // Somebody sets it to something else, and advice is applied once more: what was there first is what comes back.
-    std::fs::write(&knob, "5\n").unwrap();
-    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
-    assert_eq!(now(), set);
     let again = apply(&root, &[trace, "--apply", "--yes"]);
     assert!(stdout(&again).contains("already"), "{}", stdout(&again));
     let undone = apply(&root, &["--undo"]);
     assert_eq!((undone.status.code(), now().trim()), (Some(0), "777"), "{}", stdout(&undone));
-    assert!(!root.join("state/applied.json").exists());
+    assert_eq!(std::fs::read_dir(root.join("state")).unwrap().count(), 0);
     let nothing = apply(&root, &["--undo"]);
     assert!(
         nothing.status.code() == Some(2) && stderr(&nothing).contains("nothing was applied"),
         "{}",
         stderr(&nothing)
     );
+}
+
+#[test]
+fn what_somebody_else_has_set_since_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let now = || std::fs::read_to_string(&knob).unwrap().trim().to_string();
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    let set = now();
+    std::fs::write(&knob, "5\n").unwrap();
+    let undone = apply(&root, &["--undo"]);
+    assert_eq!((undone.status.code(), now().as_str()), (Some(2), "5"), "{}", stdout(&undone));
+    assert!(stdout(&undone).contains(&format!("is \"5\", not {set} as --apply set it")), "{}", stdout(&undone));
+    assert!(stdout(&undone).contains("`--undo --force` restores 777"), "{}", stdout(&undone));
+    // Applied once more, what that somebody had set is what was there before.
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    assert_eq!(now(), set);
+    let undone = apply(&root, &["--undo"]);
+    assert_eq!((undone.status.code(), now().as_str()), (Some(0), "5"), "{}", stdout(&undone));
+    // By force it is restored all the same, and said.
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    std::fs::write(&knob, "6\n").unwrap();
+    let forced = apply(&root, &["--undo", "--force"]);
+    assert_eq!((forced.status.code(), now().as_str()), (Some(0), "5"), "{}", stdout(&forced));
+    assert!(stdout(&forced).contains("it was \"6\", set by somebody else"), "{}", stdout(&forced));
+    assert!(!root.join("state/applied.json").exists());
+}
+
+#[test]
+fn what_an_earlier_boot_had_is_not_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let now = || std::fs::read_to_string(&knob).unwrap().trim().to_string();
+    let boot = |id: &str, value: &str| {
+        std::fs::write(root.join("proc/sys/kernel/random/boot_id"), format!("{id}\n")).unwrap();
+        std::fs::write(&knob, format!("{value}\n")).unwrap();
+    };
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    let set = now();
+    // It may even be the same value, which this time somebody else has set.
+    boot("second-boot", &set);
+    let undone = apply(&root, &["--undo"]);
+    assert_eq!((undone.status.code(), now()), (Some(0), set.clone()), "{}", stdout(&undone));
+    assert!(stdout(&undone).contains("nothing to restore: applied before the last boot"));
+    assert!(!root.join("state/applied.json").exists());
+    // Nor is it what comes back of a later change.
+    boot("second-boot", "777");
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    boot("third-boot", "5");
+    let applied = apply(&root, &[trace, "--apply", "--yes"]);
+    assert!(stdout(&applied).contains("dropped from the state file"), "{}", stdout(&applied));
+    assert_eq!((apply(&root, &["--undo"]).status.code(), now().as_str()), (Some(0), "5"));
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_what_undo_understands() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), &format!("duration = '20ms'\n{PING_PONG}"));
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let now = || std::fs::read_to_string(&knob).unwrap().trim().to_string();
+    let state = root.join("state");
+    let began = std::time::Instant::now();
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    let (whole, set) = (began.elapsed(), now());
+    assert_eq!(apply(&root, &["--undo"]).status.code(), Some(0));
+    for part in 0..30 {
+        let mut command = exitscope();
+        command.args(["advise", trace, "--apply", "--yes"]).arg("--root").arg(&root);
+        let mut child =
+            command.arg("--state").arg(state.join("applied.json")).stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * part / 25);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A write of sysfs is whole or not; a file of this tree may be empty between.
+        let left = now();
+        assert!([set.as_str(), "777", ""].contains(&left.as_str()), "{left}");
+        if left.is_empty() {
+            std::fs::write(&knob, "777\n").unwrap();
+        }
+        let undone = apply(&root, &["--undo"]);
+        let nothing = stderr(&undone).contains("nothing was applied");
+        assert!(undone.status.success() || (nothing && left != set), "{left}: {}{}", stdout(&undone), stderr(&undone));
+        assert_eq!(now(), "777", "{}", stdout(&undone));
+        assert!(!state.join("applied.json").exists());
+    }
+    // What the last one may have left, too.
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    assert_eq!(apply(&root, &["--undo"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
+}
+
+#[test]
+fn only_one_at_a_time_changes_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let now = || std::fs::read_to_string(&knob).unwrap().trim().to_string();
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    let set = now();
+    std::fs::write(&knob, "5\n").unwrap();
+    let held = std::fs::File::create(root.join("state/applied.json.lock")).unwrap();
+    held.try_lock().unwrap();
+    for arguments in [&["--undo"][..], &["--undo", "--force"], &[trace, "--apply", "--yes"]] {
+        let refused = apply(&root, arguments);
+        assert_eq!((refused.status.code(), now().as_str()), (Some(2), "5"), "{arguments:?}: {}", stdout(&refused));
+        assert!(stderr(&refused).contains("another `exitscope advise`"), "{arguments:?}: {}", stderr(&refused));
+    }
+    // It is let go with who held it, however that ended.
+    drop(held);
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    assert_eq!(now(), set);
+}
+
+#[test]
+fn what_changes_while_the_user_is_asked_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let root = host(folder.path(), "777\n");
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    let command = format!(
+        "{} advise {} --apply --root {} --state {}",
+        env!("CARGO_BIN_EXE_exitscope"),
+        trace.display(),
+        root.display(),
+        root.join("state/applied.json").display()
+    );
+    for (meanwhile, ends, says) in [("5", 2, "was 777 when shown"), ("777", 0, "done: ")] {
+        std::fs::write(&knob, "777\n").unwrap();
+        let Some(terminal) = common::Terminal::start(&format!("advise-{meanwhile}"), (200, 60), &command) else {
+            return;
+        };
+        terminal.wait_for(&["Go ahead?"]);
+        std::fs::write(&knob, format!("{meanwhile}\n")).unwrap();
+        terminal.keys(&["y", "Enter"]);
+        terminal.wait_for(&[says, &format!("ended with {ends}")]);
+        let now = std::fs::read_to_string(&knob).unwrap();
+        assert_eq!((now.trim() == "5", root.join("state/applied.json").exists()), (ends == 2, ends == 0), "{now}");
+    }
 }
 
 #[test]
@@ -584,9 +730,13 @@ fn what_cannot_be_applied_says_the_remedy() {
     std::fs::create_dir_all(state.parent().unwrap()).unwrap();
     for (text, says) in [
         ("[]", "not a file of what was applied"),
-        ("{\"schema\": \"exitscope.applied/1\", \"host\": \"third\", \"changes\": []}", "applied to third"),
+        (
+            "{\"schema\": \"exitscope.applied/1\", \"host\": \"third\", \"boot\": \"\", \"changes\": []}",
+            "applied to third",
+        ),
     ] {
         std::fs::write(&state, text).unwrap();
+        std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o600)).unwrap();
         let undone = apply(&root, &["--undo"]);
         assert!(undone.status.code() == Some(2) && stderr(&undone).contains(says), "{}", stderr(&undone));
     }

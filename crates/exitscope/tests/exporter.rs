@@ -47,11 +47,20 @@ impl Exporter {
 
     fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         answer
+    }
+
+    /// The status that it answers with who asks by this name.
+    fn status_by_name(&self, name: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {name}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_string()
     }
 
     /// The value of the sample whose line begins so; 0 if there is none.
@@ -147,6 +156,22 @@ fn vms_that_come_and_go_leave_nothing_behind() {
     while fds() > before {
         assert!(began.elapsed() < PATIENCE, "a descriptor for each start: {} after {before}", fds());
         sleep(Duration::from_millis(50));
+    }
+    assert_eq!(exporter.end(), 0);
+}
+
+#[test]
+fn it_is_asked_by_its_own_names_and_by_no_others() {
+    let Some(exporter) = Exporter::start(&["--host-name", "told.example"]) else { return };
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for (name, expected) in [
+        ("localhost", "200"),
+        ("told.example:9965", "200"),
+        (own.trim(), "200"),
+        ("evil.example", "421"),
+        ("evil.told.example", "421"),
+    ] {
+        assert_eq!(exporter.status_by_name(name), expected, "{name}");
     }
     assert_eq!(exporter.end(), 0);
 }

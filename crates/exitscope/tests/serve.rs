@@ -184,6 +184,141 @@ fn what_is_no_trace_is_said_and_others_are_served() {
 }
 
 #[test]
+fn what_is_put_in_place_of_a_file_is_not_read_and_others_are_served() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let within = folder.path().join("recordings");
+    std::fs::create_dir(&within).unwrap();
+    let (swapped, other) = (within.join("swapped.data"), within.join("other.data"));
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "root:$6$secret:1::\n").unwrap();
+    let good = corpus("x86-svm/t4-kvmstat.data.gz");
+    std::fs::copy(&good, &swapped).unwrap();
+    std::fs::copy(&good, &other).unwrap();
+    let server = Server::start(&[swapped.to_str().unwrap(), other.to_str().unwrap()]).unwrap();
+    let total = server.report("/data/0")["total"].take();
+    let link_to = |to: &str| std::os::unix::fs::symlink(to, &swapped).unwrap();
+    let made = |name: &str| match name {
+        "a pipe" => assert!(Command::new("mkfifo").arg(&swapped).status().unwrap().success()),
+        "a link to what others may not read" => link_to(secret.to_str().unwrap()),
+        "a link to a file that is served" => link_to(other.to_str().unwrap()),
+        "a link to what never ends" => link_to("/dev/zero"),
+        "a link to nothing" => link_to("nothing"),
+        "a folder" => std::fs::create_dir(&swapped).unwrap(),
+        "a socket" => drop(std::os::unix::net::UnixListener::bind(&swapped).unwrap()),
+        _ => {}
+    };
+    for (name, says) in [
+        ("a pipe", "a pipe, not a regular file"),
+        ("a link to what others may not read", "a symbolic link; links are followed only"),
+        ("a link to a file that is served", "a symbolic link; links are followed only"),
+        ("a link to what never ends", "a symbolic link; links are followed only"),
+        ("a link to nothing", "a symbolic link; links are followed only"),
+        ("a folder", "a directory, not a file"),
+        ("a socket", "not a regular file"),
+        ("nothing", "No such file"),
+    ] {
+        std::fs::remove_file(&swapped).unwrap();
+        made(name);
+        for path in ["/data/0", "/diff/0/1/data", "/diff/1/0/data", "/files"] {
+            let (head, said) = server.get(path);
+            let said = String::from_utf8(said).unwrap();
+            assert_eq!(head.starts_with("HTTP/1.1 422 "), path != "/files", "{name} {path}: {head}");
+            assert!(said.contains(says) && said.contains("swapped.data"), "{name} {path}: {said}");
+            assert!(!said.contains("secret") && !said.contains("root"), "{name} {path}: {said}");
+        }
+        assert_eq!(server.report("/data/1")["total"], total, "{name}");
+        // What `record` leaves: another file, which takes the place of what is there.
+        let new = within.join("new");
+        std::fs::copy(&good, &new).unwrap();
+        if swapped.symlink_metadata().is_ok_and(|about| about.is_dir()) {
+            std::fs::remove_dir(&swapped).unwrap();
+        }
+        std::fs::rename(&new, &swapped).unwrap();
+        assert_eq!(server.report("/data/0")["total"], total, "{name}");
+    }
+    // Nor another folder of the same name.
+    std::fs::rename(&within, folder.path().join("moved")).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::copy(&secret, elsewhere.join("swapped.data")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &within).unwrap();
+    let (head, said) = server.get("/data/0");
+    let said = String::from_utf8(said).unwrap();
+    assert!(head.starts_with("HTTP/1.1 422 ") && !said.contains("secret") && !said.contains("root"), "{head}\n{said}");
+    assert_eq!(server.end("-TERM"), 0);
+}
+
+#[test]
+fn a_hostile_name_of_a_file_is_shown_and_does_nothing() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "\n\"'\\\x1b]0;x\x07\u{202e}<script>alert(1)<!--\n=cmd()";
+    let file = folder.path().join(name);
+    std::fs::write(&file, "\x1b[31m\u{202e}<script>alert(1)").unwrap();
+    let server = Server::start(&[file.to_str().unwrap()]).unwrap();
+    let shows = |text: &str| text.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}'));
+    let (head, said) = server.get("/data/0");
+    let said = String::from_utf8(said).unwrap();
+    assert!(head.contains("422") && head.contains("content-type: text/plain") && head.contains("nosniff"), "{head}");
+    assert!(shows(&said) && said.contains("is not a trace"), "{said:?}");
+    let page = String::from_utf8(server.get("/page/0").1).unwrap();
+    let title = page.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    assert!(shows(title) && !title.contains('\n') && !title.contains('<') && !title.contains('"'), "{title:?}");
+    assert!(title.contains("\\u{1b}") && title.contains("&lt;script&gt;alert(1)&lt;!--"), "{title:?}");
+    assert!(!page.contains("<script>alert"));
+    let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
+    assert!(shows(list[0]["name"].as_str().unwrap()), "{list}");
+}
+
+#[test]
+fn a_link_that_is_named_stands_for_the_file_that_it_leads_to_then() {
+    if !is_built() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (link, other) = (folder.path().join("latest"), folder.path().join("other"));
+    std::fs::write(&other, "something else").unwrap();
+    std::os::unix::fs::symlink(corpus("x86-svm/t4-kvmstat.data.gz"), &link).unwrap();
+    let server = Server::start(&[link.to_str().unwrap()]).unwrap();
+    let total = server.report("/data/0")["total"].take();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    assert_eq!(server.report("/data/0")["total"], total);
+    let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
+    assert_eq!(list[0]["name"], link.to_str().unwrap());
+}
+
+#[test]
+fn viewers_and_half_open_connections_leave_room_for_who_asks() {
+    if !is_built() {
+        return;
+    }
+    let server = Server::start(&[corpus("x86-svm/t4-kvmstat.data.gz").to_str().unwrap()]).unwrap();
+    let connect = |request: &str| {
+        let mut stream = TcpStream::connect(server.url.split('/').next().unwrap()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let viewers: Vec<TcpStream> =
+        (0..40).map(|_| connect("GET /notes/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")).collect();
+    for mut viewer in &viewers {
+        viewer.set_read_timeout(Some(PATIENCE)).unwrap();
+        viewer.read_exact(&mut [0; 16]).unwrap();
+    }
+    let half_open: Vec<TcpStream> = (0..64).map(|_| connect("GET /healthz HTTP/1.1\r\nHost:")).collect();
+    for path in ["/healthz", "/", "/files", "/data/0"] {
+        assert_eq!(server.status(path, ""), 200, "{path}");
+    }
+    drop((viewers, half_open));
+    assert_eq!(server.end("-TERM"), 0);
+}
+
+#[test]
 fn a_token_is_asked_for_and_printed() {
     if !is_built() {
         return;
@@ -198,6 +333,7 @@ fn a_token_is_asked_for_and_printed() {
     assert_eq!(server.status(&path, ""), 303);
     assert_eq!(server.status("/", ""), 401);
     assert_eq!(server.status("/data/0", ""), 401);
+    assert_eq!(server.status("/healthz", ""), 200);
     assert_eq!(server.status("/data/0", "Authorization: Bearer let-me-in\r\n"), 200);
     let port = server.url.split([':', '/']).nth(1).unwrap();
     assert_eq!(server.status("/", &format!("Cookie: exitscope-{port}=let-me-in\r\n")), 200);
@@ -217,6 +353,8 @@ fn what_cannot_be_served_is_said_at_once() {
         (&["--listen", "nonsense", trace], "cannot listen on"),
         (&["no such file"], "cannot read no such file"),
         (&["-"], "standard input"),
+        (&["/dev/null"], "cannot read /dev/null: not a regular file"),
+        (&[env!("CARGO_MANIFEST_DIR")], "a directory, not a file"),
         (&["--live", trace], "cannot be used with"),
         (&["--keep", "5m", trace], "--live"),
         (&["--live", "--keep", "3s"], "10s to 24h"),

@@ -9,6 +9,7 @@
 
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
+use exitscope_http::visible;
 use exitscope_record::{Cause, Count, Lane, Lengths, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +159,8 @@ impl Counts {
         let name = self.names.entry(process).or_insert_with(|| {
             let name = name(process);
             let end = (0..=NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-            if name.is_empty() { UNKNOWN.to_string() } else { name[..end].to_string() }
+            // Whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
+            if name.is_empty() { UNKNOWN.to_string() } else { visible(&name[..end]) }
         });
         let place = match self.vms.contains_key(name) || own < self.limits.vms {
             true => name.clone(),

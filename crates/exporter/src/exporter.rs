@@ -4,7 +4,7 @@ use crate::counts::{Counts, Limits};
 use crate::families as f;
 use crate::own::Own;
 use crate::sheet::{Sheet, Value};
-use exitscope_http::{Answer, Asked, Count, Place, Site, StatusCode};
+use exitscope_http::{Answer, Asked, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
 use exitscope_record::Snapshot;
 use std::cell::RefCell;
 use std::future::ready;
@@ -16,6 +16,8 @@ const TURN: Duration = Duration::from_secs(1);
 
 /// What OpenMetrics calls itself.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The text format of before OpenMetrics, for all who do not ask for that.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Where counts come from.
@@ -68,8 +70,8 @@ impl<S: Source> State<S> {
         read
     }
 
-    /// The metrics, as they are now; an error is what to tell whoever asked.
-    fn scrape(&mut self) -> Result<String, String> {
+    /// The metrics, as they are now, in either format; an error is what to tell whoever asked.
+    fn scrape(&mut self, open_metrics: bool) -> Result<String, String> {
         let began = Instant::now();
         let absorbed = self.absorb();
         let text = absorbed.map(|()| {
@@ -77,7 +79,7 @@ impl<S: Source> State<S> {
             self.counts.write(&mut sheet);
             sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], Value::Info);
             self.own.write(&mut sheet);
-            sheet.text()
+            if open_metrics { sheet.open_metrics() } else { sheet.plain() }
         });
         self.own.scraped(began.elapsed());
         text
@@ -105,6 +107,10 @@ impl<S: Source + 'static> Site for Exporter<S> {
         }
     }
 
+    fn is_watching(&self, path: &str) -> bool {
+        matches!(path, "/healthz" | "/metrics")
+    }
+
     fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
         let mut state = self.state.borrow_mut();
         ready(match asked.path.as_str() {
@@ -112,10 +118,14 @@ impl<S: Source + 'static> Site for Exporter<S> {
                 None => Answer::text(StatusCode::OK, "ok\n"),
                 Some(trouble) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
             },
-            "/metrics" => match state.scrape() {
-                Ok(text) => Answer::of(StatusCode::OK, OPEN_METRICS, text),
-                Err(trouble) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{trouble}\n")),
-            },
+            "/metrics" => {
+                let open_metrics = asks_for_open_metrics(&asked.accept);
+                match state.scrape(open_metrics) {
+                    Ok(text) => Answer::of(StatusCode::OK, if open_metrics { OPEN_METRICS } else { PLAIN }, text)
+                        .with(HeaderName::from_static("vary"), HeaderValue::from_static("accept")),
+                    Err(trouble) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{trouble}\n")),
+                }
+            }
             _ => Answer::of(StatusCode::OK, HTML, state.index()),
         })
     }
@@ -130,5 +140,59 @@ impl<S: Source + 'static> Site for Exporter<S> {
 
     fn count(&self, what: Count) {
         self.state.borrow_mut().own.count(what);
+    }
+}
+
+/// Whether who takes these types asks for OpenMetrics, and not rather for plain text. Prometheus asks for both, by name.
+fn asks_for_open_metrics(accept: &str) -> bool {
+    let (mut open_metrics, mut plain) = (0.0, 0.0);
+    for range in accept.split(',') {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let (mut version, mut quality) = ("1.0.0", 1.0);
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            match name.trim() {
+                name if name.eq_ignore_ascii_case("q") => quality = value.trim().parse::<f64>().unwrap_or(0.0),
+                name if name.eq_ignore_ascii_case("version") => version = value.trim().trim_matches('"'),
+                _ => {}
+            }
+        }
+        if kind.eq_ignore_ascii_case("application/openmetrics-text") && version == "1.0.0" {
+            open_metrics = f64::max(open_metrics, quality);
+        } else if kind.eq_ignore_ascii_case("text/plain") {
+            plain = f64::max(plain, quality);
+        }
+    }
+    open_metrics > 0.0 && open_metrics >= plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_metrics_is_for_who_asks_for_it() {
+        // What Prometheus sends, earlier and later: scrape/scrape.go, `scrapeAcceptHeader` and `acceptHeader`.
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0,\
+            application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+            application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
+            text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for (accept, expected) in [
+            (prometheus_2, true),
+            (prometheus_3, true),
+            ("application/openmetrics-text", true),
+            ("Application/OpenMetrics-Text; Version=\"1.0.0\"", true),
+            ("application/openmetrics-text;version=0.0.1", false),
+            ("application/openmetrics-text;q=0", false),
+            ("application/openmetrics-text;q=0.5, text/plain;q=0.9", false),
+            ("application/openmetrics-text;q=nonsense", false),
+            ("text/plain;version=0.0.4;q=1,*/*;q=0.1", false),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            assert_eq!(asks_for_open_metrics(accept), expected, "{accept}");
+        }
     }
 }

@@ -104,7 +104,7 @@ families! {
     HTTP_RESPONSES: Counter "exitscope_http_responses" None, ["code"],
         "HTTP requests that were answered, by status";
     HTTP_CUT: Counter "exitscope_http_cut" None, [],
-        "Connections that were closed because they took too long";
+        "Connections closed because they took too long or because a newer one needed their place";
     TLS_FAILURES: Counter "exitscope_tls_failures" None, [],
         "Connections on which no TLS came about";
     PROCESS_CPU: Counter "process_cpu" SECONDS, [],

@@ -58,7 +58,7 @@ impl Recorded {
         let mut sheet = Sheet::default();
         counts.write(&mut sheet);
         sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], Value::Info);
-        sheet.text()
+        sheet.open_metrics()
     }
 
     /// The count of these; `None`, and lost, where there is no room for it.

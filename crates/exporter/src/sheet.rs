@@ -50,12 +50,37 @@ impl Sheet {
     }
 
     /// As OpenMetrics text.
-    pub fn text(self) -> String {
+    pub fn open_metrics(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut text = String::new();
         encode(&mut text, &registry).expect("a String takes everything");
         text
+    }
+
+    /// As text of the format before OpenMetrics, version 0.0.4: a metric is called there as its samples are, an info is a
+    /// gauge, there are no units, and the end is not said.
+    pub fn plain(self) -> String {
+        let text = self.open_metrics();
+        let mut plain = String::with_capacity(text.len());
+        for line in text.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+            let about = ["# HELP ", "# TYPE "].into_iter().find_map(|what| Some((what, line.strip_prefix(what)?)));
+            match about.and_then(|(what, rest)| Some((what, rest.split_once(' ')?))) {
+                Some((what, (name, rest))) => {
+                    let kind = FAMILIES.iter().find(|family| family.full_name() == name).map(|family| family.kind);
+                    let (suffix, is_info) = match kind {
+                        Some(Kind::Counter) => ("_total", false),
+                        Some(Kind::Info) => ("_info", true),
+                        _ => ("", false),
+                    };
+                    let rest = if is_info && what == "# TYPE " { "gauge" } else { rest };
+                    plain.extend([what, name, suffix, " ", rest]);
+                }
+                None => plain.push_str(line),
+            }
+            plain.push('\n');
+        }
+        plain
     }
 }
 

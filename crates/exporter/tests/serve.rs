@@ -1,20 +1,29 @@
 //! The server and what it serves, asked by clients that behave and by clients that do not.
 
 use exitscope_exporter::{Exporter, FAMILIES, Kind, Limits, Source};
-use exitscope_http::{Access, Patience, serve};
+use exitscope_http::{Access, Browsers, Names, Patience, serve};
 use exitscope_model::{CodeList, ExitCode};
 use exitscope_record::{Cause, Cost, Key, Lane, LaneState, Runner, Snapshot};
 use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-/// Names that need care in OpenMetrics.
-const NAMES: [&str; 3] = ["plain", "a \"quoted\" back\\slash", "two\nlines, and ö"];
+/// Names that need care in OpenMetrics, as they are and as they come out.
+const NAMES: [(&str, &str); 4] = [
+    ("plain", "plain"),
+    ("a \"quoted\" back\\slash", "a \"quoted\" back\\slash"),
+    ("two\nlines, and ö", "two\nlines, and ö"),
+    (HOSTILE, "\n\"} 1\\\\u{1b}]0;x\\u{7}\\u{202e}<script>alert(1)</script>\n=cmd()"),
+];
+
+/// A name that somebody gave to a VM so that whoever reads it does what he wants.
+const HOSTILE: &str = "\n\"} 1\\\x1b]0;x\x07\u{202e}<script>alert(1)</script>\n=cmd()";
 
 /// A source that always says the same.
 struct Fixed {
@@ -55,7 +64,7 @@ impl Source for Fixed {
     fn forget_ended(&mut self) {}
 
     fn name(&self, process: u32) -> String {
-        NAMES.get(process as usize).map_or_else(|| format!("vm{process}"), |name| name.to_string())
+        NAMES.get(process as usize).map_or_else(|| format!("vm{process}"), |name| name.0.to_string())
     }
 
     fn route(&self) -> &'static str {
@@ -92,7 +101,11 @@ impl Server {
     }
 
     fn get(&self, path: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+        self.get_as(path, "*/*")
+    }
+
+    fn get_as(&self, path: &str, accept: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"))
     }
 
     /// The value of a sample, by how its line begins.
@@ -135,8 +148,8 @@ fn is_unit_of_histogram(line: &str) -> bool {
 
 #[test]
 fn another_reader_of_openmetrics_reads_every_family_and_value() {
-    let server = Server::start(Fixed::new(3, 4), Access::default());
-    let answer = server.get("/metrics");
+    let server = Server::start(Fixed::new(4, 4), Access::default());
+    let answer = server.get_as("/metrics", "application/openmetrics-text; version=1.0.0");
     assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{answer}");
     // This reader knows units only of counters and gauges.
     let text: String =
@@ -152,8 +165,8 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
             (vm.to_string(), counter.value)
         })
         .collect();
-    assert_eq!(counts.len(), 3 * 4);
-    for name in NAMES {
+    assert_eq!(counts.len(), 4 * 4);
+    for (_, name) in NAMES {
         let escaped = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let of = |label: &str| label == name || label == escaped;
         let of_vm = counts.iter().filter(|(vm, _)| of(vm));
@@ -173,6 +186,108 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
     }
     assert_eq!(server.value("exitscope_lost_events_total"), 3.0);
     assert_eq!(server.value("exitscope_event_cost_seconds"), 200e-9);
+}
+
+#[test]
+fn who_does_not_ask_for_openmetrics_gets_text_that_promtool_finds_nothing_in() {
+    let server = Server::start(Fixed::new(4, 4), Access::default());
+    let answer = server.get("/metrics");
+    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
+    assert!(answer.contains("vary: accept\r\n"), "{answer}");
+    let text = body(&answer);
+    for line in ["# TYPE exitscope_exits_total counter", "# TYPE exitscope_build_info gauge"] {
+        assert!(text.lines().any(|other| other == line), "{line}");
+    }
+    // The same samples, and nothing about them that this format does not have.
+    let open_metrics = server.get_as("/metrics", "application/openmetrics-text");
+    let samples = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("exitscope_exit"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(samples(text), samples(body(&open_metrics)));
+    assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
+    let known: Vec<String> = FAMILIES.iter().flat_map(|family| family.samples()).collect();
+    for line in text.lines().filter(|line| !line.starts_with("# ")) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(known.iter().any(|known| known == name), "{line:?}");
+    }
+    let promtool =
+        Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    match promtool {
+        Ok(mut promtool) => {
+            promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            let found = promtool.wait_with_output().unwrap();
+            assert!(found.status.success() && found.stderr.is_empty(), "{}", String::from_utf8_lossy(&found.stderr));
+        }
+        Err(error) => {
+            // Not `eprintln!`, which the test harness swallows when the test passes.
+            let said = format!("SKIPPED: promtool (of Debian's package prometheus) was not asked: {error}\n");
+            std::io::stderr().write_all(said.as_bytes()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_hostile_name_is_a_label_and_nothing_else() {
+    let server = Server::start(Fixed::new(4, 1), Access::default());
+    for accept in ["text/plain", "application/openmetrics-text"] {
+        let answer = server.get_as("/metrics", accept);
+        let text = body(&answer);
+        let shows = |letter: char| letter == '\n' || !(letter.is_control() || letter == '\u{202e}');
+        assert!(text.chars().all(shows), "{text:?}");
+        let label = r#"vm="\n\"} 1\\\\u{1b}]0;x\\u{7}\\u{202e}<script>alert(1)</script>\n=cmd()""#;
+        assert!(text.contains(&format!("exitscope_vcpus{{{label}}} 1\n")), "{text}");
+    }
+    assert!(!server.get("/").contains("script>"));
+    let mut source = Fixed::new(1, 1);
+    source.works = false;
+    let server = Server::start(source, Access::default());
+    let answer = server.get("/metrics");
+    assert!(answer.contains("content-type: text/plain; charset=utf-8\r\n"), "{answer}");
+    assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
+}
+
+#[test]
+fn a_scrape_succeeds_beside_half_open_and_deaf_clients() {
+    let end = Duration::from_secs(86_400);
+    let patience = Patience { request: end, answer: end, notes: end };
+    // Some 10 MB of text, which no socket's buffers hold.
+    let server = Server::start(Fixed::new(400, 30), Access { patience, ..Access::default() });
+    let deaf: Vec<TcpStream> = (0..16).map(|_| server.connect()).collect();
+    for mut stream in &deaf {
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+    }
+    let half_open: Vec<TcpStream> = (0..64).map(|_| server.connect()).collect();
+    for mut stream in &half_open {
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:").unwrap();
+    }
+    assert_eq!(status(&server.get("/healthz")), 200);
+    let scraped = server.get("/metrics");
+    assert!(status(&scraped) == 200 && body(&scraped).contains("\nprocess_start_time_seconds "));
+    drop((deaf, half_open));
+}
+
+#[test]
+fn nobody_elses_name_and_nobody_elses_page_get_metrics() {
+    let names = Names { any_address: false, names: vec!["host1".into()] };
+    let access = Access { browsers: Some(Browsers { names, cookie: None }), ..Access::default() };
+    let server = Server::start(Fixed::new(1, 1), access);
+    for (head, expected) in [
+        ("Host: localhost\r\n", 200),
+        ("Host: 127.0.0.1:9965\r\n", 200),
+        ("Host: host1:9965\r\n", 200),
+        ("Host: evil.example:9965\r\n", 421),
+        ("Host: 192.0.2.1\r\n", 421),
+        ("", 421),
+        ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n", 403),
+    ] {
+        for path in ["/metrics", "/healthz", "/"] {
+            let answer = server.ask(&format!("GET {path} HTTP/1.1\r\n{head}\r\n"));
+            assert_eq!(status(&answer), expected, "{path} {head:?}");
+            assert!(answer.contains("content-security-policy: default-src 'none'"), "{answer}");
+        }
+    }
 }
 
 #[test]
@@ -222,7 +337,6 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let server = Server::start(Fixed::new(400, 30), Access { patience, ..Access::default() });
     let mut deaf = server.connect();
     deaf.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    // More than there are places.
     let silent: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
     let mut slow = server.connect();
     slow.write_all(b"GET /met").unwrap();

@@ -1,9 +1,10 @@
 //! Who may ask: by path, method, host and token.
 //!
 //! ```text
-//! path ─► method ─► host, if browsers are served ─► Open: yes
-//!                                                   Guarded: token by Authorization, by cookie, or by ?token=, which becomes
-//!                                                            a cookie, so that it is in no address that is passed on
+//! host, if browsers reach it ─► path ─► method ─► Open: yes
+//!                                                 Guarded: token by Authorization; where there is a cookie, also by it, or by
+//!                                                          ?token=, which becomes it, so that it is in no address that is
+//!                                                          passed on
 //! ```
 
 use crate::{Access, Answer, Place, StatusCode};
@@ -20,8 +21,8 @@ use subtle::ConstantTimeEq;
 pub struct Browsers {
     /// What the server may be called.
     pub names: Names,
-    /// The cookie that keeps the token.
-    pub cookie: String,
+    /// The cookie that keeps the token, if browsers are who asks, and not only what may be made to ask.
+    pub cookie: Option<String>,
 }
 
 /// What a server may be called, so that nobody's name for our address (DNS rebinding) makes a browser take us for theirs.
@@ -29,8 +30,8 @@ pub struct Browsers {
 pub struct Names {
     /// By any address, not only by this machine's own for itself.
     pub any_address: bool,
-    /// By this name, too.
-    pub name: Option<String>,
+    /// By these names, too.
+    pub names: Vec<String>,
 }
 
 impl Names {
@@ -44,9 +45,12 @@ impl Names {
             return self.any_address || address.is_loopback();
         }
         let is = |known: &str| name.trim_end_matches('.').eq_ignore_ascii_case(known);
-        is("localhost") || self.name.as_deref().is_some_and(is)
+        is("localhost") || self.names.iter().any(|known| is(known))
     }
 }
+
+const UNKNOWN_NAME: &str =
+    "Unknown host name: use an address of this machine, or start the server with --host-name NAME.\n";
 
 /// Headers of every answer to a browser, unless the answer has its own: nothing runs, nobody frames it, nobody else's page
 /// reads it.
@@ -89,7 +93,7 @@ fn check_browser(request: &Parts, browsers: &Browsers) -> Result<(), Answer> {
     let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
     let host = request.uri.authority().map(|authority| authority.as_str()).or(text(HOST));
     if request.headers.get_all(HOST).iter().count() > 1 || !host.is_some_and(|host| browsers.names.hold(host)) {
-        return Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, "This is not what this server is called.\n"));
+        return Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN_NAME));
     }
     // A link from elsewhere is fine; what a page elsewhere loads is not.
     let site = HeaderName::from_static("sec-fetch-site");
@@ -105,7 +109,7 @@ fn check_token(request: &Parts, token: &str, access: &Access) -> Result<(), Answ
     if bearer(&request.headers).is_some_and(is) {
         return Ok(());
     }
-    let Some(browsers) = &access.browsers else {
+    let Some(cookie) = access.browsers.as_ref().and_then(|browsers| browsers.cookie.as_deref()) else {
         let answer = Answer::text(StatusCode::UNAUTHORIZED, "A bearer token is needed.\n");
         return Err(answer.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
     };
@@ -113,12 +117,12 @@ fn check_token(request: &Parts, token: &str, access: &Access) -> Result<(), Answ
         && is(given)
     {
         let secure = if access.tls.is_some() { "; Secure" } else { "" };
-        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Lax{secure}", browsers.cookie);
-        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-            return Err(Answer::see(request.uri.path()).with(SET_COOKIE, cookie));
+        let kept = format!("{cookie}={token}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        if let Ok(kept) = HeaderValue::from_str(&kept) {
+            return Err(Answer::see(request.uri.path()).with(SET_COOKIE, kept));
         }
     }
-    if cookies(&request.headers).any(|(name, value)| name == browsers.cookie && is(value)) {
+    if cookies(&request.headers).any(|(name, value)| name == cookie && is(value)) {
         return Ok(());
     }
     let answer = "A token is needed: open the address that exitscope printed, which has it.\n";
@@ -146,8 +150,8 @@ mod tests {
 
     #[test]
     fn only_own_names_are_taken() {
-        let loopback = Names { any_address: false, name: None };
-        let open = Names { any_address: true, name: Some("host.example".into()) };
+        let loopback = Names { any_address: false, names: Vec::new() };
+        let open = Names { any_address: true, names: vec!["host.example".into(), "host".into()] };
         for (host, by_loopback, by_open) in [
             ("127.0.0.1:9966", true, true),
             ("localhost", true, true),
@@ -156,6 +160,8 @@ mod tests {
             ("192.0.2.7:9966", false, true),
             ("[2001:db8::1]", false, true),
             ("host.example:9966", false, true),
+            ("host:9966", false, true),
+            ("host.evil.example", false, false),
             ("evil.example", false, false),
             ("localhost.evil.example", false, false),
             ("127.0.0.1.evil.example", false, false),

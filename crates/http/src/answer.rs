@@ -52,9 +52,9 @@ impl Answer {
         Answer { status, headers, content: Content::Whole(body.into()) }
     }
 
-    /// A line for people.
-    pub fn text(status: StatusCode, text: impl Into<String>) -> Answer {
-        Answer::of(status, TEXT, text.into())
+    /// Lines for people, some of whom read them in a terminal: they are made [`visible`].
+    pub fn text(status: StatusCode, text: impl AsRef<str>) -> Answer {
+        Answer::of(status, TEXT, visible(text.as_ref()))
     }
 
     /// Look there instead: a path of this server's.
@@ -94,6 +94,23 @@ impl Answer {
         headers.extend(self.headers);
         response
     }
+}
+
+/// The same text with those characters spelt out (`\u{1b}`) that show nothing and make a terminal do something else than
+/// show: control characters but for tabs and ends of lines, and those that turn the direction in which text is shown.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let is_direction = matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        match (letter.is_control() && !matches!(letter, '\t' | '\n')) || is_direction {
+            true => shown.extend(letter.escape_unicode()),
+            false => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// Sends notes until nobody reads, nobody writes, or `stop` ends.
@@ -148,5 +165,25 @@ impl Body for Sent {
             Sent::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Sent::AsTheyCome(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_not_show_is_spelt_out() {
+        for (text, shown) in [
+            ("plain, ö, \"quoted\", back\\slash", "plain, ö, \"quoted\", back\\slash"),
+            ("two\n\tlines", "two\n\tlines"),
+            ("\x1b]0;title\x07\r\u{9b}31m", "\\u{1b}]0;title\\u{7}\\u{d}\\u{9b}31m"),
+            ("a\u{202e}b\u{2066}c\u{200f}", "a\\u{202e}b\\u{2066}c\\u{200f}"),
+            ("<script>=cmd()", "<script>=cmd()"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        let Content::Whole(body) = Answer::text(StatusCode::OK, "\x1b[31m\n").content else { unreachable!() };
+        assert_eq!(body, "\\u{1b}[31m\n");
     }
 }

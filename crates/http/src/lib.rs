@@ -1,22 +1,25 @@
 //! A small HTTP server for few clients: one thread, one request on each connection, everything with a limit.
 //!
 //! ```text
-//! accept (at most PLACES) ─► TLS ─► request ─► may it be asked? ─► Site::answer ─► Answer: whole, or notes as they come
-//!                                              path, method, host, token
+//! accept ─► TLS ─► request ─► may it be asked? ─► Site::answer ─► Answer: whole, or notes as they come
+//!                             path, method, host, token
 //! ```
 //!
-//! A client that never sends, never reads or sends byte by byte holds one of the places until its time is up, and nothing
-//! else. What is sent while it happens ([`Answer::notes`]) is only ever the last note: a client that is slow misses some.
+//! Every connection is accepted, and has a seat of its kind, of which there is a number in all and one for each peer
+//! (`seats.rs`): a client that never sends, never reads or sends byte by byte holds one of its own until its time is up, and
+//! nothing else. What watches over the server has seats that no other request takes. What is sent while it happens
+//! ([`Answer::notes`]) is only ever the last note: a client that is slow misses some.
 //!
 //! Does not know: what is served.
 
 pub mod access;
 mod admission;
 mod answer;
+mod seats;
 mod server;
 
 pub use admission::{Browsers, Names};
-pub use answer::{Answer, Note, Notes};
+pub use answer::{Answer, Note, Notes, visible};
 pub use hyper::body::Bytes;
 pub use hyper::http::{HeaderName, HeaderValue, StatusCode};
 pub use server::serve;
@@ -72,6 +75,8 @@ pub enum Place {
 pub struct Asked {
     /// The path.
     pub path: String,
+    /// What the client takes: its `Accept` headers, joined by commas.
+    pub accept: String,
     /// Of who has read notes before: the id of the last one.
     pub last_note: Option<String>,
 }
@@ -80,6 +85,11 @@ pub struct Asked {
 pub trait Site: 'static {
     /// What is at this path.
     fn place(&self, path: &str) -> Place;
+
+    /// Whether what watches over the server asks for this path, which then has seats that nothing else takes.
+    fn is_watching(&self, _path: &str) -> bool {
+        false
+    }
 
     /// Answers.
     fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static;
@@ -96,7 +106,7 @@ pub trait Site: 'static {
 pub enum Count {
     /// A request was answered with this status.
     Answered(u16),
-    /// A connection took too long.
+    /// A connection took too long, or lost its seat to a newer one.
     Cut,
     /// A client did not agree on TLS.
     NoTls,

@@ -1,34 +1,35 @@
 //! Accepts connections, and ends them in time.
 
 use crate::admission::{admit, protect};
-use crate::answer::{Content, Sent};
+use crate::answer::{Answer, Content, Sent};
+use crate::seats::{Guest, Refused, Room, Rooms};
 use crate::{Access, Asked, Count, Site};
 use hyper::body::Incoming;
+use hyper::header::{ACCEPT, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
-
-/// Connections at a time; further ones wait until one ends.
-const PLACES: usize = 32;
 
 /// How often the site is looked after, and whether to stop is asked.
 const TURN: Duration = Duration::from_millis(250);
 
 /// How long requests in hand are waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether any is still in hand then.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 << 10;
@@ -45,6 +46,22 @@ pub fn serve<S: Site>(listener: TcpListener, access: Access, site: S, stop: impl
     served
 }
 
+/// What all connections share.
+struct Server<S> {
+    access: Access,
+    site: Rc<S>,
+    /// Ends with the server.
+    stopped: watch::Receiver<()>,
+}
+
+/// A client, until its connection ends.
+struct Client<'a, S> {
+    server: &'a Server<S>,
+    guest: Guest,
+    /// When its time is up.
+    until: Cell<Instant>,
+}
+
 async fn accept<S: Site>(
     listener: TcpListener,
     access: Access,
@@ -52,16 +69,12 @@ async fn accept<S: Site>(
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(PLACES));
+    let rooms = Rc::new(Rooms::default());
     let (stopping, stopped) = watch::channel(());
-    let client = Rc::new((access, site.clone(), stopped));
+    let server = Rc::new(Server { access, site: site.clone(), stopped });
     let mut turns = interval(TURN);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let next = async {
-            let place = places.clone().acquire_owned().await;
-            (listener.accept().await, place)
-        };
         tokio::select! {
             _ = turns.tick() => {
                 if stop() {
@@ -69,17 +82,17 @@ async fn accept<S: Site>(
                 }
                 site.turn();
             }
-            (accepted, place) = next => match accepted {
-                Ok((stream, _)) => {
-                    let client = client.clone();
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let (server, guest) = (server.clone(), rooms.enter(peer.ip()));
                     tokio::task::spawn_local(async move {
-                        let (access, site, stopped) = &*client;
-                        let until = Cell::new(Instant::now() + access.patience.request);
+                        let until = Cell::new(Instant::now() + server.access.patience.request);
+                        let client = Client { server: &server, guest, until };
                         tokio::select! {
-                            () = converse(stream, access, site, stopped, &until) => {}
-                            () = passed(&until) => site.count(Count::Cut),
+                            () = client.converse(stream) => {}
+                            () = passed(&client.until) => server.site.count(Count::Cut),
+                            () = client.guest.lost() => server.site.count(Count::Cut),
                         }
-                        drop(place);
                     });
                 }
                 // Mostly that no descriptor is left, which passes.
@@ -88,7 +101,12 @@ async fn accept<S: Site>(
         }
     }
     drop((listener, stopping));
-    let _ = timeout(FAREWELL, places.acquire_many(PLACES as u32)).await;
+    let answered = async {
+        while rooms.owe_answers() {
+            sleep(LOOK).await;
+        }
+    };
+    let _ = timeout(FAREWELL, answered).await;
     Ok(())
 }
 
@@ -99,64 +117,78 @@ async fn passed(until: &Cell<Instant>) {
     }
 }
 
-/// Hears one request and answers it.
-async fn converse<S: Site>(
-    stream: TcpStream,
-    access: &Access,
-    site: &Rc<S>,
-    stopped: &watch::Receiver<()>,
-    until: &Cell<Instant>,
-) {
-    match &access.tls {
-        None => speak(stream, access, site, stopped, until).await,
-        Some(tls) => match tls.accept(stream).await {
-            Ok(stream) => speak(stream, access, site, stopped, until).await,
-            Err(_) => site.count(Count::NoTls),
-        },
-    }
-}
-
-async fn speak<S: Site>(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    access: &Access,
-    site: &Rc<S>,
-    stopped: &watch::Receiver<()>,
-    until: &Cell<Instant>,
-) {
-    let service = service_fn(|request: Request<Incoming>| async move {
-        until.set(Instant::now() + access.patience.answer);
-        Ok::<_, Infallible>(answer(request, access, site, stopped, until).await)
-    });
-    let mut http = http1::Builder::new();
-    http.keep_alive(false).header_read_timeout(None).max_buf_size(HEAD);
-    // What a client does wrong is answered by hyper, or is its own affair.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
-}
-
-async fn answer<S: Site>(
-    request: Request<Incoming>,
-    access: &Access,
-    site: &Rc<S>,
-    stopped: &watch::Receiver<()>,
-    until: &Cell<Instant>,
-) -> Response<Sent> {
-    let (head, _) = request.into_parts();
-    let path = head.uri.path();
-    let answer = match admit(&head, access, site.place(path)) {
-        Ok(()) => {
-            let last_note = head.headers.get("last-event-id").and_then(|id| id.to_str().ok());
-            let asked = Asked { path: path.to_string(), last_note: last_note.map(str::to_string) };
-            site.clone().answer(asked).await
+impl<S: Site> Client<'_, S> {
+    /// Hears one request and answers it.
+    async fn converse(&self, stream: TcpStream) {
+        match &self.server.access.tls {
+            None => self.speak(stream).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => self.speak(stream).await,
+                Err(_) => self.server.site.count(Count::NoTls),
+            },
         }
-        Err(answer) => answer,
+    }
+
+    async fn speak(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            self.until.set(Instant::now() + self.server.access.patience.answer);
+            Ok::<_, Infallible>(self.respond(request).await)
+        });
+        let mut http = http1::Builder::new();
+        // The time for a head is the client's own, TLS included.
+        http.keep_alive(false).header_read_timeout(None).max_buf_size(HEAD);
+        // What a client does wrong is answered by hyper, or is its own affair.
+        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Response<Sent> {
+        let Server { access, site, stopped } = self.server;
+        let answer = self.answer(request).await.unwrap_or_else(refuse);
+        site.count(Count::Answered(answer.status.as_u16()));
+        if let Content::Notes(..) = answer.content {
+            self.until.set(Instant::now() + access.patience.notes + access.patience.answer);
+        }
+        let mut response = answer.response(stopped, access.patience.notes);
+        if access.browsers.is_some() {
+            protect(response.headers_mut());
+        }
+        response
+    }
+
+    /// The answer, which this client has a seat for.
+    async fn answer(&self, request: Request<Incoming>) -> Result<Answer, Refused> {
+        let Server { access, site, .. } = self.server;
+        let (head, _) = request.into_parts();
+        let path = head.uri.path();
+        if let Err(answer) = admit(&head, access, site.place(path)) {
+            // A line, which takes no room: where there is no seat it keeps the one that it may lose.
+            let _ = self.guest.go_to(Room::Sending);
+            return Ok(answer);
+        }
+        let is_watching = site.is_watching(path);
+        self.guest.go_to(if is_watching { Room::Watching } else { Room::Waiting })?;
+        let text = |value: &HeaderValue| value.to_str().ok().map(str::to_string);
+        let accept: Vec<String> = head.headers.get_all(ACCEPT).iter().filter_map(text).collect();
+        let last_note = head.headers.get("last-event-id").and_then(text);
+        let answer = site.clone().answer(Asked { path: path.to_string(), accept: accept.join(","), last_note }).await;
+        if !is_watching && matches!(answer.content, Content::Whole(_)) {
+            self.guest.go_to(Room::Sending)?;
+        }
+        Ok(answer)
+    }
+}
+
+/// What is said to who gets no seat.
+fn refuse(refused: Refused) -> Answer {
+    let answer = match refused {
+        Refused::Peer(most) => {
+            let text = format!("Too many requests from this address: {most} are in progress, which is the limit.\n");
+            Answer::text(StatusCode::TOO_MANY_REQUESTS, text)
+        }
+        Refused::All(most) => {
+            let text = format!("Too many requests: {most} are in progress, which is the limit.\n");
+            Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
     };
-    site.count(Count::Answered(answer.status.as_u16()));
-    if let Content::Notes(..) = answer.content {
-        until.set(Instant::now() + access.patience.notes + access.patience.answer);
-    }
-    let mut response = answer.response(stopped, access.patience.notes);
-    if access.browsers.is_some() {
-        protect(response.headers_mut());
-    }
-    response
+    answer.with(RETRY_AFTER, HeaderValue::from_static("1"))
 }

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 /// How long things may take that take no time on a quiet machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// `/open` for everybody; `/big`, `/notes` and `/` for who may.
+/// `/open` for everybody, and `/watch` and `/watch/big` for who watches over it; `/big`, `/notes` and `/` for who may.
 struct Things {
     notes: Notes,
     cut: Arc<AtomicU64>,
@@ -28,16 +28,20 @@ struct Things {
 impl Site for Things {
     fn place(&self, path: &str) -> Place {
         match path {
-            "/open" => Place::Open,
+            "/open" | "/watch" | "/watch/big" => Place::Open,
             "/" | "/big" | "/notes" => Place::Guarded,
             _ => Place::None,
         }
     }
 
+    fn is_watching(&self, path: &str) -> bool {
+        path.starts_with("/watch")
+    }
+
     fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
         std::future::ready(match asked.path.as_str() {
             // No socket's buffers hold that.
-            "/big" => Answer::of(StatusCode::OK, "application/gzip", vec![7; 32 << 20]),
+            "/big" | "/watch/big" => Answer::of(StatusCode::OK, "application/gzip", vec![7; 32 << 20]),
             "/notes" => Answer::notes(self.notes.clone(), asked.last_note),
             path => Answer::text(StatusCode::OK, format!("this is {path}\n")),
         })
@@ -79,6 +83,27 @@ impl Server {
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// A connection from another address of this machine's own.
+    fn connect_from(&self, address: [u8; 4]) -> TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let connected = async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind((address, 0).into()).unwrap();
+            socket.connect(self.address).await.unwrap().into_std().unwrap()
+        };
+        let stream = runtime.block_on(connected);
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// A request whose answer is never read; the first bytes of that are there.
+    fn ask_and_not_read(&self, stream: TcpStream, path: &str) -> TcpStream {
+        (&stream).write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
+        (&stream).read_exact(&mut [0; 16]).unwrap();
         stream
     }
 
@@ -147,8 +172,8 @@ fn until(lines: &mut impl BufRead, last: &str) -> Vec<String> {
 }
 
 fn browsers(token: Option<&str>) -> Access {
-    let names = Names { any_address: false, name: None };
-    let browsers = Some(Browsers { names, cookie: "test".into() });
+    let names = Names { any_address: false, names: Vec::new() };
+    let browsers = Some(Browsers { names, cookie: Some("test".into()) });
     Access { browsers, token: token.map(str::to_string), ..Access::default() }
 }
 
@@ -175,6 +200,7 @@ fn nobody_elses_name_and_nobody_elses_page_get_an_answer() {
     let port = server.address.port();
     assert_eq!(with(&format!("Host: 127.0.0.1:{port}\r\n")), 200);
     assert_eq!(with("Host: localhost:1\r\n"), 200);
+    assert!(server.ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").contains("--host-name"));
     assert_eq!(with(&format!("Host: evil.example:{port}\r\n")), 421);
     assert_eq!(with("Host: localhost\r\nHost: evil.example\r\n"), 421);
     assert_eq!(with(""), 421);
@@ -291,7 +317,6 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let server = Server::start(Access { patience, ..browsers(None) });
     let mut deaf = server.connect();
     deaf.write_all(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    // More than there are places.
     let silent: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
     let mut slow = server.connect();
     slow.write_all(b"GET /op").unwrap();
@@ -299,6 +324,65 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     // All of them in their turn: the deaf one, the silent ones, the slow one.
     wait_until(|| server.cut.load(Ordering::Relaxed) == 42);
     drop((deaf, silent, slow));
+}
+
+/// Nobody is cut because time is up.
+fn without_end() -> Access {
+    let end = Duration::from_secs(86_400);
+    Access { patience: Patience { request: end, answer: end, notes: end }, ..browsers(None) }
+}
+
+#[test]
+fn neither_half_open_connections_nor_viewers_nor_deaf_ones_keep_others_out() {
+    let server = Server::start(without_end());
+    let viewers: Vec<TcpStream> = (0..40).map(|_| server.ask_and_not_read(server.connect(), "/notes")).collect();
+    let deaf: Vec<TcpStream> =
+        (0..20).map(|_| server.ask_and_not_read(server.connect_from([127, 0, 0, 2]), "/watch/big")).collect();
+    let mut half_open = Vec::new();
+    for at in 0..200 {
+        let mut stream = server.connect();
+        stream.write_all(&b"GET /open HTTP/1.1\r\nHost: local"[..at % 30]).unwrap();
+        half_open.push(stream);
+    }
+    for path in ["/watch", "/open", "/"] {
+        assert_eq!(status(&server.get(path, "")), 200, "{path}");
+    }
+    // Of the deaf ones as many as there are seats, of those that do not ask likewise, less the three above.
+    wait_until(|| server.cut.load(Ordering::Relaxed) >= (20 - 8) + (200 - 128));
+    drop((viewers, deaf, half_open));
+}
+
+#[test]
+fn a_peer_that_has_its_share_is_told_so_and_another_is_answered() {
+    let server = Server::start(without_end());
+    for (path, share) in [("/notes", 64), ("/big", 16)] {
+        let held: Vec<TcpStream> = (0..share).map(|_| server.ask_and_not_read(server.connect(), path)).collect();
+        let refused = server.get(path, "");
+        assert_eq!((status(&refused), header(&refused, "retry-after")), (429, Some("1")), "{path}");
+        assert!(refused.contains(&format!("from this address: {share} are in progress")), "{refused}");
+        drop(server.ask_and_not_read(server.connect_from([127, 0, 0, 2]), path));
+        assert_eq!(status(&server.get("/watch", "")), 200, "{path}");
+        drop(held);
+    }
+    wait_until(|| status(&server.get("/open", "")) == 200);
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_cut_when_its_time_is_up() {
+    let patience = Patience { request: Duration::from_secs(1), ..Patience::default() };
+    let server = Server::start(Access { patience, ..browsers(None) });
+    let mut slow = server.connect();
+    let mut sent = 0;
+    while server.cut.load(Ordering::Relaxed) == 0 {
+        // It may be cut just now.
+        let _ = slow.write_all(if sent == 0 { b"GET /open HTTP/1.1\r\nA: " } else { b"a" });
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(sent < 6_000, "it is never cut");
+    }
+    let mut got = Vec::new();
+    let _ = slow.read_to_end(&mut got);
+    assert_eq!(got, b"");
 }
 
 /// A certificate for `localhost` and its key, in files, and the certificate itself.

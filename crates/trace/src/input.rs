@@ -42,9 +42,14 @@ impl Input {
         if path.as_os_str() == "-" {
             return Input::spool(io::stdin().lock(), "standard input".to_string());
         }
+        let file = File::open(path);
+        Input::of_file(file.map_err(|source| TraceError::Io { name: path.display().to_string(), source })?, path)
+    }
+
+    /// The same of a file that has been opened; `path` is how it is called, and beside what a file would lie that says more.
+    pub fn of_file(mut file: File, path: &Path) -> Result<Input, TraceError> {
         let name = path.display().to_string();
         let io_error = |source| TraceError::Io { name: name.clone(), source };
-        let mut file = File::open(path).map_err(io_error)?;
         let meta = file.metadata().map_err(io_error)?;
         if meta.is_dir() {
             return Err(TraceError::Directory { name });

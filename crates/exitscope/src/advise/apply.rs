@@ -1,13 +1,15 @@
 //! Sets what was advised on the running host, and restores what was there before.
 //!
 //! ```text
-//! plan ─► shown ─► yes? ─► old values into the state file ─► write ─► read back      --undo: the state file backwards
+//! plan ─► shown ─► yes? ─► lock ─► still so? ─► old values into the state file ─► write ─► read back
+//!                                                --undo: the state file backwards, as far as it is still our own
 //! ```
 //!
 //! Only knobs of the host's kernel that can be written while it runs are set. Which file a knob has is the knob's own to
-//! say, never the state file's.
+//! say, never the state file's. A kill at any moment leaves a state file that says what may have been changed.
 
-use super::state::{Changed, State, default_path};
+use super::knob_file::{at_load, file, is_read_only, is_value, read, remedy, same, set};
+use super::state::{Changed, Lock, State, default_path};
 use crate::Outcome;
 use crate::cli::AdviseArgs;
 use anyhow::{Context, bail};
@@ -18,6 +20,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// One knob to set.
+#[derive(Clone)]
 struct Step {
     knob: &'static Knob,
     path: PathBuf,
@@ -46,24 +49,33 @@ pub fn apply(
             "the recording is of {recorded_on} and this host is {host}: --any-host applies its advice here nevertheless"
         );
     }
+    let boot = boot_id(&args.root)?;
+    let path = args.state.clone().unwrap_or_else(default_path);
+    // A file that cannot be used is told before anybody is asked.
+    load(&path, &host)?;
     if !args.yes && !agreed(out)? {
         writeln!(out, "  nothing was changed")?;
         return Ok(Outcome::Failed);
     }
-    let path = args.state.clone().unwrap_or_else(default_path);
-    let mut state = State::load(&path)?.unwrap_or_else(|| State::of_host(&host));
-    if state.host != host {
-        bail!("{}: says what was applied to {}, and this host is {host}", path.display(), state.host);
+    let lock = Lock::take(&path)?;
+    let mut state = load(&path, &host)?.unwrap_or_else(|| State::of(&host, &boot));
+    if state.boot != boot {
+        writeln!(out, "  changes from before the last boot are dropped from the state file: the boot has reset them")?;
+        state = State::of(&host, &boot);
     }
+    let (steps, all) = still_so(steps, out)?;
     let before = state.changes.clone();
     for step in &steps {
-        state.note(Changed { knob: step.knob.name.to_string(), old: step.old.clone(), new: step.new.clone() });
+        state.note(step.knob.name, &step.old, &step.new);
     }
-    state.save(&path)?;
-    let mut failed = !problems.is_empty();
+    state.save(&path, &lock)?;
+    let mut failed = !problems.is_empty() || !all;
     for step in &steps {
         match set(step.knob, &step.path, &step.new) {
-            Ok(()) => writeln!(out, "  done: {} is {}", step.path.display(), step.new)?,
+            Ok(()) => {
+                state.is_set(step.knob.name);
+                writeln!(out, "  done: {} is {}", step.path.display(), step.new)?;
+            }
             Err(error) => {
                 failed = true;
                 writeln!(out, "  failed: {error:#}")?;
@@ -74,24 +86,32 @@ pub fn apply(
             }
         }
     }
-    state.save(&path)?;
-    writeln!(out, "  `exitscope advise --undo` restores what was there; it is kept in {}", path.display())?;
+    state.save(&path, &lock)?;
+    if !state.changes.is_empty() {
+        let path = path.display();
+        writeln!(out, "  `exitscope advise --undo` restores what was there; it is kept in {path}")?;
+    }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
 
-/// Restores everything that the state file has, last change first.
+/// Restores everything that the state file has and that is still as it was set, last change first.
 pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = args.state.clone().unwrap_or_else(default_path);
-    let Some(mut state) = State::load(&path)? else {
-        bail!("{} is not there: nothing was applied, or --state named another file", path.display());
-    };
+    let nothing = || format!("{} is not there: nothing was applied, or --state named another file", path.display());
     let host = host_name(&args.root);
-    if state.host != host {
-        bail!("{}: says what was applied to {}, and this host is {host}", path.display(), state.host);
+    load(&path, &host)?.with_context(nothing)?;
+    let lock = Lock::take(&path)?;
+    let mut state = load(&path, &host)?.with_context(nothing)?;
+    if state.boot != boot_id(&args.root)? {
+        let text = "nothing to restore: applied before the last boot, which has reset the knobs";
+        writeln!(out, "{text}; removing {}", path.display())?;
+        state.changes.clear();
+        state.save(&path, &lock)?;
+        return Ok(Outcome::Fine);
     }
     let mut left = Vec::new();
     for change in state.changes.iter().rev() {
-        match restore(change, &args.root) {
+        match restore(change, &args.root, args.select.clock.force) {
             Ok(said) => writeln!(out, "{said}")?,
             Err(error) => {
                 writeln!(out, "failed: {error:#}")?;
@@ -102,20 +122,39 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     left.reverse();
     let failed = !left.is_empty();
     state.changes = left;
-    state.save(&path)?;
+    state.save(&path, &lock)?;
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
 
-fn restore(change: &Changed, root: &Path) -> anyhow::Result<String> {
+/// The state file, if it is there and of this host.
+fn load(path: &Path, host: &str) -> anyhow::Result<Option<State>> {
+    let state = State::load(path)?;
+    if let Some(other) = state.as_ref().filter(|state| state.host != host) {
+        bail!("{}: says what was applied to {}, and this host is {host}", path.display(), other.host);
+    }
+    Ok(state)
+}
+
+/// Restores a knob; if somebody else has changed it since, only by force.
+fn restore(change: &Changed, root: &Path, force: bool) -> anyhow::Result<String> {
+    let Changed { old, new, .. } = change;
     let knob = knob(&change.knob).with_context(|| format!("there is no knob {}", change.knob))?;
     let path = file(knob, root).with_context(|| format!("{} has no file", change.knob))?;
     let now = read(&path).map_err(|error| anyhow::anyhow!(remedy(knob, &path, &error)))?;
-    set(knob, &path, &change.old)?;
-    let by_others = match same(knob, &now, &change.new) {
-        true => String::new(),
-        false => format!(" (it was {now}, not the {} that was set: somebody else changed it)", change.new),
-    };
-    Ok(format!("restored: {} is {} again{by_others}", path.display(), change.old))
+    let at = path.display();
+    if same(knob, &now, old) {
+        return Ok(format!("{at} is {old} already: there is nothing to restore"));
+    }
+    let is_own = change.is_own(&now);
+    if !is_own && !force {
+        bail!(
+            "{at} is {now:?}, not {new} as --apply set it: changed by somebody else, or its module was reloaded; left \
+             unchanged (`--undo --force` restores {old})"
+        );
+    }
+    set(knob, &path, old)?;
+    let by_others = if is_own { String::new() } else { format!(" (it was {now:?}, set by somebody else)") };
+    Ok(format!("restored: {at} is {old} again{by_others}"))
 }
 
 /// The steps, and what cannot be done, with the remedy; both are printed.
@@ -138,6 +177,9 @@ fn plan(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> anyhow::Resu
             Ok(old) if same(knob, &old, &new) => writeln!(out, "  {} is {old} already", path.display())?,
             // Some kernels are built with parameters that can only be read.
             Ok(_) if !knob.is_writable() || is_read_only(&path) => problems.push(at_load(knob, &path, &new)),
+            Ok(old) if !is_value(&old) => {
+                problems.push(format!("{} is {old:?}, not a value that --undo could restore", path.display()));
+            }
             Ok(old) => {
                 writeln!(out, "  {}: {old} becomes {new}", path.display())?;
                 steps.push(Step { knob, path, old, new });
@@ -154,6 +196,29 @@ fn plan(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> anyhow::Resu
     Ok((steps, problems))
 }
 
+/// Those steps whose knob is still what was shown to who agreed, and whether the others are set already; what is not, is said.
+fn still_so(steps: Vec<Step>, out: &mut dyn Write) -> io::Result<(Vec<Step>, bool)> {
+    let (mut left, mut all) = (Vec::new(), true);
+    for step in steps {
+        let path = step.path.display();
+        let problem = match read(&step.path) {
+            Ok(now) if same(step.knob, &now, &step.old) => {
+                left.push(step);
+                continue;
+            }
+            Ok(now) if same(step.knob, &now, &step.new) => {
+                writeln!(out, "  {path} is {now} already")?;
+                continue;
+            }
+            Ok(now) => format!("{path} was {} when shown and is {now:?} now; run `advise --apply` again", step.old),
+            Err(error) => remedy(step.knob, &step.path, &error),
+        };
+        writeln!(out, "  not changed: {problem}")?;
+        all = false;
+    }
+    Ok((left, all))
+}
+
 fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
@@ -167,78 +232,19 @@ fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// The knob's file below `root`.
-fn file(knob: &'static Knob, root: &Path) -> Option<PathBuf> {
-    Some(root.join(knob.file()?.to_string().trim_start_matches('/')))
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    fs::read_to_string(path).map(|text| text.trim().to_string())
-}
-
-fn is_read_only(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly())
-}
-
-/// Whether two texts are the same value of a knob: the kernel says `Y` where `1` was written.
-fn same(knob: &'static Knob, a: &str, b: &str) -> bool {
-    a == b || matches!((knob.parse(a), knob.parse(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Writes a value, and reads it back.
-fn set(knob: &'static Knob, path: &Path, value: &str) -> anyhow::Result<()> {
-    let write = || -> io::Result<()> {
-        // Never creates a file: what is not there is not a knob.
-        let mut file = fs::OpenOptions::new().write(true).truncate(true).open(path)?;
-        file.write_all(value.as_bytes())?;
-        file.flush()
-    };
-    write().map_err(|error| anyhow::anyhow!(remedy(knob, path, &error)))?;
-    let now = read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    match same(knob, &now, value) {
-        true => Ok(()),
-        false => bail!("{}: wrote {value}, and it is {now}", path.display()),
-    }
-}
-
-/// What to do about a knob that cannot be read or written.
-fn remedy(knob: &Knob, path: &Path, error: &io::Error) -> String {
-    let path = path.display();
-    let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
-    let module = boot.split('.').next().filter(|_| boot.contains('.')).unwrap_or("kvm");
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!(
-                "{path} is not there: `modprobe {module}` loads its module, unless this processor or kernel does not \
-                    have it"
-            )
-        }
-        io::ErrorKind::PermissionDenied => format!("{path}: permission denied; run as root"),
-        io::ErrorKind::ReadOnlyFilesystem => {
-            format!(
-                "{path} is on a file system that is read-only here, as in a container: run on the host, or name its \
-                    /sys with --root"
-            )
-        }
-        _ => format!("{path}: {error}"),
-    }
-}
-
-/// What to do about a knob that only loading the module sets.
-fn at_load(knob: &Knob, path: &Path, new: &str) -> String {
-    let module = path.iter().rev().nth(2).map_or_else(Default::default, |name| name.to_string_lossy());
-    format!(
-        "{} cannot be written while the module is loaded: put `options {module} {}={new}` into \
-         /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {module} && modprobe {module}`; where it is built \
-         in, boot with {module}.{}={new}",
-        path.display(),
-        knob.name,
-        knob.name
-    )
-}
-
 fn host_name(root: &Path) -> String {
-    read(&root.join("proc/sys/kernel/hostname")).unwrap_or_else(|_| "this host".to_string())
+    fs::read_to_string(root.join("proc/sys/kernel/hostname"))
+        .map_or_else(|_| "this host".to_string(), |name| name.trim().to_string())
+}
+
+/// What the kernel calls this boot. It has one name for all containers (drivers/char/random.c, `sysctl_bootid`), so that our own
+/// /proc says it where the host's is not mounted below `root`.
+fn boot_id(root: &Path) -> anyhow::Result<String> {
+    const FILE: &str = "proc/sys/kernel/random/boot_id";
+    let id = fs::read_to_string(root.join(FILE)).or_else(|_| fs::read_to_string(Path::new("/").join(FILE)));
+    let id =
+        id.with_context(|| format!("cannot read /{FILE}: changes of this boot could not be told from earlier ones"))?;
+    Ok(id.trim().to_string())
 }
 
 #[cfg(test)]
@@ -252,6 +258,11 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::write(&self.0, &self.1);
         }
+    }
+
+    fn changed(knob: &Knob, old: &str, new: &str) -> Changed {
+        let [knob, old, new] = [knob.name, old, new].map(str::to_string);
+        Changed { knob, old, new, before: None }
     }
 
     #[test]
@@ -274,33 +285,60 @@ mod tests {
         let new = (old.parse::<u64>().unwrap() + 1).to_string();
         set(knob, &path, &new).unwrap();
         assert_eq!(read(&path).unwrap(), new);
-        let change = Changed { knob: knob.name.to_string(), old: old.clone(), new };
-        let said = restore(&change, Path::new("/")).unwrap();
+        let said = restore(&changed(knob, &old, &new), Path::new("/"), false).unwrap();
         assert!(said.ends_with(&format!("is {old} again")), "{said}");
         assert_eq!(read(&path).unwrap(), old);
     }
 
-    #[test]
-    fn values_are_compared_as_values() {
-        let bool = knob("guest_halt_poll_allow_shrink").unwrap();
-        assert!(same(bool, "Y", "1") && !same(bool, "Y", "N"));
-        let time = knob("halt_poll_ns").unwrap();
-        assert!(same(time, "50000", "50000") && !same(time, "50000", "0"));
+    /// A host on which one knob can be set, and the file of that.
+    fn host() -> (tempfile::TempDir, &'static Knob, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let knob = knob("halt_poll_ns").unwrap();
+        let path = file(knob, root.path()).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        (root, knob, path)
     }
 
     #[test]
-    fn what_cannot_be_written_says_what_to_do() {
-        let knob = knob("halt_poll_ns").unwrap();
-        let path = Path::new("/sys/module/kvm/parameters/halt_poll_ns");
-        for (kind, says) in [
-            (io::ErrorKind::NotFound, "modprobe kvm"),
-            (io::ErrorKind::PermissionDenied, "run as root"),
-            (io::ErrorKind::ReadOnlyFilesystem, "--root"),
+    fn what_changed_while_the_user_was_asked_is_not_set() {
+        let (_root, knob, path) = host();
+        let step = Step { knob, path: path.clone(), old: "777".to_string(), new: "0".to_string() };
+        for (now, goes_on, is_trouble, says) in [
+            ("777\n", true, false, ""),
+            ("0\n", false, false, "is 0 already"),
+            ("5\n", false, true, "was 777 when shown and is \"5\" now"),
+            ("\x1b[31m\n", false, true, "is \"\\u{1b}[31m\" now"),
         ] {
-            assert!(remedy(knob, path, &kind.into()).contains(says), "{kind:?}");
+            fs::write(&path, now).unwrap();
+            let mut out = Vec::new();
+            let (left, all) = still_so(vec![step.clone()], &mut out).unwrap();
+            let said = String::from_utf8(out).unwrap();
+            assert_eq!((left.len() == 1, all), (goes_on, !is_trouble), "{now:?}: {said}");
+            assert!(said.contains(says), "{now:?}: {said}");
         }
-        let gap = exitscope_policy::knob("ple_gap").unwrap();
-        let said = at_load(gap, Path::new("/sys/module/kvm_intel/parameters/ple_gap"), "0");
-        assert!(said.contains("options kvm_intel ple_gap=0"), "{said}");
+    }
+
+    #[test]
+    fn only_what_is_still_as_it_was_set_is_restored() {
+        let (root, knob, path) = host();
+        let set_twice = Changed { before: Some("40000".to_string()), ..changed(knob, "777", "50000") };
+        for (now, force, says, then) in [
+            ("50000", false, Ok("restored"), "777"),
+            // Killed before it was written, the first time or the second.
+            ("777", false, Ok("is 777 already"), "777"),
+            ("40000", false, Ok("restored"), "777"),
+            ("5", false, Err("changed by somebody else"), "5"),
+            ("5", true, Ok("(it was \"5\", set by somebody else)"), "777"),
+        ] {
+            fs::write(&path, format!("{now}\n")).unwrap();
+            let done = restore(&set_twice, root.path(), force);
+            let fits = match (&done, says) {
+                (Ok(said), Ok(words)) => said.contains(words),
+                (Err(error), Err(words)) => error.to_string().contains(words),
+                _ => false,
+            };
+            assert!(fits, "{now} {force}: {done:?}");
+            assert_eq!(read(&path).unwrap(), then, "{now} {force}");
+        }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! first reading ─► Material ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as       judge asks the simulator, too
-//!                                                        └─► --apply: plan, question, state file, write, read back
+//!                                                        └─► --apply: plan, question, lock, state file, write, read back
 //! ```
 
 mod apply;
+mod knob_file;
 mod simulated;
 mod state;
 

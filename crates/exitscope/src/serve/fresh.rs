@@ -48,9 +48,13 @@ impl Fresh {
         Some(made.map(|data| (self.made.get().to_string(), data)))
     }
 
+    /// Whether nothing is being made, nor kept for who was told to ask again.
+    pub fn is_idle(&self) -> bool {
+        self.making.borrow().as_ref().is_none_or(is_old)
+    }
+
     /// What is being made; if nothing is, it is begun.
     fn making(&self) -> Making {
-        let is_old = |making: &Making| making.borrow().as_ref().is_some_and(|made| made.0.elapsed() > KEPT);
         let mut now = self.making.borrow_mut();
         now.take_if(|making| is_old(making));
         let begin = || {
@@ -64,6 +68,11 @@ impl Fresh {
         };
         now.get_or_insert_with(begin).clone()
     }
+}
+
+/// Whether it has been made, and was not asked for soon enough.
+fn is_old(making: &Making) -> bool {
+    making.borrow().as_ref().is_some_and(|made| made.0.elapsed() > KEPT)
 }
 
 #[cfg(test)]

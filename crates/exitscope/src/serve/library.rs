@@ -2,17 +2,16 @@
 //! has changed since.
 
 use super::fresh::{Fresh, WAIT};
+use super::named_file::NamedFile;
 use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
-use exitscope_http::{Bytes, Note, Notes};
+use exitscope_http::{Bytes, Note, Notes, visible};
 use exitscope_page::{Compression, write_data};
 use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +24,9 @@ const MOST_DATA: usize = 256 << 20;
 
 /// Times that the server looks after us, from one look at watched files to the next.
 const LOOK: u32 = 4;
+
+/// Comparisons that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
+const MOST_COMPARED: usize = 8;
 
 /// The slowest exits in the table of a page.
 const SLOWEST: usize = 10;
@@ -45,7 +47,7 @@ pub struct Library {
 }
 
 struct File {
-    path: PathBuf,
+    named: NamedFile,
     made: RefCell<Option<Made>>,
     /// Whether somebody has it read.
     is_read: Cell<bool>,
@@ -96,15 +98,15 @@ struct Row<'a> {
 }
 
 impl Library {
-    pub fn new(paths: &[PathBuf], clock: ClockArgs) -> Rc<Library> {
-        let file = |path: &PathBuf| File {
-            path: path.clone(),
+    pub fn new(files: Vec<NamedFile>, clock: ClockArgs) -> Rc<Library> {
+        let file = |named| File {
+            named,
             made: RefCell::new(None),
             is_read: Cell::new(false),
             done: watch::Sender::new(()),
             changed: watch::Sender::new(Note::default()),
         };
-        let files = paths.iter().map(file).collect();
+        let files = files.into_iter().map(file).collect();
         Rc::new(Library {
             files,
             clock,
@@ -120,8 +122,9 @@ impl Library {
         self.files.len()
     }
 
+    /// What a file is called, in one line.
     pub fn name(&self, number: usize) -> String {
-        self.files[number].path.display().to_string()
+        visible(&self.files[number].named.name().display().to_string()).replace('\n', "\\n")
     }
 
     /// Notes when the file changes.
@@ -146,17 +149,22 @@ impl Library {
         }
     }
 
-    /// One file compared with another.
-    pub fn compared(&self, before: usize, after: usize) -> Rc<Fresh> {
+    /// One file compared with another; `None` if too many are being compared.
+    pub fn compared(&self, before: usize, after: usize) -> Option<Rc<Fresh>> {
         let compared = || {
-            let [before, after] = [before, after].map(|number| self.files[number].path.clone());
+            let [before, after] = [before, after].map(|number| self.files[number].named.clone());
             let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
             Rc::new(Fresh::new(Arc::new(move || {
                 let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
-                diff::data(&before, &after, clock.clone())
+                diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone())
             })))
         };
-        self.compared.borrow_mut().entry((before, after)).or_insert_with(compared).clone()
+        let mut all = self.compared.borrow_mut();
+        all.retain(|_, fresh| !fresh.is_idle());
+        match all.len() < MOST_COMPARED || all.contains_key(&(before, after)) {
+            true => Some(all.entry((before, after)).or_insert_with(compared).clone()),
+            false => None,
+        }
     }
 
     /// What is known of every file, as JSON. Waits for what is read, but not for long.
@@ -184,6 +192,8 @@ impl Library {
     pub fn turn(&self) {
         self.turns.set((self.turns.get() + 1) % LOOK);
         if self.turns.get() == 0 {
+            // What nobody waited for.
+            self.compared.borrow_mut().retain(|_, fresh| !fresh.is_idle());
             self.files.iter().filter(|file| file.changed.receiver_count() > 0).for_each(File::look);
         }
     }
@@ -207,9 +217,9 @@ impl Library {
         let Ok(_turn) = self.reading.acquire().await else { return };
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
-        let version = version(&file.path);
-        let (path, clock) = (file.path.clone(), self.clock.clone());
-        let found = spawn_blocking(move || find(&path, clock)).await;
+        let version = version(&file.named);
+        let (named, clock) = (file.named.clone(), self.clock.clone());
+        let found = spawn_blocking(move || find(&named, clock)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
@@ -245,35 +255,37 @@ impl File {
         let made = self.made.borrow();
         let Some(made) = made.as_ref() else { return false };
         let at_hand = made.found.as_ref().map_or(true, |found| found.data.is_some() || !with_data);
-        at_hand && made.version == version(&self.path)
+        at_hand && made.version == version(&self.named)
     }
 
     /// Tells who listens if it has changed.
     fn look(&self) {
-        let id = version(&self.path);
+        let id = version(&self.named);
         let note = Note { data: format!("{{\"gone\":{}}}", id == GONE), id };
         self.changed.send_if_modified(|last| std::mem::replace(last, note.clone()) != note);
     }
 }
 
-/// The version of a file that is not there.
+/// The version of a file that is not there, or in whose place is something else.
 const GONE: &str = "gone";
 
 /// What tells a file from what it was before: which it is, how long, and when it was written.
-fn version(path: &Path) -> String {
-    std::fs::metadata(path).map_or(GONE.to_string(), |file| {
-        let at = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
-        format!("{:x}-{:x}-{:x}-{at:x}", file.dev(), file.ino(), file.len())
+fn version(file: &NamedFile) -> String {
+    file.stat().map_or(GONE.to_string(), |file| {
+        let at = i128::from(file.st_mtime) * 1_000_000_000 + file.st_mtime_nsec as i128;
+        format!("{:x}-{:x}-{:x}-{at:x}", file.st_dev, file.st_ino, file.st_size)
     })
 }
 
-fn find(path: &Path, clock: ClockArgs) -> Result<Found, String> {
-    let select = SelectArgs { clock, ..SelectArgs::default() };
+fn find(file: &NamedFile, clock: ClockArgs) -> Result<Found, String> {
+    let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
     let args = ReportArgs { select, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
     let (mut summary, mut data) = (None, Vec::new());
-    let read = look_at(&args, &[path.to_path_buf()], |contents| {
-        summary = Some(Summary::of(&contents.report));
-        Ok(write_data(contents, Compression::new(6), &mut data)?)
+    let read = file.input(&clock).and_then(|input| {
+        look_at(&args, &[input], |contents| {
+            summary = Some(Summary::of(&contents.report));
+            Ok(write_data(contents, Compression::new(6), &mut data)?)
+        })
     });
     match (read, summary) {
         (Ok(_), Some(summary)) => Ok(Found { summary, data: Some(data.into()) }),
@@ -296,5 +308,45 @@ impl Summary {
             lost: report.coverage.lost,
             damage: report.coverage.damage().map(|line| line.to_string()).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use tokio::task::LocalSet;
+
+    #[tokio::test]
+    async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
+        let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
+        let files = vec![NamedFile::find(trace).unwrap(); 5];
+        let library = Library::new(files, ClockArgs::default());
+        let all = async {
+            // None of them ends before we say so.
+            let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());
+            std::thread::spawn(move || {
+                let _held = comparing.lock();
+                held.send(()).unwrap();
+                let _ = wait.recv();
+            });
+            is_held.recv().unwrap();
+            let mut begun = Vec::new();
+            for (before, after) in (0..25).map(|pair| (pair / 5, pair % 5)) {
+                let Some(fresh) = library.compared(before, after) else { continue };
+                assert!(timeout(Duration::ZERO, fresh.data()).await.is_err());
+                begun.push(fresh);
+            }
+            assert_eq!(begun.len(), MOST_COMPARED);
+            assert!(library.compared(0, 0).is_some(), "it is under way");
+            drop(go_on);
+            for fresh in begun {
+                assert!(matches!(fresh.data().await, Some(Ok(_))));
+            }
+            assert!(library.compared(4, 4).is_some());
+            assert_eq!(library.compared.borrow().len(), 1, "what was read is not kept");
+        };
+        LocalSet::new().run_until(all).await;
     }
 }

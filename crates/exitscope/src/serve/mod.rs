@@ -10,23 +10,24 @@ mod feed;
 mod fresh;
 mod library;
 mod live;
+mod named_file;
 mod pages;
 mod ring;
 
 use crate::Outcome;
-use crate::access::{access_of, listen, scheme, warn};
+use crate::access::{access_of, listen, names, scheme, warn};
 use crate::cli::ServeArgs;
 use crate::page_file::NOT_BUILT;
 use crate::{fleet, read};
 use anyhow::{Context, bail};
-use exitscope_http::{Browsers, Names, Patience, serve};
+use exitscope_http::{Browsers, Patience, serve};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_page::is_built;
 use fresh::Fresh;
 use library::Library;
 use live::Live;
+use named_file::NamedFile;
 use pages::{Pages, Shown};
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,9 +45,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     }
     catch_signals()?;
     let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
-    for file in &files {
-        check(file)?;
-    }
+    let files = files.iter().map(|path| find(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(dir) = &args.dir {
         fleet::check(dir, &args.limits)?;
     }
@@ -54,8 +53,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let (listener, address) = listen(&args.listen)?;
     warn(address, &access);
     access.patience = Patience { answer: PATIENCE, ..Patience::default() };
-    access.browsers =
-        Some(Browsers { names: names(&args.listen, address), cookie: format!("exitscope-{}", address.port()) });
+    let cookie = Some(format!("exitscope-{}", address.port()));
+    access.browsers = Some(Browsers { names: names(&args.access, &args.listen, address), cookie });
     let host = match args.listen.rsplit_once(':') {
         // What was said, unless that is no place to go to.
         Some((host, _)) if !address.ip().is_unspecified() => host.to_string(),
@@ -72,24 +71,17 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
             Shown::Store(Rc::new(Fresh::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
         }
-        (None, None) => Shown::Files(Library::new(&files, args.clock.clone())),
+        (None, None) => Shown::Files(Library::new(files, args.clock.clone())),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), Live::end)?;
     Ok(Outcome::Fine)
 }
 
-/// Whether a file may be read.
-fn check(path: &Path) -> anyhow::Result<()> {
+/// The file that is called so now, whatever is called so later.
+fn find(path: &Path) -> anyhow::Result<NamedFile> {
     if path == Path::new("-") {
         bail!("standard input can be read only once: put it into a file");
     }
-    std::fs::File::open(path).map(drop).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// What browsers may call us: what we were told to listen on says it.
-fn names(listen: &str, address: SocketAddr) -> Names {
-    let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
-    let name = host.parse::<IpAddr>().is_err().then(|| host.to_string());
-    Names { any_address: !address.ip().is_loopback(), name }
+    NamedFile::find(path)
 }

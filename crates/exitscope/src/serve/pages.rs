@@ -6,6 +6,7 @@
 //! /diff/N/M   /diff/N/M/data    one file compared with another
 //! /live   /live/data   /live/notes
 //! /fleet  /fleet/data           a store
+//! /healthz                      whether somebody answers
 //! ```
 
 use super::fresh::Fresh;
@@ -38,6 +39,7 @@ pub struct Pages {
 /// What a path names.
 #[derive(Clone, Copy)]
 enum Named {
+    Health,
     Index,
     Files,
     Page(usize),
@@ -58,6 +60,9 @@ impl Pages {
     }
 
     fn named(&self, path: &str) -> Option<Named> {
+        if path == "/healthz" {
+            return Some(Named::Health);
+        }
         let library = match &self.shown {
             Shown::Live(_) => {
                 return match path {
@@ -108,12 +113,21 @@ impl Pages {
 
 impl Site for Pages {
     fn place(&self, path: &str) -> Place {
-        if self.named(path).is_some() { Place::Guarded } else { Place::None }
+        match self.named(path) {
+            None => Place::None,
+            Some(Named::Health) => Place::Open,
+            Some(_) => Place::Guarded,
+        }
+    }
+
+    fn is_watching(&self, path: &str) -> bool {
+        matches!(self.named(path), Some(Named::Health))
     }
 
     fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
         let Some(named) = self.named(&asked.path) else { return whole(Answer::text(StatusCode::NOT_FOUND, "")) };
         let answer: Pin<Box<dyn Future<Output = Answer>>> = match (&self.shown, named) {
+            (_, Named::Health) => whole(Answer::text(StatusCode::OK, "ok\n")),
             (Shown::Live(_), Named::Index) => whole(Answer::see("/live")),
             (Shown::Live(live), Named::LivePage) => {
                 let (data, notes) = (Some("/live/data"), Some("/live/notes"));
@@ -151,10 +165,15 @@ impl Site for Pages {
                 let addresses = Addresses { data: Some(&data), files: Some("/files"), ..Addresses::default() };
                 whole(page(&format!("{} and {}", library.name(before), library.name(after)), &addresses))
             }
-            (Shown::Files(library), Named::DiffData(before, after)) => {
-                let compared = library.compared(before, after);
-                Box::pin(async move { packed_or_wait(compared.data().await) })
-            }
+            (Shown::Files(library), Named::DiffData(before, after)) => match library.compared(before, after) {
+                Some(compared) => Box::pin(async move { packed_or_wait(compared.data().await) }),
+                None => {
+                    let text = "Too many comparisons are in progress: try again later.\n";
+                    let after = HeaderValue::from_static("10");
+                    let answer = Answer::text(StatusCode::SERVICE_UNAVAILABLE, text);
+                    whole(answer.with(HeaderName::from_static("retry-after"), after))
+                }
+            },
             (Shown::Files(library), Named::Files) => {
                 let library = library.clone();
                 Box::pin(async move { Answer::of(StatusCode::OK, JSON, library.list().await) })

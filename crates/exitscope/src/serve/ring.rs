@@ -274,7 +274,7 @@ mod tests {
     use crate::html::look_at;
     use clap::Parser;
     use exitscope_model::EventNames;
-    use exitscope_trace::open;
+    use exitscope_trace::{Input, open};
     use flate2::read::GzDecoder;
     use serde_json::Value;
     use std::fmt::Write;
@@ -319,8 +319,8 @@ mod tests {
     fn page_of(path: &Path) -> Value {
         let args = ReportArgs { slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
         let mut packed = Vec::new();
-        look_at(&args, &[path.to_path_buf()], |contents| Ok(write_data(contents, Compression::fast(), &mut packed)?))
-            .unwrap();
+        let inputs = [Input::open(path).unwrap()];
+        look_at(&args, &inputs, |contents| Ok(write_data(contents, Compression::fast(), &mut packed)?)).unwrap();
         unpacked(&packed)
     }
 
