@@ -1,5 +1,6 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
+use super::causes::{Covered, Said};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting};
 use super::material::{Material, total};
 use super::sources::WORTH;
@@ -29,7 +30,13 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
         .collect();
     let most = won.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
     let worth = |range: &Range| range.0 * WORTH as f64 >= wall as f64 && range.1 >= most * NEARLY;
-    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else { return };
+    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else {
+        let why = match trials.untried.core_runs {
+            true => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
+            false => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
+        };
+        return judgement.say(None, Covered::ForcedOut, why);
+    };
     let facts = note(material, wall, judgement);
     let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
     let subcores = match threads {
@@ -69,7 +76,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
         undo: "give the VM its old topology and restart it".into(),
         acts: "when the VM is started anew".into(),
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    judgement.say(None, Covered::ForcedOut, Said::Advice(id));
 }
 
 fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId> {
