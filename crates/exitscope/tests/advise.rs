@@ -424,6 +424,8 @@ fn ganged_exits_want_narrower_virtual_cores() {
     for (trace, advice) in [("p8_smt4_two_vms", 1), ("p8_smt4_one_thread", 0), ("p9_smt2_two_vms", 0)] {
         let advised = self::advised(&corpus(&format!("powerpc/{trace}.data.gz")), &[]);
         assert_eq!(changes(&advised).len(), advice, "{trace}: {:#?}", changes(&advised));
+        let forced_out = |row: &&Value| row["of"] == "forced_out" && row["verdict"] == "can_be_changed";
+        assert_eq!(causes(&advised).iter().any(forced_out), advice > 0, "{trace}: {:#?}", causes(&advised));
     }
 }
 

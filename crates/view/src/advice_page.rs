@@ -119,7 +119,7 @@ fn causes(advised: &Advised) -> Option<Section> {
         column("exits", false, 2),
         column("of cost", false, 0),
         column("of vCPU time", false, 0),
-        column("", true, 0),
+        column("what rules say", true, 0),
     ];
     let row = |row: &AdvisedCauseRow| {
         let vm = row.vm.map_or("-".to_string(), |vm| vm.to_string());

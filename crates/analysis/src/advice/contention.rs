@@ -4,7 +4,7 @@ use super::causes::{Covered, Said};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting};
 use super::kernels::version;
 use super::material::{Machine, Material, VmTime, total};
-use super::sources::WORTH;
+use super::sources::{WORTH, for_vmm};
 use exitscope_model::DetailKind;
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
@@ -135,7 +135,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let fits = |(_, time): &(VmId, VmTime)| time.vcpus <= u64::from(machine.cpus);
     let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
     let may_pin = !short && !machine.xen && throttled.is_empty();
-    let settings = settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect::<Vec<_>>();
+    let vmm = material.vmm(felt[0].0, machine);
+    let settings = for_vmm(&vmm, settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect());
     let short = short && throttled.is_empty();
     let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
     let gain = Gain {

@@ -2,8 +2,8 @@
 
 use super::causes::{Covered, Said};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting};
-use super::material::{Material, total};
-use super::sources::WORTH;
+use super::material::{Machine, Material, Vmm, total};
+use super::sources::{WORTH, for_vmm};
 use super::trials::{Range, Trials, WIDTHS};
 use exitscope_units::Nanos;
 
@@ -14,7 +14,7 @@ const NEARLY: f64 = 0.9;
 /// Causes that are named.
 const CAUSES: usize = 3;
 
-pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgement) {
+pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let gangs = &material.facts.gangs;
     let wall = total(material.vms.values().map(|time| time.wall));
     let lost = total(gangs.vms().values().map(|cell| cell.lost.sum));
@@ -45,6 +45,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
     };
     let vms = gangs.vms();
     let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
+    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
         vm: mostly.map(|(vm, _)| *vm),
         change: format!(
@@ -54,7 +55,9 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
                 _ => format!("{threads} threads each instead"),
             }
         ),
-        settings: vec![
+        settings: for_vmm(
+            &vmm,
+            vec![
             Setting::Qemu(format!("-smp …,threads={threads}").into()),
             Setting::Libvirt {
                 within: "cpu",
@@ -66,6 +69,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
                     .into(),
             ),
         ],
+        ),
         gain: Gain { of: GainOf::ForcedOut, low: time(low), high: time(high), how: How::Replayed("vcore") },
         risk: "threads of one core then belong to several virtual cores, which take turns unless dynamic_mt_modes or \
             subcores let them run at a time"

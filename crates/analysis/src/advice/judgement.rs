@@ -4,6 +4,7 @@ use super::causes::{CauseRow, Covered, Said};
 use exitscope_policy::Knob;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The number of a fact of a judgement; given by [`Judgement::note`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +226,7 @@ const RECENT: usize = 64;
 pub struct Judgement {
     facts: Vec<Fact>,
     advice: Vec<Advice>,
-    said: Vec<(Option<VmId>, Covered, Said)>,
+    said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
     pub causes: Vec<CauseRow>,
     /// Looked at and left alone.
@@ -262,12 +263,12 @@ impl Judgement {
 
     /// Says something of what a VM's exits come from, or with `None` of those of all VMs.
     pub(super) fn say(&mut self, vm: Option<VmId>, of: Covered, said: Said) {
-        self.said.push((vm, of, said));
+        self.said.entry(vm).or_default().push((of, said));
     }
 
     /// What was said of a VM's exits.
     pub(super) fn said(&self, vm: VmId) -> impl Iterator<Item = (&Covered, &Said)> {
-        self.said.iter().filter(move |row| row.0.is_none_or(|of| of == vm)).map(|row| (&row.1, &row.2))
+        [Some(vm), None].into_iter().filter_map(|of| self.said.get(&of)).flatten().map(|row| (&row.0, &row.1))
     }
 
     /// The number of an advice, from 1 on, once all are ranked.

@@ -8,7 +8,9 @@ use crate::replay::SpinSurvey;
 use crate::{
     Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
 };
-use exitscope_model::{CodeList, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, Setting, Yield, YieldCall};
+use exitscope_model::{
+    CodeList, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, Setting, Who, Yield, YieldCall,
+};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -65,11 +67,6 @@ impl Machine {
             "N" | "n" | "0" | "off" => Some(false),
             _ => None,
         }
-    }
-
-    /// Whether the host runs Linux from this version on; `None` where nothing says.
-    pub fn is_from(&self, version: (u32, u32)) -> Option<bool> {
-        super::kernels::version(&self.release).filter(|_| !self.xen).map(|release| release >= version)
     }
 }
 
@@ -343,7 +340,9 @@ impl Material {
         if let Some(name) = process.filter(is_other) {
             return Vmm::Other(name.clone());
         }
-        let threads = self.vm_of.iter().filter(|(_, of)| **of == vm).filter_map(|(tid, _)| machine.comms.get(&tid.0));
+        let first = Who { vm, vcpu: VcpuId(0), tid: Tid(0) };
+        let threads = self.facts.divisions.range(first..).map(|(who, _)| who).take_while(|who| who.vm == vm);
+        let threads = threads.filter_map(|who| machine.comms.get(&who.tid.0));
         let names: Vec<&String> = process.into_iter().chain(threads).collect();
         let of_qemu = |name: &&String| {
             name.starts_with("qemu") || *name == "kvm" || name.starts_with("CPU ") && name.ends_with("/KVM")
@@ -445,7 +444,7 @@ impl Material {
 mod tests {
     use super::super::made::{exit, vcpu};
     use super::*;
-    use exitscope_model::{Detail, DetailKind, Door, ExitCode, Form, Gave, Place, Told, Waiters, Who};
+    use exitscope_model::{Detail, DetailKind, Door, ExitCode, Form, Gave, Place, Told, Waiters};
 
     const MS: u64 = 1_000_000;
 

@@ -54,7 +54,7 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     sources::judge(material, machine, simulate, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
     guest_polls::judge(material, &mut judgement);
-    gangs::judge(material, trials, &mut judgement);
+    gangs::judge(material, trials, machine, &mut judgement);
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
     missing::judge(material, trials, machine, &mut judgement);

@@ -155,7 +155,8 @@ static REFERENCE_TIME: Cure = Cure {
 };
 
 /// AVIC: `avic_vcpu_get_apicv_inhibit_reasons` in arch/x86/kvm/svm/avic.c (nested only in guest mode, since "KVM: x86: SVM:
-/// allow AVIC to co-exist with a nested guest running", 5.19), and there what it says of x2APIC without x2AVIC.
+/// allow AVIC to co-exist with a nested guest running", 5.19), and there what it says of x2APIC without x2AVIC; erratum 1235:
+/// `avic_hardware_setup`.
 static IPI: Cure = Cure {
     change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
         AVIC on AMD), or have fewer of them: fewer vCPUs, or guest halt polling, which wakes without one",

@@ -7,8 +7,8 @@
 use super::causes::{Covered, Said};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
 use super::kernels::halt_poll_reach;
-use super::material::{Machine, Material, VmTime, total};
-use super::sources::WORTH;
+use super::material::{Machine, Material, VmTime, Vmm, total};
+use super::sources::{WORTH, for_vmm};
 use super::trials::{Bench, MOST_GUESTS, Range, Trial, Trials};
 use crate::HaltCell;
 use exitscope_policy::{Knob, knob};
@@ -250,10 +250,11 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
         }
         false => format!("the guests: wake-ups later by {} in each second, all together", time(-won.1)).into(),
     };
+    let vmm = vm.map_or(Vmm::Unknown, |vm| material.vmm(vm, machine));
     let plan = Plan {
         vm,
         change,
-        settings: settings(side, knob, trial.value, longer),
+        settings: settings(&vmm, side, knob, trial.value, longer),
         gain: if longer { gain(GainOf::WakeUps, won) } else { gain(GainOf::HostCpu, saved) },
         risk: match (side, longer) {
             (Side::Host, true) => "KVM stops polling when another task wants the CPU, so that only power and \
@@ -282,26 +283,26 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
 }
 
 /// Polling is CPU time, which a quota of the VM's cgroup counts; no event tells of a quota.
-const QUOTA: &str = "first see that cpu.max of the VM's cgroup says max (libvirt: no <quota> in <cputune>): what is polled is \
-    taken from a quota, and the recording does not say whether there is one";
+const QUOTA: &str = "only where cpu.max of the VM's cgroup says max (libvirt: no <quota> in <cputune>): what is polled is taken \
+    from a quota, and the recording does not say whether there is one";
 
-const GOVERNOR: &str = "first see in the guest that /sys/devices/system/cpu/cpuidle/current_governor is not haltpoll already, with \
-    a longer guest_halt_poll_ns: the recording does not say";
+const GOVERNOR: &str = "only where /sys/devices/system/cpu/cpuidle/current_governor in the guest is not haltpoll already, with a \
+    longer guest_halt_poll_ns: the recording does not say";
 
-fn settings(side: Side, knob: &'static Knob, value: u64, longer: bool) -> Vec<Setting> {
+fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool) -> Vec<Setting> {
     let set = Setting::Knob { side, knob, value };
     let quota = longer.then_some(Setting::ByHand(QUOTA.into()));
     let settings = match side {
         Side::Host => vec![set],
         Side::Guest => vec![
-            Setting::ByHand(GOVERNOR.into()),
             Setting::Module { side, name: "cpuidle-haltpoll", parameters: "force=1" },
             set,
             Setting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() },
             Setting::Qemu("-cpu …,kvm-poll-control=on".into()),
+            Setting::ByHand(GOVERNOR.into()),
         ],
     };
-    settings.into_iter().chain(quota).collect()
+    for_vmm(vmm, settings.into_iter().chain(quota).collect())
 }
 
 #[cfg(test)]

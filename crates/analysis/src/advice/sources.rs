@@ -113,6 +113,11 @@ impl Vm<'_> {
         if let Some(Answer::Unjudged(why)) = account.answer {
             return Said::NotJudged((*why).into());
         }
+        if key.kind == DetailKind::Msr && is_outside {
+            return Said::NotJudged(
+                "user space answers, as the VMM's filter of MSRs asks for: no rule looks at that".into(),
+            );
+        }
         if cell.timed < FEWEST {
             return Said::NotJudged(format!("{} exits are too few to judge", cell.timed));
         }
@@ -265,22 +270,9 @@ impl Vm<'_> {
         )
     }
 
-    /// Of settings, those that the VMM can take: QEMU's and libvirt's lines are QEMU's, and where nothing says that it is
-    /// QEMU, that is said first.
+    /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
     pub(super) fn of_vmm(&self, settings: Vec<Setting>) -> Vec<Setting> {
-        let is_qemus = |setting: &Setting| matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. });
-        if self.vmm == Vmm::Qemu || !settings.iter().any(is_qemus) {
-            return settings;
-        }
-        let mut kept = match &self.vmm {
-            Vmm::Other(name) => vec![Setting::ByHand(
-                format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
-            )],
-            _ => vec![by_hand(IF_QEMU)],
-        };
-        let of_other = matches!(self.vmm, Vmm::Other(_));
-        kept.extend(settings.into_iter().filter(|setting| !(of_other && is_qemus(setting))));
-        kept
+        for_vmm(&self.vmm, settings)
     }
 
     /// What accesses to `key` cost more than if the kernel served them in this way: by what such accesses take in this
@@ -320,7 +312,7 @@ impl Vm<'_> {
     ) -> AdviceId {
         let (acts, undo) = match words.acts {
             Acts::WithModule => (
-                "parameters when the module is loaded anew, with no VM running; lines for the VM when it is started anew",
+                "for the module when it is loaded anew, with no VM running; for the VM when it is started anew",
                 "take out again what was set, and load the module or start the VM anew",
             ),
             Acts::InGuest => ("at once, in the guest", "change it back in the guest"),
@@ -344,6 +336,24 @@ impl Vm<'_> {
         };
         judgement.advise(facts[0], &facts[1..], plan)
     }
+}
+
+/// Of settings, those that the VMM can take: QEMU's and libvirt's lines are QEMU's, and where nothing says that it is QEMU, that
+/// is said first.
+pub(super) fn for_vmm(vmm: &Vmm, settings: Vec<Setting>) -> Vec<Setting> {
+    let is_qemus = |setting: &Setting| matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. });
+    if *vmm == Vmm::Qemu || !settings.iter().any(is_qemus) {
+        return settings;
+    }
+    let mut kept = match vmm {
+        Vmm::Other(name) => vec![Setting::ByHand(
+            format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
+        )],
+        _ => vec![by_hand(IF_QEMU)],
+    };
+    let of_other = matches!(vmm, Vmm::Other(_));
+    kept.extend(settings.into_iter().filter(|setting| !(of_other && is_qemus(setting))));
+    kept
 }
 
 /// Where nothing says who runs the VM's devices.

@@ -9,8 +9,8 @@
 use super::causes::{Covered, Said};
 use super::contention::{WAITED, pins, share};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
-use super::material::{Machine, Material, VmTime, Vmm, total};
-use super::sources::WORTH;
+use super::material::{Machine, Material, VmTime, total};
+use super::sources::{WORTH, for_vmm};
 use super::trials::{SpinTrial, Trials};
 use crate::YieldCell;
 use exitscope_model::{CodeList, Place, YieldCall};
@@ -137,24 +137,19 @@ fn preempted_holders(
 ) {
     let hand = |text: &'static str| Setting::ByHand(text.into());
     let undirected = is_s390(machine) && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
-    let is_qemu = material.vmm(vm, machine) == Vmm::Qemu;
+    let vmm = material.vmm(vm, machine);
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
     let vcpus = material.vms.get(&vm).map_or(1, |time| time.vcpus);
     let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !material.is_throttled(vm);
     let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs")];
     settings.extend(fits.then(|| pins(vcpus)));
-    if x86 && !is_qemu {
-        settings.push(hand(
-            "paravirtual spinlocks, if the VMM offers them (KVM_FEATURE_PV_UNHALT; QEMU: kvm-pv-unhalt): who waits then halts",
-        ));
-    }
-    if x86 && is_qemu {
+    if x86 {
         settings.extend([
             Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
             Setting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
             hand(
-                "with these a guest kernel without nopvspin has paravirtual spinlocks: who waits halts instead of spinning, \
-                    and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
+                "paravirtual spinlocks (KVM_FEATURE_PV_UNHALT) are for a guest kernel without nopvspin: who waits halts instead of \
+                    spinning, and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
             ),
         ]);
     }
@@ -178,12 +173,12 @@ fn preempted_holders(
         change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
             wait for a CPU"
             .to_string(),
-        settings,
+        settings: for_vmm(&vmm, settings),
         gain,
         risk: "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short".into(),
         payer: "neighbours, where vCPUs get CPUs of their own".into(),
         undo: "give the VM its vCPUs and its affinity back".into(),
-        acts: "pinning at once, the rest when the VM is started anew".into(),
+        acts: "affinities at once, the rest when the VM is started anew".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
     say(vm, &Said::Advice(id), judgement);
