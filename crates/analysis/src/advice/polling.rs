@@ -10,7 +10,7 @@ use super::kernels::halt_poll_reach;
 use super::material::{Machine, Material, VmTime, Vmm, total};
 use super::sources::{WORTH, for_vmm};
 use super::trials::{Bench, MOST_GUESTS, Range, Trial, Trials};
-use crate::HaltCell;
+use crate::{HaltCell, PollSettings};
 use exitscope_policy::{Knob, knob};
 use exitscope_units::VmId;
 use std::borrow::Cow;
@@ -93,6 +93,15 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
     let Some(told) = machine.polling.told else {
         return Some("it does not say what halt_poll_ns was: /sys/module/kvm/parameters/halt_poll_ns does");
     };
+    let differs = |seen: &PollSettings| {
+        let (more_than, less_than) = seen.bounds();
+        seen.changes > 0 && (more_than >= told.0 || less_than.is_some_and(|less| less <= told.0))
+    };
+    if material.facts.halts.settings.values().any(differs) {
+        return Some(
+            "KVM decided by another limit than halt_poll_ns: the VMM's own (KVM_CAP_HALT_POLL), or it was changed",
+        );
+    }
     // Of gaps so short KVM's poll grows; a quarter of them at least.
     let short = all.gaps().quantile(2_500).is_some_and(|gap| gap.0 < told.0);
     (short && trials.host.recorded().polling == 0).then_some(
@@ -310,7 +319,7 @@ mod tests {
     use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::{PollHost, Selection};
-    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, Told};
+    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, Told};
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
 
@@ -318,11 +327,19 @@ mod tests {
 
     /// A vCPU halts every 200 us; it is woken after `gap` and is back `back` later. KVM polls for `polled` of each.
     fn judged(gap: u64, back: u64, polled: u64) -> Judgement {
-        judged_by(gap, back, polled, Some(polled), false)
+        judged_by(gap, back, polled, Some(polled), false, None)
     }
 
-    /// The same, where the recording says that `halt_poll_ns` was `told`, and the guest that it polls itself.
-    fn judged_by(gap: u64, back: u64, polled: u64, told: Option<u64>, guest_polls: bool) -> Judgement {
+    /// The same, where the recording says that `halt_poll_ns` was `told`, the guest that it polls itself, and KVM how it
+    /// changes its polls.
+    fn judged_by(
+        gap: u64,
+        back: u64,
+        polled: u64,
+        told: Option<u64>,
+        guest_polls: bool,
+        change: Option<PollChange>,
+    ) -> Judgement {
         let who = vcpu(0);
         let at = |nanos| Moment::from_nanos(nanos);
         let halts: Vec<Halt> = (1..=2_000)
@@ -334,7 +351,7 @@ mod tests {
                     asleep: Some(at(begin + polled)),
                     woken: Some(at(begin + gap)),
                     told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
-                    change: None,
+                    change,
                     end: at(begin + gap + back),
                     entered: Some(at(begin + gap + back)),
                 }
@@ -396,16 +413,18 @@ mod tests {
     #[test]
     fn longer_polls_are_not_advised_where_they_are_no_longer_or_nobody_knows() {
         let host = |judgement: &Judgement| knobs(judgement).into_iter().find(|row| row.0 == "halt_poll_ns");
-        for (what, told, guest_polls, advised) in [
-            ("it was off", Some(0), false, Some(50_000)),
-            ("it was shorter", Some(20_000), false, None),
-            ("what was tried is no longer than what was in force", Some(50_000), false, None),
-            ("nor than this", Some(400_000), false, None),
-            ("what was in force is not in the recording", None, false, None),
-            ("the guest switched it off", Some(0), true, None),
+        let grown = Some(PollChange { grow: true, old: 10_000, new: 20_000 });
+        for (what, told, guest_polls, change, advised) in [
+            ("it was off", Some(0), false, None, Some(50_000)),
+            ("it was longer than the gaps, and KVM polled for none", Some(20_000), false, None, None),
+            ("what was tried is no longer than what was in force", Some(50_000), false, None, None),
+            ("nor than this", Some(400_000), false, None, None),
+            ("what was in force is not in the recording", None, false, None, None),
+            ("the guest switched it off", Some(0), true, None, None),
+            ("the VMM had set another", Some(0), false, grown, None),
         ] {
             // Of 20,000 ns, polls would have ended halts of 15 us: that none did says that somebody switched them off.
-            let judgement = judged_by(15 * US, 30 * US, 0, told, guest_polls);
+            let judgement = judged_by(15 * US, 30 * US, 0, told, guest_polls, change);
             assert_eq!(host(&judgement).map(|row| row.1), advised, "{what}");
         }
         let judgement = judged(15 * US, 30 * US, 0);

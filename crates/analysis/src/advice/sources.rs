@@ -261,13 +261,9 @@ impl Vm<'_> {
             _ => Range { low, high: cell.cost().0, how },
         };
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
-        self.advise(
-            Words { change, risk: cure.risk, payer: cure.payer, acts: cure.acts },
-            settings,
-            range,
-            facts,
-            judgement,
-        )
+        // Xen takes its part from the domain's configuration, or the guest.
+        let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
+        self.advise(Words { change, risk: cure.risk, payer: cure.payer, acts }, settings, range, facts, judgement)
     }
 
     /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
