@@ -8,7 +8,8 @@ import { colors } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { go } from "./shell";
 import { data, everything } from "./state";
-import type { Advice, AdviceSetting } from "./types";
+import { DataTable, type Column } from "./table";
+import type { Advice, AdvisedCause, AdviceSetting } from "./types";
 
 type Item = Advice["advice"][number];
 type Fact = Advice["facts"][number];
@@ -31,13 +32,28 @@ function setting(of: AdviceSetting): string {
       return `libvirt, in <${(of.within ?? "").replaceAll("/", "><")}>: ${first}${more}`;
     }
     case "qemu":
-      return `QEMU: ${value}`;
+      return value.startsWith("-cpu …,") ? `QEMU: ${value} (… is the model that the VM has; another one would change what it can be migrated to)` : `QEMU: ${value}`;
     case "boot":
       return `guest kernel's command line: ${value}`;
     default:
       return value;
   }
 }
+
+/** What is said of a cause; not judged is not "nothing to do". */
+function verdict({ verdict, advice, why }: AdvisedCause): string {
+  if (verdict === "can_be_changed") return advice.length > 0 ? `can be changed: see ${advice.join(", ")}` : `can be changed, with little to win: ${why ?? ""}`;
+  return `${verdict.replace("_", " ")}: ${why ?? ""}`;
+}
+
+const causeColumns: Column<AdvisedCause>[] = [
+  { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
+  { title: "reason", text: true, value: (row) => row.reason ?? row.of, show: (row) => row.reason ?? row.of.replace("_", " ") },
+  { title: "subject", text: true, value: (row) => row.subject ?? "", show: (row) => row.subject ?? "" },
+  { title: "of cost", value: (row) => row.share_of_cost ?? -1, show: (row) => (row.share_of_cost === null ? "" : share(row.share_of_cost)) },
+  { title: "of vCPU time", value: (row) => row.share_of_time, show: (row) => share(row.share_of_time) },
+  { title: "what the rules say", text: true, value: verdict, show: verdict },
+];
 
 /** The section in which a fact can be seen. */
 function seenIn(fact: Fact): string {
@@ -133,7 +149,7 @@ export function AdviceView() {
       <h2>What to change</h2>
       {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
       {advice && <p class="note">Of {everything()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
-      {advice?.advice.length === 0 && <p>Nothing that shows in {everything()} to be worth a change.</p>}
+      {advice?.advice.length === 0 && <p>No advice. What weighs most, and whether any rule looks at it, is listed under Causes.</p>}
       {items.map(([key, item]) => (
         <article class="card wide" key={key}>
           <h3>
@@ -161,6 +177,13 @@ export function AdviceView() {
           </Fold>
         </article>
       ))}
+      {advice && advice.causes.length > 0 && (
+        <>
+          <h3>Causes</h3>
+          <p class="note">What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time. Not judged does not say that nothing is to be done: no rule looks at it.</p>
+          <DataTable columns={causeColumns} rows={advice.causes} caption="Causes, and what the rules say of them" />
+        </>
+      )}
       {advice && advice.left_alone.length > 0 && (
         <Fold name="left alone" summary={`Costs, and is best left as it is (${advice.left_alone.length})`}>
           {advice.left_alone.map((row) => (

@@ -177,7 +177,7 @@ export function Overview() {
           {data.advice === null
             ? "Advice needs one recording, all its reasons and lengths."
             : advice.length === 0
-              ? "Nothing that the recording shows to be worth it."
+              ? "No advice. The causes that weigh most, and whether any rule looks at them, are listed there."
               : `${advice[0]!.change[0]!.toUpperCase()}${advice[0]!.change.slice(1)}${advice.length > 1 ? `; and ${advice.length - 1} more` : ""}.`}
         </Sentence>
       </div>

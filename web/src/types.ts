@@ -216,6 +216,23 @@ export interface Advice {
   }[];
   left_alone: { why: string; evidence: number[] }[];
   not_judged: { what: string; missing: string; record: string }[];
+  /** What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time. */
+  causes: AdvisedCause[];
+}
+
+export interface AdvisedCause {
+  vm: number | null;
+  vm_name: string | null;
+  of: "exits" | "steal" | "forced_out";
+  reason: string | null;
+  subject: string | null;
+  exits: number;
+  time_ns: number;
+  share_of_cost: number | null;
+  share_of_time: number;
+  verdict: "can_be_changed" | "inherent" | "not_judged";
+  advice: number[];
+  why: string | null;
 }
 
 export interface PollRow {

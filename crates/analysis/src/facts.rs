@@ -9,7 +9,7 @@ use crate::{
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    Detail, DetailKind, Event, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield,
+    Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -72,6 +72,15 @@ impl DetailKey {
     }
 }
 
+/// What exits come from: their reason and their subject together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExitCause {
+    /// The reason.
+    pub code: ExitCode,
+    /// The subject; none where the reason has none, or the recording does not name it.
+    pub about: Option<DetailKey>,
+}
+
 /// All facts of a report.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -92,7 +101,9 @@ pub struct Facts {
     details: Keyed<DetailKey>,
     /// Accesses to ports and to emulated memory.
     pub accesses: Accesses,
-    /// Of the recording in hand: all that those three will hold, as far as it was met before.
+    /// By reason and subject together; like `ways`.
+    pub causes: Keyed<ExitCause>,
+    /// Of the recording in hand: all that those four will hold, as far as it was met before.
     kinds: Kinds,
     /// Whether `by` is by reason alone, and so made of `ways`.
     by_reason: bool,
@@ -131,6 +142,7 @@ impl Facts {
             by: Group::by(&wanted.by),
             details: Keyed::default(),
             accesses: Accesses::default(),
+            causes: Keyed::default(),
             kinds: Kinds::default(),
             by_reason: wanted.by == [Dim::Reason],
             injected: BTreeMap::new(),
@@ -205,16 +217,18 @@ impl Facts {
     #[inline(never)]
     pub(crate) fn absorb_alone(&mut self, exit: &Exit) {
         self.ways.absorb(WayKey::of(exit), exit);
-        match About::of(exit) {
+        let about = About::of(exit);
+        self.causes.absorb(ExitCause { code: exit.code, about: about.key() }, exit);
+        match about {
             About::Access(key) => self.accesses.absorb(key, exit),
             About::Thing(key) => self.details.absorb(key, exit),
             About::Nothing => {}
         }
     }
 
-    /// Has [`Facts::ways`], [`Facts::accesses`], [`Facts::details`] and [`Facts::injected`] hold all exits.
+    /// Has [`Facts::ways`], [`Facts::accesses`], [`Facts::causes`], [`Facts::details`] and [`Facts::injected`] hold all exits.
     pub(crate) fn sum_up(&mut self) {
-        self.kinds.give(&mut self.ways, &mut self.details, &mut self.accesses);
+        self.kinds.give(&mut self.ways, &mut self.details, &mut self.accesses, &mut self.causes);
         for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {
             *self.injected.entry(vector).or_default() += std::mem::take(count);
         }
@@ -329,6 +343,7 @@ impl Facts {
         self.by.merge(&other.by);
         self.details.merge(&other.details);
         self.accesses.merge(&other.accesses);
+        self.causes.merge(&other.causes);
         for (vector, count) in &other.injected {
             *self.injected.entry(*vector).or_default() += count;
         }

@@ -5,7 +5,7 @@
 //!                                                                └─► by what exits were about
 //! ```
 
-use crate::{AccessCell, AccessKey, Accesses, DetailKey, Index, Keyed, Tally, WayCell, WayKey, Ways};
+use crate::{AccessCell, AccessKey, Accesses, DetailKey, ExitCause, Index, Keyed, Tally, WayCell, WayKey, Ways};
 use exitscope_model::{Door, Exit, ExitCode, Form};
 
 /// Kinds at most; further ones are measured for each figure. Most recordings have a few hundred.
@@ -59,6 +59,15 @@ impl About {
             (Some(key), _) => About::Access(key),
             (None, Some(detail)) => About::Thing(DetailKey::of(detail)),
             (None, None) => About::Nothing,
+        }
+    }
+
+    /// The subject.
+    pub fn key(self) -> Option<DetailKey> {
+        match self {
+            About::Nothing => None,
+            About::Thing(key) => Some(key),
+            About::Access(key) => Some(key.at),
         }
     }
 }
@@ -115,13 +124,20 @@ impl Kinds {
     }
 
     /// Puts the figures where they are asked for. The kinds keep their numbers.
-    pub fn give(&mut self, ways: &mut Ways, details: &mut Keyed<DetailKey>, accesses: &mut Accesses) {
+    pub fn give(
+        &mut self,
+        ways: &mut Ways,
+        details: &mut Keyed<DetailKey>,
+        accesses: &mut Accesses,
+        causes: &mut Keyed<ExitCause>,
+    ) {
         for KindCell { key, about, way, access } in &mut self.cells {
             let (way, access) = (std::mem::take(way), std::mem::take(access));
             if way.cell.count == 0 {
                 continue;
             }
             ways.merge_at(*key, &way);
+            causes.merge_at(ExitCause { code: key.code, about: about.key() }, &way.cell);
             match *about {
                 About::Access(key) => accesses.merge_at(key, &AccessCell { cell: way.cell, ..access }),
                 About::Thing(key) => details.merge_at(key, &way.cell),
@@ -187,6 +203,7 @@ mod tests {
         together.sum_up();
         assert_eq!(together.ways.cells(), alone.ways.cells());
         assert_eq!(together.accesses.cells(), alone.accesses.cells());
+        assert_eq!(together.causes.cells(), alone.causes.cells());
         assert_eq!(together.details(), alone.details());
     }
 }

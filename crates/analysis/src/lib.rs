@@ -44,7 +44,7 @@ pub use change_limit::{ChangeLimit, ChangeLimitError};
 pub use diff::{Block, Change, Diff, DiffRow, Interval, Measure, Verdict};
 pub use division::Division;
 pub use estimate::Estimate;
-pub use facts::{DetailKey, Facts, Wanted};
+pub use facts::{DetailKey, ExitCause, Facts, Wanted};
 pub use gangs::{Cause, Drag, GangCell, Gangs, Member, Runs, VcoreGangs};
 pub use group::{Dim, Group, Part};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};

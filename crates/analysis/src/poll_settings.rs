@@ -7,7 +7,7 @@
 
 use exitscope_model::{PollChange, Told, TraceInfo, Who};
 use exitscope_policy::Knob;
-use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, Params, Whose};
+use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, HALT_POLL_NS_SHRINK_DEFAULTS, Params, Whose};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -139,7 +139,7 @@ impl PollSettings {
 /// What a recording tells of its host's polling, besides decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollHost {
-    /// The settings of module kvm that were recorded; of the others, the defaults of the architecture. A VM may have had
+    /// The settings of module kvm that were recorded; of the others, the defaults of architecture and kernel. A VM may have had
     /// others: a limit of its own, or the one of when it was made.
     pub params: Params,
     /// `halt_poll_ns` as it was recorded, if it was.
@@ -152,6 +152,10 @@ impl PollHost {
     /// Of the machine on which this was recorded.
     pub fn of(info: &TraceInfo) -> PollHost {
         let mut params = Params { halt_poll_ns: default_poll(&info.arch), ..Params::default() };
+        let version = crate::advice::version(&info.release);
+        let shrink = HALT_POLL_NS_SHRINK_DEFAULTS.iter().find(|row| version.is_some_and(|version| version >= row.0));
+        // A release that does not say (a simulated host) is as new ones are.
+        params.halt_poll_ns_shrink = shrink.map_or(params.halt_poll_ns_shrink, |row| row.1);
         let told = |knob: &'static Knob| Some((knob.name, knob.parse(info.setting("kvm", knob.name)?).ok()?));
         for (name, value) in Params::KNOBS.iter().filter_map(told) {
             // A value that the policy does not take was not in force.
@@ -211,6 +215,24 @@ mod tests {
         assert_eq!(fitting.params(&told).halt_poll_ns, Nanos(400_000));
         let of_its_own = seen(&[(300_000, true, 160_000, 320_000), (350_000, false, 320_000, 0)]);
         assert_eq!(of_its_own.params(&told).halt_poll_ns, Nanos(349_999), "the VM has a limit of its own");
+    }
+
+    #[test]
+    fn the_divisor_that_nothing_tells_is_the_default_of_the_kernel() {
+        // Linux, virt/kvm/kvm_main.c: halt_poll_ns_shrink = 2 since 6.11.
+        for (release, shrink) in [
+            ("6.1.0-56-cloud-amd64", 0),
+            ("6.10.14", 0),
+            ("6.11.0", 2),
+            ("6.18.1", 2),
+            ("5.15.0", 0),
+            ("simulated", 2),
+            ("", 2),
+        ] {
+            let info = TraceInfo { arch: "x86_64".to_string(), release: release.to_string(), ..TraceInfo::default() };
+            let host = PollHost::of(&info);
+            assert_eq!(host.params.halt_poll_ns_shrink, shrink, "{release}");
+        }
     }
 
     #[test]

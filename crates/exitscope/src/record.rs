@@ -1,7 +1,9 @@
 //! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
 use crate::host::Host;
-use exitscope_model::{Event, EventNames};
+use exitscope_model::{Event, EventNames, Setting};
+use exitscope_policy::Knob;
+use exitscope_policy::host_halt_poll::Params as HaltPoll;
 use exitscope_scenario::{Arch, Scenario};
 use exitscope_sim::{Observer, event_names, processes};
 use exitscope_trace::{PerfHead, PerfWriter, Written};
@@ -54,12 +56,17 @@ impl<'a> Recorder<'a> {
             Arch::S390 => ("s390x", "IBM,3906,704,M04"),
         };
         let names: EventNames = event_names();
+        // As a recorder of a host does: advice speaks of polling only where it is said what was in force.
+        let polling = scenario.policies.host_halt_poll;
+        let setting =
+            |knob: &Knob| Some(Setting::new("kvm", knob.name, knob.text(polling.get(knob.name)?).to_string()));
+        let settings: Vec<Setting> = HaltPoll::KNOBS.iter().filter_map(setting).collect();
         let command = ["exitscope", "sim", &scenario.name].map(String::from);
         let head = PerfHead {
             arch,
             cpuid,
             cpu: "simulated",
-            settings: &[],
+            settings: &settings,
             hostname: "simulated",
             release: "simulated",
             cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),

@@ -330,22 +330,21 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
 }
 
 #[test]
-fn what_takes_steps_away_is_told_in_cycles_too_and_where_nothing_marks_it_by_a_publication() {
+fn what_takes_steps_away_is_told_in_cycles_too_and_never_by_another_machines_figure() {
     let report = report(&[&corpus("x86-svm/t2.data.gz")], &["--tsc-hz", "2596120000"]);
     assert_eq!(misfits(&report, "report-schema"), Vec::<String>::new());
     let removable = report["phases"]["removable"].as_array().unwrap();
     let row = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap();
-    let early = row("early_exit");
-    // 40 ns of each exit that the kernel handles, at 2.596 GHz.
-    let inside = report["phases"]["inside"]["timed"].as_u64().unwrap();
-    assert_eq!(
-        (early["removes_ns"].as_u64(), early["removes_cycles_an_exit"].as_u64()),
-        (Some(inside * 40), Some(103))
-    );
-    assert_eq!((early["how"].as_str(), row("split_lock")["how"].as_str()), (Some("published"), Some("counted")));
+    // A figure of s390 (KVM Forum 2016), for tests that Linux does not make: `kvm_request_pending` in include/linux/kvm_host.h
+    // is one look.
+    assert!(removable.iter().all(|row| row["change"] != "early_exit" && row["how"] == "counted"), "{removable:#?}");
+    let lock = row("split_lock");
+    let cycles = lock["removes_ns"].as_u64().unwrap() as f64 / lock["exits"].as_f64().unwrap() * 2.59612;
+    assert!((lock["removes_cycles_an_exit"].as_f64().unwrap() - cycles).abs() <= 1.0, "{lock} {cycles}");
     assert_eq!(row("synced_registers")["removes_cycles_an_exit"], Value::Null);
     let page = stdout(&run(&["report", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "--view", "phases"]));
     assert!(page.contains("in cycles as well with --tsc-hz") && !page.contains("cycles an exit"), "{page}");
+    assert!(!page.contains("early exit") && !page.contains("s390"), "{page}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ params! {
     halt_poll_ns_grow_start: Nanos, Unit::Nanos, 10_000, 0 => u32::MAX, Place::Module("kvm"),
         "The smallest poll but 0, in nanoseconds";
     halt_poll_ns_shrink: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("kvm"),
-        "The poll is divided by this after a long halt; 0 resets it to 0";
+        "The poll is divided by this after a long halt; 0 resets it to 0. The default is 2 from Linux 6.11 on, before 0";
     halt_poll_max_steal: u32, Unit::Percent, 10, 0 => 255, Place::Module("kvm"),
         "s390: no polling while the hypervisor below takes at least this share of the time";
 }
@@ -46,6 +46,10 @@ pub const HALT_POLL_NS_DEFAULTS: &[(&str, Nanos)] = &[
     ("s390", Nanos(50_000)),
     ("powerpc", Nanos(10_000)),
 ];
+
+/// What `halt_poll_ns_shrink` is by default from which version of Linux on, newest first (virt/kvm/kvm_main.c; "KVM: Enable
+/// halt polling shrink parameter by default" came with 6.11).
+pub const HALT_POLL_NS_SHRINK_DEFAULTS: &[((u32, u32), u32)] = &[((6, 11), 2), ((0, 0), 0)];
 
 impl Params {
     /// Whether s390 polls while `steal` percent of the time go to the hypervisor's other guests.

@@ -2,8 +2,12 @@
 
 use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow, vm_name};
-use exitscope_analysis::advice::{Advice, Fact, FactId, Figure, Gain, GainOf, How, Judgement, Setting, Side};
-use exitscope_model::TraceInfo;
+use exitscope_analysis::DetailKey;
+use exitscope_analysis::advice::{
+    Advice, CauseRow, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Setting, Side, Subject,
+    Verdict,
+};
+use exitscope_model::{DetailKind, TraceInfo};
 use exitscope_units::{Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,8 +31,40 @@ pub struct Advised {
     pub advice: Vec<AdviceRow>,
     /// What costs, and is to be left as it is.
     pub left_alone: Vec<LeftAloneRow>,
-    /// What could not be judged.
+    /// What could not be judged, for what the recording lacks.
     pub not_judged: Vec<NotJudgedRow>,
+    /// What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
+    pub causes: Vec<AdvisedCauseRow>,
+}
+
+/// Something that weighs, and what is said of it. Not judged is not "nothing to do": no rule looks at it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AdvisedCauseRow {
+    /// The VM's process id, or Xen's domain; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    pub vm_name: Option<String>,
+    /// `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
+    /// leave).
+    pub of: &'static str,
+    /// The exits' reason.
+    pub reason: Option<String>,
+    /// What the exits are about; absent where they are about nothing that is told apart.
+    pub subject: Option<String>,
+    /// Exits.
+    pub exits: u64,
+    /// What they cost, in the kernel and in user space; of steal and the like, how long.
+    pub time_ns: u64,
+    /// Of exits, part of the cost of all exits of the VM.
+    pub share_of_cost: Option<f64>,
+    /// Part of the time of the VM's vCPUs.
+    pub share_of_time: f64,
+    /// `can_be_changed`, `inherent` or `not_judged`.
+    pub verdict: &'static str,
+    /// The numbers of the advice that changes it; none where too little is to be won for one.
+    pub advice: Vec<usize>,
+    /// Why, or what would change it where there is no advice; absent where there is.
+    pub why: Option<String>,
 }
 
 /// A fact.
@@ -164,6 +200,7 @@ impl Advised {
             coverage: coverage.lines,
             selection,
             advice: AdviceRow::all(judgement, info),
+            causes: judgement.causes.iter().map(|row| AdvisedCauseRow::of(row, info)).collect(),
             left_alone: judgement
                 .left_alone
                 .iter()
@@ -215,6 +252,70 @@ impl FactRow {
             "value" => format!("{:#x}", self.value as u64),
             _ => names::thousands(self.value as u64),
         }
+    }
+}
+
+impl AdvisedCauseRow {
+    fn of(row: &CauseRow, info: &TraceInfo) -> AdvisedCauseRow {
+        let (vm, vm_name) = name_of(Some(row.vm), info);
+        let (verdict, advice, why) = match &row.verdict {
+            Verdict::Changed(numbers) => ("can_be_changed", numbers.clone(), None),
+            Verdict::Small(change) => ("can_be_changed", Vec::new(), Some(change.to_string())),
+            Verdict::Inherent(why) => ("inherent", Vec::new(), Some(why.clone())),
+            Verdict::NotJudged(why) => ("not_judged", Vec::new(), Some(why.clone())),
+        };
+        let (of, reason) = match row.into {
+            GoesInto::Exits(code) => ("exits", Some(code.name())),
+            GoesInto::Steal => ("steal", None),
+            GoesInto::ForcedOut => ("forced_out", None),
+        };
+        let key = |DetailKey { kind, key, .. }: DetailKey| match (kind, exitscope_model::codes::detail_name(kind, key))
+        {
+            (DetailKind::Port, None) => format!("port {key:#x}"),
+            (DetailKind::Msr, None) => format!("MSR {key:#x}"),
+            (DetailKind::Mmio, None) => format!("address {key:#x}"),
+            (DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
+            (_, Some(name)) => name.to_string(),
+            (kind, None) => names::detail(kind, key, false),
+        };
+        AdvisedCauseRow {
+            vm,
+            vm_name,
+            of,
+            reason,
+            subject: match row.subject {
+                Subject::None => None,
+                Subject::Named(name, _) => Some(name.to_string()),
+                Subject::Key(of) => Some(key(of)),
+            },
+            exits: row.exits,
+            time_ns: row.time.0,
+            share_of_cost: row.of_cost,
+            share_of_time: row.of_time,
+            verdict,
+            advice,
+            why,
+        }
+    }
+
+    /// What is said of it, for a person, in few words; and whether there is more to say.
+    pub(crate) fn text(&self) -> (String, bool) {
+        match (self.verdict, self.advice.as_slice()) {
+            ("can_be_changed", []) => ("can be changed, with little to win".into(), true),
+            ("can_be_changed", numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+                (format!("can be changed: see {}", numbers.join(", ")), false)
+            }
+            ("inherent", _) => ("inherent".into(), true),
+            _ if self.why.as_deref() == Some(NO_RULE) => (format!("not judged: {NO_RULE}"), false),
+            _ => ("not judged".into(), true),
+        }
+    }
+
+    /// `msr, speculation control`, `steal`.
+    pub(crate) fn name(&self) -> String {
+        let reason = self.reason.clone().unwrap_or_else(|| self.of.replace('_', " "));
+        self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}, {subject}"))
     }
 }
 
@@ -288,6 +389,9 @@ fn side_name(side: Side) -> &'static str {
     }
 }
 
+/// How an option of QEMU's begins that adds features to the processor model that a VM has.
+pub(crate) const CPU_FEATURES: &str = "-cpu …,";
+
 impl AdviceSettingRow {
     fn of(setting: &Setting) -> AdviceSettingRow {
         let plain = |kind, value: String| AdviceSettingRow {
@@ -334,6 +438,11 @@ impl AdviceSettingRow {
                 let (first, more) = (elements.next().unwrap_or_default(), elements.count());
                 let more = if more > 0 { format!(" and {more} more like it (--as libvirt)") } else { String::new() };
                 format!("libvirt, in <{}>: {first}{more}", self.within.unwrap_or_default().replace('/', "><"))
+            }
+            "qemu" if value.starts_with(CPU_FEATURES) => {
+                format!(
+                    "QEMU: {value} (… is the model that the VM has; another one would change what it can be migrated to)"
+                )
             }
             "qemu" => format!("QEMU: {value}"),
             "boot" => format!("guest kernel's command line: {value}"),

@@ -6,7 +6,7 @@
 //!          └► what it cannot ───────► comments               it is there, or it is a comment
 //! ```
 
-use crate::advice::{AdviceRow, AdviceSettingRow, Advised};
+use crate::advice::{AdviceRow, AdviceSettingRow, Advised, CPU_FEATURES};
 use crate::advice_page::gain;
 use exitscope_model::encode::line;
 use std::collections::BTreeMap;
@@ -69,6 +69,7 @@ impl File<'_> {
         let of_vm = || row.whose();
         let value = &setting.value;
         match (self.form, setting.kind) {
+            (Form::Qemu, "qemu") if value.starts_with(CPU_FEATURES) => Some((of_vm(), value.clone())),
             // What has to be filled in by hand would break a command line that is used as it is.
             (Form::Qemu, "qemu") if value.contains('…') || value.starts_with('(') => None,
             (Form::Libvirt, "libvirt") => Some((of_vm(), format!("{}\t{value}", setting.within?))),
@@ -97,7 +98,7 @@ impl File<'_> {
         }
         say(out, &format!("From exitscope advise {}. {}", advised.trace.name, self.purpose()))?;
         if advised.advice.is_empty() {
-            say(out, "Nothing to do.")?;
+            say(out, "No advice.")?;
         }
         for row in &advised.advice {
             say(out, &format!("{}. {}: {}", row.number, row.whose(), row.change))?;
@@ -109,8 +110,13 @@ impl File<'_> {
             Form::Qemu => {
                 for (vm, options) in &self.sections {
                     say(out, vm)?;
-                    for option in one_cpu(options) {
+                    let (others, features) = one_cpu(options);
+                    for option in others {
                         writeln!(out, "{option}")?;
+                    }
+                    if !features.is_empty() {
+                        say(out, &format!("add to the -cpu that the VM has: ,{}", features.join(",")))?;
+                        say(out, "(a -cpu of its own would replace its model, and so what it can be migrated to)")?;
                     }
                 }
             }
@@ -249,13 +255,12 @@ fn knob(form: Form, setting: &AdviceSettingRow) -> Option<Place> {
     }
 }
 
-/// QEMU goes by the last `-cpu` alone: all of them become one.
-fn one_cpu(options: &[String]) -> Vec<String> {
-    const CPU: &str = "-cpu host";
-    let mut cpu: Vec<&str> = Vec::new();
-    let mut others = Vec::new();
+/// The other options, and the features that go to the processor model that the VM has: QEMU goes by the last `-cpu` alone, so
+/// that one line more would replace the model.
+fn one_cpu(options: &[String]) -> (Vec<&str>, Vec<&str>) {
+    let (mut others, mut cpu): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for option in options {
-        match option.strip_prefix(CPU) {
+        match option.strip_prefix(CPU_FEATURES) {
             Some(features) => {
                 for feature in features.split(',').filter(|feature| !feature.is_empty()) {
                     if !cpu.contains(&feature) {
@@ -263,13 +268,10 @@ fn one_cpu(options: &[String]) -> Vec<String> {
                     }
                 }
             }
-            None => others.push(option.clone()),
+            None => others.push(option),
         }
     }
-    if others.len() < options.len() {
-        others.push([&[CPU], &cpu[..]].concat().join(","));
-    }
-    others
+    (others, cpu)
 }
 
 #[cfg(test)]
@@ -277,10 +279,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_processor_options_become_one() {
-        let options = ["-cpu host,hv-time,hv-synic", "-machine hpet=off", "-cpu host,hv-time,hv-stimer", "-cpu host"];
+    fn features_of_the_processor_go_to_the_model_that_the_vm_has() {
+        let options = ["-cpu …,hv-time,hv-synic", "-machine hpet=off", "-cpu …,hv-time,hv-stimer"];
         let options: Vec<String> = options.map(String::from).to_vec();
-        assert_eq!(one_cpu(&options), ["-machine hpet=off", "-cpu host,hv-time,hv-synic,hv-stimer"]);
-        assert_eq!(one_cpu(&options[1..2]), ["-machine hpet=off"]);
+        assert_eq!(one_cpu(&options), (vec!["-machine hpet=off"], vec!["hv-time", "hv-synic", "hv-stimer"]));
+        assert_eq!(one_cpu(&options[1..2]), (vec!["-machine hpet=off"], vec![]));
     }
 }

@@ -1,7 +1,7 @@
 //! How advice becomes a page.
 
-use crate::advice::{AdviceRow, Advised, GainRow, whose};
-use crate::names::thousands;
+use crate::advice::{AdviceRow, Advised, AdvisedCauseRow, GainRow, whose};
+use crate::names::{self, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
 use exitscope_analysis::advice::Judgement;
 use exitscope_units::Nanos;
@@ -23,6 +23,7 @@ pub fn advice_page(advised: &Advised) -> Page {
             ..Section::default()
         });
     }
+    sections.extend(causes(advised));
     sections.extend(not_judged(advised));
     Page { sections }
 }
@@ -43,10 +44,10 @@ fn head(advised: &Advised) -> Section {
             costs."
             .to_string(),
         (0, 0) => "No exit of a guest is in this recording, so there is nothing to judge.".to_string(),
-        (0, _) if advised.left_alone.is_empty() => {
-            "Nothing to do: nothing that a setting could change takes a noteworthy part of the time.".to_string()
+        (0, _) if advised.causes.is_empty() => {
+            "No advice: nothing takes 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time.".to_string()
         }
-        (0, _) => "Nothing to do: what takes a noteworthy part of the time is not for a setting to change.".to_string(),
+        (0, _) => "No advice. What weighs most, and whether any rule looks at it, is listed under Causes.".to_string(),
         (1, _) => "One thing to do:".to_string(),
         (things, _) => format!("{things} things to do, what wins most first:"),
     }));
@@ -105,9 +106,67 @@ fn facts(advised: &Advised) -> Section {
     Section { title: "Facts".into(), table: Some(Table { columns, rows: rows.collect() }), ..Section::default() }
 }
 
+/// Rows of the table of what weighs.
+const MOST_CAUSES: usize = 40;
+
+/// What weighs, and what is said of it.
+fn causes(advised: &Advised) -> Option<Section> {
+    let several = advised.causes.iter().any(|row| row.vm != advised.causes[0].vm);
+    let columns = vec![
+        column(if several { "VM" } else { "" }, true, 1),
+        column("reason", true, 0),
+        column("subject", true, 0),
+        column("exits", false, 2),
+        column("of cost", false, 0),
+        column("of vCPU time", false, 0),
+        column("what rules say", true, 0),
+    ];
+    let row = |row: &AdvisedCauseRow| {
+        let vm = row.vm.map_or("-".to_string(), |vm| vm.to_string());
+        vec![
+            if several { vm } else { String::new() },
+            row.reason.clone().unwrap_or(row.of.replace('_', " ")),
+            row.subject.clone().unwrap_or_default(),
+            if row.reason.is_some() { thousands(row.exits) } else { String::new() },
+            row.share_of_cost.map_or(String::new(), names::share),
+            names::share(row.share_of_time),
+            row.text().0,
+        ]
+    };
+    let rows: Vec<Vec<String>> = advised.causes.iter().take(MOST_CAUSES).map(row).collect();
+    let mut notes = vec![
+        "more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time; not judged does not say that nothing is to be \
+         done"
+            .to_string(),
+    ];
+    let more = advised.causes.len().saturating_sub(MOST_CAUSES);
+    if more > 0 {
+        notes.insert(0, format!("and {} more: --format json", thousands(more as u64)));
+    }
+    // Of what was looked at and left alone, the facts say more above.
+    let is_above = |why: &str| advised.left_alone.iter().any(|row| row.why.contains(why));
+    let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text().1);
+    let mut said: Vec<String> = more_to_say
+        .filter_map(|row| Some((row, row.why.as_deref().filter(|why| !is_above(why))?)))
+        .map(|(row, why)| format!("{}: {}: {why}", row.name(), row.text().0))
+        .collect();
+    said.dedup();
+    notes.splice(0..0, said);
+    (!rows.is_empty()).then(|| Section {
+        title: "Causes".into(),
+        table: Some(Table { columns, rows }),
+        notes,
+        ..Section::default()
+    })
+}
+
 fn not_judged(advised: &Advised) -> Option<Section> {
     let mut sentences: Vec<Sentence> =
         advised.not_judged.iter().map(|row| plain(format!("{}: {}", row.what, row.missing))).collect();
     sentences.extend(advised.not_judged.first().map(|row| plain(format!("Record with {}", row.record))));
-    (!sentences.is_empty()).then(|| Section { title: "Not judged".into(), sentences, ..Section::default() })
+    (!sentences.is_empty()).then(|| Section {
+        title: "Not judged, for what the recording lacks".into(),
+        sentences,
+        ..Section::default()
+    })
 }

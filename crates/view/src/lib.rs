@@ -40,7 +40,7 @@ mod text;
 mod yield_page;
 mod yields;
 
-pub use advice::{AdviceRow, AdviceSettingRow, Advised, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
+pub use advice::{AdviceRow, AdviceSettingRow, Advised, AdvisedCauseRow, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
 pub use advice_files::{Form, write_settings};
 pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};

@@ -74,7 +74,7 @@ pub struct PhaseRow {
 /// A change that takes steps of exits away.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RemovableRow {
-    /// `ioeventfd`, `synced_registers`, `split_lock`, `early_exit`.
+    /// `ioeventfd`, `synced_registers`, `split_lock`.
     pub change: &'static str,
     /// Exits that it would change.
     pub exits: u64,
@@ -82,7 +82,7 @@ pub struct RemovableRow {
     pub removes_ns: Option<u64>,
     /// The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
     pub removes_cycles_an_exit: Option<u64>,
-    /// How that was found out: `counted` in this recording, or `published`.
+    /// How that was found out: `counted` in this recording.
     pub how: &'static str,
     /// By which rule.
     pub rule: &'static str,
@@ -101,7 +101,7 @@ impl PhaseRows {
         let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
         let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
-        let mut removable = if xen { Vec::new() } else { removable(facts, &inside, &outside) };
+        let mut removable = if xen { Vec::new() } else { removable(facts, &outside) };
         removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
         let (inside, outside) = (row(None, false, &inside), row(None, true, &outside));
         Some(PhaseRows { rows, outside, inside, removable, xen, cycles_per_s })
@@ -147,10 +147,6 @@ impl PhaseRow {
 
 const COUNTED: &str = "counted";
 
-/// What a short cut past the handling of interrupts, requests and signals saved of each exit: CYCLES-016 of
-/// `crates/validation/published.csv`.
-const EARLY_EXIT_NS: u64 = 40;
-
 impl RemovableRow {
     fn count_cycles(&mut self, cycles_per_s: Option<u64>) {
         let cycles = |nanos: u64, hz: u64| u128::from(nanos) * u128::from(hz) / 1_000_000_000;
@@ -160,7 +156,7 @@ impl RemovableRow {
     }
 }
 
-fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<RemovableRow> {
+fn removable(facts: &Facts, outside: &WayCell) -> Vec<RemovableRow> {
     let mut rows = Vec::new();
     let typical = facts.accesses.typical();
     let (mut writes, mut saves) = (0, Some(0u64));
@@ -204,16 +200,5 @@ fn removable(facts: &Facts, inside: &WayCell, outside: &WayCell) -> Vec<Removabl
             rule: "time in which vCPU threads slept in user space, all of it if they waited for a lock of all devices",
         });
     }
-    rows.push(RemovableRow {
-        change: "early_exit",
-        exits: inside.cell.timed,
-        removes_ns: Some(inside.cell.timed.saturating_mul(EARLY_EXIT_NS).min(inside.cell.cost().0)),
-        removes_cycles_an_exit: None,
-        how: "published",
-        rule: "one look whether anything is pending before an entry, instead of tests for interrupts, signals and each request: 40 ns \
-               of each exit that the kernel handles (KVM Forum 2016, s390). No event marks the tests; Linux has had the one look \
-               since about then, so that only older and other hypervisors win this. Of other machines: `exitscope sim` with --set \
-               early_exit=0",
-    });
     rows
 }

@@ -9,12 +9,23 @@ use exitscope_units::{Moment, Nanos};
 /// vCPUs and targets that are listed.
 const MOST_ROWS: usize = 24;
 
+/// How vCPUs yield on the machines of a report.
+fn how_to_yield(report: &Report) -> &'static str {
+    let arch = report.traces.first().map_or("", |trace| trace.arch.as_str());
+    match arch {
+        _ if arch.starts_with("s390") => "diagnose X'44' or X'9C'",
+        _ if arch.starts_with("ppc") => "H_CONFER or H_PROD",
+        "aarch64" => "WFE",
+        _ => "exit of PAUSE, no KVM_HC_SCHED_YIELD and no SCHEDOP_yield",
+    }
+}
+
 /// The page `--view yield`.
 pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
     let none = || {
         plain(format!(
-            "No vCPU yields in this trace: there is no exit of PAUSE, no WFE, no diagnose X'44' or X'9C', no \
-             KVM_HC_SCHED_YIELD, H_CONFER or SCHEDOP_yield. Record with {}, while vCPUs contend.",
+            "No vCPU yields in this trace: there is no {}. Record with {}, while vCPUs contend.",
+            how_to_yield(report),
             report.how_to_record()
         ))
     };

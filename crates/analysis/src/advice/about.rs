@@ -1,7 +1,7 @@
 //! The exits of a VM about one thing: what they cost, and what says whether a cheaper way would do.
 //!
 //! ```text
-//! Exit{port 0xc000 out, 2 bytes, value 1, to user space} ─► About{cell, trip, spot: 0xc000 only, written: 1 to 1, strings: 0}
+//! Exit{port 0xc000 out, 2 bytes, value 1, to user space} ─► About{cell, trip, spot: 0xc000 only, written: 1, strings: 0}
 //! ```
 
 use crate::{Cell, Tally};
@@ -18,6 +18,54 @@ pub(super) struct Spot {
     pub only: bool,
 }
 
+/// Values told apart at most.
+const MOST_VALUES: usize = 16;
+
+/// Which values were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Values {
+    /// In order; none if there are more than [`MOST_VALUES`].
+    few: Vec<u64>,
+    /// Whether there are more.
+    many: bool,
+    /// The smallest and the largest.
+    pub range: Option<(u64, u64)>,
+}
+
+impl Values {
+    /// How many different ones, if they are few.
+    pub fn different(&self) -> Option<usize> {
+        (!self.many).then_some(self.few.len())
+    }
+
+    #[inline]
+    fn add(&mut self, value: u64) {
+        let (low, high) = self.range.unwrap_or((value, value));
+        self.range = Some((low.min(value), high.max(value)));
+        if self.many {
+            return;
+        }
+        if let Err(at) = self.few.binary_search(&value) {
+            self.many = self.few.len() == MOST_VALUES;
+            match self.many {
+                true => self.few = Vec::new(),
+                false => self.few.insert(at, value),
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Values) {
+        other.few.iter().for_each(|value| self.add(*value));
+        if other.many {
+            (self.few, self.many) = (Vec::new(), true);
+        }
+        self.range = match (self.range, other.range) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// Exits about one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct About {
@@ -29,8 +77,8 @@ pub(super) struct About {
     pub asleep: u64,
     /// Accesses whose data are in memory (INS, OUTS).
     pub strings: u64,
-    /// The smallest and the largest value that was written.
-    pub written: Option<(u64, u64)>,
+    /// The values that were written.
+    pub written: Values,
     /// Where those went that left the kernel.
     pub spot: Option<Spot>,
 }
@@ -49,8 +97,7 @@ impl Tally for About {
         let Some(detail) = exit.detail else { return };
         self.strings += u64::from(detail.form == Form::String);
         if detail.write && detail.form != Form::String {
-            let (low, high) = self.written.unwrap_or((detail.value, detail.value));
-            self.written = Some((low.min(detail.value), high.max(detail.value)));
+            self.written.add(detail.value);
         }
         if exit.door == Door::Kernel {
             return;
@@ -71,15 +118,38 @@ impl Tally for About {
         self.trip = self.trip.saturating_add(other.trip);
         self.asleep = self.asleep.saturating_add(other.asleep);
         self.strings += other.strings;
-        self.written = match (self.written, other.written) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
-        };
+        self.written.merge(&other.written);
         self.spot = match (self.spot, other.spot) {
             (Some(a), Some(b)) => {
                 Some(Spot { only: a.only && b.only && (a.address, a.size) == (b.address, b.size), ..a })
             }
             (a, b) => a.or(b),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_values_are_told_from_many_in_any_order_and_however_cut() {
+        let of = |values: &[u64]| {
+            let mut all = Values::default();
+            values.iter().for_each(|value| all.add(*value));
+            all
+        };
+        for (values, different) in [(0..1, Some(1)), (0..16, Some(16)), (0..17, None), (0..300, None)] {
+            let values: Vec<u64> = values.collect();
+            let all = of(&values);
+            assert_eq!(all.different(), different);
+            let backwards: Vec<u64> = values.iter().rev().copied().chain(values.iter().copied()).collect();
+            assert_eq!(of(&backwards), all);
+            for cut in [0, 1, values.len() / 2, values.len()] {
+                let mut merged = of(&values[..cut]);
+                merged.merge(&of(&values[cut..]));
+                assert_eq!(merged, all, "{cut}");
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
+use super::causes::{Covered, Said};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting};
 use super::kernels::version;
 use super::material::{Machine, Material, VmTime, total};
-use super::sources::WORTH;
+use super::sources::{WORTH, for_vmm};
 use exitscope_model::DetailKind;
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
@@ -51,11 +52,17 @@ fn is_felt(time: &VmTime) -> bool {
 
 /// vCPUs that wait for a CPU.
 fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
-    let felt: Vec<(VmId, VmTime)> =
-        material.vms.iter().filter(|(_, time)| is_felt(time)).map(|(vm, time)| (*vm, *time)).collect();
+    let (felt, little): (Vec<_>, Vec<_>) =
+        material.vms.iter().map(|(vm, time)| (*vm, *time)).partition(|(_, time)| is_felt(time));
+    for (vm, _) in little {
+        let why = "its vCPUs wait for less than a tenth of the time that they want a CPU: no rule looks at so little";
+        judgement.say(Some(vm), Covered::Steal, Said::NotJudged(why.into()));
+    }
     if felt.is_empty() {
         return;
     }
+    let throttled: Vec<VmId> =
+        felt.iter().map(|row| row.0).filter(|vm| !machine.xen && material.is_throttled(*vm)).collect();
     let duration = material.facts.duration.0.max(1);
     let wanted = total(material.vms.values().map(VmTime::wanted));
     let waited = total(felt.iter().map(|(_, time)| time.waiting));
@@ -65,6 +72,10 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.waiting), *vm));
     for (vm, time) in worst.into_iter().take(NAMED) {
         facts.push(judgement.note(Some(*vm), WAITED, share(time.waiting, time.wanted())));
+    }
+    for vm in throttled.iter().take(NAMED) {
+        let what = "times that a vCPU wanted to run on and no task took the CPU from it, which was left idle";
+        facts.push(judgement.note(Some(*vm), what, Figure::Count(material.times_left_idle(*vm))));
     }
     for (name, times) in intruders(material, machine, &felt) {
         let what = format!("times that {name} took the CPU from one of those vCPUs that wanted to run on");
@@ -84,15 +95,30 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     }
     let short = machine.cpus > 0 && wanted > have;
     let change = match short {
+        _ if !throttled.is_empty() => {
+            "look for a quota of CPU time: vCPUs want to run on, and their CPUs are left idle".into()
+        }
         true => format!(
             "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want {cpus:.1} CPUs and there are {}",
             machine.cpus
         ),
-        false => "look who takes the vCPUs' CPUs: together they would fit on the host, and they wait nevertheless"
-            .to_string(),
+        false if machine.cpus == 0 => {
+            format!(
+                "find what keeps vCPUs waiting: they want {cpus:.2} CPUs, and how many there are the recording does not say"
+            )
+        }
+        false => format!("steal although the vCPUs want {cpus:.2} of {} CPUs: find what preempts them", machine.cpus),
     };
     let hand = |text: &'static str| Setting::ByHand(text.into());
     let settings = match (short, machine.xen) {
+        // A quota is counted in periods of the cgroup's; where a vCPU runs does not matter to it.
+        _ if !throttled.is_empty() => vec![
+            hand(
+                "cpu.max of the VM's cgroup (libvirt: <quota> in <cputune>), and nr_throttled in its cpu.stat: a larger quota, or \
+                    fewer vCPUs; pinning does not help",
+            ),
+            hand("else an affinity or a cpuset that leaves vCPUs no CPU: `taskset -p`, cpuset.cpus"),
+        ],
         (true, _) => vec![hand("fewer or smaller VMs here, or fewer vCPUs for those that have more than they use")],
         (false, true) => vec![
             hand("`xl vcpu-list` shows affinities, `xl sched-credit2` weights and caps; domain 0 competes as well"),
@@ -100,13 +126,18 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         ],
         (false, false) => vec![
             hand(
-                "limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
-                    -p)",
+                "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
+                    -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
             ),
             hand("neighbours: `perf sched timehist -w` says which task ran instead"),
-            pins(felt.iter().map(|(_, time)| time.vcpus).max().unwrap_or(1)),
         ],
     };
+    let fits = |(_, time): &(VmId, VmTime)| time.vcpus <= u64::from(machine.cpus);
+    let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
+    let may_pin = !short && !machine.xen && throttled.is_empty();
+    let vmm = material.vmm(felt[0].0, machine);
+    let settings = for_vmm(&vmm, settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect());
+    let short = short && throttled.is_empty();
     let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
     let gain = Gain {
         of: GainOf::Waiting,
@@ -118,6 +149,9 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         }),
     };
     let (risk, undo, acts) = match (short, machine.xen) {
+        _ if !throttled.is_empty() => {
+            ("a VM without a quota takes CPU time from its neighbours", "restore the quota", "at once")
+        }
         (true, _) => (
             "fewer vCPUs are a lower peak",
             "move the VMs back, or give them their vCPUs back",
@@ -142,7 +176,10 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         undo: undo.into(),
         acts: acts.into(),
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    for (vm, _) in felt {
+        judgement.say(Some(vm), Covered::Steal, Said::Advice(id));
+    }
 }
 
 /// A CPU of its own for each of a VM's vCPUs. Which CPUs nobody else needs no recording says: that is to be filled in.
@@ -214,8 +251,9 @@ mod tests {
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
 
-    #[test]
-    fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
+    /// Two vCPUs wait for a fifth of the time that they want a CPU, on a host of so many. `make` took it from them, or, of
+    /// each tenth time, nobody.
+    fn judged(cpus: u32, is_idle: bool) -> Judgement {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
         material.heard(EventKinds { switches: true, ..EventKinds::default() });
@@ -223,23 +261,48 @@ mod tests {
             let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
             let waiting = Nanos(100 * US);
             material.absorb(&Exit { guest: Nanos(398 * US), kernel: Nanos(2 * US), waiting, ..left });
-            let (who, at, by) = (left.who, left.at, Some(Tid(99)));
+            let by = Some(Tid(99)).filter(|_| !is_idle || number % 10 > 0);
+            let (who, at) = (left.who, left.at);
             material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });
         }
         end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
-        let machine = Machine { arch: "x86_64".to_string(), cpus: 4, comms, ..Machine::default() };
+        let machine = Machine { arch: "x86_64".to_string(), cpus, comms, ..Machine::default() };
         let mut judgement = Judgement::default();
         judge(&material, &machine, &mut judgement);
-        let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
-        assert!(advice.plan().change.starts_with("look who takes the vCPUs' CPUs"), "{}", advice.plan().change);
-        let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
-        assert_eq!(misspelt, Vec::<String>::new());
+        let misspelt = judgement.advice()[0].plan().settings.iter().flat_map(super::super::spelling::misspelt);
+        assert_eq!(misspelt.collect::<Vec<_>>(), Vec::<String>::new());
+        judgement
+    }
+
+    #[test]
+    fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
+        let judgement = judged(4, false);
+        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
         let pins = Setting::Libvirt {
             within: "cputune",
             xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),
         };
-        assert!(advice.plan().settings.contains(&pins), "{:?}", advice.plan().settings);
-        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
+        assert!(judgement.advice()[0].plan().settings.contains(&pins));
+    }
+
+    #[test]
+    fn nothing_is_said_to_fit_and_nobody_is_pinned_where_that_is_not_known_to_help() {
+        for (what, cpus, is_idle, says, pinned) in [
+            ("more CPUs than are wanted", 4, false, "steal although the vCPUs want 2.00 of 4 CPUs", true),
+            ("fewer", 1, false, "run fewer vCPUs on this host", false),
+            ("nobody knows how many", 0, false, "how many there are the recording does not say", false),
+            // Linux, kernel/sched/fair.c, throttle_cfs_rq: a runnable task of a group without quota is off the queue.
+            ("a quota", 4, true, "look for a quota of CPU time", false),
+        ] {
+            let judgement = judged(cpus, is_idle);
+            let [advice] = judgement.advice() else { panic!("{what}: {judgement:#?}") };
+            let plan = advice.plan();
+            assert!(plan.change.contains(says), "{what}: {}", plan.change);
+            assert!(!plan.change.contains("fit"), "{what}: {}", plan.change);
+            let pins = |setting: &Setting| matches!(setting, Setting::Libvirt { within: "cputune", .. });
+            assert_eq!(plan.settings.iter().any(pins), pinned, "{what}: {:?}", plan.settings);
+            assert_eq!(format!("{:?}", plan.settings).contains("cpu.max"), cpus == 4 || cpus == 0, "{what}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
+use super::causes::{Covered, Said};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting};
-use super::material::{Material, total};
-use super::sources::WORTH;
+use super::material::{Machine, Material, Vmm, total};
+use super::sources::{WORTH, for_vmm};
 use super::trials::{Range, Trials, WIDTHS};
 use exitscope_units::Nanos;
 
@@ -13,7 +14,7 @@ const NEARLY: f64 = 0.9;
 /// Causes that are named.
 const CAUSES: usize = 3;
 
-pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgement) {
+pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let gangs = &material.facts.gangs;
     let wall = total(material.vms.values().map(|time| time.wall));
     let lost = total(gangs.vms().values().map(|cell| cell.lost.sum));
@@ -29,7 +30,13 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
         .collect();
     let most = won.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
     let worth = |range: &Range| range.0 * WORTH as f64 >= wall as f64 && range.1 >= most * NEARLY;
-    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else { return };
+    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else {
+        let why = match trials.untried.core_runs {
+            true => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
+            false => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
+        };
+        return judgement.say(None, Covered::ForcedOut, why);
+    };
     let facts = note(material, wall, judgement);
     let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
     let subcores = match threads {
@@ -38,6 +45,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
     };
     let vms = gangs.vms();
     let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
+    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
         vm: mostly.map(|(vm, _)| *vm),
         change: format!(
@@ -47,7 +55,9 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
                 _ => format!("{threads} threads each instead"),
             }
         ),
-        settings: vec![
+        settings: for_vmm(
+            &vmm,
+            vec![
             Setting::Qemu(format!("-smp …,threads={threads}").into()),
             Setting::Libvirt {
                 within: "cpu",
@@ -59,6 +69,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
                     .into(),
             ),
         ],
+        ),
         gain: Gain { of: GainOf::ForcedOut, low: time(low), high: time(high), how: How::Replayed("vcore") },
         risk: "threads of one core then belong to several virtual cores, which take turns unless dynamic_mt_modes or \
             subcores let them run at a time"
@@ -69,7 +80,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, judgement: &mut Judgem
         undo: "give the VM its old topology and restart it".into(),
         acts: "when the VM is started anew".into(),
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    judgement.say(None, Covered::ForcedOut, Said::Advice(id));
 }
 
 fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId> {

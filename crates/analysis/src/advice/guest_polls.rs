@@ -2,6 +2,7 @@
 //!
 //! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
 
+use super::causes::{Covered, Said};
 use super::contention::{WAITED, share};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
 use super::material::{Material, VmTime, total};
@@ -82,7 +83,8 @@ fn advise(
         undo: "in the guest: write the old value back, or load cpuidle-haltpoll again".into(),
         acts: "at once, in the guest in which it is set".into(),
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    judgement.say(Some(vm), Covered::Halts, Said::Advice(id));
 }
 
 #[cfg(test)]

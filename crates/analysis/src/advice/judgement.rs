@@ -1,8 +1,10 @@
-//! What a judgement is made of: facts with numbers, and advice that cites them.
+//! What a judgement is made of: facts with numbers, advice that cites them, and what is said of each cause.
 
+use super::causes::{CauseRow, Covered, Said};
 use exitscope_policy::Knob;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The number of a fact of a judgement; given by [`Judgement::note`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,19 +167,19 @@ pub struct Plan {
     pub acts: Cow<'static, str>,
 }
 
+/// An advice, as it was given; its number is found out when all are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AdviceId(usize);
+
 /// An advice. There is none without evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     plan: Plan,
     evidence: Evidence,
+    id: AdviceId,
 }
 
 impl Advice {
-    /// An advice that these facts support.
-    pub fn new(evidence: Evidence, plan: Plan) -> Advice {
-        Advice { plan, evidence }
-    }
-
     /// What to do.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -224,6 +226,9 @@ const RECENT: usize = 64;
 pub struct Judgement {
     facts: Vec<Fact>,
     advice: Vec<Advice>,
+    said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
+    /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
+    pub causes: Vec<CauseRow>,
     /// Looked at and left alone.
     pub left_alone: Vec<LeftAlone>,
     /// Not judged.
@@ -250,8 +255,25 @@ impl Judgement {
     }
 
     /// Adds an advice.
-    pub fn advise(&mut self, first: FactId, more: &[FactId], plan: Plan) {
-        self.advice.push(Advice::new(Evidence::of(first, more), plan));
+    pub(super) fn advise(&mut self, first: FactId, more: &[FactId], plan: Plan) -> AdviceId {
+        let id = AdviceId(self.advice.len());
+        self.advice.push(Advice { plan, evidence: Evidence::of(first, more), id });
+        id
+    }
+
+    /// Says something of what a VM's exits come from, or with `None` of those of all VMs.
+    pub(super) fn say(&mut self, vm: Option<VmId>, of: Covered, said: Said) {
+        self.said.entry(vm).or_default().push((of, said));
+    }
+
+    /// What was said of a VM's exits.
+    pub(super) fn said(&self, vm: VmId) -> impl Iterator<Item = (&Covered, &Said)> {
+        [Some(vm), None].into_iter().filter_map(|of| self.said.get(&of)).flatten().map(|row| (&row.0, &row.1))
+    }
+
+    /// The number of an advice, from 1 on, once all are ranked.
+    pub(super) fn number(&self, id: AdviceId) -> Option<usize> {
+        self.advice.iter().position(|advice| advice.id == id).map(|at| at + 1)
     }
 
     /// Notes what is to be left as it is.

@@ -43,7 +43,7 @@ pub fn halt_poll_reach(release: &str) -> Reach {
 }
 
 /// The first two numbers of a release: `6.1.0-56-cloud-amd64`, `Xen 4.17.5`.
-pub(super) fn version(release: &str) -> Option<(u32, u32)> {
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.trim_start_matches("Xen ").split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

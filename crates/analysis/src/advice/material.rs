@@ -5,12 +5,19 @@ use super::about::About;
 use super::polling_guests::PollingGuests;
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
-use crate::{Cell, Counted, DetailKey, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell};
-use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Halt, LaneSpan, PleUpdate, Preemption, Yield, YieldCall};
+use crate::{
+    Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
+};
+use exitscope_model::{
+    CodeList, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, Setting, Who, Yield, YieldCall,
+};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// CPUs left idle so often at least: chance decides about fewer.
+const FEWEST_IDLE: u64 = 10;
 
 /// What the recording says of the machine.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +34,40 @@ pub struct Machine {
     pub comms: FxHashMap<u32, String>,
     /// How it polls for halted vCPUs.
     pub polling: PollHost,
+    /// What was in force, as far as the recorder says.
+    pub settings: Vec<Setting>,
+}
+
+/// Who runs a VM's devices, as far as the names of its threads say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vmm {
+    /// QEMU.
+    Qemu,
+    /// Another one, of this name.
+    Other(String),
+    /// Nothing says.
+    Unknown,
+}
+
+/// Names by which the processes of virtual machine monitors that are not QEMU begin.
+const OTHER_VMMS: &[&str] =
+    &["firecracker", "fc_vcpu", "cloud-hypervis", "crosvm", "lkvm", "VBoxHeadless", "exitscope lab", "libkrun"];
+
+impl Machine {
+    /// What the setting `name` of `of` was, if the recorder says; as [`exitscope_model::TraceInfo::setting`].
+    pub fn setting(&self, of: &str, name: &str) -> Option<&str> {
+        let found = self.settings.iter().find(|setting| setting.of == of && setting.name == name);
+        found.map(|setting| setting.value.as_str())
+    }
+
+    /// Whether a module's switch was on, if the recorder says. `-1` leaves it to the module: that says nothing.
+    pub fn switch(&self, of: &str, name: &str) -> Option<bool> {
+        match self.setting(of, name)?.trim() {
+            "Y" | "y" | "1" | "on" => Some(true),
+            "N" | "n" | "0" | "off" => Some(false),
+            _ => None,
+        }
+    }
 }
 
 /// How the time of a VM's vCPUs divides; nanoseconds, all of them together.
@@ -62,37 +103,14 @@ enum Met {
     Several,
 }
 
-/// Exits of each VM.
-#[derive(Clone, Debug, Default)]
-struct ByVm {
-    reasons: Keyed<(VmId, ExitCode)>,
-    details: Keyed<(VmId, DetailKey)>,
-}
+/// Exits of each VM, by what they come from.
+type ByVm = Keyed<(VmId, ExitCause)>;
 
-impl ByVm {
-    /// Those of the only VM.
-    fn of_one(vm: VmId, facts: &Facts) -> ByVm {
-        let mut all = ByVm::default();
-        for (key, way) in facts.ways.cells() {
-            all.reasons.merge_at((vm, key.code), &way.cell);
-        }
-        for (key, cell) in facts.details() {
-            all.details.merge_at((vm, key), &cell);
-        }
-        all
-    }
-
-    fn absorb(&mut self, exit: &Exit) {
-        self.reasons.absorb((exit.who.vm, exit.code), exit);
-        if let Some(detail) = exit.detail {
-            self.details.absorb((exit.who.vm, DetailKey::of(detail)), exit);
-        }
-    }
-
-    fn merge(&mut self, other: &ByVm) {
-        self.reasons.merge(&other.reasons);
-        self.details.merge(&other.details);
-    }
+/// Those of the only VM.
+fn of_one(vm: VmId, facts: &Facts) -> ByVm {
+    let mut all = ByVm::default();
+    facts.causes.cells().into_iter().for_each(|(cause, cell)| all.merge_at((vm, cause), cell));
+    all
 }
 
 /// What the first reading of a recording gives.
@@ -104,11 +122,13 @@ pub struct Material {
     pub vms: BTreeMap<VmId, VmTime>,
     /// Whether the processor is one of Intel's.
     pub is_vmx: bool,
-    reasons_of: BTreeMap<VmId, Vec<(ExitCode, Cell)>>,
+    causes_of: BTreeMap<VmId, Vec<(ExitCause, Cell)>>,
     about_of: BTreeMap<VmId, Vec<(DetailKey, About)>>,
     halts_of: BTreeMap<VmId, HaltCell>,
     /// How often a VM's vCPUs had to give their CPU to a thread while they wanted to run on.
     preempted: BTreeMap<(VmId, Tid), u64>,
+    /// How often no thread took it: it was left idle.
+    left_idle: BTreeMap<VmId, u64>,
     vm_of: FxHashMap<Tid, VmId>,
     /// The VMs that exits were of.
     met: Met,
@@ -133,10 +153,11 @@ impl Material {
             facts: Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() }),
             vms: BTreeMap::new(),
             is_vmx: false,
-            reasons_of: BTreeMap::new(),
+            causes_of: BTreeMap::new(),
             about_of: BTreeMap::new(),
             halts_of: BTreeMap::new(),
             preempted: BTreeMap::new(),
+            left_idle: BTreeMap::new(),
             vm_of: FxHashMap::default(),
             met: Met::None,
             by_vm: ByVm::default(),
@@ -172,7 +193,8 @@ impl Material {
     #[inline]
     fn absorb_held(&mut self, exit: &Exit) {
         if self.met == Met::Several {
-            self.by_vm.absorb(exit);
+            let cause = ExitCause { code: exit.code, about: exit.detail.map(DetailKey::of) };
+            self.by_vm.absorb((exit.who.vm, cause), exit);
         }
         self.polling_guests.absorb(exit);
         if let Some(detail) = exit.detail.filter(|detail| About::tells(exit, detail)) {
@@ -200,7 +222,7 @@ impl Material {
     /// The exits of each VM.
     fn by_vm(&self) -> Cow<'_, ByVm> {
         match self.met {
-            Met::One(vm) => Cow::Owned(ByVm::of_one(vm, &self.facts)),
+            Met::One(vm) => Cow::Owned(of_one(vm, &self.facts)),
             Met::None | Met::Several => Cow::Borrowed(&self.by_vm),
         }
     }
@@ -220,8 +242,9 @@ impl Material {
             return;
         }
         self.spins.absorb_preemption(of);
-        if let Some(by) = of.by {
-            self.note_preemptions(of.who.vm, by, 1);
+        match of.by {
+            Some(by) => self.note_preemptions(of.who.vm, by, 1),
+            None => *self.left_idle.entry(of.who.vm).or_default() += 1,
         }
     }
 
@@ -265,6 +288,9 @@ impl Material {
         for ((vm, by), times) in &later.preempted {
             self.note_preemptions(*vm, *by, *times);
         }
+        for (vm, times) in &later.left_idle {
+            *self.left_idle.entry(*vm).or_default() += times;
+        }
         self.spins.merge(&later.spins);
         self.polling_guests.merge(&later.polling_guests);
     }
@@ -282,13 +308,17 @@ impl Material {
             vm.waiting = vm.waiting.saturating_add(division.waiting);
         }
         let by_vm = self.by_vm().into_owned();
-        for ((vm, code), cell) in by_vm.reasons.cells() {
-            self.is_vmx |= code.list == CodeList::Vmx;
-            self.reasons_of.entry(vm).or_default().push((code, cell.clone()));
+        let mut details: BTreeMap<(VmId, DetailKey), Cell> = BTreeMap::new();
+        for ((vm, cause), cell) in by_vm.cells() {
+            self.is_vmx |= cause.code.list == CodeList::Vmx;
+            if let Some(key) = cause.about {
+                details.entry((vm, key)).or_default().merge(cell);
+            }
+            self.causes_of.entry(vm).or_default().push((cause, cell.clone()));
         }
-        for ((vm, key), cell) in by_vm.details.cells() {
+        for ((vm, key), cell) in details {
             let about = self.about.get(&(vm, key)).cloned().unwrap_or_default();
-            self.about_of.entry(vm).or_default().push((key, About { cell: cell.clone(), ..about }));
+            self.about_of.entry(vm).or_default().push((key, About { cell, ..about }));
         }
         for (who, cell) in &self.facts.halts.vcpus {
             self.halts_of.entry(who.vm).or_default().merge(cell);
@@ -302,6 +332,33 @@ impl Material {
         self.vm_of.get(&thread).copied()
     }
 
+    /// Who runs the devices of a VM. QEMU names the threads of vCPUs `CPU 0/KVM` where it names threads
+    /// (`kvm_start_vcpu_thread` in accel/kvm/kvm-accel-ops.c), and is called qemu-system-… or, by Debian, kvm.
+    pub fn vmm(&self, vm: VmId, machine: &Machine) -> Vmm {
+        let is_other = |name: &&String| OTHER_VMMS.iter().any(|other| name.starts_with(other));
+        let process = machine.comms.get(&vm.0);
+        if let Some(name) = process.filter(is_other) {
+            return Vmm::Other(name.clone());
+        }
+        let first = Who { vm, vcpu: VcpuId(0), tid: Tid(0) };
+        let threads = self.facts.divisions.range(first..).map(|(who, _)| who).take_while(|who| who.vm == vm);
+        let threads = threads.filter_map(|who| machine.comms.get(&who.tid.0));
+        let names: Vec<&String> = process.into_iter().chain(threads).collect();
+        let of_qemu = |name: &&String| {
+            name.starts_with("qemu") || *name == "kvm" || name.starts_with("CPU ") && name.ends_with("/KVM")
+        };
+        match names.iter().copied().find(is_other) {
+            _ if names.iter().any(of_qemu) => Vmm::Qemu,
+            Some(name) => Vmm::Other(name.clone()),
+            None => Vmm::Unknown,
+        }
+    }
+
+    /// What the exits of a VM come from.
+    pub(super) fn causes(&self, vm: VmId) -> &[(ExitCause, Cell)] {
+        self.causes_of.get(&vm).map_or(&[], Vec::as_slice)
+    }
+
     /// What the exits of a VM were about.
     pub(super) fn about(&self, vm: VmId) -> &[(DetailKey, About)] {
         self.about_of.get(&vm).map_or(&[], Vec::as_slice)
@@ -311,6 +368,19 @@ impl Material {
     pub fn preempted_by(&self, vm: VmId) -> impl Iterator<Item = (Tid, u64)> {
         let of_vm = (vm, Tid(0))..=(vm, Tid(u32::MAX));
         self.preempted.range(of_vm).map(|((_, tid), times)| (*tid, *times))
+    }
+
+    /// Whether the CPU was left idle for at least a tenth of the times at which vCPUs of the VM had to give it away and
+    /// wanted to run on. No other task did that: a quota of CPU time does (`throttle_cfs_rq` in kernel/sched/fair.c takes a
+    /// runnable task off its queue), or an affinity that leaves it no CPU.
+    pub fn is_throttled(&self, vm: VmId) -> bool {
+        let (idle, taken) = (self.times_left_idle(vm), total(self.preempted_by(vm).map(|(_, times)| times)));
+        idle >= FEWEST_IDLE && idle.saturating_mul(10) >= idle.saturating_add(taken)
+    }
+
+    /// How often a vCPU of the VM wanted to run on and its CPU was left idle.
+    pub fn times_left_idle(&self, vm: VmId) -> u64 {
+        self.left_idle.get(&vm).copied().unwrap_or_default()
     }
 
     /// Which exits are looked at.
@@ -345,8 +415,8 @@ impl Material {
     /// The exits of a VM for any of these reasons.
     pub fn of_reasons(&self, vm: VmId, reasons: &[(CodeList, u64)]) -> Cell {
         let mut sum = Cell::default();
-        let cells = self.reasons_of.get(&vm).into_iter().flatten();
-        cells.filter(|(code, _)| reasons.contains(&(code.list, code.number))).for_each(|(_, cell)| sum.merge(cell));
+        let of = |cause: &ExitCause| reasons.contains(&(cause.code.list, cause.code.number));
+        self.causes(vm).iter().filter(|(cause, _)| of(cause)).for_each(|(_, cell)| sum.merge(cell));
         sum
     }
 
@@ -374,7 +444,7 @@ impl Material {
 mod tests {
     use super::super::made::{exit, vcpu};
     use super::*;
-    use exitscope_model::{Detail, DetailKind, Door, Form, Gave, Place, Told, Waiters, Who};
+    use exitscope_model::{Detail, DetailKind, Door, ExitCode, Form, Gave, Place, Told, Waiters};
 
     const MS: u64 = 1_000_000;
 

@@ -2,7 +2,7 @@
 
 use super::judgement::{Judgement, NotJudged};
 use super::material::{Machine, Material};
-use super::polling::is_exact;
+use super::polling::{is_exact, unknown_host};
 use super::trials::Trials;
 use crate::recording;
 use exitscope_model::CodeList;
@@ -12,7 +12,7 @@ use exitscope_units::Nanos;
 const SHORT: Nanos = Nanos(1_000_000_000);
 
 /// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
-const ABOUT: &[(CodeList, u64)] = &[
+pub(super) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Vmx, 10),
     (CodeList::Vmx, 30),
     (CodeList::Vmx, 31),
@@ -60,6 +60,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         "whether polling pays",
         "there is no sched_wakeup in it that says when vCPUs were woken",
     );
+    let unknown = unknown_host(material, trials, machine);
+    missing(unknown.is_some(), "host halt polling", unknown.unwrap_or_default());
     missing(
         halting && material.facts.halts.guest_polls,
         "the guest's polling",

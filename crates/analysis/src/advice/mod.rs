@@ -6,6 +6,7 @@
 //! the simulator:  accesses on other ways ───────► Simulated ─┘
 //!                                                        facts, numbered ◄── evidence ── advice, best first
 //!                                                        looked at and left alone · not judged, and what to record
+//!                                                        what weighs: changed by which advice, inherent, not judged
 //! ```
 //!
 //! A recording may be read in stretches, as what happens now is: their materials merge into that of all of it.
@@ -14,6 +15,7 @@
 //! any. What the recording does not show is not judged, and said.
 
 mod about;
+mod causes;
 mod contention;
 mod cures;
 mod gangs;
@@ -35,11 +37,13 @@ mod spinning;
 mod trials;
 mod unlisted;
 
+pub use causes::{CauseRow, GoesInto, NO_RULE, Subject, Verdict};
 pub use judgement::{
     Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Setting, Side,
 };
+pub(crate) use kernels::version;
 pub use kernels::{Reach, halt_poll_reach};
-pub use material::{Machine, Material};
+pub use material::{Machine, Material, Vmm};
 pub use simulated::{Simulate, Way};
 pub use trials::{Trials, TriedLimits, Untried};
 
@@ -50,10 +54,11 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     sources::judge(material, machine, simulate, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
     guest_polls::judge(material, &mut judgement);
-    gangs::judge(material, trials, &mut judgement);
+    gangs::judge(material, trials, machine, &mut judgement);
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
     missing::judge(material, trials, machine, &mut judgement);
     judgement.rank();
+    causes::list(material, machine, &mut judgement);
     judgement
 }

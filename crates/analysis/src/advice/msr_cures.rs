@@ -2,22 +2,24 @@
 //!
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
-use super::cures::{Answer, Cure, Helps, NOBODY, Source, by_hand, libvirt, qemu};
-use super::judgement::{Setting, Side};
+use super::cures::{
+    APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Source, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
+};
+use super::judgement::Setting;
 use exitscope_model::DetailKind;
 use exitscope_policy::{Knob, Place, Unit};
 
 const fn msr(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Msr, range: (first, last), name, answer }
+    Source { kind: DetailKind::Msr, range: (first, last), name, of_qemu: false, answer }
 }
 
-use Answer::Cure as C;
+use Answer::{Cure as C, Unjudged};
 
 pub(super) static MSRS: &[Source] = &[
-    msr(0x6e0, 0x6e0, "timer", C(&TIMER)),
-    msr(0x832, 0x832, "timer", C(&TIMER)),
-    msr(0x838, 0x839, "timer", C(&TIMER)),
-    msr(0x4000_0084, 0x4000_0084, "Hyper-V synthetic timers", C(&STIMER)),
+    msr(0x6e0, 0x6e0, TIMERS, C(&TIMER)),
+    msr(0x832, 0x832, TIMERS, C(&TIMER)),
+    msr(0x838, 0x839, TIMERS, C(&TIMER)),
+    msr(0x4000_0084, 0x4000_0084, "Hyper-V messages' end", C(&END_OF_MESSAGE)),
     msr(0x4000_00b0, 0x4000_00b7, "Hyper-V synthetic timers", C(&STIMER)),
     msr(0x4000_0020, 0x4000_0020, "Hyper-V reference counter", C(&REFERENCE_TIME)),
     msr(0x830, 0x830, "IPIs", C(&IPI)),
@@ -26,7 +28,8 @@ pub(super) static MSRS: &[Source] = &[
     msr(0x808, 0x80b, "APIC's EOI and TPR", C(&EOI)),
     msr(0x4000_0070, 0x4000_0070, "APIC's EOI and TPR", C(&EOI)),
     msr(0x4000_0072, 0x4000_0072, "APIC's EOI and TPR", C(&EOI)),
-    msr(0x48, 0x49, "speculation control", C(&SPECULATION)),
+    msr(0x48, 0x48, "speculation control", Unjudged(SPEC_CTRL)),
+    msr(0x49, 0x49, "branch predictor barriers", Unjudged(PRED_CMD)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
     msr(0x3b, 0x3b, "TSC", C(&TSC)),
     msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
@@ -38,11 +41,23 @@ pub(super) static MSRS: &[Source] = &[
     msr(0xc001_0000, 0xc001_0007, "performance counters", C(&PMU)),
     msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
     msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
-    Source { kind: DetailKind::Cpuid, range: (0, u64::MAX), name: "CPUID", answer: C(&CPUID) },
+    Source { kind: DetailKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
 ];
 
+/// The guest's own timer: on Intel its expiry is a PREEMPTION_TIMER exit (`vmx_set_hv_timer` in arch/x86/kvm/vmx/vmx.c).
+pub(super) const TIMERS: &str = "timer";
+
+/// `vmx_set_msr` and `svm_set_msr` in arch/x86/kvm/vmx/vmx.c and svm/svm.c let it through from the first write on that is not
+/// zero; what still exits has other reasons.
+const SPEC_CTRL: &str = "KVM lets the register through after the first write that is not zero: repeated exits mean writes of \
+    zero, a nested guest or an old kernel, and which, no rule tells";
+
+/// `vmx_vcpu_after_set_cpuid` and `svm_vcpu_after_set_cpuid` let it through by CPUID since about Linux 6.4.
+const PRED_CMD: &str = "KVM lets the register through by the guest's CPUID since about Linux 6.4, before after the first write: \
+    repeated exits mean a nested guest or an old kernel, and which, no rule tells";
+
 /// KVM's APIC virtualisation on Intel.
-static ENABLE_APICV: Knob = Knob {
+pub(super) static ENABLE_APICV: Knob = Knob {
     name: "enable_apicv",
     // A switch, but written as a number: on some kernels -1 leaves it to KVM, and `Y` is refused.
     unit: Unit::Count,
@@ -53,8 +68,9 @@ static ENABLE_APICV: Knob = Knob {
     about: "VMX: whether the processor virtualises the APIC",
 };
 
-/// The same on AMD.
-static AVIC: Knob = Knob {
+/// The same on AMD; from Linux 6.18 on it is on where the processor has x2AVIC (`avic_want_avic_enabled` in
+/// arch/x86/kvm/svm/avic.c).
+pub(super) static AVIC: Knob = Knob {
     name: "avic",
     default: 0,
     place: Place::ModuleAtLoad("kvm_amd"),
@@ -66,12 +82,12 @@ static AVIC: Knob = Knob {
 static ENABLE_IPIV: Knob =
     Knob { name: "enable_ipiv", about: "VMX: whether the processor delivers IPIs to running vCPUs", ..ENABLE_APICV };
 
-const fn on(knob: &'static Knob) -> Setting {
-    Setting::Knob { side: Side::Host, knob, value: 1 }
-}
+static IPIV: &[Switch] =
+    &[Switch { module: "kvm_intel", knob: &ENABLE_IPIV }, Switch { module: "kvm_amd", knob: &AVIC }];
 
 static TIMER: Cure = Cure {
     change: "let the guest arm its timer less often: each arming is an exit, and each expiry most often another",
+    switches: &[],
     settings: &[
         by_hand(
             "in a Linux guest: find who arms timers with `perf stat -e timer:hrtimer_start -a sleep 1` and `perf \
@@ -82,49 +98,75 @@ static TIMER: Cure = Cure {
     ],
     xen: "",
     helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
     risk: "programs that sleep for very short times wake up later",
     payer: NOBODY,
 };
 
-static STIMER: Cure = Cure {
-    change: "let Hyper-V's synthetic timers interrupt directly, without a message that the guest must end with \
-        another exit; and find the program that asks for a short timer",
+/// `stimer_expiration` in arch/x86/kvm/hyperv.c: a direct timer is an interrupt, without a message that is to be ended.
+static END_OF_MESSAGE: Cure = Cure {
+    change: "let Hyper-V's synthetic timers interrupt directly, without a message whose end is an exit",
+    switches: &[],
     settings: &[
         libvirt("features/hyperv", "<stimer state='on'><direct state='on'/></stimer>"),
-        qemu("-cpu host,hv-time,hv-vpindex,hv-synic,hv-stimer,hv-stimer-direct"),
-        by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms"),
+        qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer,hv-stimer-direct"),
     ],
-    xen: "viridian=[\"base\",\"freq\",\"time_ref_count\",\"reference_tsc\",\"stimer\"] in the domain's xl.cfg",
+    xen: "",
     helps: Helps::Always,
+    least: Least::Nothing("from nothing, where the messages are not the timers', to all their time"),
+    acts: Acts::AtStart,
     risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that knows it",
     payer: NOBODY,
 };
 
+static STIMER: Cure = Cure {
+    change: "let the guest ask for fewer timers: each arming of a synthetic timer is an exit, whatever the mode",
+    switches: &[],
+    settings: &[by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms")],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
+    risk: "programs that sleep for very short times wake up later",
+    payer: NOBODY,
+};
+
+/// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
 static REFERENCE_TIME: Cure = Cure {
-    change: "offer the guest Hyper-V's reference TSC page, which it reads without an exit, and a TSC that does not \
-        change",
+    change: "offer the guest Hyper-V's reference TSC page, which it reads without an exit",
+    switches: &[],
     settings: &[
         libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
-        libvirt("cpu", "<feature policy='require' name='invtsc'/>"),
-        qemu("-cpu host,hv-time,invtsc=on,migratable=off"),
+        qemu("-cpu …,hv-time"),
+        by_hand(
+            "a guest that has it already and reads the register all the same found its TSC unstable: see to that on the host \
+                first (constant TSC). Then invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: <feature \
+                policy='require' name='invtsc'/> and <timer name='tsc' frequency='HZ'/>)",
+        ),
     ],
     xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
     helps: Helps::Always,
-    risk: "with invtsc the VM can be migrated only to hosts of the same TSC frequency",
-    payer: "whoever migrates VMs",
+    least: Least::Nothing("from nothing, where the guest has the page and does not trust it, to all their time"),
+    acts: Acts::AtStart,
+    risk: "of hv-time none known; with invtsc QEMU then refuses to migrate or to save the VM, unless tsc-frequency is given, and \
+        then it goes only to hosts of that frequency, or that scale it",
+    payer: "with invtsc, whoever migrates VMs",
 };
 
+/// AVIC: `avic_vcpu_get_apicv_inhibit_reasons` in arch/x86/kvm/svm/avic.c (nested only in guest mode, since "KVM: x86: SVM:
+/// allow AVIC to co-exist with a nested guest running", 5.19), and there what it says of x2APIC without x2AVIC; erratum 1235:
+/// `avic_hardware_setup`.
 static IPI: Cure = Cure {
     change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
         AVIC on AMD), or have fewer of them: fewer vCPUs, or guest halt polling, which wakes without one",
+    switches: IPIV,
     settings: &[
-        on(&ENABLE_IPIV),
-        on(&AVIC),
         by_hand(
-            "where the processor cannot: kvm-pv-ipi and kvm-pv-tlb-flush (on with -cpu host; libvirt: <pv-ipi state='on'/> in \
-                <features><kvm>) make one hypercall of an interrupt that a Linux guest sends to several vCPUs; one to a single \
-                vCPU, as most wake-ups are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall leaves the guest, which \
-                the interrupts would not",
+            "where the processor cannot: kvm-pv-ipi and kvm-pv-tlb-flush (QEMU's -cpu host has them; libvirt: <pv-ipi \
+                state='on'/> in <features><kvm>) make one hypercall of an interrupt that a Linux guest sends to several \
+                vCPUs; one to a single vCPU, as most wake-ups are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall \
+                leaves the guest, which the interrupts would not",
         ),
         by_hand(
             "what sends them: in the guest `perf record -e 'irq_vectors:*' -g`; TLB flushes and wake-ups are the \
@@ -132,57 +174,51 @@ static IPI: Cure = Cure {
         ),
     ],
     xen: "use event channels: PVH, or PV drivers in an HVM guest",
-    helps: Helps::WithHardware,
-    risk: "AVIC is left out by KVM for guests with nested virtualisation, and was faulty on some early processors; to a guest in \
-        x2APIC mode, as this one, it helps only with x2AVIC (AMD from Zen 4 on)",
+    helps: Helps::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "KVM leaves AVIC out only while a nested guest runs (since Linux 5.19; before, for guests with nested \
+        virtualisation), and its IPIs on family 17h since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves \
+        guests in x2APIC mode, without it their registers still exit",
     payer: NOBODY,
 };
 
 static EOI: Cure = Cure {
-    change: "switch APIC virtualisation on: without it each end of an interrupt is an exit",
-    settings: &[
-        on(&ENABLE_APICV),
-        on(&AVIC),
-        by_hand(
-            "where the processor cannot: see that nobody switched kvm-pv-eoi off (libvirt: <apic eoi='off'/>); it is on by \
-                default, and spares a Linux guest part of these exits",
-        ),
-    ],
+    change: "have the processor virtualise the APIC: without that, ends of interrupts and task priorities are exits",
+    switches: APICV,
+    settings: &[by_hand(
+        "where the processor cannot: see that nobody switched kvm-pv-eoi off (libvirt: <apic eoi='off'/>); it is on by \
+            default, and spares a Linux guest part of these exits",
+    )],
     xen: "apicv is on by default where the processor has it; x2apic in the guest",
-    helps: Helps::WithHardware,
-    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; PIT with reinjection); to a guest in \
-        x2APIC mode AVIC helps only with x2AVIC (AMD from Zen 4 on)",
-    payer: NOBODY,
-};
-
-static SPECULATION: Cure = Cure {
-    change: "give the guest a processor model with enhanced or automatic IBRS, so that its kernel does not switch \
-        speculation control at every entry",
-    settings: &[
-        libvirt("cpu", "<feature policy='require' name='ibrs-all'/>"),
-        qemu("-cpu host"),
-        by_hand("in a Linux guest /sys/devices/system/cpu/vulnerabilities/spectre_v2 says what it uses"),
-    ],
-    xen: "",
     helps: Helps::Always,
-    risk: "the processor must have it; do not switch mitigations off instead without deciding so",
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
+        reinjection); AVIC with x2AVIC (AMD from Zen 4 on) serves guests in x2APIC mode, without it their registers still exit",
     payer: NOBODY,
 };
 
 static TSC: Cure = Cure {
     change: "let the guest read its clock with RDTSC instead of the MSR",
+    switches: &[],
     settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
     xen: "",
     helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
     risk: "none",
     payer: NOBODY,
 };
 
 static APERF: Cure = Cure {
     change: "let the guest read APERF and MPERF less often",
+    switches: &[],
     settings: &[by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them")],
     xen: "",
     helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
     risk: "none",
     payer: NOBODY,
 };
@@ -190,26 +226,32 @@ static APERF: Cure = Cure {
 static PMU: Cure = Cure {
     change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \
         uses one",
+    switches: &[],
     settings: &[
         Setting::GuestBoot("nmi_watchdog=0"),
         libvirt("features", "<pmu state='off'/>"),
-        qemu("-cpu host,pmu=off"),
+        qemu("-cpu …,pmu=off"),
         by_hand("in the guest: end `perf` and profilers that run all the time"),
     ],
     xen: "vpmu=off on Xen's command line",
     helps: Helps::Always,
+    least: Least::All,
+    acts: Acts::AtStart,
     risk: "no profiles and no hard-lockup watchdog in the guest",
     payer: "whoever profiles in the guest",
 };
 
 static CPUID: Cure = Cure {
     change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
+    switches: &[],
     settings: &[by_hand(
         "in the guest: the rip of the exits says whose code it is; CPUID as a fence around RDTSC can be LFENCE or \
             RDTSCP, features can be looked up once",
     )],
     xen: "",
     helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
     risk: "none",
     payer: NOBODY,
 };

@@ -1,14 +1,16 @@
 //! Rules about halt polling, the host's and the guest's: longer, shorter, off.
 //!
 //! Polling buys earlier wake-ups with CPU time. It is advised where the price is low, and advised against where it is
-//! high; between the two it is a matter of taste, and nothing is said.
+//! high; between the two it is a matter of taste, and nothing is said. Nothing is said either where the recording does not
+//! tell what was in force, or where KVM polled for nobody although it should have.
 
+use super::causes::{Covered, Said};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
 use super::kernels::halt_poll_reach;
-use super::material::{Machine, Material, VmTime, total};
-use super::sources::WORTH;
+use super::material::{Machine, Material, VmTime, Vmm, total};
+use super::sources::{WORTH, for_vmm};
 use super::trials::{Bench, MOST_GUESTS, Range, Trial, Trials};
-use crate::HaltCell;
+use crate::{HaltCell, PollSettings};
 use exitscope_policy::{Knob, knob};
 use exitscope_units::VmId;
 use std::borrow::Cow;
@@ -48,18 +50,21 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let halting = material.halting_vms();
     let wall = total(halting.iter().filter_map(|(vm, _)| material.vms.get(vm)).map(|time| time.wall));
     let exact = is_exact(&all);
-    let known = all.is_told() && (material.facts.heard.polls || material.facts.heard.switches);
-    if exact && known {
+    if exact && is_known(material) && unknown_host(material, trials, machine).is_none() && !trials.untried.halts {
         host(material, machine, &trials.host, wall, judgement);
     }
-    if !machine.arch.starts_with("x86") || material.facts.halts.guest_polls || !material.facts.heard.switches || !exact
-    {
+    // A guest that seems to have switched KVM's polling off may poll already.
+    let may_poll = machine.polling.told.is_some() && unknown_host(material, trials, machine).is_some();
+    if !machine.arch.starts_with("x86") || may_poll || material.facts.halts.guest_polls || !exact {
+        return;
+    }
+    if !material.facts.heard.switches {
         return;
     }
     for (vm, bench) in trials.guests.iter().take(MOST_GUESTS) {
         let halts = material.halts(*vm);
         let Some(time) = material.vms.get(vm).filter(|_| halts.halts() >= FEWEST) else { continue };
-        if is_short(time.waiting, time.wanted()) {
+        if is_short(time.waiting, time.wanted()) || material.is_throttled(*vm) {
             continue;
         }
         if let Some(trial) = self::longer(bench, time.wall) {
@@ -70,28 +75,75 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     }
 }
 
+/// Whether the recording tells how KVM polled.
+fn is_known(material: &Material) -> bool {
+    material.facts.halts.all().is_told() && (material.facts.heard.polls || material.facts.heard.switches)
+}
+
+/// Why host halt polling is not judged, though the recording has the events for it.
+pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machine) -> Option<&'static str> {
+    let all = material.facts.halts.all();
+    if machine.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(material) {
+        return None;
+    }
+    if material.facts.halts.guest_polls {
+        // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU whose MSR_KVM_POLL_CONTROL says so.
+        return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
+    }
+    let Some(told) = machine.polling.told else {
+        return Some("it does not say what halt_poll_ns was: /sys/module/kvm/parameters/halt_poll_ns does");
+    };
+    let differs = |seen: &PollSettings| {
+        let (more_than, less_than) = seen.bounds();
+        seen.changes > 0 && (more_than >= told.0 || less_than.is_some_and(|less| less <= told.0))
+    };
+    if material.facts.halts.settings.values().any(differs) {
+        return Some(
+            "KVM decided by another limit than halt_poll_ns: the VMM's own (KVM_CAP_HALT_POLL), or it was changed",
+        );
+    }
+    // Of gaps so short KVM's poll grows; a quarter of them at least.
+    let short = all.gaps().quantile(2_500).is_some_and(|gap| gap.0 < told.0);
+    (short && trials.host.recorded().polling == 0).then_some(
+        "KVM polled for no halt although halt_poll_ns is longer than many were: a guest that switched it off before the \
+         recording (MSR_KVM_POLL_CONTROL), or the VMM's own limit (KVM_CAP_HALT_POLL)",
+    )
+}
+
 /// The host's own polling.
 fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgement: &mut Judgement) {
     let all = material.facts.halts.all();
     let waiting = total(material.vms.values().map(|time| time.waiting));
     let wanted = total(material.vms.values().map(VmTime::wanted));
     let choice = |trial, longer| Choice { side: Side::Host, vm: None, bench, trial, longer };
-    match longer(bench, wall) {
-        Some(_) if is_short(waiting, wanted) => {
+    let Some(told) = machine.polling.told else { return };
+    let longer = longer(bench, wall).filter(|trial| trial.value > told.0);
+    let shorter = shorter(bench, wall).filter(|trial| trial.value < told.0);
+    match (longer, shorter) {
+        (Some(_), _) if material.vms.keys().any(|vm| material.is_throttled(*vm)) => {
+            let facts = note(material, None, &all, bench, judgement);
+            let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs wanted to run on";
+            judgement.leave(facts[0], &facts[1..], why);
+            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
+        }
+        (Some(_), _) if is_short(waiting, wanted) => {
             let facts = note(material, None, &all, bench, judgement);
             let why = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
                        poll while another task wants its CPU";
             judgement.leave(facts[0], &facts[1..], why);
+            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
-        Some(trial) => {
+        (Some(trial), _) => {
             let facts = note(material, None, &all, bench, judgement);
             advise(material, machine, choice(trial, true), &facts, judgement);
         }
-        None => {
-            if let Some(trial) = shorter(bench, wall) {
-                let facts = note(material, None, &all, bench, judgement);
-                advise(material, machine, choice(trial, false), &facts, judgement);
-            }
+        (None, Some(trial)) => {
+            let facts = note(material, None, &all, bench, judgement);
+            advise(material, machine, choice(trial, false), &facts, judgement);
+        }
+        (None, None) => {
+            let why = "the guest halts so often; no other halt_poll_ns that was replayed would pay";
+            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
     }
 }
@@ -207,10 +259,11 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
         }
         false => format!("the guests: wake-ups later by {} in each second, all together", time(-won.1)).into(),
     };
+    let vmm = vm.map_or(Vmm::Unknown, |vm| material.vmm(vm, machine));
     let plan = Plan {
         vm,
         change,
-        settings: settings(side, knob, trial.value),
+        settings: settings(&vmm, side, knob, trial.value, longer),
         gain: if longer { gain(GainOf::WakeUps, won) } else { gain(GainOf::HostCpu, saved) },
         risk: match (side, longer) {
             (Side::Host, true) => "KVM stops polling when another task wants the CPU, so that only power and \
@@ -234,34 +287,59 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
                 .into(),
         },
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    judgement.say(vm, Covered::Halts, Said::Advice(id));
 }
 
-fn settings(side: Side, knob: &'static Knob, value: u64) -> Vec<Setting> {
+/// Polling is CPU time, which a quota of the VM's cgroup counts; no event tells of a quota.
+const QUOTA: &str = "only where cpu.max of the VM's cgroup says max (libvirt: no <quota> in <cputune>): what is polled is taken \
+    from a quota, and the recording does not say whether there is one";
+
+const GOVERNOR: &str = "only where /sys/devices/system/cpu/cpuidle/current_governor in the guest is not haltpoll already, with a \
+    longer guest_halt_poll_ns: the recording does not say";
+
+fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool) -> Vec<Setting> {
     let set = Setting::Knob { side, knob, value };
-    match side {
+    let quota = longer.then_some(Setting::ByHand(QUOTA.into()));
+    let settings = match side {
         Side::Host => vec![set],
         Side::Guest => vec![
             Setting::Module { side, name: "cpuidle-haltpoll", parameters: "force=1" },
             set,
             Setting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() },
-            Setting::Qemu("-cpu host,kvm-poll-control=on".into()),
+            Setting::Qemu("-cpu …,kvm-poll-control=on".into()),
+            Setting::ByHand(GOVERNOR.into()),
         ],
-    }
+    };
+    for_vmm(vmm, settings.into_iter().chain(quota).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::made::{end, exit, vcpu};
     use super::*;
-    use crate::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Halt, Told};
+    use crate::{PollHost, Selection};
+    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, Told};
+    use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
 
     /// A vCPU halts every 200 us; it is woken after `gap` and is back `back` later. KVM polls for `polled` of each.
     fn judged(gap: u64, back: u64, polled: u64) -> Judgement {
+        judged_by(gap, back, polled, Some(polled), false, None)
+    }
+
+    /// The same, where the recording says that `halt_poll_ns` was `told`, the guest that it polls itself, and KVM how it
+    /// changes its polls.
+    fn judged_by(
+        gap: u64,
+        back: u64,
+        polled: u64,
+        told: Option<u64>,
+        guest_polls: bool,
+        change: Option<PollChange>,
+    ) -> Judgement {
         let who = vcpu(0);
         let at = |nanos| Moment::from_nanos(nanos);
         let halts: Vec<Halt> = (1..=2_000)
@@ -273,7 +351,7 @@ mod tests {
                     asleep: Some(at(begin + polled)),
                     woken: Some(at(begin + gap)),
                     told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
-                    change: None,
+                    change,
                     end: at(begin + gap + back),
                     entered: Some(at(begin + gap + back)),
                 }
@@ -287,8 +365,15 @@ mod tests {
             let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
             material.absorb(&Exit { guest: Nanos(100 * US), idle: Nanos(gap + back), ..hlt });
         }
+        if guest_polls {
+            let (kind, key) = (DetailKind::Msr, u64::from(PollControl::MSR));
+            let off = Detail { kind, write: true, form: Form::Untold, size: 0, key, value: 0 };
+            material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
+        }
         end(&mut material, &[who], 2_001 * 200 * US);
-        let machine = Machine { arch: "x86_64".to_string(), release: "6.1.0".to_string(), ..Machine::default() };
+        let polling = PollHost { told: told.map(Nanos), ..PollHost::default() };
+        let (arch, release) = ("x86_64".to_string(), "6.1.0".to_string());
+        let machine = Machine { arch, release, polling, ..Machine::default() };
         let mut trials = Trials::new(&material, &machine);
         halts.iter().for_each(|halt| trials.absorb_halt(halt));
         let mut judgement = Judgement::default();
@@ -322,6 +407,31 @@ mod tests {
         // Ten milliseconds of the recording hold 50 halts, each of which is back 30 us sooner.
         let host = judgement.advice().iter().find(|advice| advice.plan().vm.is_none()).unwrap().plan();
         assert!((140_000_000..151_000_000).contains(&host.gain.high.0), "{:?}", host.gain);
+    }
+
+    /// What must not be said, and why; the sources are named in `unknown_host` and at QUOTA.
+    #[test]
+    fn longer_polls_are_not_advised_where_they_are_no_longer_or_nobody_knows() {
+        let host = |judgement: &Judgement| knobs(judgement).into_iter().find(|row| row.0 == "halt_poll_ns");
+        let grown = Some(PollChange { grow: true, old: 10_000, new: 20_000 });
+        for (what, told, guest_polls, change, advised) in [
+            ("it was off", Some(0), false, None, Some(50_000)),
+            ("it was longer than the gaps, and KVM polled for none", Some(20_000), false, None, None),
+            ("what was tried is no longer than what was in force", Some(50_000), false, None, None),
+            ("nor than this", Some(400_000), false, None, None),
+            ("what was in force is not in the recording", None, false, None, None),
+            ("the guest switched it off", Some(0), true, None, None),
+            ("the VMM had set another", Some(0), false, grown, None),
+        ] {
+            // Of 20,000 ns, polls would have ended halts of 15 us: that none did says that somebody switched them off.
+            let judgement = judged_by(15 * US, 30 * US, 0, told, guest_polls, change);
+            assert_eq!(host(&judgement).map(|row| row.1), advised, "{what}");
+        }
+        let judgement = judged(15 * US, 30 * US, 0);
+        for advice in judgement.advice() {
+            let quota = |setting: &Setting| matches!(setting, Setting::ByHand(text) if text.contains("cpu.max"));
+            assert!(advice.plan().settings.iter().any(quota), "{:?}", advice.plan().settings);
+        }
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Rules about what guests ask for: devices behind ports and addresses, doorbells, MSRs, CPUID.
 //!
-//! A source is judged if it is asked often and its exits cost much: of a busy VM, measured against the time of its vCPUs;
-//! of an idle one, against one CPU, since it should need none.
+//! A source is judged by the time that its exits cost, however few they are: of a busy VM, measured against the time of its
+//! vCPUs; of an idle one, against one CPU, since it should need none.
 
 use super::about::About;
-use super::cures::{ACTS, Answer, Cure, Helps, UNDO, by_hand, source};
-use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan};
-use super::material::{Machine, Material, VmTime};
+use super::causes::{Asked, Covered, Said};
+use super::cures::{Acts, Answer, Cure, Helps, Least, Switch, by_hand, source};
+use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Side};
+use super::material::{Machine, Material, VmTime, Vmm};
+use super::msr_cures::TIMERS;
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting};
 use crate::{Cell, DetailKey, Tally};
-use exitscope_model::DetailKind;
+use exitscope_model::{CodeList, DetailKind};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -18,13 +20,7 @@ use std::collections::BTreeMap;
 pub(super) const WORTH: u64 = 100;
 
 /// Exits at least: chance decides about fewer.
-const FEWEST: u64 = 100;
-
-/// Accesses to a device a second at least. A tick of 100 Hz is ordinary use of a timer, and not seldom asked for.
-const OFTEN_DEVICE: f64 = 100.0;
-
-/// MSR accesses and CPUIDs a second at least: each takes some microseconds, so that fewer cannot make up 1 % of a CPU.
-const OFTEN_REGISTER: f64 = 500.0;
+const FEWEST: u64 = 30;
 
 /// Sleeping outside is told if it is one part in so many of the way there and back.
 const NOTED: u64 = 10;
@@ -34,13 +30,6 @@ const IDLE_PERCENT: u64 = 80;
 
 /// What an idle VM is troubled by takes at least one part in so many of what it uses.
 const OF_IDLE_USE: u64 = 5;
-
-/// What is asked for: a row of the table of cures, or something that is not in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Asked {
-    Named(&'static str),
-    Other(DetailKind, u64),
-}
 
 /// A VM's exits about one thing.
 #[derive(Default)]
@@ -54,12 +43,13 @@ pub(super) struct Account {
 
 pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<'_>, judgement: &mut Judgement) {
     for (&vm, time) in &material.vms {
+        let vmm = material.vmm(vm, machine);
+        let is_qemu = vmm == Vmm::Qemu;
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
         for (key, about) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
             let key = *key;
-            let row = source(&machine.arch, key.kind, key.key);
-            let asked = row.map_or(Asked::Other(key.kind, key.key), |row| Asked::Named(row.name));
-            let account = accounts.entry(asked).or_default();
+            let row = source(machine, is_qemu, key.kind, key.key);
+            let account = accounts.entry(Asked::of(machine, is_qemu, key)).or_default();
             account.all.merge(about);
             if key.write {
                 account.writes.merge(about);
@@ -69,12 +59,21 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             account.answer = row.map(|row| &row.answer);
         }
+        let vm = Vm { id: vm, time: *time, vmm, material, machine, simulate };
         for (asked, account) in &accounts {
-            let vm = Vm { id: vm, time: *time, material, machine, simulate };
-            vm.judge(*asked, account, judgement);
+            let covered = Covered::Subject(*asked);
+            let said = vm.judge(*asked, account, judgement);
+            // Each expiry of a timer is of the same cause as its arming.
+            if let (Said::Advice(_), Asked::Named(TIMERS)) = (&said, asked) {
+                judgement.say(Some(vm.id), Covered::Reason(CodeList::Vmx, PREEMPTION_TIMER), said.clone());
+            }
+            judgement.say(Some(vm.id), covered, said);
         }
     }
 }
+
+/// VMX's exit at which a guest's timer expires.
+const PREEMPTION_TIMER: u64 = 52;
 
 fn is_judged(kind: DetailKind) -> bool {
     matches!(kind, DetailKind::Port | DetailKind::Mmio | DetailKind::Msr | DetailKind::Cpuid)
@@ -84,6 +83,7 @@ fn is_judged(kind: DetailKind) -> bool {
 pub(super) struct Vm<'a> {
     pub id: VmId,
     pub time: VmTime,
+    pub vmm: Vmm,
     pub material: &'a Material,
     pub machine: &'a Machine,
     pub simulate: &'a Simulate<'a>,
@@ -103,15 +103,31 @@ impl Vm<'_> {
         hundred_times >= self.time.wall || self.is_idle() && idly()
     }
 
-    fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) {
-        let Some((key, _)) = account.top else { return };
+    /// Judges one source; what is to be said of it at the end.
+    fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) -> Said {
         let cell = &account.all.cell;
-        let often = match key.kind {
-            DetailKind::Msr | DetailKind::Cpuid => OFTEN_REGISTER,
-            _ => OFTEN_DEVICE,
+        let Some((key, _)) = account.top.filter(|_| cell.timed > 0) else {
+            return Said::NotJudged("none of these exits is timed".into());
         };
-        if cell.timed < FEWEST || self.material.rate(cell.count) < often || !self.is_worth_it(account) {
-            return;
+        let is_outside = self.is_beyond_kernel(cell);
+        if let Some(Answer::Unjudged(why)) = account.answer {
+            return Said::NotJudged((*why).into());
+        }
+        if key.kind == DetailKind::Msr && is_outside {
+            return Said::NotJudged(
+                "user space answers, as the VMM's filter of MSRs asks for: no rule looks at that".into(),
+            );
+        }
+        if cell.timed < FEWEST {
+            return Said::NotJudged(format!("{} exits are too few to judge", cell.timed));
+        }
+        if !self.is_worth_it(account) {
+            return match account.answer {
+                Some(Answer::Leave(why)) => Said::Inherent((*why).into()),
+                Some(Answer::Cure(cure)) if cure.helps == Helps::Always || is_outside => Said::Small(cure.change),
+                Some(Answer::Cure(_)) => self.answered_inside(),
+                _ => Said::NotJudged("too little time to look for a change".into()),
+            };
         }
         let place = place(key);
         let name = match asked {
@@ -119,15 +135,30 @@ impl Vm<'_> {
             _ => place,
         };
         let facts = self.note(&name, account, judgement);
-        match account.answer {
-            Some(Answer::Leave(why)) => judgement.leave(facts[0], &facts[1..], format!("{name}: {why}")),
-            Some(Answer::Cure(cure))
-                if matches!(cure.helps, Helps::Outside | Helps::ByMovingIn) && !self.is_beyond_kernel(cell) =>
-            {
-                judgement.leave(facts[0], &facts[1..], format!("{name}: {}", self.in_kernel()));
+        let leave = |said: Said, judgement: &mut Judgement| {
+            if let Said::Inherent(why) = &said {
+                judgement.leave(facts[0], &facts[1..], format!("{name}: {why}"));
             }
-            Some(Answer::Cure(cure)) => self.cure(cure, key, &name, account, &facts, judgement),
-            None => self.unknown(key, &name, account, &facts, judgement),
+            said
+        };
+        match account.answer {
+            Some(Answer::Leave(why)) => leave(Said::Inherent((*why).into()), judgement),
+            Some(Answer::Cure(cure)) if cure.helps != Helps::Always && !is_outside => {
+                leave(self.answered_inside(), judgement)
+            }
+            Some(Answer::Cure(cure)) => Said::Advice(self.cure(cure, key, &name, account, &facts, judgement)),
+            _ if key.kind != DetailKind::Msr && !is_outside => leave(self.answered_inside(), judgement),
+            _ => Said::Advice(self.unknown(key, &name, account, &facts, judgement)),
+        }
+    }
+
+    /// What is said of accesses of which user space and device model answer none, or nothing says that they do.
+    fn answered_inside(&self) -> Said {
+        match self.material.facts.heard.doors {
+            true => {
+                Said::Inherent("the hypervisor itself answers it already; only the guest can ask less often".into())
+            }
+            false => Said::NotJudged("the recording does not say who answers it".into()),
         }
     }
 
@@ -187,13 +218,6 @@ impl Vm<'_> {
         cell.user_count * 2 > cell.count
     }
 
-    pub(super) fn in_kernel(&self) -> &'static str {
-        match self.material.facts.heard.doors {
-            true => "the hypervisor itself answers it already; only the guest can ask less often",
-            false => "the recording does not say who answers it",
-        }
-    }
-
     pub(super) fn idle_words(&self) -> &'static str {
         if self.is_idle() { "this VM has nothing to do and keeps the host busy; " } else { "" }
     }
@@ -206,29 +230,45 @@ impl Vm<'_> {
         account: &Account,
         facts: &[FactId],
         judgement: &mut Judgement,
-    ) {
+    ) -> AdviceId {
         let of_guest = |setting: &&Setting| matches!(setting, Setting::ByHand(_) | Setting::GuestBoot(_));
         let settings = match (self.machine.xen, cure.xen) {
             (true, "") => cure.settings.iter().filter(of_guest).cloned().collect(),
             (true, xen) => vec![by_hand(xen)],
-            (false, _) => cure.settings.iter().filter(|setting| self.has(setting)).cloned().collect(),
+            (false, _) => {
+                let switches = cure.switches.iter().filter(|switch| self.has(switch));
+                let switches = switches.map(|switch| in_force(self.machine, switch));
+                self.of_vmm(switches.chain(cure.settings.iter().cloned()).collect())
+            }
         };
         let cell = &account.all.cell;
-        let range = match (cure.helps, self.is_idle()) {
-            (Helps::ByMovingIn, _) => self.moved_in(&account.all, key, Way::Device),
-            (Helps::WithHardware, false) => Range { low: 0, high: cell.cost().0, how: How::Counted(FROM_NOTHING) },
-            (_, true) => Range {
-                low: medians(cell),
+        let (low, how) = match cure.least {
+            Least::All => (medians(cell), How::Counted(MEDIANS)),
+            Least::Nothing(range) => (0, How::Counted(range)),
+        };
+        let range = match cure.helps {
+            Helps::ByMovingIn => self.moved_in(&account.all, key, Way::Device),
+            _ if self.is_idle() => Range {
+                low,
                 high: self.time.cost,
-                how: How::Counted(
-                    "from their median length times their number, to the time of all exits of this idle VM",
-                ),
+                how: How::Counted(match cure.least {
+                    Least::All => {
+                        "from their median length times their number, to the time of all exits of this idle VM"
+                    }
+                    Least::Nothing(_) => "from nothing, to the time of all exits of this idle VM",
+                }),
             },
-            (_, false) => Range { low: medians(cell), high: cell.cost().0, how: How::Counted(MEDIANS) },
+            _ => Range { low, high: cell.cost().0, how },
         };
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
-        let in_guest = cure.settings.iter().all(|setting| matches!(setting, Setting::ByHand(_)));
-        self.advise(Words { change, risk: cure.risk, payer: cure.payer, in_guest }, settings, range, facts, judgement);
+        // Xen takes its part from the domain's configuration, or the guest.
+        let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
+        self.advise(Words { change, risk: cure.risk, payer: cure.payer, acts }, settings, range, facts, judgement)
+    }
+
+    /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
+    pub(super) fn of_vmm(&self, settings: Vec<Setting>) -> Vec<Setting> {
+        for_vmm(&self.vmm, settings)
     }
 
     /// What accesses to `key` cost more than if the kernel served them in this way: by what such accesses take in this
@@ -253,11 +293,9 @@ impl Vm<'_> {
         }
     }
 
-    /// Whether the machine has the module that a setting is of.
-    fn has(&self, setting: &Setting) -> bool {
-        let Setting::Knob { knob, .. } = setting else { return true };
-        let file = knob.file().map(|file| file.to_string()).unwrap_or_default();
-        !(file.contains("/kvm_intel/") && !self.material.is_vmx || file.contains("/kvm_amd/") && self.material.is_vmx)
+    /// Whether a switch is of this machine's processors.
+    fn has(&self, switch: &Switch) -> bool {
+        (switch.module == "kvm_intel") == self.material.is_vmx
     }
 
     pub(super) fn advise(
@@ -267,15 +305,14 @@ impl Vm<'_> {
         Range { low, high, how }: Range,
         facts: &[FactId],
         judgement: &mut Judgement,
-    ) {
-        let by_host = settings.iter().any(|setting| matches!(setting, Setting::Knob { .. }));
-        let (acts, undo) = match (by_host, words.in_guest) {
-            (true, _) => (
-                "when the module is loaded anew, with no VM running",
-                "take the options out again and load the module anew",
+    ) -> AdviceId {
+        let (acts, undo) = match words.acts {
+            Acts::WithModule => (
+                "for the module when it is loaded anew, with no VM running; for the VM when it is started anew",
+                "take out again what was set, and load the module or start the VM anew",
             ),
-            (false, true) => ("at once, in the guest", "change it back in the guest"),
-            (false, false) => (ACTS, UNDO),
+            Acts::InGuest => ("at once, in the guest", "change it back in the guest"),
+            Acts::AtStart => ("when the VM is started anew", "take the lines out again and restart the VM"),
         };
         let gain = Gain {
             of: GainOf::Exits,
@@ -293,7 +330,52 @@ impl Vm<'_> {
             undo: undo.into(),
             acts: acts.into(),
         };
-        judgement.advise(facts[0], &facts[1..], plan);
+        judgement.advise(facts[0], &facts[1..], plan)
+    }
+}
+
+/// Of settings, those that the VMM can take: QEMU's and libvirt's lines are QEMU's, and where nothing says that it is QEMU, that
+/// is said first.
+pub(super) fn for_vmm(vmm: &Vmm, settings: Vec<Setting>) -> Vec<Setting> {
+    let is_qemus = |setting: &Setting| matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. });
+    if *vmm == Vmm::Qemu || !settings.iter().any(is_qemus) {
+        return settings;
+    }
+    let mut kept = match vmm {
+        Vmm::Other(name) => vec![Setting::ByHand(
+            format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
+        )],
+        _ => vec![by_hand(IF_QEMU)],
+    };
+    let of_other = matches!(vmm, Vmm::Other(_));
+    kept.extend(settings.into_iter().filter(|setting| !(of_other && is_qemus(setting))));
+    kept
+}
+
+/// Where nothing says who runs the VM's devices.
+const IF_QEMU: &str =
+    "nothing in the recording says that QEMU runs this VM: its and libvirt's lines hold only if it does";
+
+/// What to do about a switch of a module: by the value that was in force, or else how to find that out.
+fn in_force(machine: &Machine, Switch { module, knob }: &Switch) -> Setting {
+    let name = knob.name;
+    match machine.switch(module, name) {
+        Some(false) => Setting::Knob { side: Side::Host, knob, value: 1 },
+        Some(true) => Setting::ByHand(
+            format!(
+                "{module}'s {name} was on, and there are these exits all the same: what inhibits it for this VM, \
+                 `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on"
+            )
+            .into(),
+        ),
+        None => Setting::ByHand(
+            format!(
+                "the recording does not say whether {module}'s {name} is on: see /sys/module/{module}/parameters/{name}. If \
+                 it is off, `options {module} {name}=1` in modprobe.d switches it on where the processor can; if it is on, \
+                 `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on what inhibits it"
+            )
+            .into(),
+        ),
     }
 }
 
@@ -305,11 +387,8 @@ pub(super) struct Range {
 }
 
 /// What ranges go by.
-pub(super) const MEDIANS: &str = "from their median length times their number, to all their time";
-pub(super) const BEYOND: &str =
-    "from their way out of the kernel and back, at most their medians together, to all their time";
-const FROM_NOTHING: &str =
-    "from nothing, where the processor cannot do it and each access is an exit still, to all their time";
+const MEDIANS: &str = "from their median length times their number, to all their time";
+const BEYOND: &str = "from their way out of the kernel and back, at most their medians together, to all their time";
 const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their median \
     length to all their time";
 
@@ -318,12 +397,11 @@ pub(super) struct Words {
     pub change: String,
     pub risk: &'static str,
     pub payer: &'static str,
-    /// Whether it is done in the guest, while it runs.
-    pub in_guest: bool,
+    pub acts: Acts,
 }
 
 /// The time of the exits without the few that took very long, which may have had other reasons.
-pub(super) fn medians(cell: &Cell) -> u64 {
+fn medians(cell: &Cell) -> u64 {
     cell.quantile(5_000).unwrap_or(Nanos::ZERO).0.saturating_mul(cell.timed).min(cell.cost().0)
 }
 
@@ -354,6 +432,15 @@ mod tests {
     /// A VM of one vCPU that asks for something so often in a second, each time for so long. The rest of the time it is
     /// in the guest, or, `idle`, halted.
     fn judged(kind: DetailKind, key: u64, per_s: u64, takes: u64, idle: bool, xen: bool) -> Judgement {
+        judged_on(&Machine { arch: "x86_64".into(), xen, ..of_qemu() }, kind, key, per_s, takes, idle)
+    }
+
+    /// A host whose VM is QEMU's.
+    fn of_qemu() -> Machine {
+        Machine { comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(), ..Machine::default() }
+    }
+
+    fn judged_on(machine: &Machine, kind: DetailKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
         material.heard(EventKinds { doors: true, ..EventKinds::default() });
@@ -374,28 +461,28 @@ mod tests {
             material.absorb(&about);
         }
         end(&mut material, &[vcpu(0)], SECOND);
-        let machine = Machine { arch: "x86_64".to_string(), xen, ..Machine::default() };
         let mut judgement = Judgement::default();
-        judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+        judge(&material, machine, &|_, _| Vec::new(), &mut judgement);
+        super::super::causes::list(&material, machine, &mut judgement);
         judgement
     }
 
     #[test]
     fn what_is_asked_too_often_is_named_with_what_to_do() {
-        for (kind, key, says, setting) in [
-            (DetailKind::Msr, 0x6e0, "timer (MSR_IA32_TSC_DEADLINE): let the guest arm", "hrtimer_start"),
-            (DetailKind::Msr, 0x4000_00b1, "Hyper-V synthetic timers", "<direct state='on'/>"),
-            (DetailKind::Msr, 0x4000_0020, "Hyper-V reference counter", "hypervclock"),
-            (DetailKind::Msr, 0x830, "IPIs (x2APIC_ICR)", "enable_ipiv"),
-            (DetailKind::Msr, 0x80b, "APIC's EOI and TPR", "enable_apicv"),
-            (DetailKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0"),
-            (DetailKind::Msr, 0x48, "speculation control", "ibrs-all"),
-            (DetailKind::Msr, 0x7777, "ask for MSR 0x7777 less often", "kvm_msr"),
-            (DetailKind::Cpuid, 4, "CPUID", "RDTSCP"),
-            (DetailKind::Port, 0x60, "keyboard controller (port 0x60)", "i8042=off"),
-            (DetailKind::Port, 0x80, "delay port 0x80", "io_delay=none"),
-            (DetailKind::Port, 0x1f7, "IDE disk", "bus='virtio'"),
-            (DetailKind::Mmio, 0xb_8000, "VGA", "virtio-gpu"),
+        for (kind, key, says, setting, is_gone) in [
+            (DetailKind::Msr, 0x6e0, "timer (MSR_IA32_TSC_DEADLINE): let the guest arm", "hrtimer_start", false),
+            (DetailKind::Msr, 0x4000_00b1, "Hyper-V synthetic timers", "powercfg", false),
+            (DetailKind::Msr, 0x4000_0084, "Hyper-V messages' end", "<direct state='on'/>", false),
+            (DetailKind::Msr, 0x4000_0020, "Hyper-V reference counter", "hypervclock", false),
+            (DetailKind::Msr, 0x830, "IPIs (x2APIC_ICR)", "enable_ipiv", false),
+            (DetailKind::Msr, 0x80b, "APIC's EOI and TPR", "enable_apicv", false),
+            (DetailKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0", true),
+            (DetailKind::Msr, 0x7777, "ask for MSR 0x7777 less often", "kvm_msr", false),
+            (DetailKind::Cpuid, 4, "CPUID", "RDTSCP", false),
+            (DetailKind::Port, 0x60, "keyboard controller (port 0x60)", "i8042=off", true),
+            (DetailKind::Port, 0x80, "delay port 0x80", "io_delay=none", false),
+            (DetailKind::Port, 0x1f7, "IDE disk", "bus='virtio'", false),
+            (DetailKind::Mmio, 0xb_8000, "VGA", "virtio-gpu", false),
         ] {
             let judgement = judged(kind, key, 2_000, 20 * US, false, false);
             let [advice] = judgement.advice() else { panic!("{key:#x}: {:#?}", judgement.advice()) };
@@ -404,19 +491,78 @@ mod tests {
             assert!(!format!("{:?}", advice.plan().settings).contains("kvm_amd"), "on Intel");
             let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
-            let gain = advice.plan().gain;
-            // What only some processors can do may win nothing.
-            let low = if setting.starts_with("enable_") { Nanos::ZERO } else { Nanos(40_000 * US) };
-            assert_eq!((gain.low, gain.high), (low, Nanos(40_000 * US)), "{key:#x}");
+            // The least gain is all of it only where nothing is left to ask.
+            let (gain, all) = (advice.plan().gain, Nanos(40_000 * US));
+            assert_eq!((gain.low, gain.high), (if is_gone { all } else { Nanos::ZERO }, all), "{key:#x}");
         }
+    }
+
+    #[test]
+    fn switches_of_the_module_are_offered_by_the_value_that_was_in_force() {
+        for (told, says, is_offered) in [
+            (None, "does not say whether kvm_intel's enable_apicv is on", false),
+            (Some("N"), "enable_apicv", true),
+            (Some("0"), "enable_apicv", true),
+            (Some("Y"), "kvm_intel's enable_apicv was on", false),
+            // Linux, arch/x86/kvm/svm/avic.c, avic_want_avic_enabled: -1 leaves it to KVM.
+            (Some("-1"), "does not say whether", false),
+        ] {
+            let settings = told.map(|value| exitscope_model::Setting::new("kvm_intel", "enable_apicv", value));
+            let machine = Machine { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
+            let judgement = judged_on(&machine, DetailKind::Msr, 0x80b, 2_000, 20 * US, false);
+            let settings = &judgement.advice()[0].plan().settings;
+            assert!(format!("{settings:?}").contains(says), "{told:?}: {settings:?}");
+            let is_knob = |setting: &Setting| matches!(setting, Setting::Knob { .. });
+            assert_eq!(settings.iter().any(is_knob), is_offered, "{told:?}: {settings:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_qemu_are_for_vms_of_qemu() {
+        for (comm, says, has_lines) in [
+            (Some("qemu-system-x86"), "-machine hpet=off", true),
+            (Some("CPU 0/KVM"), "-machine hpet=off", true),
+            (None, "nothing in the recording says that QEMU runs this VM", true),
+            (Some("firecracker"), "called firecracker, so that it is not QEMU's", false),
+        ] {
+            let comms = comm.map(|comm| (1, comm.to_string())).into_iter().collect();
+            let machine = Machine { arch: "x86_64".into(), comms, ..Machine::default() };
+            let judgement = judged_on(&machine, DetailKind::Mmio, 0xfed0_0000, 2_000, 20 * US, false);
+            let settings = &judgement.advice()[0].plan().settings;
+            assert!(format!("{settings:?}").contains(says), "{comm:?}: {settings:?}");
+            let line = |setting: &Setting| matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. });
+            assert_eq!(settings.iter().any(line), has_lines, "{comm:?}: {settings:?}");
+        }
+    }
+
+    #[test]
+    fn what_weighs_is_named_with_what_is_said_of_it() {
+        let verdict = |kind, key, per_s, takes| {
+            let judgement = judged(kind, key, per_s, takes, false, false);
+            assert_eq!(judgement.causes.len(), 1, "{key:#x}: {:#?}", judgement.causes);
+            judgement.causes[0].verdict.clone()
+        };
+        use super::super::Verdict::{Changed, Inherent, NotJudged, Small};
+        // 35 accesses a second, of 1 ms each: their time counts, not their number.
+        assert_eq!(verdict(DetailKind::Port, 0x3f8, 35, 1_000 * US), Changed(vec![1]));
+        assert!(matches!(verdict(DetailKind::Port, 0x3f8, 35, 10 * US), Small(change) if change.contains("console")));
+        assert!(matches!(verdict(DetailKind::Port, 0xcf8, 2_000, 20 * US), Inherent(why) if why.contains("boot")));
+        // Linux, arch/x86/kvm/vmx/vmx.c, vmx_set_msr; QEMU, hw/audio/pcspk.c.
+        assert!(matches!(verdict(DetailKind::Msr, 0x48, 2_000, 20 * US), NotJudged(why) if why.contains("nested")));
+        assert!(matches!(verdict(DetailKind::Port, 0x61, 2_000, 20 * US), Inherent(why) if why.contains("channel 2")));
+        assert!(matches!(verdict(DetailKind::Port, 0x3f8, 20, 2_000 * US), NotJudged(why) if why.contains("too few")));
+        assert_eq!(
+            verdict(DetailKind::Hypercall, 1, 2_000, 20 * US),
+            NotJudged(super::super::causes::NO_RULE.to_string())
+        );
     }
 
     #[test]
     fn what_is_asked_seldom_or_cheaply_is_not_worth_a_word() {
         for (kind, key, per_s, takes) in [
-            (DetailKind::Port, 0x71, 90, 200 * US),
+            (DetailKind::Port, 0x71, 20, 600 * US),
             (DetailKind::Port, 0x71, 2_000, US),
-            (DetailKind::Msr, 0x6e0, 400, 100 * US),
+            (DetailKind::Msr, 0x6e0, 400, 20 * US),
             (DetailKind::Msr, 0x6e0, 4_000, 2 * US),
         ] {
             let judgement = judged(kind, key, per_s, takes, false, false);

@@ -6,13 +6,14 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
+use super::causes::{Covered, Said};
 use super::contention::{WAITED, pins, share};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
 use super::material::{Machine, Material, VmTime, total};
-use super::sources::WORTH;
+use super::sources::{WORTH, for_vmm};
 use super::trials::{SpinTrial, Trials};
 use crate::YieldCell;
-use exitscope_model::{Place, YieldCall};
+use exitscope_model::{CodeList, Place, YieldCall};
 use exitscope_units::{Nanos, VmId};
 
 /// Yields a second at least: a guest whose locks are short makes fewer.
@@ -25,7 +26,7 @@ const FINDS: u64 = 10;
 const NEARLY: f64 = 0.9;
 
 pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
-    let mut in_vain = Vec::new();
+    let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
     for (&vm, time) in &material.vms {
         let yields = material.yields(vm, YieldCall::waits);
         if time.vcpus < 2 || material.rate(yields.count) < OFTEN || yields.known() == 0 {
@@ -37,16 +38,28 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         let worth = |nanos: u64| nanos.saturating_mul(WORTH) >= time.wall;
         match finds {
             true if worth(waited_for.0) => {
-                let facts = note(material, vm, time, &yields, judgement);
+                let facts = note(material, machine, vm, time, &yields, judgement);
                 preempted_holders(material, machine, vm, cost, waited_for, &facts, judgement);
             }
-            false if worth(cost) => in_vain.extend(note(material, vm, time, &yields, judgement)),
+            false if worth(cost) => {
+                in_vain.extend(note(material, machine, vm, time, &yields, judgement));
+                of_vms.push(vm);
+            }
             _ => {}
         }
     }
     if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
-        idle_yields(material, trials, (*first, more), judgement);
+        let said = idle_yields(material, trials, (*first, more), judgement);
+        of_vms.into_iter().for_each(|vm| say(vm, &said, judgement));
     }
+}
+
+/// Exits for loops of PAUSE: VMX's and SVM's.
+const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
+
+/// Says it of a VM's exits for loops of PAUSE.
+fn say(vm: VmId, said: &Said, judgement: &mut Judgement) {
+    PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
 }
 
 /// From siblings' first yields until vCPUs ran that had lost their CPU.
@@ -55,9 +68,16 @@ fn waited_for(material: &Material, vm: VmId) -> Nanos {
     Nanos(total(cells.map(|(_, cell)| cell.blocked.sum)))
 }
 
-fn note(material: &Material, vm: VmId, time: &VmTime, yields: &YieldCell, judgement: &mut Judgement) -> Vec<FactId> {
+fn note(
+    material: &Material,
+    machine: &Machine,
+    vm: VmId,
+    time: &VmTime,
+    yields: &YieldCell,
+    judgement: &mut Judgement,
+) -> Vec<FactId> {
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
-    let what = format!("yields a second of vCPUs that spin ({})", calls(material, vm));
+    let what = format!("yields a second of vCPUs that spin ({})", calls(material, machine, vm));
     let mut facts = vec![
         judgement.note(Some(vm), what, Figure::Rate(material.rate(yields.count))),
         judgement.note(Some(vm), "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
@@ -87,13 +107,22 @@ fn note(material: &Material, vm: VmId, time: &VmTime, yields: &YieldCell, judgem
     facts
 }
 
-/// How vCPUs of this VM yield.
-fn calls(material: &Material, vm: VmId) -> String {
+/// How vCPUs of this VM yield. Diagnoses are s390's: what the lab's guests say on other machines has no number there.
+fn calls(material: &Material, machine: &Machine, vm: VmId) -> String {
     let cells = material.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
-    let mut names: Vec<&str> = cells.map(|(_, call)| call.name()).collect();
+    let name = |call: &YieldCall| match call {
+        YieldCall::Diag44 if !is_s390(machine) => "undirected yield",
+        YieldCall::Diag9c if !is_s390(machine) => "directed yield",
+        call => call.name(),
+    };
+    let mut names: Vec<&str> = cells.map(|(_, call)| name(call)).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
+}
+
+pub(super) fn is_s390(machine: &Machine) -> bool {
+    machine.arch.starts_with("s390")
 }
 
 /// They spin while others of their VM wait for a CPU: one of those may hold the lock.
@@ -107,18 +136,20 @@ fn preempted_holders(
     judgement: &mut Judgement,
 ) {
     let hand = |text: &'static str| Setting::ByHand(text.into());
-    let s390 = machine.arch.starts_with("s390");
-    let undirected = s390 && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let undirected = is_s390(machine) && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let vmm = material.vmm(vm, machine);
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
     let vcpus = material.vms.get(&vm).map_or(1, |time| time.vcpus);
-    let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs"), pins(vcpus)];
+    let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !material.is_throttled(vm);
+    let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs")];
+    settings.extend(fits.then(|| pins(vcpus)));
     if x86 {
         settings.extend([
             Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
-            Setting::Qemu("-cpu host,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
+            Setting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
             hand(
-                "with these a guest kernel without nopvspin has paravirtual spinlocks: who waits halts instead of spinning, \
-                    and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
+                "paravirtual spinlocks (KVM_FEATURE_PV_UNHALT) are for a guest kernel without nopvspin: who waits halts instead of \
+                    spinning, and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
             ),
         ]);
     }
@@ -142,18 +173,19 @@ fn preempted_holders(
         change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
             wait for a CPU"
             .to_string(),
-        settings,
+        settings: for_vmm(&vmm, settings),
         gain,
         risk: "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short".into(),
         payer: "neighbours, where vCPUs get CPUs of their own".into(),
         undo: "give the VM its vCPUs and its affinity back".into(),
-        acts: "pinning at once, the rest when the VM is started anew".into(),
+        acts: "affinities at once, the rest when the VM is started anew".into(),
     };
-    judgement.advise(facts[0], &facts[1..], plan);
+    let id = judgement.advise(facts[0], &facts[1..], plan);
+    say(vm, &Said::Advice(id), judgement);
 }
 
 /// They spin, leave, and find nobody to yield to.
-fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]), judgement: &mut Judgement) {
+fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]), judgement: &mut Judgement) -> Said {
     let wall = total(material.vms.values().map(|time| time.wall));
     let pays = |trial: &&SpinTrial| trial.least.0 * WORTH as f64 >= wall as f64;
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
@@ -169,7 +201,11 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
                  won anything beyond doubt: only the guest can change that"
             }
         };
-        return judgement.leave(facts.0, facts.1, why);
+        judgement.leave(facts.0, facts.1, why);
+        return match trials.spins.is_empty() {
+            true => Said::NotJudged(why.into()),
+            false => Said::Inherent(why.into()),
+        };
     };
     let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
     let (knob, value) = (trial.knob, trial.value);
@@ -224,7 +260,7 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
         }
         .into(),
     };
-    judgement.advise(facts.0, facts.1, plan);
+    Said::Advice(judgement.advise(facts.0, facts.1, plan))
 }
 
 #[cfg(test)]
@@ -232,7 +268,7 @@ mod tests {
     use super::super::made::{end, exit, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Gave, Preemption, Waiters, Yield};
+    use exitscope_model::{EventKinds, Exit, ExitCode, Gave, Preemption, Waiters, Yield};
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -245,6 +281,12 @@ mod tests {
 
     /// The same, with other trials.
     fn judged_by(call: YieldCall, takes: u64, finds: u64, other: impl FnOnce(&mut Trials)) -> Judgement {
+        let arch = if call == YieldCall::Diag9c { "s390x" } else { "x86_64" };
+        judged_on(arch, call, takes, finds, other)
+    }
+
+    /// The same, on such a machine.
+    fn judged_on(arch: &str, call: YieldCall, takes: u64, finds: u64, other: impl FnOnce(&mut Trials)) -> Judgement {
         let at = |nanos| Moment::from_nanos(nanos);
         let mut material = Material::new(&Selection::default());
         material.begin(at(0));
@@ -289,9 +331,8 @@ mod tests {
         }
         yields.iter().for_each(|of| _ = material.absorb_yield(of));
         end(&mut material, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
-        let machine = Machine { arch: "x86_64".to_string(), cpus: 4, ..Machine::default() };
+        let machine = Machine { arch: arch.to_string(), cpus: 4, ..Machine::default() };
         let mut trials = Trials::new(&material, &machine);
-        assert!(trials.need_reading());
         yields.iter().for_each(|of| trials.absorb_yield(of));
         trials.end();
         other(&mut trials);
@@ -321,6 +362,17 @@ mod tests {
             assert!(Nanos::ZERO < plan.gain.low && plan.gain.high <= Nanos(81_000 * US), "{:?}", plan.gain);
         }
         assert_eq!(judged(YieldCall::Pause, 2 * US, 0).facts(), [], "too cheap to speak of");
+    }
+
+    #[test]
+    fn diagnoses_and_what_spins_before_them_are_s390s() {
+        // Linux, arch/s390/lib/spinlock.c: spin_retry, and diagnose X'9C'; no other architecture has either.
+        for (arch, name, knobs) in [("s390x", "X'9C'", 1), ("x86_64", "directed yield", 0)] {
+            let judgement = judged_on(arch, YieldCall::Diag9c, 20 * US, 0, |_| {});
+            let says = |fact: &super::super::Fact| fact.what.contains(&format!("({name})"));
+            assert!(judgement.facts().iter().any(says), "{arch}: {:#?}", judgement.facts());
+            assert_eq!(judgement.advice().len(), knobs, "{arch}: {:#?}", judgement.advice());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use super::judgement::Side;
 use super::material::{Machine, Material};
+use super::spinning::is_s390;
 use crate::replay::{Asks, GangReplay, HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
 use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
@@ -286,9 +287,13 @@ struct SpinBench {
 
 impl SpinBench {
     /// None if the recording does not tell how long vCPUs spin, or who waited for a CPU.
-    fn new(material: &Material) -> Option<SpinBench> {
+    fn new(material: &Material, machine: &Machine) -> Option<SpinBench> {
         let survey = &material.spins;
         let call = survey.main_call().filter(|_| survey.known > 0)?;
+        // Lock code with `spin_retry` is s390's (arch/s390/lib/spinlock.c).
+        if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !is_s390(machine) {
+            return None;
+        }
         let in_force = survey.in_force(call);
         let typical = survey.typical(&in_force)?;
         let (side, name, off, values): (_, _, _, &[u64]) = match call {
@@ -396,7 +401,7 @@ impl Trials {
                 parts: [[0; 1 + WIDTHS.len()]; PARTS],
             },
             spins: Vec::new(),
-            spinning: SpinBench::new(material),
+            spinning: SpinBench::new(material, machine),
             recorder: Recorder::default(),
             untried: Untried::default(),
             selection: material.selection().clone(),

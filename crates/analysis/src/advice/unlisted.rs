@@ -3,26 +3,26 @@
 //!
 //! ```text
 //! data in memory (INS, OUTS) ─────────────────► a device: its instruction is emulated, nothing in the kernel takes it
-//! only writes, one place, few values ─────────► a doorbell: an ioeventfd can take it
-//! only writes, values of any size ────────────► data: coalescing, if nobody waits for their effect
+//! only writes, one place, few values ─────────► perhaps a doorbell: then an ioeventfd can take it
+//! only writes, many values ───────────────────► a device's state: coalescing, if nobody waits for their effect
 //! anything else ──────────────────────────────► a device: another one needs fewer exits
 //! ```
 
 use super::FactId;
 use super::about::About;
-use super::cures::{NOBODY, by_hand, libvirt, qemu};
-use super::judgement::{Figure, How, Judgement, Setting};
+use super::cures::{Acts, LESS, NOBODY, REPLACES, by_hand, libvirt, qemu};
+use super::judgement::{AdviceId, Figure, How, Judgement, Setting};
 use super::simulated::Way;
-use super::sources::{Account, BEYOND, MEDIANS, Range, Vm, Words, medians};
+use super::sources::{Account, Range, Vm, Words};
 use crate::DetailKey;
 use exitscope_model::DetailKind;
 
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 
-/// A doorbell says which queue it is for, or how far it is filled, and no queue has more entries: VIRTIO's and NVMe's have
-/// 16 bits for it. What is larger is data.
-const MOST_QUEUES: u64 = 0xffff;
+/// A doorbell says which queue it is for, and VIRTIO's devices of QEMU have no more (VIRTIO_QUEUE_MAX of
+/// include/hw/virtio/virtio.h). What takes many values, or larger ones, is a device's state.
+const MOST_QUEUES: u64 = 1_024;
 
 impl Vm<'_> {
     /// Something that is not in the table.
@@ -33,21 +33,18 @@ impl Vm<'_> {
         account: &Account,
         facts: &[FactId],
         judgement: &mut Judgement,
-    ) {
+    ) -> AdviceId {
         let cell = &account.all.cell;
         if key.kind == DetailKind::Msr {
             let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
             let how =
                 by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
-            let words = Words { change, risk: "none", payer: NOBODY, in_guest: true };
-            let range = Range { low: medians(cell), high: cell.cost().0, how: How::Counted(MEDIANS) };
+            let words = Words { change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
+            let range = Range { low: 0, high: cell.cost().0, how: How::Counted(LESS) };
             return self.advise(words, vec![how], range, facts, judgement);
         }
-        if !self.is_beyond_kernel(cell) {
-            return judgement.leave(facts[0], &facts[1..], format!("{name}: {}", self.in_kernel()));
-        }
         let written = self.written(key, account);
-        let fact = written.map(|(low, high)| {
+        let fact = written.map(|((low, high), _)| {
             let what = match low == high {
                 true => format!("the value that is written to {name}, each time"),
                 false => format!("the largest value that is written to {name}; the smallest is {low:#x}"),
@@ -56,22 +53,23 @@ impl Vm<'_> {
         });
         let facts: Vec<FactId> = facts.iter().copied().chain(fact).collect();
         match written {
-            Some(values) if values.1 <= MOST_QUEUES || values.0 == values.1 => {
-                self.doorbell(key, name, &account.all, values, &facts, judgement);
+            Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
+                self.doorbell(key, name, &account.all, values, &facts, judgement)
             }
             Some(_) => self.register(key, name, &account.all, &facts, judgement),
             None => self.device(name, account, &facts, judgement),
         }
     }
 
-    /// The smallest and the largest value, where the guest only ever writes, always in the same way, and not out of memory:
-    /// then the write itself may be the message.
-    fn written(&self, key: DetailKey, account: &Account) -> Option<(u64, u64)> {
+    /// The smallest and the largest value, and whether there are few, where the guest only ever writes, always in the same
+    /// way, and not out of memory: then the write itself may be the message.
+    fn written(&self, key: DetailKey, account: &Account) -> Option<((u64, u64), bool)> {
         let (all, writes) = (&account.all, &account.writes);
         let reads = all.cell.count - writes.cell.count;
         let one_place = writes.spot.is_some_and(|spot| spot.only);
         let is_message = key.write && one_place && all.strings == 0 && reads.saturating_mul(ELSE) <= writes.cell.count;
-        writes.written.filter(|_| is_message)
+        let values = writes.written.range.filter(|_| is_message)?;
+        Some((values, writes.written.different().is_some()))
     }
 
     fn place(&self, name: &str, about: &About) -> String {
@@ -86,7 +84,7 @@ impl Vm<'_> {
         (low, high): (u64, u64),
         facts: &[FactId],
         judgement: &mut Judgement,
-    ) {
+    ) -> AdviceId {
         let kvm = match low == high {
             true => format!("in a VMM of your own: KVM_IOEVENTFD on the address, with a datamatch of {low:#x}"),
             false => "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
@@ -104,8 +102,8 @@ impl Vm<'_> {
         };
         let words = Words {
             change: format!(
-                "{}the guest only ever writes to {}, and each write goes on to {}: let an ioeventfd take it, as for a \
-                 virtio queue, or vhost",
+                "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, \
+                 let an ioeventfd take it, or vhost",
                 self.idle_words(),
                 self.place(name, about),
                 self.beyond()
@@ -117,13 +115,20 @@ impl Vm<'_> {
                 }
             },
             payer: "the thread that the eventfd wakes: the device's work moves there",
-            in_guest: false,
+            acts: Acts::AtStart,
         };
-        self.advise(words, settings, self.moved_in(about, key, Way::Ioeventfd), facts, judgement);
+        self.advise(words, self.of_vmm(settings), self.moved_in(about, key, Way::Ioeventfd), facts, judgement)
     }
 
     /// Values that are data: nobody may throw them away, but they may be kept for a while.
-    fn register(&self, key: DetailKey, name: &str, about: &About, facts: &[FactId], judgement: &mut Judgement) {
+    fn register(
+        &self,
+        key: DetailKey,
+        name: &str,
+        about: &About,
+        facts: &[FactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
         let kvm = match key.kind {
             DetailKind::Port => "KVM_REGISTER_COALESCED_MMIO with pio = 1 (KVM_CAP_COALESCED_PIO)",
             _ => "KVM_REGISTER_COALESCED_MMIO",
@@ -142,7 +147,7 @@ impl Vm<'_> {
         };
         let words = Words {
             change: format!(
-                "{}the guest only ever writes to {}, values that an ioeventfd would throw away, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
+                "{}the guest only ever writes to {}, values that are a device's state rather than a doorbell's and so not for an ioeventfd, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
                 self.idle_words(),
                 self.place(name, about),
                 self.beyond()
@@ -150,12 +155,12 @@ impl Vm<'_> {
             risk: "coalesced writes act when somebody next looks: wrong where the guest waits for their effect, or where \
                 they must not be overtaken by other accesses",
             payer: "whoever waits for the device: its work is put off",
-            in_guest: false,
+            acts: Acts::AtStart,
         };
-        self.advise(words, settings, self.moved_in(about, key, Way::Coalesced), facts, judgement);
+        self.advise(words, settings, self.moved_in(about, key, Way::Coalesced), facts, judgement)
     }
 
-    fn device(&self, name: &str, account: &Account, facts: &[FactId], judgement: &mut Judgement) {
+    fn device(&self, name: &str, account: &Account, facts: &[FactId], judgement: &mut Judgement) -> AdviceId {
         let (all, cell) = (&account.all, &account.all.cell);
         let does = match (account.writes.cell.count, cell.count) {
             (0, _) => "reads",
@@ -167,12 +172,12 @@ impl Vm<'_> {
             true => vec![by_hand("use PV drivers instead of the emulated device")],
             false => vec![
                 by_hand(
-                    "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest, `info mtree` in QEMU's \
+                    "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
                         monitor",
                 ),
                 by_hand(
-                    "then: virtio instead of an emulated device, vhost behind it (<driver name='vhost'/>), or a \
-                        device in the kernel",
+                    "then, as there is one: virtio instead of an emulated device, vhost behind it (libvirt: <driver \
+                        name='vhost'/>), or a device in the kernel",
                 ),
             ],
         };
@@ -190,10 +195,10 @@ impl Vm<'_> {
             ),
             risk: "the guest needs a driver for the other device",
             payer: "a thread of the host, for the device's work",
-            in_guest: false,
+            acts: Acts::AtStart,
         };
-        let range = Range { low: all.trip.min(medians(cell)), high: cell.cost().0, how: How::Counted(BEYOND) };
-        self.advise(words, settings, range, facts, judgement);
+        let range = Range { low: 0, high: cell.cost().0, how: How::Counted(REPLACES) };
+        self.advise(words, settings, range, facts, judgement)
     }
 
     fn beyond(&self) -> &'static str {

@@ -98,6 +98,7 @@ pub fn judgement(
         xen: info.by_vcpu,
         comms: info.comms.clone(),
         polling: PollHost::of(info),
+        settings: info.settings.clone(),
     };
     let mut trials = Trials::new(material, &machine);
     if trials.need_reading() {

@@ -1,0 +1,244 @@
+//! What takes a noteworthy part of a VM's cost or time, and what the rules say of it.
+//!
+//! ```text
+//! exits by reason and subject ─► rows of a device together ─► those that weigh ─┬─ a rule gave advice ────► can be changed
+//! what rules said ──────────────────────────────────────────────────────────────┼─ … said why nothing can ► inherent
+//!                                                                               └─ anything else ─────────► not judged
+//! ```
+//!
+//! Not judged is not "nothing to do": it says that no rule looks at it.
+
+use super::cures::source;
+use super::judgement::{AdviceId, Judgement};
+use super::material::{Machine, Material, VmTime};
+use super::missing::ABOUT;
+use crate::{DetailKey, ExitCause};
+use exitscope_model::{CodeList, DetailKind, ExitCode};
+use exitscope_units::{Nanos, VmId};
+use std::collections::BTreeMap;
+
+/// Noteworthy is one part in so many of the cost of a VM's exits …
+const OF_COST: u64 = 20;
+
+/// … or of its vCPUs' time.
+const OF_TIME: u64 = 100;
+
+/// VMX's exit of accesses to emulated memory.
+const EPT_MISCONFIG: u64 = 49;
+
+/// Why nothing is said where no rule said a word.
+pub const NO_RULE: &str = "no rule looks at it";
+
+/// What an exit is about, as rules tell it apart: a device of the table of cures, or something that is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asked {
+    Named(&'static str),
+    Other(DetailKind, u64),
+}
+
+impl Asked {
+    /// Of a VM that is, or is not, known to be QEMU's.
+    pub fn of(machine: &Machine, is_qemu: bool, key: DetailKey) -> Asked {
+        let row = source(machine, is_qemu, key.kind, key.key);
+        row.map_or(Asked::Other(key.kind, key.key), |row| Asked::Named(row.name))
+    }
+}
+
+/// Which exits a rule speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Covered {
+    /// Those about this.
+    Subject(Asked),
+    /// Those for this reason.
+    Reason(CodeList, u64),
+    /// Those at which vCPUs halt.
+    Halts,
+    /// No exits: waiting for a CPU.
+    Steal,
+    /// No exits: forced out of the guest because another thread of the core had to leave.
+    ForcedOut,
+}
+
+/// What a rule says of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// There is an advice.
+    Advice(AdviceId),
+    /// They could be fewer, by this change, but too little is to be won for an advice.
+    Small(&'static str),
+    /// Nothing changes them, for this reason.
+    Inherent(String),
+    /// The rule cannot tell, for this reason.
+    NotJudged(String),
+}
+
+/// What a judgement comes to, of one cause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The advice of these numbers changes it.
+    Changed(Vec<usize>),
+    /// This would change it, and wins too little for an advice.
+    Small(&'static str),
+    /// It belongs to what the guest does, or was tried, for this reason.
+    Inherent(String),
+    /// Nobody can say, for this reason.
+    NotJudged(String),
+}
+
+/// What time goes into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GoesInto {
+    /// Exits for this reason.
+    Exits(ExitCode),
+    /// Runnable, without a CPU.
+    Steal,
+    /// Out of the guest because another thread of the core had to leave.
+    ForcedOut,
+}
+
+/// What exits are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// Exits that name no subject, or whose subjects no rule tells apart.
+    None,
+    /// A device or a group of registers, by the name that rules give it; the costliest of its ports or registers.
+    Named(&'static str, DetailKey),
+    /// A port, a page, a register, a call.
+    Key(DetailKey),
+}
+
+/// Something that takes a noteworthy part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CauseRow {
+    /// Whose.
+    pub vm: VmId,
+    /// Exits for a reason, or time without any.
+    pub into: GoesInto,
+    /// What exits are about.
+    pub subject: Subject,
+    /// Exits.
+    pub exits: u64,
+    /// What exits cost; of the rest, how long it is.
+    pub time: Nanos,
+    /// Of exits, part of the cost of all the VM's exits.
+    pub of_cost: Option<f64>,
+    /// Part of its vCPUs' time.
+    pub of_time: f64,
+    /// What is said of it.
+    pub verdict: Verdict,
+}
+
+/// Lists what weighs, of each VM. The advice is ranked.
+pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+    let mut rows = Vec::new();
+    for (&vm, time) in &material.vms {
+        rows.extend(of_vm(material, machine, vm, time, judgement));
+    }
+    judgement.causes = rows;
+}
+
+#[derive(Default)]
+struct Sum {
+    exits: u64,
+    cost: u64,
+    top: Option<(DetailKey, u64)>,
+}
+
+fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgement: &Judgement) -> Vec<CauseRow> {
+    let is_qemu = material.vmm(vm, machine) == super::Vmm::Qemu;
+    let mut sums: BTreeMap<(ExitCode, Option<Asked>), Sum> = BTreeMap::new();
+    let mut all = 0u64;
+    for (ExitCause { code, about }, cell) in material.causes(vm) {
+        let key = about.filter(|key| is_told_apart(key.kind));
+        let sum = sums.entry((*code, key.map(|key| Asked::of(machine, is_qemu, key)))).or_default();
+        let cost = cell.cost().0;
+        all = all.saturating_add(cost);
+        sum.exits += cell.count;
+        sum.cost = sum.cost.saturating_add(cost);
+        sum.top = match (key, sum.top) {
+            (Some(key), top) if top.is_none_or(|top| top.1 < cost) => Some((key, cost)),
+            (_, top) => top,
+        };
+    }
+    let weighs = |cost: u64| {
+        cost > 0 && (cost.saturating_mul(OF_COST) > all || time.wall > 0 && cost.saturating_mul(OF_TIME) > time.wall)
+    };
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let mut rows: Vec<CauseRow> = sums
+        .into_iter()
+        .filter(|(_, sum)| weighs(sum.cost))
+        .map(|((code, asked), sum)| CauseRow {
+            vm,
+            into: GoesInto::Exits(code),
+            subject: match (asked, sum.top) {
+                (Some(Asked::Named(name)), Some((key, _))) => Subject::Named(name, key),
+                (_, Some((key, _))) => Subject::Key(key),
+                _ => Subject::None,
+            },
+            exits: sum.exits,
+            time: Nanos(sum.cost),
+            of_cost: Some(share(sum.cost, all)),
+            of_time: share(sum.cost, time.wall),
+            verdict: verdict(judgement, vm, |of| covers(of, code, asked), untold(code, asked)),
+        })
+        .collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse((row.time, row.exits)), row.into, row.subject));
+    let lost = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
+    for (into, of, lost) in
+        [(GoesInto::Steal, Covered::Steal, time.waiting), (GoesInto::ForcedOut, Covered::ForcedOut, lost)]
+    {
+        if time.wall > 0 && lost.saturating_mul(OF_TIME) > time.wall {
+            rows.push(CauseRow {
+                vm,
+                into,
+                subject: Subject::None,
+                exits: 0,
+                time: Nanos(lost),
+                of_cost: None,
+                of_time: share(lost, time.wall),
+                verdict: verdict(judgement, vm, |said| *said == of, NO_RULE),
+            });
+        }
+    }
+    rows
+}
+
+/// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
+fn is_told_apart(kind: DetailKind) -> bool {
+    !matches!(kind, DetailKind::PageFault | DetailKind::Program)
+}
+
+fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
+    match *of {
+        Covered::Subject(subject) => asked == Some(subject),
+        Covered::Reason(list, number) => (code.list, code.number) == (list, number),
+        Covered::Halts => code.is_idle(),
+        Covered::Steal | Covered::ForcedOut => false,
+    }
+}
+
+/// Why nothing was said of such exits.
+fn untold(code: ExitCode, asked: Option<Asked>) -> &'static str {
+    let names_one =
+        ABOUT.contains(&(code.list, code.number)) || (code.list, code.number) == (CodeList::Vmx, EPT_MISCONFIG);
+    if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
+}
+
+/// Of all that was said, what helps most; else `untold`.
+fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untold: &str) -> Verdict {
+    let said: Vec<&Said> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
+    let id = |said: &&Said| if let Said::Advice(id) = said { judgement.number(*id) } else { None };
+    let mut numbers: Vec<usize> = said.iter().filter_map(id).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    if !numbers.is_empty() {
+        return Verdict::Changed(numbers);
+    }
+    let inherent =
+        |said: &&Said| if let Said::Inherent(why) = said { Some(Verdict::Inherent(why.clone())) } else { None };
+    let small = |said: &&Said| if let Said::Small(change) = said { Some(Verdict::Small(change)) } else { None };
+    let unjudged =
+        |said: &&Said| if let Said::NotJudged(why) = said { Some(Verdict::NotJudged(why.clone())) } else { None };
+    let first = said.iter().find_map(inherent).or_else(|| said.iter().find_map(small));
+    first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| Verdict::NotJudged(untold.to_string()))
+}
