@@ -342,6 +342,24 @@ fn a_cpu_does_not_idle_while_a_task_that_may_run_there_waits() {
 }
 
 #[test]
+fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_speeds_do_not_run() {
+    let work = |vcpus: u32, speeds: &[u32]| {
+        let mut scenario = scenario(1, Vm::new("a", vcpus).running(forever(vec![compute(10), Op::Count])));
+        scenario.host.threads = 8;
+        scenario.host.smt_speed = speeds.to_vec();
+        run(&scenario, Unseen, Limits::default()).map(|(outcome, _)| outcome.vms[0].work.count)
+    };
+    let speeds = [1_000, 725, 580, 471];
+    for (busy, speed) in (1..).zip(speeds) {
+        let (expected, done) = (u64::from(busy * speed) * 10, work(busy, &speeds).unwrap());
+        assert!(done.abs_diff(expected) < expected / 50, "{busy} threads at {speed}: {done}");
+    }
+    for busy in [5, 8, 9] {
+        assert_eq!(work(busy, &speeds), Err(SimError::TooFewSpeeds { busy: busy.min(8), speeds: 4 }));
+    }
+}
+
+#[test]
 fn exits_alone_are_progress_and_events_that_cost_nothing_are_not() {
     let loops = scenario(1, Vm::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count])));
     let long = Scenario { duration: us(3_000_000), ..loops.clone() };
