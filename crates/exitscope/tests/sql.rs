@@ -416,16 +416,21 @@ fn a_kernel_that_costs_more_is_told_from_one_that_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     let store = Store::make(folder.path()).unwrap();
-    for (host, msr_ns) in [("a", 2_000), ("b", 2_010), ("c", 1_990)] {
+    let hosts = [("a", 2_000), ("b", 2_010), ("c", 1_990), ("d", 2_005), ("e", 1_995)];
+    for (at, (host, msr_ns)) in hosts.into_iter().enumerate() {
         made(&store, host, "2026-11-02", "6.1.0", msr_ns);
         made(&store, host, "2026-11-16", "6.8.0", msr_ns * 107 / 100);
+        let text = stdout(&run(&["fleet", "report", place]));
+        let few = "Nothing is called certain: fewer than 5 hosts on a side.";
+        assert_eq!(text.contains(few), at < 4, "{} hosts: {text}", at + 1);
+        assert_eq!(text.contains("costs"), at == 4, "{} hosts: {text}", at + 1);
     }
     let output = run(&["fleet", "report", place, "--format", "json"]);
     let fleet: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(misfits(&fleet, "fleet-schema"), Vec::<String>::new());
     let comparison = &fleet["comparisons"][0];
     assert_eq!((&fleet["against"], &comparison["value"]), (&"6.1.0".into(), &"6.8.0".into()));
-    assert_eq!((&comparison["before"]["hosts"], &comparison["shape"]["vcpus"]), (&3.into(), &4.into()));
+    assert_eq!((&comparison["before"]["hosts"], &comparison["shape"]["vcpus"]), (&5.into(), &4.into()));
     let cost = |reason: &str| {
         let rows = comparison["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["reason"] == reason).unwrap();
