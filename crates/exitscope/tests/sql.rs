@@ -499,3 +499,23 @@ fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     terminal.keys(&["Up", "Up", "Up", "Up", "Up", "Enter"]);
     terminal.wait_for(&["2026-11-20"]);
 }
+
+#[test]
+fn files_may_be_joined_and_removed_while_a_prompt_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(&folder.path().join("fleet"));
+    let state = folder.path().display();
+    let command = format!("env XDG_STATE_HOME={state} {} sql {place}", env!("CARGO_BIN_EXE_exitscope"));
+    let Some(terminal) = Terminal::start("joined", (100, 40), &command) else { return };
+    terminal.wait_for(&["Queries end with ;", "sql>"]);
+    let store = Store::open(&folder.path().join("fleet")).unwrap();
+    let old: Vec<_> = store.contents().unwrap().pieces.into_keys().collect();
+    let third = corpus("x86-svm/t4-zstd.data.gz");
+    let output = run(&["store", "add", &place, third.to_str().unwrap(), "--host", "a", "--day", "2026-11-20"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(store.compact().unwrap().after > 0);
+    assert!(store.clean(std::time::Duration::ZERO).unwrap() > 0);
+    assert!(old.iter().any(|path| !folder.path().join("fleet").join(path).exists()));
+    terminal.keys(&["select count(distinct run) + 97000 r from exits\\;", "Enter"]);
+    terminal.wait_for(&["the store has changed; recordings in it: 3", "97003"]);
+}
