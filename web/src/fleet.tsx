@@ -19,6 +19,9 @@ const WHERE = { kernel: "with", host: "on", week: "in", day: "on" } as const;
 /** Hosts that are drawn; the table has all. */
 const MOST_BARS = 20;
 
+/** Fewer hosts than this cannot say who stands out, nor, on a side, what is certain. */
+const FEWEST = 5;
+
 /** Lines of a list at first. */
 const MOST_LINES = 10;
 
@@ -94,6 +97,14 @@ function nothing({ recordings, by, against, not_compared }: Fleet): string {
   return `All recordings are of one ${by}, ${against}: a second one is missing. --by compares by kernel, host, week or day.`;
 }
 
+/** Why no difference in cost is called certain. */
+function uncertain({ by, comparisons, confidence_percent }: Fleet): string {
+  const few = comparisons.filter((of) => of.too_few).length;
+  const tooFew = `fewer than ${FEWEST} ${by === "host" ? "recordings" : "hosts"} on a side`;
+  if (few === comparisons.length) return `Nothing is called certain: ${tooFew}.`;
+  return `No difference in cost is${few ? `, and ${few} of ${comparisons.length} comparisons have ${tooFew}` : `: every ${confidence_percent} % interval holds zero`}.`;
+}
+
 function Overview({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
   const { by, against, comparisons, outliers, advice } = fleet;
   const values = new Set(comparisons.map((of) => of.value));
@@ -125,7 +136,7 @@ function Overview({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
               {` ${WHERE[by]} ${first.of.value}, ${signed(COST, change(first))} (${partText(changeOf(first.row, COST))}).`}
             </>
           ) : comparisons.length > 0 ? (
-            `No difference in cost is: every ${fleet.confidence_percent} % interval holds zero.`
+            uncertain(fleet)
           ) : (
             "Nothing is compared."
           )}
@@ -198,7 +209,7 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
     <>
       <h3>What is certain of the cost</h3>
       <DataTable columns={sureColumns(fleet)} rows={sure} caption="What is certain of the cost" top={MOST_LINES} chosen={(row) => row.of === of} />
-      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
+      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${by === "host" ? "recordings" : "hosts"}; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
       {comparisons.length > 1 && (
         <p class="choices">
           <label>
@@ -239,9 +250,6 @@ const outlierColumns = (): Column<Outlier>[] => {
     { title: "VMs", text: true, value: (row) => shapeName(row.shape), show: (row) => shapeName(row.shape) },
   ];
 };
-
-/** Fewer hosts than this cannot say who stands out. */
-const FEWEST = 5;
 
 function Outliers({ fleet: { outliers, hosts } }: { fleet: Fleet }) {
   if (outliers.length === 0)

@@ -406,6 +406,8 @@ export interface FleetComparison {
   shape: Shape;
   before: FleetSide;
   after: FleetSide;
+  /** Whether a side has too few hosts for any verdict. */
+  too_few: boolean;
   rows: Compared[];
   rows_left_out: number;
 }

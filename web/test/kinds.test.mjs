@@ -241,15 +241,29 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
   const again = await open(browser, fleetPage(), { hash: await page.evaluate(() => location.hash) });
   assert.deepEqual(await csvOf(again, "changes"), shown);
   await done(again);
+  // Of one recording on a side, nothing is called certain.
+  assert.match(await page.locator("#overview").textContent(), /Nothing is called certain: fewer than 5 recordings on a side/);
+  assert.ok(report.comparisons.every((of) => of.too_few && of.rows.every((row) => row.changes.every((change) => change.verdict === "too few"))));
   // What is certain is what has a verdict, and leads to its comparison.
-  const sure = report.comparisons.flatMap((of) => of.rows.filter((row) => ["more", "less"].includes(row.changes.find((change) => change.measure === "cost_ns_per_s").verdict)).map((row) => [of.value, nameOf(row)]));
-  const table = page.getByRole("region", { name: "What is certain of the cost" });
+  const certain = await open(
+    browser,
+    changed(fleetPage(), ({ fleet }) =>
+      fleet.comparisons.forEach((of) => {
+        of.too_few = false;
+        for (const change of of.rows.flatMap((row) => row.changes)) if (change.low > 0 || change.high < 0) change.verdict = change.low > 0 ? "more" : "less";
+      }),
+    ),
+  );
+  const verdict = ({ low, high }) => low > 0 || high < 0;
+  const sure = report.comparisons.flatMap((of) => of.rows.filter((row) => verdict(row.changes.find((change) => change.measure === "cost_ns_per_s"))).map((row) => [of.value, nameOf(row)]));
+  const table = certain.getByRole("region", { name: "What is certain of the cost" });
   const showAll = table.getByRole("button", { name: "Show all" });
   if (await showAll.count()) await showAll.click();
   const listed = await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.textContent.trim())));
   assert.deepEqual(listed.map(String).sort(), sure.map(String).sort());
   await table.getByRole("button", { name: "host-b" }).first().click();
-  assert.match(await page.locator("#chart-changes h3").textContent(), /host-b against host-a/);
+  assert.match(await certain.locator("#chart-changes h3").textContent(), /host-b against host-a/);
+  await done(certain);
   assert.deepEqual(await page.locator("#advice tbody td:last-child").allTextContents(), report.advice.map((of) => of.change));
   for (const text of report.not_compared.slice(0, 10)) assert.ok((await page.locator("#not-compared").textContent()).includes(text.replace("not compared: ", "")), text);
   assert.match(await page.locator("#outliers").textContent(), /It takes 5 hosts .* here are 4/);

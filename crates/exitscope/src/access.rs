@@ -1,7 +1,7 @@
 //! Who may ask a server, and what is said when it starts.
 
-use crate::cli::AccessArgs;
-use anyhow::Context;
+use crate::cli::{AccessArgs, ClusterCommand};
+use anyhow::{Context, ensure};
 use exitscope_http::{Access, Names, access};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -37,6 +37,21 @@ pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> Names {
     Names { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 
+/// Refuses to open a cluster to others than this machine unless that is said to be meant. Ballista, as it is used here, has
+/// neither TLS nor tokens, and does what it is sent: a plan may read and write any file that its process may.
+pub fn cluster_is_meant(what: &ClusterCommand) -> anyhow::Result<()> {
+    let (listen, insecure) = match what {
+        ClusterCommand::Scheduler { listen, insecure } => (listen, *insecure),
+        ClusterCommand::Executor(args) => (&args.listen, args.insecure),
+    };
+    ensure!(
+        insecure || listen.ip().is_loopback(),
+        "--listen {listen}: whoever reaches it can run queries, and with them read and write files as this user: a cluster has \
+         neither TLS nor tokens. --insecure listens there nevertheless; keep the port on a network of your own"
+    );
+    Ok(())
+}
+
 /// `http` or `https`.
 pub fn scheme(access: &Access) -> &'static str {
     if access.tls.is_some() { "https" } else { "http" }
@@ -59,6 +74,8 @@ pub fn warn(address: SocketAddr, access: &Access) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
 
     #[test]
     fn a_server_is_called_as_it_was_told_and_as_its_machine_is() {
@@ -79,6 +96,32 @@ mod tests {
             ("127.0.0.1:9965", "127.0.0.1:9965", "", false),
         ] {
             assert_eq!(names(&args, listen, at(address)).hold(host), expected, "{listen} {host}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_listens_beyond_loopback_only_if_that_is_said_to_be_meant() {
+        for (flags, refused) in [
+            (&[][..], false),
+            (&["--listen", "127.0.0.1:7"], false),
+            (&["--listen", "127.9.9.9:7"], false),
+            (&["--listen", "[::1]:7"], false),
+            (&["--listen", "0.0.0.0:7"], true),
+            (&["--listen", "[::]:7"], true),
+            (&["--listen", "10.0.0.1:7"], true),
+            (&["--listen", "[::ffff:10.0.0.1]:7"], true),
+            (&["--listen", "10.0.0.1:7", "--insecure"], false),
+            (&["--listen", "0.0.0.0:7", "--insecure"], false),
+        ] {
+            for part in ["scheduler", "executor"] {
+                let cli = Cli::try_parse_from([&["exitscope", "cluster", part][..], flags].concat()).unwrap();
+                let Command::Cluster { what } = cli.command else { panic!("{part}") };
+                let said = cluster_is_meant(&what).map_err(|error| error.to_string());
+                assert_eq!(said.is_err(), refused, "{part} {flags:?}: {said:?}");
+                if let Err(said) = said {
+                    assert!(said.contains("--insecure") && said.contains(flags[1]), "{said}");
+                }
+            }
         }
     }
 }

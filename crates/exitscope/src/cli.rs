@@ -472,6 +472,9 @@ pub enum ClusterCommand {
         /// Where to listen
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
+        /// Listen beyond this machine, although there is neither TLS nor a token
+        #[arg(long)]
+        insecure: bool,
     },
     /// Work on queries, for a scheduler
     ///
@@ -488,6 +491,9 @@ pub struct ExecutorArgs {
     /// Where to listen for those who fetch what it made
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub listen: SocketAddr,
+    /// Listen beyond this machine, although there is neither TLS nor a token
+    #[arg(long)]
+    pub insecure: bool,
     /// Tasks at a time [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -6,7 +6,7 @@ use exitscope_query::cluster::{Executor, execute, schedule};
 
 pub fn run(command: &ClusterCommand) -> anyhow::Result<Outcome> {
     match command {
-        ClusterCommand::Scheduler { listen } => {
+        ClusterCommand::Scheduler { listen, .. } => {
             say!("scheduling at df://{listen}");
             schedule(*listen)?;
         }

@@ -248,16 +248,10 @@ impl Groups {
                     _ => {}
                 }
                 let rows = new.against(&old, (args.confidence * 100.0).round() as u64);
-                // All reasons together are a row besides.
-                let shown = args.top.saturating_add(1);
-                comparisons.push(FleetComparison {
-                    value: value.clone(),
-                    shape: shape.clone(),
-                    before: before.clone(),
-                    after,
-                    rows: rows.iter().take(shown).map(Compared::of).collect(),
-                    rows_left_out: rows.len().saturating_sub(shown),
-                });
+                let rows = rows.iter().map(Compared::of).collect();
+                let sides = [before.clone(), after];
+                let of = FleetComparison::new(name_of(self.by), value.clone(), shape.clone(), sides, rows);
+                comparisons.push(of.top(args.top));
             }
         }
         (comparisons, not_compared)

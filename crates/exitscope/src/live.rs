@@ -73,14 +73,15 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
     file.finish(args, took)?;
+    let mut outcome = Outcome::Fine;
     if let Some(dir) = &args.store {
         let (dir, files) = (dir.clone(), vec![args.output.clone()]);
         let add = StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default() };
-        store::run(&StoreCommand::Add(add), &mut io::stdout())?;
+        outcome = store::run(&StoreCommand::Add(add), &mut io::stdout())?;
     }
     match code.filter(|code| !code.success()) {
         Some(code) => bail!("the recording is whole, but the command ended with {code}"),
-        None => Ok(Outcome::Fine),
+        None => Ok(outcome),
     }
 }
 

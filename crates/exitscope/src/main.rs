@@ -14,7 +14,7 @@ mod access;
 mod advise;
 mod background;
 mod cli;
-#[cfg(feature = "cluster")]
+#[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;
 mod costs;
 mod diff;
@@ -110,10 +110,10 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         #[cfg(not(feature = "sql"))]
         Command::Sql(_) => anyhow::bail!(NO_SQL),
         Command::Fleet { what } => fleet::run(&what, &mut out)?,
-        #[cfg(feature = "cluster")]
-        Command::Cluster { what } => cluster::run(&what)?,
-        #[cfg(not(feature = "cluster"))]
-        Command::Cluster { .. } => anyhow::bail!(NO_CLUSTER),
+        Command::Cluster { what } => {
+            access::cluster_is_meant(&what)?;
+            cluster::run(&what)?
+        }
         Command::Sim(args) => sim::run(&args, &mut out)?,
         Command::Sweep(args) => sweep::run(&args, &mut out)?,
         Command::Validate(args) => validate::run(&args, &mut out)?,

@@ -45,26 +45,41 @@ pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.output {
         new_file::can_write(to)?;
     }
-    let engine = open(&args.dir, &args.limits)?;
-    for file in engine.left_out() {
-        say!("left out: {}: {}", file.path, file.why);
-    }
+    let mut engine = open(&args.dir, &args.limits)?;
+    name_left_out(&engine);
     match (&args.query, &args.output) {
         (Some(query), Some(to)) => {
             let rows = new_file::replace(to, |mut file| answer(&engine, query, args, &mut file))?;
             say!("wrote {}: {} rows", to.display(), thousands(rows));
         }
         (Some(query), None) => drop(answer(&engine, query, args, out)?),
-        (None, _) if io::stdin().is_terminal() => prompt(&engine, args, out)?,
+        (None, _) if io::stdin().is_terminal() => prompt(&mut engine, args, out)?,
         (None, _) => {
             let mut text = String::new();
             io::stdin().lock().take(MAX_QUERIES).read_to_string(&mut text).context("standard input")?;
+            let store = Store::open(&args.dir)?;
             for query in text.split_inclusive(';').map(str::trim).filter(|query| !query.is_empty()) {
+                look_again(&mut engine, &store)?;
                 answer(&engine, query, args, out)?;
             }
         }
     }
     Ok(Outcome::Fine)
+}
+
+fn name_left_out(engine: &Engine) {
+    for file in engine.left_out() {
+        say!("left out: {}: {}", file.path, file.why);
+    }
+}
+
+/// Has a query asked of the store as it is now, and says if that is not what it was.
+fn look_again(engine: &mut Engine, store: &Store) -> anyhow::Result<()> {
+    if engine.refresh(store)? {
+        say!("the store has changed; recordings in it: {}", thousands(engine.runs().len() as u64));
+        name_left_out(engine);
+    }
+    Ok(())
 }
 
 /// Writes the answer to a query; how many rows it has.
@@ -134,7 +149,8 @@ fn lines(row: Vec<String>) -> Vec<Vec<String>> {
 }
 
 /// Asks for queries until there are no more.
-fn prompt(engine: &Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+fn prompt(engine: &mut Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let store = Store::open(&args.dir)?;
     let mut editor: Editor<Words, FileHistory> = Editor::new()?;
     editor.set_helper(Some(Words { words: engine.words() }));
     let history = history_file();
@@ -161,7 +177,8 @@ fn prompt(engine: &Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Resul
             "\\d" | "\\?" | "help" => help(engine, out)?,
             query => {
                 // A wrong query is no reason to stop.
-                if let Err(error) = answer(engine, query, args, out) {
+                let answered = look_again(engine, &store).and_then(|()| answer(engine, query, args, out));
+                if let Err(error) = answered {
                     say!("{error:#}");
                 }
             }

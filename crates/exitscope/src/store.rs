@@ -11,7 +11,7 @@ use crate::advise::judgement;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
 use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Histogram, Keyed, Selection, VcoreGangs};
@@ -19,14 +19,14 @@ use exitscope_export::{Lanes, Survey};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo, Who};
 use exitscope_store::{
-    Added, Adding, AdvisedRow, Checked, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow, Store,
-    StoreError, Sums, Vcpu, Words,
+    Added, Adding, AdvisedRow, Checked, Compacted, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow,
+    Store, StoreError, Sums, Vcpu, Words,
 };
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{
-    AdviceRow, Column, Page, Section, Table, TraceRow, WhoRow, direction_name, door_name, kind_name, thousands,
-    write_page,
+    AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, WhoRow, direction_name, door_name, kind_name,
+    thousands, write_page,
 };
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
@@ -41,7 +41,8 @@ const CHUNK: u64 = 1 << 20;
 /// Stretches of time that a recording's sums are kept of, so that it can be said how sure a difference is.
 const STRETCHES: u64 = 32;
 
-/// Longer than any add takes: what is left of adds that were stopped is older.
+/// Longer than any add or query takes: what is left of adds that were stopped is older, and whoever opened the store before
+/// files were joined or dropped has its answer.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -50,10 +51,13 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
         StoreCommand::List(args) => list(args, out),
         StoreCommand::Compact { dir } => {
             let store = Store::open(dir)?;
-            let (before, after) = store.compact()?;
+            let Compacted { before, after, damaged } = store.compact()?;
             let removed = store.clean(ABANDONED)?;
             writeln!(out, "{before} files became {after}; {removed} that belong to nothing were removed")?;
-            Ok(Outcome::Fine)
+            for Damage { path, why } in &damaged {
+                writeln!(out, "damaged, and left as it is: {path}: {why}")?;
+            }
+            Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
         }
         StoreCommand::Drop { dir, before, host } => {
             let dropped = Store::open(dir)?.drop_before(&before.to_string(), host.as_deref())?;
@@ -74,36 +78,78 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
     }
 }
 
+/// Adds one file after the other. One that cannot be read does not keep the others out; what the store itself cannot do ends
+/// it.
 fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let store = Store::make(&args.dir)?;
     let mut there = store.contents()?.runs;
+    let mut outcome = Outcome::Fine;
     for file in &args.files {
-        let input = Input::open(file)?;
-        let id = hash(&input)?;
-        if let Some(run) = there.get(&id) {
-            writeln!(out, "{}: already there, of host {} and day {}", file.display(), run.host, run.day)?;
-            continue;
-        }
-        let (run, added) = add_one(args, &store, file, &input, id).with_context(|| format!("{}", file.display()))?;
-        match added {
-            Added::New { exits, sums } => {
-                let each = exits as f64 / run.exits.max(1) as f64;
-                writeln!(
-                    out,
-                    "{}: {} exits of host {} and day {}, {} KB ({each:.1} bytes an exit, and {} KB of sums)",
-                    file.display(),
-                    thousands(run.exits),
-                    run.host,
-                    run.day,
-                    exits.div_ceil(1000),
-                    sums.div_ceil(1000),
-                )?;
+        match add_file(args, &store, file, &mut there) {
+            Ok(Done { says, warnings }) => {
+                writeln!(out, "{}: {says}", file.display())?;
+                out.flush()?;
+                for warning in warnings {
+                    say!("warning: {}: {warning}", file.display());
+                }
             }
-            Added::Already => writeln!(out, "{}: somebody else added it just now", file.display())?,
+            Err(error) if error.downcast_ref::<StoreError>().is_some() => {
+                return Err(error.context(file.display().to_string()));
+            }
+            Err(error) => {
+                say!("{}: {error:#}", file.display());
+                outcome = Outcome::Failed;
+            }
         }
-        there.insert(run.id.clone(), run);
     }
-    Ok(Outcome::Fine)
+    Ok(outcome)
+}
+
+/// What became of a file, and what affects its figures, as `report` says it.
+struct Done {
+    says: String,
+    warnings: Vec<String>,
+}
+
+fn add_file(
+    args: &StoreAddArgs,
+    store: &Store,
+    file: &Path,
+    there: &mut BTreeMap<String, RunRow>,
+) -> anyhow::Result<Done> {
+    let input = Input::open(file)?;
+    let id = hash(&input)?;
+    if let Some(run) = there.get(&id) {
+        let says = format!("already there, of host {} and day {}", run.host, run.day);
+        return Ok(Done { says, warnings: Vec::new() });
+    }
+    let (run, added, coverage) = add_one(args, store, file, &input, id)?;
+    let says = match added {
+        Added::New { exits, sums } => {
+            let each = exits as f64 / run.exits.max(1) as f64;
+            format!(
+                "{} exits of host {} and day {}, {} KB ({each:.1} bytes an exit, and {} KB of sums)",
+                thousands(run.exits),
+                run.host,
+                run.day,
+                exits.div_ceil(1000),
+                sums.div_ceil(1000),
+            )
+        }
+        Added::Already => "somebody else added it just now".to_string(),
+    };
+    there.insert(run.id.clone(), run);
+    Ok(Done { says, warnings: warnings(&coverage) })
+}
+
+fn warnings(coverage: &Coverage) -> Vec<String> {
+    let mut warnings: Vec<String> = coverage.damage().map(ToString::to_string).collect();
+    match (coverage.exits, coverage.timed_exits) {
+        (0, _) => warnings.push("there is no VM exit in it".to_string()),
+        (_, 0) => warnings.push("no exit has a length, because no entry into a guest follows one".to_string()),
+        _ => {}
+    }
+    warnings
 }
 
 fn add_one(
@@ -112,7 +158,7 @@ fn add_one(
     file: &Path,
     input: &Input,
     id: String,
-) -> anyhow::Result<(RunRow, Added)> {
+) -> anyhow::Result<(RunRow, Added, Coverage)> {
     let selection = Selection::default();
     let options = args.clock.options(Keep::Timed);
     let fresh = || (Survey::new(&selection), Material::new(&selection));
@@ -176,7 +222,7 @@ fn add_one(
         ..run_row(id, host, day, &trace.row, &trace.info)
     };
     let added = adding.finish(&run, &sums)?;
-    Ok((run, added))
+    Ok((run, added, Coverage::of(&trace.ledger, trace.exits, trace.timed_exits)))
 }
 
 fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RunRow {

@@ -25,7 +25,7 @@ use std::io::{IsTerminal, Write};
 const MAX_RUNS: u64 = 100_000;
 
 /// Shares of a VM's time that are shown if they vary, by this much at least.
-const COST_SHARES: [&str; 6] = ["spinning", "polling", "kernel", "user", "waiting", "blocked"];
+const COST_SHARES: [&str; 7] = ["spinning", "guest_polling", "polling", "kernel", "user", "waiting", "blocked"];
 const VARIES: f64 = 0.001;
 
 /// The figures of a run, in the order of those asked for.
@@ -146,9 +146,9 @@ impl Asked {
         let names = match (default, scenario.vms.first()) {
             (true, Some(vm)) => {
                 let of_vm = ["latency_p99", "exits"].into_iter().chain(COST_SHARES);
-                throughputs(scenario).into_iter().chain(of_vm.map(|name| format!("{}.{name}", vm.name))).collect()
+                works(scenario).chain(of_vm.map(|name| format!("{}.{name}", vm.name))).collect()
             }
-            (true, None) => throughputs(scenario),
+            (true, None) => works(scenario).collect(),
             (false, _) => args.metrics.clone(),
         };
         for name in names {
@@ -211,6 +211,11 @@ impl Asked {
         }
         metrics.into_iter().zip(keep).filter_map(|(metric, keep)| keep.then_some(metric)).collect()
     }
+}
+
+/// The work done, and the CPU time that it takes: more of the one is often bought with the other.
+fn works(scenario: &Scenario) -> impl Iterator<Item = String> {
+    throughputs(scenario).into_iter().chain([SweepMetric::BUSY_CPUS.to_string()])
 }
 
 /// The throughputs to show: of everything together if only one kind of work is counted, else of each kind.

@@ -2,8 +2,11 @@
 
 use crate::Outcome;
 use crate::cli::{ValidateArgs, ValidateFormat as Format};
-use exitscope_validation::{ExperimentResult, Role, RowResult, Validation, Verdict, experiments, validate};
+use exitscope_validation::{
+    Copied, Count, ExperimentResult, Role, RowResult, Validation, Verdict, experiments, validate,
+};
 use exitscope_view::{Column, Page, Section, Sentence, Table, write_page};
+use std::cmp::Ordering;
 use std::io::Write;
 
 pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -32,13 +35,13 @@ fn csv_rows(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
     let mut out = csv::Writer::from_writer(out);
     let heading =
         ["experiment", "id", "what", "published", "unit", "simulated", "low", "high", "ratio", "role", "verdict"];
-    out.write_record(heading)?;
+    out.write_record(heading.into_iter().chain(["follows", "given", "previous"]))?;
     for experiment in &validation.experiments {
         for row in &experiment.rows {
             let figures = [row.published, row.simulated, row.range[0], row.range[1], row.ratio].map(|f| f.to_string());
             let [published, simulated, low, high, ratio] = &figures;
             out.write_record([
-                &experiment.name,
+                experiment.name.as_str(),
                 &row.id,
                 &row.what,
                 published,
@@ -47,8 +50,11 @@ fn csv_rows(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
                 low,
                 high,
                 ratio,
-                role(row.role),
+                role(row),
                 verdict(row.verdict),
+                &row.follows.join(" "),
+                row.given.as_deref().unwrap_or_default(),
+                row.previous.as_ref().map_or("", |previous| previous.id.as_str()),
             ])?;
         }
     }
@@ -61,18 +67,32 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
     writeln!(
         out,
         "Written by `exitscope validate --format markdown`. *Calibrated* rows were used to fit numbers of the cost \
-         model, *predicted* ones were not. *Near*: within 25 % of the published change, or of the figure where it tells \
+         model, *predicted* ones were not. A predicted row that *follows* from other rows by arithmetic, or is *given* by \
+         the configuration, is no prediction of its own. *Near*: within 25 % of the published change, or of the figure where it tells \
          of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it. Free \
          parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
          so anew.\n"
     )?;
     writeln!(out, "{}", summary(validation))?;
+    if !validation.copied.is_empty() {
+        writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
+        writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: |")?;
+        for of in validation.copied.iter().chain([&all_copied(&validation.copied)]) {
+            writeln!(out, "| {} | {} |", of.experiment, copied_cells(of).join(" | "))?;
+        }
+    }
     for experiment in &validation.experiments {
         writeln!(out, "\n## {}\n\n{}.\n", experiment.name, experiment.about)?;
         writeln!(out, "| row | what | published | simulated | least to greatest | ratio | | |")?;
         writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |")?;
         for row in &experiment.rows {
-            let [id, what, published, simulated, ratio, role, verdict] = cells(row);
+            let [id, what, published, simulated, ratio, _, verdict] = cells(row);
+            let role = match (&row.follows[..], &row.given) {
+                ([], None) => role(row).to_string(),
+                ([], Some(why)) => format!("given: {why}"),
+                (rows, _) => format!("{}, follows from {}", word(row.role), rows.join(", ")),
+            };
             let [low, high] = row.range.map(figure);
             writeln!(
                 out,
@@ -99,31 +119,92 @@ fn fitted(experiment: &ExperimentResult) -> String {
 }
 
 fn summary(validation: &Validation) -> String {
-    let Validation { predicted, predicted_near, predicted_changes, near, wrong, .. } = validation;
-    let all = validation.experiments.iter().flat_map(|experiment| &experiment.rows);
-    let far: Vec<&str> = all.filter(|row| row.verdict == Verdict::Far).map(|row| row.id.as_str()).collect();
+    let Validation { predicted, independent, wrong, .. } = validation;
+    let rows = || validation.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let far: Vec<&str> = rows().filter(|row| row.verdict == Verdict::Far).map(|row| row.id.as_str()).collect();
     let far = match far.len() {
         0 => String::new(),
         _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
     };
+    let given = rows().filter(|row| row.role == Role::Predicted && row.given.is_some()).count() as u32;
+    let Count { rows, near, changes, changes_near } = independent;
+    let (follow, plain, plain_near) = (predicted.rows - rows - given, rows - changes, near - changes_near);
     format!(
-        "{predicted_near} of {predicted} predicted rows lie within 25 % of what was published: {near} of \
-         {predicted_changes} that tell of a change, and {} of {} plain figures. {wrong} rows tell of a change in the \
-         wrong direction.{far}",
-        predicted_near - near,
-        predicted - predicted_changes
+        "{near} of {rows} independent predicted rows lie within 25 % of what was published: {changes_near} of {changes} that \
+         tell of a change, and {plain_near} of {plain} plain figures. Of {} predicted rows, {follow} follow from others by \
+         arithmetic and {given} are given by the configuration: those are not counted. {wrong} rows tell of a change in \
+         the wrong direction.{far}",
+        predicted.rows
+    )
+}
+
+const COPIED: [&str; 5] = ["figure", "rows", "simulated near", "copied near", "simulated nearer"];
+
+fn copied_cells(of: &Copied) -> [String; 5] {
+    let numbers = [of.rows, of.simulated_near, of.copied_near, of.simulated_nearer].map(|number| number.to_string());
+    let [rows, simulated, copied, nearer] = numbers;
+    [of.figure.clone(), rows, simulated, copied, nearer]
+}
+
+/// All figures together.
+fn all_copied(list: &[Copied]) -> Copied {
+    let sum = |of: fn(&Copied) -> u32| list.iter().map(of).sum();
+    Copied {
+        experiment: "all".to_string(),
+        figure: String::new(),
+        rows: sum(|of| of.rows),
+        simulated_near: sum(|of| of.simulated_near),
+        copied_near: sum(|of| of.copied_near),
+        simulated_nearer: sum(|of| of.simulated_nearer),
+    }
+}
+
+/// What the simplest prediction is worth, beside the simulation.
+fn copying(list: &[Copied]) -> String {
+    let all = all_copied(list);
+    let as_well = |of: &&Copied| match of.copied_near.cmp(&of.simulated_near) {
+        Ordering::Less => false,
+        Ordering::Equal => 2 * of.simulated_nearer <= of.rows,
+        Ordering::Greater => true,
+    };
+    let behind = list.iter().filter(as_well);
+    let behind: Vec<String> = behind.map(|of| format!("`{}` of {}", of.figure, of.experiment)).collect();
+    let behind = match behind.len() {
+        0 => String::new(),
+        _ => format!(" Copying does as well or better for {}.", behind.join(", ")),
+    };
+    format!(
+        "The simplest prediction copies what was published of the configuration before. Of {} independent rows that have one, \
+         the simulation is near {}, the copy {}; the simulated figure is the nearer one in {}.{behind}",
+        all.rows, all.simulated_near, all.copied_near, all.simulated_nearer
     )
 }
 
 fn page(validation: &Validation) -> Page {
     let mut sections: Vec<Section> = validation.experiments.iter().map(section).collect();
     let sentences = vec![Sentence { text: summary(validation), warning: validation.wrong > 0 }];
+    sections.extend(against_copying(&validation.copied));
     sections.push(Section { title: "All in all".into(), sentences, ..Section::default() });
     Page { sections }
 }
 
+fn column(title: &'static str, names: bool, rank: u8) -> Column {
+    Column { title: title.into(), names, rank }
+}
+
+fn against_copying(list: &[Copied]) -> Option<Section> {
+    let columns = std::iter::once("experiment").chain(COPIED).enumerate();
+    let columns = columns.map(|(at, title)| column(title, at < 2, 0)).collect();
+    let row = |of: &Copied| [vec![of.experiment.clone()], copied_cells(of).to_vec()].concat();
+    (!list.is_empty()).then(|| Section {
+        title: "Against copying".into(),
+        sentences: vec![Sentence { text: copying(list), warning: false }],
+        table: Some(Table { columns, rows: list.iter().chain([&all_copied(list)]).map(row).collect() }),
+        ..Section::default()
+    })
+}
+
 fn section(experiment: &ExperimentResult) -> Section {
-    let column = |title: &'static str, names, rank| Column { title: title.into(), names, rank };
     let columns = vec![
         column("row", true, 0),
         column("what", true, 3),
@@ -155,7 +236,7 @@ fn cells(row: &RowResult) -> [String; 7] {
         format!("{} {}", figure(row.published), row.unit),
         figure(row.simulated),
         format!("{:.2}", row.ratio),
-        role(row.role).to_string(),
+        role(row).to_string(),
         verdict(row.verdict).to_string(),
     ]
 }
@@ -170,7 +251,16 @@ fn figure(value: f64) -> String {
     }
 }
 
-const fn role(role: Role) -> &'static str {
+/// What a row is worth as evidence.
+const fn role(row: &RowResult) -> &'static str {
+    match row.role {
+        Role::Predicted if !row.follows.is_empty() => "follows",
+        Role::Predicted if row.given.is_some() => "given",
+        role => word(role),
+    }
+}
+
+const fn word(role: Role) -> &'static str {
     match role {
         Role::Calibrated => "calibrated",
         Role::Predicted => "predicted",

@@ -416,16 +416,21 @@ fn a_kernel_that_costs_more_is_told_from_one_that_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     let store = Store::make(folder.path()).unwrap();
-    for (host, msr_ns) in [("a", 2_000), ("b", 2_010), ("c", 1_990)] {
+    let hosts = [("a", 2_000), ("b", 2_010), ("c", 1_990), ("d", 2_005), ("e", 1_995)];
+    for (at, (host, msr_ns)) in hosts.into_iter().enumerate() {
         made(&store, host, "2026-11-02", "6.1.0", msr_ns);
         made(&store, host, "2026-11-16", "6.8.0", msr_ns * 107 / 100);
+        let text = stdout(&run(&["fleet", "report", place]));
+        let few = "Nothing is called certain: fewer than 5 hosts on a side.";
+        assert_eq!(text.contains(few), at < 4, "{} hosts: {text}", at + 1);
+        assert_eq!(text.contains("costs"), at == 4, "{} hosts: {text}", at + 1);
     }
     let output = run(&["fleet", "report", place, "--format", "json"]);
     let fleet: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(misfits(&fleet, "fleet-schema"), Vec::<String>::new());
     let comparison = &fleet["comparisons"][0];
     assert_eq!((&fleet["against"], &comparison["value"]), (&"6.1.0".into(), &"6.8.0".into()));
-    assert_eq!((&comparison["before"]["hosts"], &comparison["shape"]["vcpus"]), (&3.into(), &4.into()));
+    assert_eq!((&comparison["before"]["hosts"], &comparison["shape"]["vcpus"]), (&5.into(), &4.into()));
     let cost = |reason: &str| {
         let rows = comparison["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["reason"] == reason).unwrap();
@@ -493,4 +498,24 @@ fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     // Up past the end of the last time, the help, and the two errors.
     terminal.keys(&["Up", "Up", "Up", "Up", "Up", "Enter"]);
     terminal.wait_for(&["2026-11-20"]);
+}
+
+#[test]
+fn files_may_be_joined_and_removed_while_a_prompt_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(&folder.path().join("fleet"));
+    let state = folder.path().display();
+    let command = format!("env XDG_STATE_HOME={state} {} sql {place}", env!("CARGO_BIN_EXE_exitscope"));
+    let Some(terminal) = Terminal::start("joined", (100, 40), &command) else { return };
+    terminal.wait_for(&["Queries end with ;", "sql>"]);
+    let store = Store::open(&folder.path().join("fleet")).unwrap();
+    let old: Vec<_> = store.contents().unwrap().pieces.into_keys().collect();
+    let third = corpus("x86-svm/t4-zstd.data.gz");
+    let output = run(&["store", "add", &place, third.to_str().unwrap(), "--host", "a", "--day", "2026-11-20"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(store.compact().unwrap().after > 0);
+    assert!(store.clean(std::time::Duration::ZERO).unwrap() > 0);
+    assert!(old.iter().any(|path| !folder.path().join("fleet").join(path).exists()));
+    terminal.keys(&["select count(distinct run) + 97000 r from exits\\;", "Enter"]);
+    terminal.wait_for(&["the store has changed; recordings in it: 3", "97003"]);
 }

@@ -142,6 +142,73 @@ fn the_same_recording_is_added_once() {
 }
 
 #[test]
+fn a_bad_file_keeps_no_other_out_and_what_is_lost_is_said_as_the_report_says_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("fleet");
+    let whole = common::unpacked("x86-svm/t2.data.gz");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let cut = file("cut.data", &whole[..whole.len() / 3 * 2]);
+    let (bad, empty) = (file("bad.data", b"no recording"), file("empty.data", b""));
+    let files = [
+        bad.clone(),
+        corpus("x86-svm/t4-kvmstat.data.gz"),
+        folder.path().join("missing.data"),
+        cut.clone(),
+        empty.clone(),
+        corpus("x86-svm/t4-zstd.data.gz"),
+    ];
+    let output = add(&place, &files, &["--host", "a"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for file in ["bad.data: ", "missing.data: ", "empty.data: "] {
+        assert!(said.lines().any(|line| line.starts_with("exitscope: ") && line.contains(file)), "{file} {said}");
+    }
+    assert_eq!(stdout(&output).lines().count(), 3, "{}", stdout(&output));
+    assert_eq!(Store::open(&place).unwrap().contents().unwrap().runs.len(), 3);
+    // The report's own words, of each file that was added.
+    let mut warnings = 0;
+    for file in [&files[1], &cut, &files[5]] {
+        let coverage = &report(&[file], &[])["coverage"];
+        for line in coverage["lines"].as_array().unwrap() {
+            let text = line["text"].as_str().unwrap().trim_end_matches('.');
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let is = |said: &str| said.contains("warning: ") && said.contains(name) && said.contains(text);
+            let bad = ["loss", "error"].contains(&line["severity"].as_str().unwrap());
+            assert_eq!(said.lines().any(is), bad, "{name}: {text}: {said}");
+            warnings += usize::from(bad);
+        }
+    }
+    assert!(warnings > 0, "a recording that was cut off is not whole: {said}");
+    let fine = add(&place, &[corpus("x86-svm/t4-callchain.data.gz")], &["--host", "a"]);
+    assert_eq!((fine.status.code(), stderr(&fine).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn compaction_names_what_is_damaged_and_ends_with_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-kvmstat.data.gz", "x86-svm/t4-zstd.data.gz"].map(corpus);
+    add(folder.path(), &traces, &["--host", "a", "--day", "2026-11-20"]);
+    let store = Store::open(folder.path()).unwrap();
+    let bad = pieces(&store, "exits", None).remove(1);
+    let mut bytes = std::fs::read(folder.path().join(&bad.path)).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    std::fs::write(folder.path().join(&bad.path), bytes).unwrap();
+    let output = run(&["store", "compact", place]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let says = format!("damaged, and left as it is: {}: its bytes are not those that were written", bad.path);
+    assert!(stdout(&output).contains(&says), "{}", stdout(&output));
+    assert!(stdout(&output).contains("; 0 that belong to nothing were removed"), "{}", stdout(&output));
+    assert_eq!(pieces(&store, "exits", None).len(), 2);
+    assert_eq!(store.check().unwrap().damaged.len(), 1);
+}
+
+#[test]
 fn whatever_stops_an_add_leaves_nothing_half() {
     let folder = tempfile::tempdir().unwrap();
     let trace = corpus("x86-svm/t2.data.gz");

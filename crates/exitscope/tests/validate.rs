@@ -18,7 +18,10 @@ fn a_row_says_what_was_published_what_came_out_and_whether_it_was_fitted() {
     let fitted = text.lines().find(|line| line.contains("XENPIO-001")).unwrap();
     assert!(fitted.contains("calibrated"), "{fitted}");
     assert!(text.contains("0 rows tell of a change in the wrong direction"), "{text}");
-    assert!(text.contains("3 of 3 predicted rows lie within 25 %"), "{text}");
+    assert!(text.contains("1 of 1 independent predicted rows lie within 25 %"), "{text}");
+    let follows = text.lines().find(|line| line.contains("XENPIO-042")).unwrap();
+    assert!(follows.contains("follows") && !follows.contains("predicted"), "{follows}");
+    assert!(text.contains("copies what was published of the configuration before"), "{text}");
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub struct Engine {
     limits: Limits,
     /// How often it asks at most.
     attempts: u32,
+    /// The newest entry of the store's log that it knows.
+    newest: u64,
     runs: Vec<RunRow>,
     left_out: Vec<Damage>,
 }
@@ -111,17 +113,35 @@ impl Engine {
 
     fn new(limits: Limits, runtime: Runtime, context: SessionContext, attempts: u32) -> Result<Engine, QueryError> {
         let waiting = Builder::new_current_thread().enable_time().build()?;
-        let (runs, left_out) = (Vec::new(), Vec::new());
-        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts, runs, left_out })
+        let (newest, runs, left_out) = (0, Vec::new(), Vec::new());
+        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts, newest, runs, left_out })
     }
 
     fn with(mut self, store: &Store) -> Result<Engine, QueryError> {
+        self.load(store)?;
+        Ok(self)
+    }
+
+    /// Looks whether the store has changed since, and if so asks what belongs to it now; whether it has. Whoever keeps an
+    /// engine open does so before each query: files that were joined or dropped are removed a day later.
+    pub fn refresh(&mut self, store: &Store) -> Result<bool, QueryError> {
+        let changed = store.newest()? != self.newest;
+        if changed {
+            self.load(store)?;
+        }
+        Ok(changed)
+    }
+
+    fn load(&mut self, store: &Store) -> Result<(), QueryError> {
         let contents = store.contents()?;
         let (pieces, left_out) = store.readable(&contents)?;
+        let newest = contents.number;
         self.runs = contents.runs.into_values().collect();
         self.left_out = left_out;
+        TABLES.iter().try_for_each(|table| self.context.deregister_table(*table).map(drop)).map_err(wrong)?;
         self.register(store, &pieces).map_err(wrong)?;
-        Ok(self)
+        self.newest = newest;
+        Ok(())
     }
 
     /// Adds a table.

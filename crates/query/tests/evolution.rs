@@ -1,4 +1,5 @@
-//! Files of before a column was thought of are asked together with those that have it.
+//! Files of before a column was thought of are asked together with those that have it; and a store may change while it is
+//! open.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -78,4 +79,36 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
         })
         .unwrap();
     assert_eq!(seen, [(23, 0), (23, 1)]);
+}
+
+#[test]
+fn files_that_are_joined_and_removed_under_an_open_engine_are_found_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    let add = |id: &str| {
+        let fact = FactRow { reason: "msr".to_string(), count: 23, span_ns: 10, ..FactRow::default() };
+        let run = RunRow { id: id.to_string(), ..run("a") };
+        let adding = store.add(id, "a", "2026-11-22", Vec::new()).unwrap();
+        adding.finish(&run, &Sums { facts: vec![fact], ..Sums::default() }).unwrap();
+    };
+    ["r1", "r2"].into_iter().for_each(add);
+    let limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+    let mut engine = Engine::open(&store, limits).unwrap();
+    let count = |engine: &Engine| {
+        let mut sum = 0;
+        engine.query("select sum(count) as n from facts", &mut |_, batch| {
+            sum += batch.map_or(0, |batch| Columns(batch).numbers("n").unwrap().value(0));
+            Ok(true)
+        })?;
+        Ok::<u64, exitscope_query::QueryError>(sum)
+    };
+    assert_eq!(count(&engine).unwrap(), 46);
+    assert!(!engine.refresh(&store).unwrap(), "nothing has changed");
+    add("r3");
+    assert_eq!((store.compact().unwrap().before, store.compact().unwrap().after), (6, 0));
+    assert_eq!(count(&engine).unwrap(), 46, "the old files are there for a day");
+    assert!(store.clean(Duration::ZERO).unwrap() > 0);
+    assert!(count(&engine).is_err(), "and then they are not");
+    assert!(engine.refresh(&store).unwrap());
+    assert_eq!((count(&engine).unwrap(), engine.runs().len(), engine.left_out().len()), (69, 3, 0));
 }

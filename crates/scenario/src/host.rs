@@ -19,7 +19,7 @@ pub struct Host {
     /// Hardware threads in each core: 1, 2, 4 or 8.
     pub threads: u32,
     /// Speed of one thread in thousandths of a core of its own, by how many threads of the core are busy: `[0]` with
-    /// one busy thread (1000), `[1]` with two, …; the last one holds for more.
+    /// one busy thread (1000), `[1]` with two, …, up to as many as may be busy ([`crate::Scenario::busy_threads`]).
     pub smt_speed: Vec<u32>,
     /// Whether a core's threads enter and leave guests together (powerpc before POWER9). `subcores_per_core` splits them.
     pub ganged: bool,

@@ -1,6 +1,7 @@
 //! A scenario: everything that a run depends on, as one value.
 
 use crate::{Channel, CostModel, Host, HostThread, Load, Policies, Vm};
+use exitscope_policy::port_path::DeviceModel;
 use exitscope_units::Picos;
 
 /// What to run.
@@ -49,5 +50,19 @@ impl Scenario {
             channels: Vec::new(),
             loads: Vec::new(),
         }
+    }
+
+    /// The most hardware threads of a core that may be busy at once: all of them, or fewer if there is less to run. For so
+    /// many, `smt_speed` has to have a speed.
+    pub fn busy_threads(&self) -> u32 {
+        let threads_of_channels = self.channels.iter().filter(|channel| channel.thread > Picos::ZERO).count();
+        let of_vm = |vm: &Vm| {
+            let scheduled = usize::from(vm.policies.port_path.device_model == DeviceModel::Scheduled);
+            let disks = vm.disks.iter().filter(|disk| disk.thread > Picos::ZERO).count();
+            u64::from(vm.copies) * (u64::from(vm.vcpus) + (scheduled + disks + threads_of_channels) as u64)
+        };
+        let of_vms: u64 = self.vms.iter().map(of_vm).sum();
+        let of_host: u64 = self.threads.iter().map(|thread| u64::from(thread.copies)).sum();
+        u64::from(self.host.threads).min(of_vms + of_host) as u32
     }
 }

@@ -95,6 +95,14 @@ const CASES: &[(&str, &str)] = &[
         "name = \"x\"\n[host]\nthreads = 2\nsmt_speed = []",
         r#"4:13: host.smt_speed: an empty list: the first speed is 1000"#,
     ),
+    (
+        "name = \"x\"\n[host]\nthreads = 4\nsmt_speed = [1000, 600]\n[[vm]]\nname = \"v\"\nvcpus = 3",
+        r#"4:13: host.smt_speed: 3 threads of a core may be busy, but this has speeds for 2: give a speed for each number of them"#,
+    ),
+    (
+        "name = \"x\"\n[host]\nthreads = 8\n[costs]\nmodel = \"power8-kvm\"\n[[vm]]\nname = \"v\"\ncopies = 2\nvcpus = 4",
+        r#"3:11: host.threads: 8 threads of a core may be busy, but the cost model "power8-kvm" (smt_speed) has speeds for 4: give a speed for each number of them"#,
+    ),
     ("name = \"x\"\n[host]\nganged = \"yes\"", r#"3:10: host.ganged: the text "yes" is neither true nor false"#),
     ("name = \"x\"\n[host.scheduler]\ntime_slice = \"0ns\"", r#"3:14: host.scheduler.time_slice: zero is too short"#),
     ("name = \"x\"\n[host.scheduler]\nyields = \"xen\"", r#"3:10: host.scheduler.yields: "xen" is none of kvm, zvm"#),

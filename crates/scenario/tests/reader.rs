@@ -281,7 +281,7 @@ fn what_is_set_is_as_if_it_stood_in_the_file() {
         ("host.cores", "8", |s| s.host.cores = 8),
         ("host.scheduler.steal", "true", |s| s.host.scheduler.steal = true),
         ("host.scheduler.balance", "true", |s| s.host.scheduler.balance = true),
-        ("host.smt_speed", "[1000]", |s| s.host.smt_speed = vec![1000]),
+        ("host.smt_speed", "[1000, 500]", |s| s.host.smt_speed = vec![1000, 500]),
         ("delay", "1us", |s| {
             s.costs.delay = Cost { time: Picos(US), origin: Origin::Assumed, source: "the scenario".to_string() };
         }),

@@ -53,7 +53,7 @@ impl<O: Observer> World<'_, O> {
         let status = match self.strands[strand as usize].doing {
             _ if self.strands[strand as usize].interrupt_left > 0 => Status::Guest,
             Doing::Spin => Status::Spinning,
-            Doing::Poll => Status::Polling,
+            Doing::Poll => Status::GuestPolling,
             _ => Status::Guest,
         };
         self.set_status(strand, status);

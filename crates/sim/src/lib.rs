@@ -60,6 +60,14 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
+    /// More threads of a core may be busy than there are speeds for.
+    #[error("{busy} threads of a core may be busy, but smt_speed has speeds for {speeds}")]
+    TooFewSpeeds {
+        /// How many may be busy.
+        busy: u32,
+        /// For how many there is a speed.
+        speeds: usize,
+    },
     /// Everybody waits for somebody else.
     #[error("deadlock at {}: {who}", Nanos(at / 1_000))]
     Deadlock {
@@ -138,5 +146,9 @@ pub enum SimError {
 
 /// Runs a scenario. The observer is given back with what it saw.
 pub fn run<O: Observer>(scenario: &Scenario, observer: O, limits: Limits) -> Result<(Outcome, O), SimError> {
+    let (busy, speeds) = (scenario.busy_threads(), scenario.host.smt_speed.len());
+    if busy as usize > speeds {
+        return Err(SimError::TooFewSpeeds { busy, speeds });
+    }
     world::World::new(scenario, observer, limits).run_to_end()
 }

@@ -33,16 +33,22 @@ pub struct Metric {
 /// the name of a VM, and so on.
 pub const FIGURES: &[(&str, &str)] = &[
     ("`throughput`", "`Count`s a second, of all VMs and threads together"),
+    ("`throughput_per_cpu`", "The same for each second of CPU time that anything took on the host"),
     ("`<vm>.throughput`, `<thread>.throughput`", "Of those of this name, all copies together"),
     ("`<vm>.latency_mean`, `_p50`, `_p90`, `_p99`", "From `Start` to `Stop`"),
     ("`<vm>.exits`, `<vm>.exits.<reason>`", "Exits a second"),
     ("`<vm>.gang_exits`, `<vm>.gang_exits_by_script`", "Ganged exits a second, by either rule"),
     ("`<vm>.to_device_model_mean`", "From an exit to the wake-up of the device model's task"),
     (
-        "`<vm>.guest`, `.spinning`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked`",
-        "Shares of vCPU time",
+        "`<vm>.guest`, `.spinning`, `.guest_polling`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked`",
+        "Shares of vCPU time. `polling` is the host's, for a halted vCPU; `idle` is halted without a CPU",
+    ),
+    (
+        "`<vm>.cpu`",
+        "vCPUs that have a CPU, on average: `guest`, `spinning`, `guest_polling`, `polling`, `kernel` and `user`",
     ),
     ("`load.<channel>.latency_*`, `load.<channel>.throughput`", "As clients outside see them"),
+    ("`cpus.busy`", "CPUs that have something to run, on average; the host's polling and devices' threads count"),
     ("`queues.empty`, `queues.depth`", "Share of time with an empty queue; mean waiting tasks of a CPU"),
     ("`yields`, `yields.fast`, `.undirected`, `.directed`, `.ignored`", "A second"),
     ("`yields.fast_share`, `yields.directed_share`", "Of all yields"),
@@ -59,7 +65,12 @@ impl Outcome {
     pub fn metrics(&self, scenario: &Scenario) -> Vec<Metric> {
         let mut list = List { metrics: Vec::new(), seconds: self.time.0 as f64 / 1e9 };
         let work = self.vms.iter().map(|vm| &vm.work).chain(&self.threads);
-        list.rate("throughput", work.map(|work| work.count).sum());
+        let done = work.map(|work| work.count).sum::<u64>();
+        list.rate("throughput", done);
+        if self.busy_cpus > 0.0 {
+            let per_s = done as f64 / list.seconds;
+            list.push("throughput_per_cpu", per_s / self.busy_cpus, Measure::PerSecond);
+        }
         for (vm, spec) in self.vms.iter().zip(&scenario.vms) {
             let name = &vm.name;
             list.rate(&format!("{name}.throughput"), vm.work.count);
@@ -78,6 +89,7 @@ impl Outcome {
             let parts = [
                 ("guest", t.guest),
                 ("spinning", t.spinning),
+                ("guest_polling", t.guest_polling),
                 ("polling", t.polling),
                 ("kernel", t.kernel),
                 ("user", t.user),
@@ -88,6 +100,7 @@ impl Outcome {
             for (part, time) in parts {
                 list.share(&format!("{name}.{part}"), time.0 as f64, whole);
             }
+            list.push(&format!("{name}.cpu"), t.cpu().0 as f64 / self.time.0 as f64, Measure::Count);
         }
         for (thread, spec) in self.threads.iter().zip(&scenario.threads) {
             list.rate(&format!("{}.throughput", spec.name), thread.count);
@@ -98,6 +111,7 @@ impl Outcome {
             list.rate(&format!("load.{name}.throughput"), latency.total());
             list.latency(&format!("load.{name}"), latency);
         }
+        list.push("cpus.busy", self.busy_cpus, Measure::Count);
         list.push("queues.empty", self.queues.empty, Measure::Share);
         list.push("queues.depth", self.queues.depth, Measure::Count);
         let y = &self.yields;
@@ -142,6 +156,7 @@ pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
         threads: scenario.threads.iter().map(|_| work()).collect(),
         loads: scenario.loads.iter().map(|_| latency.clone()).collect(),
         queues: Queues::default(),
+        busy_cpus: 1.0,
         host_polls: once,
         guest_polls: once,
         yields: Yields { fast: 1, ..Yields::default() },

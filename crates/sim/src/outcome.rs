@@ -24,6 +24,8 @@ pub struct Outcome {
     pub loads: Vec<Times>,
     /// The CPUs' queues.
     pub queues: Queues,
+    /// How many of the scheduler's CPUs have a task to run, on average; a vCPU for which the host polls is one.
+    pub busy_cpus: f64,
     /// Host halt polls, and how many of them made sleeping unnecessary.
     pub host_polls: Paid,
     /// Guest halt polls, and how many of them made halting unnecessary.
@@ -106,18 +108,28 @@ pub struct Split {
     pub guest: Nanos,
     /// In the guest, spinning for a lock.
     pub spinning: Nanos,
-    /// Polling before a halt in the guest, or after one in the host.
+    /// In the guest, polling before it halts.
+    pub guest_polling: Nanos,
+    /// Halted, and the host polls for a wake-up: CPU time.
     pub polling: Nanos,
     /// In the hypervisor.
     pub kernel: Nanos,
     /// In user space.
     pub user: Nanos,
-    /// Halted.
+    /// Halted, without a CPU.
     pub idle: Nanos,
     /// Waiting for a CPU.
     pub waiting: Nanos,
     /// Waiting for a device model, or a lock in user space.
     pub blocked: Nanos,
+}
+
+impl Split {
+    /// The time in which they have a CPU.
+    pub fn cpu(&self) -> Nanos {
+        let parts = [self.guest, self.spinning, self.guest_polling, self.polling, self.kernel, self.user];
+        Nanos(parts.iter().map(|part| part.0).sum())
+    }
 }
 
 /// Tries, and those that paid.
@@ -229,6 +241,7 @@ impl<O: Observer> World<'_, O> {
         self.m = Measures { events, ..Measures::new(self.s) };
         for cpu in &mut self.cpus {
             (cpu.queue_since, cpu.queue_time, cpu.empty_time) = (self.now, 0, 0);
+            (cpu.busy_since, cpu.busy_time) = (self.now, 0);
         }
         for strand in &mut self.strands {
             strand.status_since = self.now;
@@ -337,7 +350,9 @@ impl<O: Observer> World<'_, O> {
         }
         for cpu in 0..self.cpus.len() as u32 {
             self.count_queue(cpu);
+            self.count_busy(cpu);
         }
+        let busy: u128 = self.cpus.iter().map(|cpu| u128::from(cpu.busy_time)).sum();
         let total = self.s.duration.0 as f64 * self.cpus.len() as f64;
         let empty: u128 = self.cpus.iter().map(|cpu| u128::from(cpu.empty_time)).sum();
         let depth: u128 = self.cpus.iter().map(|cpu| cpu.queue_time).sum();
@@ -354,12 +369,13 @@ impl<O: Observer> World<'_, O> {
                 time: Split {
                     guest: nanos(0),
                     spinning: nanos(1),
-                    polling: nanos(2),
-                    kernel: nanos(3),
-                    user: nanos(4),
-                    idle: nanos(5),
-                    waiting: nanos(6),
-                    blocked: nanos(7),
+                    guest_polling: nanos(2),
+                    polling: nanos(3),
+                    kernel: nanos(4),
+                    user: nanos(5),
+                    idle: nanos(6),
+                    waiting: nanos(7),
+                    blocked: nanos(8),
                 },
             }
         });
@@ -370,6 +386,7 @@ impl<O: Observer> World<'_, O> {
             threads: m.threads,
             loads: m.loads,
             queues: Queues { empty: empty as f64 / total, depth: depth as f64 / total },
+            busy_cpus: busy as f64 / self.s.duration.0 as f64,
             host_polls: Paid { tried: m.host_polls, paid: m.host_polls_paid },
             guest_polls: Paid { tried: m.guest_polls, paid: m.guest_polls_paid },
             yields: Yields {

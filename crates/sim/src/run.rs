@@ -126,9 +126,7 @@ impl<O: Observer> World<'_, O> {
         }
         self.enqueue(cpu, task);
         let running = self.cpus[cpu as usize].current;
-        if self.cpus[cpu as usize].polling {
-            self.plan_cpu(cpu, 0);
-        } else if running != NONE {
+        if running != NONE && !self.cpus[cpu as usize].polling {
             self.charge(running);
             let margin = self.s.host.scheduler.wakeup_granularity.0;
             if self.tasks[running as usize].run > self.tasks[task as usize].run.saturating_add(margin) {
@@ -171,6 +169,7 @@ impl<O: Observer> World<'_, O> {
         self.cpus[cpu as usize].resched = false;
         self.cpus[cpu as usize].least = self.cpus[cpu as usize].least.max(self.tasks[task as usize].run);
         let now = self.now;
+        self.cpus[cpu as usize].busy_since = now;
         let t = &mut self.tasks[task as usize];
         (t.state, t.cpu, t.run_since) = (State::Running, cpu, now);
         // A slice begins when the task switch is over, or a short one would leave no time for anything else.
@@ -197,6 +196,7 @@ impl<O: Observer> World<'_, O> {
     fn take_off(&mut self, cpu: u32, state: State) -> u32 {
         let task = self.cpus[cpu as usize].current;
         self.charge(task);
+        self.count_busy(cpu);
         self.cpus[cpu as usize].current = NONE;
         self.tasks[task as usize].state = state;
         self.holder_stops(task);
@@ -233,6 +233,11 @@ impl<O: Observer> World<'_, O> {
         self.waiting += 1;
         self.set_task_status(task, Status::Waiting);
         self.arm_slice(cpu);
+        // The host polls for a halted vCPU only while nothing else is runnable on its CPU (kvm_vcpu_can_poll asks
+        // single_task_running() at every turn: include/linux/kvm_host.h; so does powerpc's kvmppc_vcore_blocked).
+        if self.cpus[cpu as usize].polling {
+            self.plan_cpu(cpu, 0);
+        }
     }
 
     /// Takes a waiting task out of its queue.
@@ -251,6 +256,16 @@ impl<O: Observer> World<'_, O> {
         self.waiting -= 1;
         if self.cpus[cpu as usize].buddy == task {
             self.cpus[cpu as usize].buddy = NONE;
+        }
+    }
+
+    /// Adds up how long a CPU had a task.
+    pub(crate) fn count_busy(&mut self, cpu: u32) {
+        let now = self.now;
+        let cpu = &mut self.cpus[cpu as usize];
+        if cpu.current != NONE {
+            cpu.busy_time += now - cpu.busy_since;
+            cpu.busy_since = now;
         }
     }
 
@@ -407,7 +422,9 @@ impl<O: Observer> World<'_, O> {
             if poll > 0 && !others {
                 self.m.host_polls += 1;
                 self.cpus[cpu as usize].polling = true;
+                // The thread that ran last polls, also for a virtual core, whose other threads sleep meanwhile.
                 self.set_task_status(task, Status::Idle);
+                self.set_status(first, Status::Polling);
                 self.plan_cpu(cpu, poll);
                 return true;
             }

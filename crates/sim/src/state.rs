@@ -64,6 +64,9 @@ pub(crate) struct Cpu {
     pub(crate) queue_since: u64,
     pub(crate) queue_time: u128,
     pub(crate) empty_time: u64,
+    /// Since when it has a task, if it has one, and how long it had one since measuring began.
+    pub(crate) busy_since: u64,
+    pub(crate) busy_time: u64,
 }
 
 impl Cpu {
@@ -85,6 +88,8 @@ impl Cpu {
             queue_since: 0,
             queue_time: 0,
             empty_time: 0,
+            busy_since: 0,
+            busy_time: 0,
         }
     }
 }
@@ -311,7 +316,9 @@ pub(crate) enum Status {
     Guest,
     /// In the guest, spinning for a lock.
     Spinning,
-    /// Polling before a halt in the guest, or after one in the host.
+    /// In the guest, polling before it halts.
+    GuestPolling,
+    /// Halted, and the host polls for a wake-up: it has a CPU.
     Polling,
     /// In the hypervisor.
     Kernel,
@@ -326,7 +333,7 @@ pub(crate) enum Status {
 }
 
 /// How many there are.
-pub(crate) const STATUSES: usize = 8;
+pub(crate) const STATUSES: usize = 9;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lock {

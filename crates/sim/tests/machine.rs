@@ -140,6 +140,96 @@ fn polling_in_the_guest_beats_polling_in_the_host_beats_none() {
 }
 
 #[test]
+fn host_polling_is_cpu_time_and_not_idleness() {
+    let [none, polled] = [0, 200_000].map(|poll| outcome(&ping_pong(false, poll)));
+    for run in [&none, &polled] {
+        let parts = run.vms.iter().map(|vm| vm.time).map(|t| t.cpu().0 + t.idle.0 + t.waiting.0 + t.blocked.0);
+        assert!(parts.sum::<u64>().abs_diff(2 * 100_000_000) <= 16, "the parts are the whole: {run:?}");
+        assert_eq!(run.vms[0].time.guest_polling.0, 0);
+    }
+    let share = |of: fn(&Outcome) -> u64, run: &Outcome| of(run) as f64 / 100e6;
+    let polling = |run: &Outcome| share(|run| run.vms[0].time.polling.0, run);
+    let idle = |run: &Outcome| share(|run| run.vms[0].time.idle.0, run);
+    assert_eq!(polling(&none), 0.0);
+    assert!(idle(&none) > 0.4 && none.busy_cpus < 1.2, "{} {}", idle(&none), none.busy_cpus);
+    assert!(polling(&polled) > 0.3 && idle(&polled) < 0.01, "{} {}", polling(&polled), idle(&polled));
+    assert!(polled.busy_cpus > 1.98, "both CPUs are busy all the time: {}", polled.busy_cpus);
+    let figure = |scenario: &Scenario, name: &str| {
+        let metrics = outcome(scenario).metrics(scenario);
+        metrics.into_iter().find(|metric| metric.name == name).unwrap().value
+    };
+    let [none, polled] = [0, 200_000].map(|poll| ping_pong(false, poll));
+    assert!(figure(&polled, "throughput") > figure(&none, "throughput"));
+    assert!(figure(&polled, "throughput_per_cpu") < figure(&none, "throughput_per_cpu"), "the poll is not free");
+    assert!(figure(&polled, "ping.cpu") > 0.99 && figure(&none, "ping.cpu") < 0.6);
+}
+
+#[test]
+fn in_a_virtual_core_one_thread_polls_and_the_others_sleep() {
+    let mut vm = Vm::new("a", 4).running(forever(vec![Op::Sleep(Span::Fixed(us(50))), Op::Count]));
+    vm.policies.vcore.smt_mode = 4;
+    vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(200_000);
+    let mut scenario = scenario(1, vm);
+    (scenario.host.arch, scenario.host.ganged, scenario.host.threads) = (Arch::Powerpc, true, 4);
+    scenario.host.smt_speed = vec![1_000, 600, 450, 400];
+    scenario.policies.vcore.threads_per_core = 4;
+    let run = outcome(&scenario);
+    let polling = run.vms[0].time.polling.0;
+    assert!((30_000_000..=100_000_000).contains(&polling), "of the one CPU: {polling}");
+    assert!(run.vms[0].time.idle.0 > 3 * polling - polling / 10, "{:?}", run.vms[0].time);
+}
+
+#[test]
+fn a_poll_ends_when_another_task_is_runnable_on_its_cpu() {
+    // A vCPU sleeps and is polled for all that time, if it may; a thread of the host wants the same CPU now and then.
+    let with = |poll: u64| {
+        let mut vm = Vm::new("a", 1).running(forever(vec![Op::Sleep(Span::Fixed(us(700))), Op::Count]));
+        vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(poll);
+        vm.policies.host_halt_poll.halt_poll_ns_grow_start = exitscope_units::Nanos(poll);
+        let mut scenario = scenario(1, vm);
+        scenario.threads.push(HostThread {
+            name: "native".to_string(),
+            copies: 1,
+            cpus: Vec::new(),
+            pinned: false,
+            program: forever(vec![Op::Sleep(Span::Fixed(us(130))), Op::Start, compute(20), Op::Stop, Op::Count]),
+        });
+        outcome(&scenario)
+    };
+    let (none, polled) = (with(0), with(1_000_000));
+    assert!(polled.host_polls.tried > 50 && polled.vms[0].time.polling.0 > 5_000_000, "{:?}", polled.vms[0].time);
+    let (without, beside) = (none.threads[0].count, polled.threads[0].count);
+    assert!(beside * 100 > without * 98, "the thread does not wait for the poll: {beside} of {without}");
+}
+
+#[test]
+fn a_poll_ends_when_a_tick_moves_a_waiting_task_to_its_cpu() {
+    // Three threads begin on CPU 1, while a vCPU is polled for on CPU 0: the threads between them keep them apart.
+    let mut vm = Vm::new("a", 1).running(vec![Op::Sleep(Span::Fixed(us(50))), Op::Sleep(Span::Fixed(us(90_000)))]);
+    vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(100_000_000);
+    vm.policies.host_halt_poll.halt_poll_ns_grow_start = exitscope_units::Nanos(100_000_000);
+    let mut scenario = scenario(2, vm);
+    scenario.costs.tick_period.time = us(1_000);
+    scenario.warmup = Picos::ZERO;
+    // Only ticks move waiting tasks.
+    scenario.host.scheduler.steal = false;
+    for works in [true, false, true, false, true] {
+        let work = vec![Op::Sleep(Span::Fixed(us(3_000))), Op::Start, compute(20_000), Op::Stop, Op::Count];
+        scenario.threads.push(HostThread {
+            name: "native".to_string(),
+            copies: 1,
+            cpus: Vec::new(),
+            pinned: false,
+            program: if works { work } else { Vec::new() },
+        });
+    }
+    let run = outcome(&scenario);
+    assert!(run.host_polls.tried > 0, "{:?}", run.host_polls);
+    let took: Vec<f64> = run.threads.iter().filter_map(|work| work.latency.mean()).collect();
+    assert!(took.len() == 3 && took.iter().all(|ns| *ns < 36e6), "60 ms of work on two CPUs: {took:?}");
+}
+
+#[test]
 fn clients_outside_are_answered_and_their_latency_is_seen() {
     let mut scenario =
         scenario(2, Vm::new("server", 1).running(forever(vec![Op::Receive(0), compute(5), Op::Reply, Op::Count])));
@@ -249,6 +339,24 @@ fn a_cpu_does_not_idle_while_a_task_that_may_run_there_waits() {
     scenario.duration = us(200_000);
     let outcome = outcome(&scenario);
     assert!(outcome.vms[0].work.count > 3_850, "{}", outcome.vms[0].work.count);
+}
+
+#[test]
+fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_speeds_do_not_run() {
+    let work = |vcpus: u32, speeds: &[u32]| {
+        let mut scenario = scenario(1, Vm::new("a", vcpus).running(forever(vec![compute(10), Op::Count])));
+        scenario.host.threads = 8;
+        scenario.host.smt_speed = speeds.to_vec();
+        run(&scenario, Unseen, Limits::default()).map(|(outcome, _)| outcome.vms[0].work.count)
+    };
+    let speeds = [1_000, 725, 580, 471];
+    for (busy, speed) in (1..).zip(speeds) {
+        let (expected, done) = (u64::from(busy * speed) * 10, work(busy, &speeds).unwrap());
+        assert!(done.abs_diff(expected) < expected / 50, "{busy} threads at {speed}: {done}");
+    }
+    for busy in [5, 8, 9] {
+        assert_eq!(work(busy, &speeds), Err(SimError::TooFewSpeeds { busy: busy.min(8), speeds: 4 }));
+    }
 }
 
 #[test]

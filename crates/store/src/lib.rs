@@ -28,4 +28,4 @@ pub use exits::{Vcpu, Words};
 pub use facts::{FactRow, GangRow, HaltRow, Lengths, Sums};
 pub use log::{AdvisedRow, Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
 pub use place::bucket;
-pub use store::{Added, Adding, Checked, Damage, Store, TABLES, schema};
+pub use store::{Added, Adding, Checked, Compacted, Damage, Store, TABLES, schema};

@@ -2,8 +2,10 @@
 
 use crate::StoreError;
 use crate::place::{Place, READS};
+use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 /// The schema of entries and files. A higher number means that this version cannot read them.
 pub const SCHEMA: &str = "exitscope.store/1";
@@ -133,6 +135,15 @@ pub struct Contents {
     pub entries: u64,
 }
 
+/// What a log says of before.
+#[derive(Debug, Default)]
+pub(crate) struct OldLog {
+    /// Paths of entries for which a later one has stood for long.
+    pub(crate) superseded: Vec<String>,
+    /// Paths of files that were removed from the store since.
+    pub(crate) removed_since: BTreeSet<String>,
+}
+
 impl Contents {
     /// Reads the log.
     pub fn read(place: &Place) -> Result<Contents, StoreError> {
@@ -189,15 +200,33 @@ impl Contents {
         }
     }
 
-    /// Paths of entries that a later one stands for.
-    pub fn superseded(&self, place: &Place) -> Result<Vec<String>, StoreError> {
+    /// What the log says of before: an entry is written when what it says is so, and never changed, so that the time of its
+    /// file tells since when it is so.
+    pub(crate) fn old_log(&self, place: &Place, until: SystemTime) -> Result<OldLog, StoreError> {
         let first = self.number - self.entries.saturating_sub(1);
         let files = place.list(LOG)?.into_iter();
-        let old = |name: &str| number_of(name).is_some_and(|number| number < first);
-        Ok(files
-            .filter(|file| file.location.filename().is_some_and(old))
-            .map(|file| file.location.to_string())
-            .collect())
+        let entries: Vec<(u64, ObjectMeta)> =
+            files.filter_map(|file| Some((file.location.filename().and_then(number_of)?, file))).collect();
+        let is_old = |file: &ObjectMeta| SystemTime::from(file.last_modified) <= until;
+        // As long as the entry that says everything is new, those before it tell when files were removed.
+        let stands = entries.iter().any(|(number, file)| *number == first && is_old(file));
+        let mut old = OldLog::default();
+        let mut new = Vec::new();
+        for (number, file) in &entries {
+            let path = file.location.to_string();
+            match () {
+                _ if stands && *number < first => old.superseded.push(path),
+                _ if is_old(file) => {}
+                _ => new.push(path),
+            }
+        }
+        for some in new.chunks(READS) {
+            let read = place.read_each(some.iter().map(|path| (path.as_str(), None)));
+            for (path, bytes) in some.iter().zip(read) {
+                old.removed_since.extend(parse(path, &bytes?)?.remove);
+            }
+        }
+        Ok(old)
     }
 
     fn take(&mut self, entry: Entry) {
@@ -221,6 +250,12 @@ impl Entry {
     pub fn new(what: &str) -> Entry {
         Entry { schema: SCHEMA.to_string(), what: what.to_string(), ..Entry::default() }
     }
+}
+
+/// The number of the newest entry; 0 if there is none.
+pub(crate) fn newest(place: &Place) -> Result<u64, StoreError> {
+    let files = place.list(LOG)?;
+    Ok(files.iter().filter_map(|file| file.location.filename().and_then(number_of)).max().unwrap_or(0))
 }
 
 fn parse(path: &str, bytes: &[u8]) -> Result<Entry, StoreError> {

@@ -3,7 +3,7 @@
 use crate::columns::Columns;
 use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, exit_schema, properties};
 use crate::facts::{self, Sums};
-use crate::log::{Contents, Entry, LOG, Piece, RunRow};
+use crate::log::{self, Contents, Entry, LOG, OldLog, Piece, RunRow};
 use crate::place::{Place, READS, Upload, Uploaded, hash, why};
 use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
@@ -83,6 +83,26 @@ pub struct Checked {
     pub unlisted: Vec<String>,
 }
 
+/// What joining did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Files that were joined.
+    pub before: usize,
+    /// Files that there are for them.
+    pub after: usize,
+    /// Files that are not as the log says, and were left as they are.
+    pub damaged: Vec<Damage>,
+}
+
+/// What became of some files that were to be joined.
+enum Joined {
+    Done,
+    /// Somebody else joined or dropped them meanwhile, or this version does not know their table.
+    Not,
+    /// One of them is damaged: nothing was done.
+    Damaged(Damage),
+}
+
 /// A recording on its way into the store.
 pub struct Adding<'a> {
     store: &'a Store,
@@ -110,6 +130,11 @@ impl Store {
         Contents::read(&self.place)
     }
 
+    /// The number of the newest entry of its log; another one says that something changed.
+    pub fn newest(&self) -> Result<u64, StoreError> {
+        log::newest(&self.place)
+    }
+
     /// Begins to add the recording `id`, which was made on this host on this day.
     pub fn add(&self, id: &str, host: &str, day: &str, vcpus: Vec<Vcpu>) -> Result<Adding<'_>, StoreError> {
         let path = piece_path(EXITS, host, day, id);
@@ -125,14 +150,15 @@ impl Store {
         open().map_err(in_file(&piece.path))
     }
 
-    /// Joins small files of the same host and day; how many there were, and how many there are for them.
-    pub fn compact(&self) -> Result<(usize, usize), StoreError> {
+    /// Joins small files of the same host and day. What is joined gets a new hash, so each file is held against its own first:
+    /// a damaged one is left alone, and named.
+    pub fn compact(&self) -> Result<Compacted, StoreError> {
         let contents = self.contents()?;
         let mut groups: BTreeMap<(&str, &str, &str), Vec<&Piece>> = BTreeMap::new();
         for piece in contents.pieces.values().filter(|piece| piece.bytes < LARGE) {
             groups.entry((&piece.table, &piece.host, &piece.day)).or_default().push(piece);
         }
-        let (mut before, mut after) = (0, 0);
+        let mut done = Compacted::default();
         for pieces in groups.values() {
             let mut rest = &pieces[..];
             while rest.len() > 1 {
@@ -142,9 +168,7 @@ impl Store {
                     bytes <= JOINED
                 });
                 let (joined, further) = rest.split_at(count.count().max(2));
-                if self.join(joined)? {
-                    (before, after) = (before + joined.len(), after + 1);
-                }
+                self.join_sound(joined.to_vec(), &mut done)?;
                 rest = further;
             }
         }
@@ -153,7 +177,26 @@ impl Store {
             // If somebody else writes just now, the next one does it.
             contents.commit(&self.place, &contents.all())?;
         }
-        Ok((before, after))
+        Ok(done)
+    }
+
+    /// Joins those of some files that are as the log says.
+    fn join_sound(&self, mut pieces: Vec<&Piece>, done: &mut Compacted) -> Result<(), StoreError> {
+        while pieces.len() > 1 {
+            match self.join(&pieces)? {
+                Joined::Damaged(damage) => {
+                    pieces.retain(|piece| piece.path != damage.path);
+                    done.damaged.push(damage);
+                }
+                Joined::Done => {
+                    done.before += pieces.len();
+                    done.after += 1;
+                    break;
+                }
+                Joined::Not => break,
+            }
+        }
+        Ok(())
     }
 
     /// Drops recordings of days before this one, of this host or of all; how many.
@@ -223,17 +266,24 @@ impl Store {
         self.place.address()
     }
 
-    /// Removes files of the store's tables that do not belong to it and are older than `age`, which is longer than any add
-    /// takes, and entries of the log that a later one stands for; how many.
+    /// Removes files of the store's tables that have not belonged to it for `age`, which is longer than any add or query
+    /// takes, and entries of the log for which a later one has stood for so long; how many.
+    ///
+    /// What counts is when a file was joined or dropped, not when it was written: whoever opened the store before still reads
+    /// it.
     pub fn clean(&self, age: Duration) -> Result<usize, StoreError> {
         let contents = self.contents()?;
         let until = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut gone = contents.superseded(&self.place)?;
+        let OldLog { superseded, removed_since } = contents.old_log(&self.place, until)?;
+        let mut gone = superseded;
         for table in TABLES {
             let files = self.place.list(table)?.into_iter();
             let old = files.filter(|file| SystemTime::from(file.last_modified) <= until);
             let paths = old.map(|file| file.location.to_string());
-            gone.extend(paths.filter(|path| path.ends_with(".parquet") && !contents.pieces.contains_key(path)));
+            let is_left_over = |path: &String| {
+                path.ends_with(".parquet") && !contents.pieces.contains_key(path) && !removed_since.contains(path)
+            };
+            gone.extend(paths.filter(is_left_over));
         }
         gone.iter().try_for_each(|path| self.place.remove(path))?;
         Ok(gone.len())
@@ -253,27 +303,40 @@ impl Store {
         Ok(piece(table, path, run, rows.len() as u64, uploaded))
     }
 
-    /// Makes one file of several.
-    fn join(&self, pieces: &[&Piece]) -> Result<bool, StoreError> {
-        let Some(first) = pieces.first() else { return Ok(false) };
+    /// Makes one file of several, if all of them are as the log says.
+    fn join(&self, pieces: &[&Piece]) -> Result<Joined, StoreError> {
+        let Some(first) = pieces.first() else { return Ok(Joined::Not) };
         let runs: BTreeSet<String> = pieces.iter().flat_map(|piece| piece.runs.iter().cloned()).collect();
         // Others may join other files of these at the same time.
         let name = hash(pieces.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>().join("\n").as_bytes());
         let name = name.get(..ID).unwrap_or(&name);
         let path = piece_path(&first.table, &first.host, &first.day, name);
         // A later version may have more tables.
-        let Some(schema) = schema(&first.table) else { return Ok(false) };
+        let Some(schema) = schema(&first.table) else { return Ok(Joined::Not) };
         let properties = if first.table == EXITS { exit_properties() } else { properties().build() };
         let upload = self.place.upload(&path)?;
         let mut writer = ArrowWriter::try_new(upload, schema.clone(), Some(properties)).map_err(in_file(&path))?;
         let mut rows = 0;
         for piece in pieces {
-            for batch in self.rows(piece)? {
-                let batch = batch.map_err(|error| in_file(&piece.path)(error.into()))?;
-                let batch = with_all_columns(&batch, &schema).map_err(|error| in_file(&piece.path)(error.into()))?;
-                rows += batch.num_rows() as u64;
+            let damaged = |why: String| Ok(Joined::Damaged(Damage { path: piece.path.clone(), why }));
+            // One read: what was looked at is what is joined.
+            let batches = match self.sound(piece) {
+                Ok(batches) => batches,
+                Err(why) => return damaged(why),
+            };
+            let mut own = 0;
+            for batch in batches {
+                let batch = match batch.and_then(|batch| with_all_columns(&batch, &schema)) {
+                    Ok(batch) => batch,
+                    Err(error) => return damaged(error.to_string()),
+                };
+                own += batch.num_rows() as u64;
                 writer.write(&batch).map_err(in_file(&path))?;
             }
+            if own != piece.rows {
+                return damaged(of_rows(piece, own));
+            }
+            rows += own;
         }
         let Uploaded { bytes, sha256 } = finish(writer.into_inner().map_err(in_file(&path))?, &path)?;
         let Piece { table, host, day, .. } = (*first).clone();
@@ -284,11 +347,17 @@ impl Store {
             let remove = pieces.iter().map(|piece| piece.path.clone()).collect();
             there.then(|| (Entry { add: vec![joined.clone()], remove, ..Entry::new("compact") }, ()))
         })?;
-        Ok(done.is_some())
+        Ok(done.map_or(Joined::Not, |()| Joined::Done))
     }
 
     /// Why a file is not as the log says.
     fn look_at(&self, piece: &Piece) -> Result<(), String> {
+        let broken = self.sound(piece)?.find_map(Result::err);
+        broken.map_or(Ok(()), |error| Err(error.to_string()))
+    }
+
+    /// The rows of a file whose bytes are those that were written; or why they are not.
+    fn sound(&self, piece: &Piece) -> Result<ParquetRecordBatchReader, String> {
         let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
         let size = bytes.len() as u64;
         if size != piece.bytes {
@@ -299,8 +368,7 @@ impl Store {
             return Err("its bytes are not those that were written".to_string());
         }
         let rows = ParquetRecordBatchReaderBuilder::try_new(bytes).and_then(|reader| reader.build());
-        let broken = rows.map_err(|error| error.to_string())?.find_map(Result::err);
-        broken.map_or(Ok(()), |error| Err(error.to_string()))
+        rows.map_err(|error| error.to_string())
     }
 
     /// The same of one of the right size, as far as its end says, of which these are the last bytes.
@@ -326,7 +394,7 @@ impl Store {
             None => return Err("it was not written by exitscope".to_string()),
         }
         if meta.num_rows() as u64 != piece.rows {
-            return Err(format!("it has {} rows instead of {}", meta.num_rows(), piece.rows));
+            return Err(of_rows(piece, meta.num_rows() as u64));
         }
         Ok(())
     }
@@ -386,6 +454,10 @@ pub fn schema(table: &str) -> Option<SchemaRef> {
 
 fn of_size(piece: &Piece, size: u64) -> String {
     format!("it has {size} bytes instead of {}", piece.bytes)
+}
+
+fn of_rows(piece: &Piece, rows: u64) -> String {
+    format!("it has {rows} rows instead of {}", piece.rows)
 }
 
 /// A file of one recording.

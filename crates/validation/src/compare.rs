@@ -19,16 +19,59 @@ pub struct Validation {
     pub schema: &'static str,
     /// The experiments.
     pub experiments: Vec<ExperimentResult>,
-    /// Predicted rows.
-    pub predicted: u32,
-    /// How many of them lie within 25 % of what was published.
-    pub predicted_near: u32,
-    /// Predicted rows that tell of a change.
-    pub predicted_changes: u32,
-    /// How many of them lie within 25 % of the published change.
-    pub near: u32,
+    /// All predicted rows.
+    pub predicted: Count,
+    /// Those that are predictions of their own: none follows from other rows by arithmetic, or could not come out otherwise.
+    pub independent: Count,
+    /// How well the published figure of the configuration before predicts independent rows, by experiment and figure.
+    pub copied: Vec<Copied>,
     /// Rows that tell of a change, and whose direction is wrong.
     pub wrong: u32,
+}
+
+/// Rows, and how many are near.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Count {
+    /// Rows.
+    pub rows: u32,
+    /// Those that lie within 25 % of what was published.
+    pub near: u32,
+    /// Rows that tell of a change.
+    pub changes: u32,
+    /// Those that lie within 25 % of the published change.
+    pub changes_near: u32,
+}
+
+impl Count {
+    fn of<'a>(rows: impl Iterator<Item = (&'a Row, &'a RowResult)>) -> Count {
+        let mut count = Count::default();
+        for (row, result) in rows {
+            let (near, change) = (result.verdict == Verdict::Near, is_change(&row.figure));
+            count.rows += 1;
+            count.near += u32::from(near);
+            count.changes += u32::from(change);
+            count.changes_near += u32::from(change && near);
+        }
+        count
+    }
+}
+
+/// Independent rows of one figure, predicted by the simulation, and by copying what was published of the configuration
+/// before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Copied {
+    /// The experiment.
+    pub experiment: String,
+    /// The figure of an outcome that stands for these rows.
+    pub figure: String,
+    /// Rows whose figure is published of a configuration before.
+    pub rows: u32,
+    /// How many of them the simulation is near.
+    pub simulated_near: u32,
+    /// How many of them the copied figure is near.
+    pub copied_near: u32,
+    /// Of how many the simulated figure is nearer than the copied one, as a ratio.
+    pub simulated_nearer: u32,
 }
 
 /// What came of one experiment.
@@ -84,6 +127,23 @@ pub struct RowResult {
     pub role: Role,
     /// How it stands.
     pub verdict: Verdict,
+    /// The rows from which it follows by arithmetic.
+    pub follows: Vec<String>,
+    /// Why it could not come out otherwise, if so.
+    pub given: Option<String>,
+    /// What was published of the configuration before; absent if nothing was.
+    pub previous: Option<Previous>,
+}
+
+/// A row's figure as it was published of the configuration before, taken as a prediction.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Previous {
+    /// Its row.
+    pub id: String,
+    /// The figure.
+    pub published: f64,
+    /// How it stands as a prediction.
+    pub verdict: Verdict,
 }
 
 /// How a row stands.
@@ -98,25 +158,54 @@ pub enum Verdict {
     Wrong,
 }
 
+impl Verdict {
+    /// How a figure stands as the prediction of what was published.
+    fn of(row: &Row, published: f64, predicted: f64) -> Verdict {
+        let zero = row.zero();
+        let (wanted, got) = (published - zero, predicted - zero);
+        match () {
+            _ if is_change(&row.figure) && wanted * got <= 0.0 => Verdict::Wrong,
+            _ if (got / wanted - 1.0).abs() <= NEAR => Verdict::Near,
+            _ => Verdict::Far,
+        }
+    }
+}
+
 /// Runs all experiments of `list`, each run so often with seeds of its own.
 pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, ExperimentError> {
     let table = published();
     let results: Vec<ExperimentResult> =
         list.iter().map(|experiment| validate_one(experiment, &table, replicates)).collect::<Result<_, _>>()?;
     let rows = || list.iter().zip(&results).flat_map(|(experiment, result)| experiment.row.iter().zip(&result.rows));
-    let near = |(_, result): &(&Row, &RowResult)| result.verdict == Verdict::Near;
-    let predicted: Vec<_> = rows().filter(|(row, _)| row.role == Role::Predicted).collect();
-    let changes: Vec<_> = predicted.iter().copied().filter(|(row, _)| is_change(&row.figure)).collect();
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
     Ok(Validation {
         schema: "exitscope.validate/1",
-        predicted: number(predicted.len()),
-        predicted_near: number(predicted.iter().copied().filter(near).count()),
-        predicted_changes: number(changes.len()),
-        near: number(changes.iter().copied().filter(near).count()),
+        predicted: Count::of(rows().filter(|(row, _)| row.role == Role::Predicted)),
+        independent: Count::of(rows().filter(|(row, _)| row.is_independent())),
+        copied: list.iter().zip(&results).flat_map(|(experiment, result)| copied(experiment, result)).collect(),
         wrong: number(rows().filter(|(_, result)| result.verdict == Verdict::Wrong).count()),
         experiments: results,
     })
+}
+
+/// Both predictions of an experiment's independent rows, by figure.
+fn copied(experiment: &Experiment, result: &ExperimentResult) -> Vec<Copied> {
+    let mut list: Vec<Copied> = Vec::new();
+    for (row, result) in experiment.row.iter().zip(&result.rows).filter(|(row, _)| row.is_independent()) {
+        let Some(previous) = &result.previous else { continue };
+        let at = list.iter().position(|of| of.figure == row.metric).unwrap_or_else(|| {
+            let (experiment, figure) = (experiment.name.clone(), row.metric.clone());
+            list.push(Copied { experiment, figure, rows: 0, simulated_near: 0, copied_near: 0, simulated_nearer: 0 });
+            list.len() - 1
+        });
+        let off = |figure: f64| (figure / result.published).ln().abs();
+        let of = &mut list[at];
+        of.rows += 1;
+        of.simulated_near += u32::from(result.verdict == Verdict::Near);
+        of.copied_near += u32::from(previous.verdict == Verdict::Near);
+        of.simulated_nearer += u32::from(off(result.simulated) < off(previous.published));
+    }
+    list
 }
 
 fn validate_one(
@@ -215,9 +304,12 @@ fn compare(
     figures: &BTreeMap<&str, Vec<BTreeMap<String, f64>>>,
 ) -> Result<RowResult, ExperimentError> {
     let missing = |what: String| ExperimentError::Missing { name: experiment.name.clone(), row: row.id.clone(), what };
-    let published = table.iter().find(|published| published.id == row.id);
-    let published = published.ok_or_else(|| missing("published row of that name".to_string()))?;
-    let figure = published.number().ok_or_else(|| missing("number in the published row".to_string()))?;
+    let find = |id: &str| {
+        let published = table.iter().find(|published| published.id == id);
+        let published = published.ok_or_else(|| missing(format!("published row {id}")))?;
+        Ok((published, published.number().ok_or_else(|| missing(format!("number in the published row {id}")))?))
+    };
+    let (published, figure) = find(&row.id)?;
     let of = |run: &str, metric: &str| -> Result<Vec<f64>, ExperimentError> {
         let replicates = figures.get(run).ok_or_else(|| missing(format!("run {run}")))?;
         let value = |metrics: &BTreeMap<String, f64>| metrics.get(metric).copied();
@@ -238,13 +330,10 @@ fn compare(
     let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
     let simulated = values.iter().sum::<f64>() / values.len() as f64;
     let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
-    let zero = row.zero();
-    let (wanted, got) = (figure - zero, simulated - zero);
-    let verdict = match () {
-        _ if is_change(&row.figure) && wanted * got <= 0.0 => Verdict::Wrong,
-        _ if (got / wanted - 1.0).abs() <= NEAR => Verdict::Near,
-        _ => Verdict::Far,
-    };
+    let previous = row.previous.as_ref().map(|id| {
+        let published = find(id)?.1;
+        Ok(Previous { id: id.clone(), published, verdict: Verdict::of(row, figure, published) })
+    });
     let what = format!("{}: {}", published.configuration, published.metric);
     Ok(RowResult {
         id: row.id.clone(),
@@ -255,6 +344,9 @@ fn compare(
         range,
         ratio: simulated / figure,
         role: row.role,
-        verdict,
+        verdict: Verdict::of(row, figure, simulated),
+        follows: row.follows.clone(),
+        given: row.given.clone(),
+        previous: previous.transpose()?,
     })
 }

@@ -102,6 +102,14 @@ pub struct Row {
     pub id: String,
     /// Whether the cost model was fitted to it.
     pub role: Role,
+    /// The rows from which this one follows by arithmetic, so that it is no prediction of its own.
+    #[serde(default)]
+    pub follows: Vec<String>,
+    /// Why it could not come out otherwise, whatever was simulated: no prediction, either.
+    pub given: Option<String>,
+    /// The row of the same figure with the configuration before this one. To copy that is the least that a prediction has
+    /// to be better than.
+    pub previous: Option<String>,
     /// The figure of an outcome that stands for it.
     pub metric: String,
     /// The figure that the second run gives, where it is another one.
@@ -159,6 +167,11 @@ impl Figure {
 }
 
 impl Row {
+    /// Whether it is a prediction that could have failed by itself.
+    pub fn is_independent(&self) -> bool {
+        self.role == Role::Predicted && self.follows.is_empty() && self.given.is_none()
+    }
+
     /// What the figure is where nothing changes.
     pub(crate) fn zero(&self) -> f64 {
         if matches!(self.figure, Figure::Ratio(_)) { self.scale } else { 0.0 }

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! An experiment is one scenario, the ways in which its runs differ, and the published rows that runs stand for. A row is
-//! either calibrated (a number of the cost model was chosen so that it comes out) or predicted. No result is stored
+//! either calibrated (a number of the cost model was chosen so that it comes out) or predicted; of the predicted ones, those
+//! that follow from others by arithmetic or are given by the configuration do not count as predictions. No result is stored
 //! anywhere but in `published.csv`, and that is read only to be compared with.
 
 mod compare;
 mod experiment;
 mod published;
 
-pub use compare::{CostRow, ExperimentResult, RowResult, Validation, Verdict, misfit, validate};
+pub use compare::{
+    Copied, CostRow, Count, ExperimentResult, Previous, RowResult, Validation, Verdict, misfit, validate,
+};
 pub use experiment::{Experiment, ExperimentError, Figure, Fit, Role, Row, Setting, experiments};
 pub use published::{Published, published};

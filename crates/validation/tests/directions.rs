@@ -2,7 +2,7 @@
 
 use exitscope_scenario::{CostModel, Origin};
 use exitscope_sim::{Limits, Unseen, run};
-use exitscope_validation::{Experiment, Role, Verdict, experiments, misfit, published, validate};
+use exitscope_validation::{Experiment, Figure, Role, Row, Verdict, experiments, misfit, published, validate};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn experiment(name: &str) -> Experiment {
@@ -92,9 +92,9 @@ fn polling_costs_cpu_and_a_limit_below_the_gap_wins_nothing() {
     let long = figures("halt-polling", "guest_polls", &[]);
     assert!(long["load.virtio.latency_mean"] < short["load.virtio.latency_mean"]);
     assert!(
-        long["guest.polling"] > 0.5 && long["guest.idle"] < 0.1,
+        long["guest.guest_polling"] > 0.5 && long["guest.idle"] < 0.1,
         "{} {}",
-        long["guest.polling"],
+        long["guest.guest_polling"],
         long["guest.idle"]
     );
 }
@@ -191,6 +191,81 @@ fn what_is_marked_calibrated_is_fitted_and_the_other_way_round() {
             assert!(!fitted.contains(&row.id), "{}: {} is fitted to, so no prediction", experiment.name, row.id);
         }
     }
+}
+
+#[test]
+fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
+    let list = experiments().unwrap();
+    let validation = validate(&list, 1).unwrap();
+    for (experiment, result) in list.iter().zip(&validation.experiments) {
+        let at = |id: &String| experiment.row.iter().position(|row| row.id == *id).unwrap_or_else(|| panic!("{id}"));
+        for (row, own) in experiment.row.iter().zip(&result.rows) {
+            assert!(row.follows.is_empty() || row.previous.is_none(), "{}", row.id);
+            let of: Vec<f64> = row.follows.iter().map(|id| result.rows[at(id)].simulated).collect();
+            let worked_out = match (&of[..], &row.figure) {
+                ([], _) => continue,
+                ([same], Figure::Value(_)) => *same,
+                ([a, b], Figure::Ratio(_)) => a / b * row.scale,
+                ([a, b], Figure::Drop(_)) => (1.0 - a / b) * 100.0,
+                ([a, b], Figure::Difference(_)) => a - b,
+                other => panic!("{}: {other:?}", row.id),
+            };
+            // HALTPOLL-001 is of the same thread of the host, in another run.
+            assert!((worked_out / own.simulated - 1.0).abs() < 0.001, "{}: {worked_out} {}", row.id, own.simulated);
+        }
+        // The other way round: what is made of figures that other rows have is marked.
+        let figure = |row: &Row, run: &String, metric: &String| {
+            let has = |other: &Row| other.figure == Figure::Value(run.clone()) && other.metric == *metric;
+            experiment.row.iter().take_while(|other| other.id != row.id).any(has)
+        };
+        for row in experiment.row.iter().filter(|row| row.follows.is_empty()) {
+            let over = row.over.as_ref().unwrap_or(&row.metric);
+            let runs = row.figure.runs();
+            let repeats = match runs[..] {
+                [run] => matches!(row.figure, Figure::Value(_)) && figure(row, run, &row.metric),
+                [a, b] => figure(row, a, &row.metric) && figure(row, b, over),
+                _ => false,
+            };
+            assert!(!repeats, "{}: all that it is made of is in other rows", row.id);
+        }
+    }
+}
+
+#[test]
+fn what_is_given_comes_out_as_published_whatever_locks_and_costs_are() {
+    for experiment in experiments().unwrap() {
+        for row in experiment.row.iter().filter(|row| row.given.is_some()) {
+            let Figure::Value(run) = &row.figure else { panic!("{}", row.id) };
+            for costs in ["6 cycles", "24 cycles"] {
+                let figures = figures(&experiment.name, run, &[("costs.spin_pass", costs)]);
+                let table = published();
+                let wanted = table.iter().find(|of| of.id == row.id).unwrap().number().unwrap();
+                assert_eq!(figures[&row.metric] * row.scale, wanted, "{} with {costs}", row.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_published_figure_before_predicts_rates_of_diagnoses_as_well_as_the_simulation() {
+    let list: Vec<_> = experiments().unwrap().into_iter().filter(|of| of.name == "diagnose-9c").collect();
+    let validation = validate(&list, 1).unwrap();
+    let of = |figure: &str| validation.copied.iter().find(|of| of.figure == figure).unwrap();
+    // 110729 from 119868 and 111904 from 100015 are within 25 %, 78542 from 110729 and what follows is not.
+    let rates = of("yields");
+    assert_eq!((rates.rows, rates.copied_near), (6, 2));
+    assert!(rates.copied_near >= rates.simulated_near, "if not, docs/validation.md may say so: {rates:?}");
+    assert_eq!(of("queues.empty").copied_near, 0);
+    assert_eq!(validation.copied.iter().map(|of| of.rows).sum::<u32>(), 19);
+}
+
+#[test]
+fn rows_that_follow_or_are_given_are_no_predictions() {
+    let validation = validate(&experiments().unwrap(), 1).unwrap();
+    assert_eq!((validation.predicted.rows, validation.independent.rows), (39, 29));
+    assert!(validation.independent.near < validation.predicted.near);
+    let (all, of) = (validation.predicted, validation.independent);
+    assert!(of.changes_near <= of.changes && of.changes <= all.changes && of.near <= of.rows);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::compare::{ChangeRow, Compared};
 use crate::names::thousands;
 use crate::page::{Page, Section, Sentence, Table, changes, column};
+use exitscope_analysis::fleet::FEWEST;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -88,6 +89,18 @@ pub struct FleetSide {
     pub vcpu_ns: u64,
 }
 
+impl FleetSide {
+    /// What is drawn as a whole: hosts; where hosts are compared, recordings.
+    fn units(&self, by: &str) -> u64 {
+        if by == "host" { self.recordings } else { self.hosts }
+    }
+}
+
+/// What sides consist of.
+fn unit(by: &str) -> &'static str {
+    if by == "host" { "recordings" } else { "hosts" }
+}
+
 /// VMs of one shape, with one kernel (or week, …) and with another.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetComparison {
@@ -99,10 +112,41 @@ pub struct FleetComparison {
     pub before: FleetSide,
     /// Who is looked at of `value`.
     pub after: FleetSide,
+    /// Whether a side has fewer than five hosts (recordings, where hosts are compared). Then no difference is called certain:
+    /// verdicts are `too few`, and intervals cover only what differs over time.
+    pub too_few: bool,
     /// All reasons together first, then reason by reason, most costly first.
     pub rows: Vec<Compared>,
     /// Reasons left out by --top.
     pub rows_left_out: usize,
+}
+
+impl FleetComparison {
+    /// VMs of one shape, of two sides `by` which a fleet is compared. What no five hosts on each side say is not certain.
+    pub fn new(
+        by: &str,
+        value: String,
+        shape: Shape,
+        sides: [FleetSide; 2],
+        mut rows: Vec<Compared>,
+    ) -> FleetComparison {
+        let [before, after] = sides;
+        let too_few = before.units(by).min(after.units(by)) < FEWEST as u64;
+        if too_few {
+            for change in rows.iter_mut().flat_map(|row| &mut row.changes) {
+                change.verdict = "too few";
+            }
+        }
+        FleetComparison { value, shape, before, after, too_few, rows, rows_left_out: 0 }
+    }
+
+    /// Shows so many reasons; all of them together are a row besides.
+    pub fn top(mut self, reasons: usize) -> FleetComparison {
+        let shown = reasons.saturating_add(1);
+        self.rows_left_out = self.rows.len().saturating_sub(shown);
+        self.rows.truncate(shown);
+        self
+    }
 }
 
 /// A host that is far from the others.
@@ -166,6 +210,10 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
             fleet.confidence_percent
         );
         let note = match (fleet.by, before.hosts.min(after.hosts), before.recordings.min(after.recordings)) {
+            (by, ..) if of.too_few && before.units(by).min(after.units(by)) > 1 => {
+                "Of so few on a side the intervals are too narrow, and no verdict stands. Rates and cost are per second of a \
+                 vCPU."
+            }
             ("host", _, 1) => {
                 "Of one recording on a side, the intervals cover what differs over time in it, and not what differs from one \
                  recording to the next. Rates and cost are per second of a vCPU."
@@ -222,13 +270,19 @@ fn verdicts(fleet: &Fleet) -> Section {
             sentences.push(Sentence { text: verdict(of, against, row, change), warning: change.verdict == "more" });
         }
     }
-    if sentences.is_empty() {
-        let text = match (&fleet.against, fleet.comparisons.is_empty()) {
-            (Some(_), false) => "No difference in cost is certain.".to_string(),
-            _ => format!("There is nothing to compare by {}.", fleet.by),
-        };
-        sentences.push(Sentence { text, warning: false });
-    }
+    let few = fleet.comparisons.iter().filter(|of| of.too_few).count();
+    let too_few = format!("fewer than {FEWEST} {} on a side", unit(fleet.by));
+    let text = match (&fleet.against, fleet.comparisons.len()) {
+        (Some(_), all) if few > 0 && few == all => {
+            Some(format!("Nothing is called certain: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
+        }
+        (Some(_), all) if few > 0 => {
+            Some(format!("Nothing is called certain in {few} of {all} comparisons: {too_few}."))
+        }
+        (Some(_), all) if all > 0 => sentences.is_empty().then(|| "No difference in cost is certain.".to_string()),
+        _ => Some(format!("There is nothing to compare by {}.", fleet.by)),
+    };
+    sentences.extend(text.map(|text| Sentence { text, warning: false }));
     Section { title: format!("What differs by {}", fleet.by), sentences, ..Section::default() }
 }
 
@@ -311,4 +365,77 @@ fn advice(fleet: &Fleet) -> Option<Section> {
         ],
         ..Section::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comparison of which the bootstrap of whatever hosts there are says "more".
+    fn comparison(by: &str, hosts: [u64; 2], recordings: [u64; 2]) -> FleetComparison {
+        let side = |at: usize| FleetSide { hosts: hosts[at], recordings: recordings[at], vcpu_ns: 1_000_000_000 };
+        let change = ChangeRow {
+            measure: "cost_ns_per_s",
+            before: Some(100.0),
+            after: Some(120.0),
+            low: Some(10.0),
+            high: Some(30.0),
+            verdict: "more",
+        };
+        let row = Compared {
+            reason: Some("msr".to_string()),
+            without: Vec::new(),
+            count_before: 100,
+            count_after: 100,
+            changes: vec![change],
+        };
+        let shape = Shape { arch: "x86_64".to_string(), cpu: "A CPU".to_string(), vcpus: 4 };
+        FleetComparison::new(by, "6.8.0".to_string(), shape, [side(0), side(1)], vec![row])
+    }
+
+    fn fleet(by: &'static str, comparisons: Vec<FleetComparison>) -> Fleet {
+        Fleet {
+            schema: Fleet::SCHEMA,
+            recordings: 10,
+            hosts: 10,
+            first_day: String::new(),
+            last_day: String::new(),
+            exits: 0,
+            lost: 0,
+            left_out: Vec::new(),
+            by,
+            against: Some("6.1.0".to_string()),
+            confidence_percent: 95.0,
+            comparisons,
+            not_compared: Vec::new(),
+            outliers: Vec::new(),
+            advice: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_certain_below_five_hosts_a_side_and_the_headline_says_so() {
+        for (by, hosts, recordings, says) in [
+            ("kernel", [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
+            ("week", [2, 2], [9, 9], "Nothing is called certain: fewer than 5 hosts on a side."),
+            ("kernel", [4, 900], [4, 900], "Nothing is called certain: fewer than 5 hosts on a side."),
+            ("kernel", [900, 1], [900, 1], "Nothing is called certain: fewer than 5 hosts on a side."),
+            ("host", [1, 1], [4, 40], "Nothing is called certain: fewer than 5 recordings on a side."),
+            ("host", [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
+        ] {
+            let of = comparison(by, hosts, recordings);
+            let verdict = of.rows[0].changes[0].verdict;
+            assert_eq!(verdict, if of.too_few { "too few" } else { "more" }, "{by} {hosts:?} {recordings:?}");
+            let sentences = verdicts(&fleet(by, vec![of])).sentences;
+            assert_eq!(sentences.len(), 1, "{by} {hosts:?} {recordings:?}");
+            assert!(sentences[0].text.starts_with(says), "{by} {hosts:?} {recordings:?}: {}", sentences[0].text);
+        }
+        let both = vec![comparison("kernel", [6, 6], [6, 6]), comparison("kernel", [6, 3], [6, 3])];
+        let texts: Vec<String> = verdicts(&fleet("kernel", both)).sentences.into_iter().map(|of| of.text).collect();
+        assert!(texts[0].contains("more in msr exits"), "{texts:?}");
+        assert_eq!(texts[1..], ["Nothing is called certain in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
+        let few = vec![comparison("day", [1, 1], [1, 1]), comparison("day", [2, 3], [2, 3])];
+        let texts = verdicts(&fleet("day", few)).sentences;
+        assert_eq!(texts[0].text, "Nothing is called certain: fewer than 5 hosts on a side in every comparison.");
+    }
 }

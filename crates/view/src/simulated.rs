@@ -24,6 +24,8 @@ pub struct Simulated {
     pub threads: Vec<WorkRow>,
     /// Load from outside the host, as the clients see it.
     pub loads: Vec<WorkRow>,
+    /// CPUs of the host that have something to run, on average; a halted vCPU for which the host polls is something.
+    pub busy_cpus: f64,
     /// Share of time in which a CPU's queue of waiting tasks is empty, 0 to 1.
     pub queue_empty_share: f64,
     /// Mean number of tasks that wait for a CPU.
@@ -126,13 +128,15 @@ pub struct SimulatedVm {
     pub guest_ns: u64,
     /// In the guest, spinning for a lock.
     pub spinning_ns: u64,
-    /// In the guest, polling before a halt.
+    /// In the guest, polling before it halts.
+    pub guest_polling_ns: u64,
+    /// Halted, and the host polls for a wake-up: CPU time.
     pub polling_ns: u64,
     /// In the hypervisor.
     pub kernel_ns: u64,
     /// In user space.
     pub user_ns: u64,
-    /// Halted.
+    /// Halted, without a CPU.
     pub idle_ns: u64,
     /// Runnable but not running.
     pub waiting_ns: u64,
@@ -243,6 +247,7 @@ impl Simulated {
                 span_ns: time.0 * u64::from(spec.copies) * u64::from(spec.vcpus),
                 guest_ns: vm.time.guest.0,
                 spinning_ns: vm.time.spinning.0,
+                guest_polling_ns: vm.time.guest_polling.0,
                 polling_ns: vm.time.polling.0,
                 kernel_ns: vm.time.kernel.0,
                 user_ns: vm.time.user.0,
@@ -267,6 +272,7 @@ impl Simulated {
             vms: vms.collect(),
             threads: outcome.threads.iter().zip(&scenario.threads).map(|(of, spec)| work(&spec.name, of)).collect(),
             loads: loads.collect(),
+            busy_cpus: outcome.busy_cpus,
             queue_empty_share: outcome.queues.empty,
             queue_depth: outcome.queues.depth,
             host_polls: polls(outcome.host_polls),

@@ -100,9 +100,10 @@ fn work(run: &Simulated) -> Option<Section> {
 /// A part of a VM's time; and whether it is shown if there is none of it anywhere.
 type Part = (&'static str, fn(&SimulatedVm) -> u64, bool);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("guest", |vm| vm.guest_ns, true),
     ("spinning", |vm| vm.spinning_ns, false),
+    ("guest polling", |vm| vm.guest_polling_ns, false),
     ("polling", |vm| vm.polling_ns, false),
     ("kernel", |vm| vm.kernel_ns, true),
     ("user", |vm| vm.user_ns, false),
@@ -223,13 +224,14 @@ fn locks(run: &Simulated) -> Option<Section> {
 fn others(run: &Simulated) -> Option<Section> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let per_s = |count: u64| rate(count as f64 / seconds);
-    let mut sentences = vec![match run.queue_depth {
+    let mut sentences = vec![format!("On average {:.2} CPUs are busy.", run.busy_cpus)];
+    sentences.push(match run.queue_depth {
         0.0 => "Nobody ever waited for a CPU.".to_string(),
         depth => format!(
             "On average {depth:.2} tasks wait for each CPU; none does {} of the time.",
             share(run.queue_empty_share)
         ),
-    }];
+    });
     if run.big_lock_waits > 0 {
         sentences.push(format!("{}/s waits for the lock of all devices in user space.", per_s(run.big_lock_waits)));
     }

@@ -163,12 +163,15 @@ impl AxisRow {
 }
 
 impl SweepMetric {
+    /// The figure of the CPU time that a configuration takes.
+    pub const BUSY_CPUS: &'static str = "cpus.busy";
+
     /// A figure of this name. More throughput and polls that paid are better; less of what costs or delays. What guests
     /// do and what queues hold is neither good nor bad.
     pub fn new(name: String, measure: Measure) -> SweepMetric {
         let last = name.rsplit('.').next().unwrap_or_default();
         let higher_is_better = match last {
-            "throughput" | "paid_share" => Some(true),
+            "throughput" | "throughput_per_cpu" | "paid_share" => Some(true),
             "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" | "named_share" => None,
             _ => Some(false),
         };

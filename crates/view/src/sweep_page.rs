@@ -84,6 +84,29 @@ fn figure(metric: &SweepMetric, estimate: Option<&Estimate>, failed: bool) -> [S
     [value_text(estimate.mean, metric.unit), half]
 }
 
+/// What the best take of the host's CPUs, where others take less: a poll, for one, buys latency with CPU time.
+fn cpu_note(sweep: &Sweep) -> Option<String> {
+    let at = sweep.metrics.iter().position(|metric| metric.name == SweepMetric::BUSY_CPUS).filter(|at| *at > 0)?;
+    let busy = |row: &SweepRow| row.estimates[at].map(|estimate| estimate.mean);
+    let ran = || sweep.rows.iter().filter(|row| row.error.is_none());
+    let least = |rows: &mut dyn Iterator<Item = &SweepRow>| {
+        let busy = rows.filter_map(|row| Some((row.labels.clone(), busy(row)?)));
+        busy.min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let (best, (frugal, fewest)) = (least(&mut ran().filter(|row| row.best))?, least(&mut ran())?);
+    (best.1 > fewest * NOTEWORTHY).then(|| {
+        let frugal = sweep.vary.iter().zip(&frugal).map(|(axis, value)| format!("{}={value}", axis.key));
+        format!(
+            "CPU time: * keeps {:.2} CPUs busy at least, {} {fewest:.2}; --best throughput_per_cpu ranks by work for CPU time",
+            best.1,
+            frugal.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// By how much more CPU time has to be, to be spoken of.
+const NOTEWORTHY: f64 = 1.02;
+
 fn notes(sweep: &Sweep) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(metric) = sweep.metrics.first() {
@@ -102,6 +125,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
                 .push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
         }
     }
+    notes.extend(cpu_note(sweep));
     if sweep.rows.iter().any(|row| row.pareto) {
         let of = |direction| {
             let metrics = sweep.metrics.iter().filter(move |metric| metric.higher_is_better == direction);

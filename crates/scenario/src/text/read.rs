@@ -61,7 +61,29 @@ pub(crate) fn scenario(root: &Node, folder: &Path) -> Result<Scenario, Fault> {
     for item in file.need("load")?.tables()? {
         loads.push(load(&item, &world.scope, &received)?);
     }
-    Ok(Scenario { name, about, seed, warmup, duration, host, costs, policies, vms, threads, channels, loads })
+    let scenario =
+        Scenario { name, about, seed, warmup, duration, host, costs, policies, vms, threads, channels, loads };
+    enough_speeds(&file, &scenario)?;
+    Ok(scenario)
+}
+
+/// There is a speed for each number of threads of a core that may be busy. How fast more of them are is not known: as
+/// fast as the last one that is, they would together be faster than any machine.
+fn enough_speeds(file: &Fields, scenario: &Scenario) -> Result<(), Fault> {
+    let (busy, speeds) = (scenario.busy_threads(), scenario.host.smt_speed.len());
+    if busy as usize <= speeds {
+        return Ok(());
+    }
+    let host = file.need("host")?;
+    let what = format!(
+        "{busy} threads of a core may be busy, but {} has speeds for {speeds}: give a speed for each number of them",
+        match host.get("smt_speed") {
+            Some(_) => "this".to_string(),
+            None => format!("the cost model {} (smt_speed)", quoted(&scenario.costs.name)),
+        }
+    );
+    let item = host.get("smt_speed").or_else(|| host.get("threads"));
+    Err(item.unwrap_or_else(|| host.clone()).fault(what))
 }
 
 /// What VMs and threads are read against.

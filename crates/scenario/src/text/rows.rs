@@ -188,7 +188,8 @@ pub const HOST: &[Row] = &[
         "smt_speed",
         Kind::Other("list of thousandths, the first 1000, falling"),
         Says("the cost model's"),
-        "Speed of one thread with one, two, … threads of its core busy, in thousandths of a core of its own",
+        "Speed of one thread with one, two, … threads of its core busy, in thousandths of a core of its own; \
+         as many as may be busy at once",
     ),
     row(
         "ganged",

@@ -1,0 +1,158 @@
+//! Joining files makes no damage permanent, and takes no file from who reads it.
+
+use exitscope_store::{Compacted, Contents, FactRow, RunRow, Store, Sums, Vcpu};
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Adds a recording without exits, and with some sums.
+fn add(store: &Store, id: &str, day: &str) {
+    let run = RunRow {
+        id: id.to_string(),
+        name: id.to_string(),
+        host: "a".to_string(),
+        day: day.to_string(),
+        format: "perf.data".to_string(),
+        arch: String::new(),
+        release: String::new(),
+        cpu: String::new(),
+        cpus: 0,
+        clock: String::new(),
+        first_ns: 0,
+        last_ns: 1,
+        events: 0,
+        exits: 0,
+        timed: 0,
+        lost: 0,
+        settings: Vec::new(),
+        advice: Vec::new(),
+    };
+    let fact = |at: u64| FactRow {
+        vcpu: Vcpu { vm: Some(7), ..Vcpu::default() },
+        at_ns: at,
+        count: at * 31 % 1009,
+        kernel_ns: at * 7919 % 104_729,
+        ..FactRow::default()
+    };
+    let sums = Sums { facts: (0..2000).map(fact).collect(), ..Sums::default() };
+    store.add(id, "a", day, Vec::new()).unwrap().finish(&run, &sums).unwrap();
+}
+
+fn facts(contents: &Contents) -> Vec<String> {
+    let of = contents.pieces.values().filter(|piece| piece.table == "facts");
+    of.map(|piece| piece.path.clone()).collect()
+}
+
+#[test]
+fn a_flipped_bit_is_found_before_files_are_joined_and_stays_found() {
+    for (name, damage) in [
+        (
+            "one bit",
+            (|bytes| {
+                let middle = bytes.len() / 3;
+                bytes[middle] ^= 1;
+            }) as fn(&mut Vec<u8>),
+        ),
+        ("cut off", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("emptied", Vec::clear),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::make(folder.path()).unwrap();
+        ["r1", "r2", "r3"].into_iter().for_each(|id| add(&store, id, "2026-11-22"));
+        let bad = facts(&store.contents().unwrap()).remove(1);
+        let file = folder.path().join(&bad);
+        let mut bytes = std::fs::read(&file).unwrap();
+        damage(&mut bytes);
+        std::fs::write(&file, &bytes).unwrap();
+
+        let Compacted { before, after, damaged } = store.compact().unwrap();
+        // Three files of exits become one, and two of sums; the third one is left as it is.
+        assert_eq!((before, after), (5, 2), "{name}");
+        assert_eq!(damaged.iter().map(|of| &of.path).collect::<Vec<_>>(), [&bad], "{name}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes, "{name}");
+        let check = store.check().unwrap();
+        assert_eq!(check.damaged, damaged, "{name}: it is not taken for sound later");
+        let old = ["r1", "r3"].map(|id| format!("facts/host=a/day=2026-11-22/{id}.parquet"));
+        let mut unlisted: Vec<_> = check.unlisted.iter().filter(|path| path.starts_with("facts/")).collect();
+        unlisted.sort();
+        assert_eq!(unlisted, old.iter().collect::<Vec<_>>(), "{name}: what was begun and given up leaves nothing");
+        assert_eq!(store.compact().unwrap(), Compacted { damaged, ..Compacted::default() }, "{name}: nor then");
+    }
+}
+
+#[test]
+fn only_one_sound_file_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    ["r1", "r2"].into_iter().for_each(|id| add(&store, id, "2026-11-22"));
+    let (before, bad) = (store.contents().unwrap(), "facts/host=a/day=2026-11-22/r2.parquet");
+    std::fs::remove_file(folder.path().join(bad)).unwrap();
+    let done = store.compact().unwrap();
+    assert_eq!((done.before, done.after, done.damaged.len()), (2, 1, 1), "exits alone: {done:?}");
+    assert_eq!(facts(&store.contents().unwrap()), facts(&before));
+}
+
+/// Has everything below a folder written so long ago.
+fn age(folder: &Path, by: Duration) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            age(&path, by);
+        } else {
+            File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now() - by).unwrap();
+        }
+    }
+}
+
+#[test]
+fn files_of_a_store_that_is_open_stay_for_a_day_after_they_were_joined_or_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    ["r1", "r2"].into_iter().for_each(|id| add(&store, id, "2026-11-22"));
+    add(&store, "r3", "2026-11-01");
+    // They were added long ago; somebody opens the store, and the files are joined and dropped only now.
+    age(folder.path(), 30 * DAY);
+    let opened = store.contents().unwrap();
+    let done = store.compact().unwrap();
+    assert_eq!((done.before, done.after), (4, 2));
+    assert_eq!(store.drop_before("2026-11-20", None).unwrap(), 1);
+    let all_there = || opened.pieces.keys().all(|path| folder.path().join(path).is_file());
+    for _ in 0..2 {
+        assert_eq!(store.clean(DAY).unwrap(), 0);
+        assert!(all_there());
+        let (sound, left_out) = store.readable(&opened).unwrap();
+        assert_eq!((sound.len(), left_out), (6, vec![]), "whoever opened it reads on");
+        // Entries that others need to know that stay as long, also where one stands for them.
+        for _ in 0..70 {
+            add(&store, "r4", "2026-11-22");
+            store.drop_before("2999-01-01", None).unwrap();
+            add(&store, "r5", "2026-11-22");
+        }
+        store.compact().unwrap();
+    }
+    let log = || std::fs::read_dir(folder.path().join("_log")).unwrap().count();
+    let entries = log();
+    assert!(entries > 100, "{entries}");
+    age(folder.path(), 2 * DAY);
+    let now = store.contents().unwrap();
+    assert!(store.clean(DAY).unwrap() > 6);
+    assert!(opened.pieces.keys().all(|path| now.pieces.contains_key(path) || !folder.path().join(path).exists()));
+    assert_eq!(store.check().unwrap().damaged, []);
+    assert!(log() < 10, "{}", log());
+    assert_eq!(store.contents().unwrap().pieces, now.pieces);
+}
+
+#[test]
+fn what_an_add_that_was_stopped_left_goes_after_a_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    add(&store, "r1", "2026-11-22");
+    let left = folder.path().join("exits/host=a/day=2026-11-22/left.parquet");
+    std::fs::write(&left, "PAR1").unwrap();
+    assert_eq!(store.clean(DAY).unwrap(), 0);
+    age(folder.path(), 2 * DAY);
+    assert_eq!(store.clean(DAY).unwrap(), 1);
+    assert!(!left.exists() && store.check().unwrap().damaged.is_empty());
+}
