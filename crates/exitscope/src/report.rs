@@ -74,8 +74,8 @@ pub struct Totals {
     pub traces: Vec<TraceRow>,
     pub exits: u64,
     pub timed_exits: u64,
-    /// Whether nothing could be read of one of them.
-    is_unread: bool,
+    /// Of which of them nothing could be read.
+    unread: Vec<anyhow::Error>,
     /// What functions of the guest are called, by where they begin.
     functions: BTreeMap<u64, String>,
 }
@@ -83,10 +83,7 @@ pub struct Totals {
 impl Totals {
     /// Adds a trace.
     pub fn add(&mut self, trace: Trace) {
-        if let Err(unread) = read::has_events(&trace) {
-            say!("{unread}");
-            self.is_unread = true;
-        }
+        self.unread.extend(read::has_events(&trace).err());
         self.ledger.merge(&trace.ledger);
         let mut comms = std::mem::take(&mut self.info.comms);
         comms.extend(trace.info.comms);
@@ -128,7 +125,7 @@ impl Totals {
 /// What became of the limits of --fail-on; they are also said.
 pub struct Gates {
     pub breaches: Vec<Breach>,
-    /// Whether one could not be judged, or nothing could be read.
+    /// Whether one could not be judged.
     unjudged: bool,
 }
 
@@ -170,7 +167,10 @@ pub fn gates(args: &ReportArgs, facts: &Facts, totals: &Totals) -> anyhow::Resul
         }
     }
     let mut gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(facts, &totals.ledger)));
-    gates.unjudged |= totals.is_unread;
+    if !args.fail_on.is_empty() {
+        totals.unread.iter().for_each(|unread| say!("{unread}"));
+        gates.unjudged |= !totals.unread.is_empty();
+    }
     Ok(gates)
 }
 

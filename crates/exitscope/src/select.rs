@@ -5,7 +5,7 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::check_reason;
 use anyhow::bail;
 use exitscope_analysis::Selection;
-use exitscope_model::Exit;
+use exitscope_model::{Event, Exit};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, VcpuId, VmId};
 use rustc_hash::FxHashSet;
@@ -23,6 +23,11 @@ struct Vms<'a> {
 
 impl Sink for Vms<'_> {
     fn begin(&mut self, _: Moment) {}
+
+    // Xen's domain 0 never leaves a guest.
+    fn schedule(&mut self, event: &Event) {
+        self.found.insert(event.vm);
+    }
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
@@ -59,7 +64,7 @@ fn vms(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Vec<VmId>> {
         let fresh = || Vms { found: FxHashSet::default(), wanted: numbers.as_deref() };
         let options = args.clock.options(Keep::Timed);
         let (trace, vms) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
-        for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN) {
+        for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN && vm != VmId::IDLE_DOMAIN) {
             let name = there.entry(vm).or_default();
             *name = name.take().or_else(|| trace.info.comms.get(&vm.0).cloned());
         }

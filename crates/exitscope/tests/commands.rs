@@ -496,9 +496,9 @@ fn a_file_of_which_nothing_could_be_read_is_an_error() {
     let cut = text(&path);
     let page = text(&folder.path().join("page.html"));
     let cases: [&[&str]; 6] = [
-        &["report", &cut],
-        &["report", &cut, "--format", "json"],
-        &["report", &cut, "--html", &page],
+        &["report", &cut, "--fail-on", "lost>0"],
+        &["report", &cut, "--fail-on", "count(*)<1", "--format", "json"],
+        &["report", &cut, "--fail-on", "count(*)<1", "--html", &page],
         &["advise", &cut],
         &["export", &cut, "--format", "folded"],
         &["diff", &cut, &t2()],
@@ -539,7 +539,7 @@ fn what_a_cut_file_lacks_can_fail_a_job() {
     let bytes = std::fs::read(corpus("x86-svm/t2.data.gz")).unwrap();
     let cut = folder.path().join("cut.data.gz");
     std::fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
-    assert_eq!(run(&["report", &text(&cut)]).status.code(), Some(2), "nothing could be read");
+    assert_eq!(run(&["report", &text(&cut), "--fail-on", "lost>0"]).status.code(), Some(2), "nothing could be read");
     let page = stdout(&run(&["report", &text(&cut)]));
     assert!(page.contains("None of the events could be read.") && !page.contains("Record with"), "{page}");
     let output = run(&["report", &text(&cut), "--format", "csv"]);
@@ -699,15 +699,14 @@ fn a_fifo_that_ends_early_gives_a_report_or_an_error_that_says_so() {
 fn a_cut_trace_gives_a_report_whose_coverage_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut");
-    for (trace, keep, words, code) in [
-        // The formats of its events stood at its end.
-        ("x86-svm/t4-kvmstat.data.gz", 1 << 20, "bytes that the header promises and the file lacks", 2),
-        ("x86-svm/t4-v6.dat.gz", 5 << 20, "bytes that the header promises and the file lacks", 0),
-        ("x86-svm/t4-ftrace.txt.gz", 1 << 20, "do not make a whole record", 0),
+    for (trace, keep, words) in [
+        ("x86-svm/t4-kvmstat.data.gz", 1 << 20, "bytes that the header promises and the file lacks"),
+        ("x86-svm/t4-v6.dat.gz", 5 << 20, "bytes that the header promises and the file lacks"),
+        ("x86-svm/t4-ftrace.txt.gz", 1 << 20, "do not make a whole record"),
     ] {
         std::fs::write(&path, &unpacked(trace)[..keep]).unwrap();
         let output = run(&["report", &text(&path)]);
-        assert_eq!((output.status.code(), stderr(&output).is_empty()), (Some(code), code == 0), "{trace}");
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{trace}");
         let page = stdout(&output);
         assert!(page.starts_with("Coverage") && page.contains(words), "{trace}: {page}");
     }
