@@ -229,7 +229,7 @@ test("while what is advised changes, it stays as open as it was and where it is 
   const articles = () =>
     page.$$eval("#advice article", (all) => all.map((one) => ({ change: one.querySelector("h3").textContent.replace(/^\d+\. /, ""), was: one.was, open: one.querySelector("details").open })));
   await page.locator("#advice article").nth(1).waitFor();
-  assert.match(await page.locator("#advice .note").textContent(), /Of all that is kept/);
+  assert.match(await page.locator("#advice .note").first().textContent(), /Of all that is kept/);
   // Nobody is in the list: it is in the order of what wins most, and each advice is an element of its own.
   await page.mouse.move(2, 2);
   await page.$$eval("#advice article", (all) => all.forEach((one) => (one.was = one.querySelector("h3").textContent.replace(/^\d+\. /, ""))));

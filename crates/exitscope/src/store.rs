@@ -17,6 +17,7 @@ use exitscope_analysis::advice::{Judgement, Material};
 use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Histogram, Keyed, Selection, VcoreGangs};
 use exitscope_export::{Lanes, Survey};
 use exitscope_model::codes::detail_name;
+use exitscope_model::encode::line;
 use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo, Who};
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow,
@@ -55,7 +56,7 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             let removed = store.clean(ABANDONED)?;
             writeln!(out, "{before} files became {after}; {removed} that belong to nothing were removed")?;
             for Damage { path, why } in &damaged {
-                writeln!(out, "damaged, and left as it is: {path}: {why}")?;
+                writeln!(out, "{}", line(&format!("damaged, and left as it is: {path}: {why}")))?;
             }
             Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
         }
@@ -68,10 +69,10 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             let Checked { whole, damaged, unlisted } = Store::open(dir)?.check()?;
             writeln!(out, "{whole} files are as they should be")?;
             for Damage { path, why } in &damaged {
-                writeln!(out, "damaged: {path}: {why}")?;
+                writeln!(out, "{}", line(&format!("damaged: {path}: {why}")))?;
             }
             for path in &unlisted {
-                writeln!(out, "not of the store, or left over: {path}")?;
+                writeln!(out, "{}", line(&format!("not of the store, or left over: {path}")))?;
             }
             Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
         }
@@ -87,7 +88,7 @@ fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     for file in &args.files {
         match add_file(args, &store, file, &mut there) {
             Ok(Done { says, warnings }) => {
-                writeln!(out, "{}: {says}", file.display())?;
+                writeln!(out, "{}", line(&format!("{}: {says}", file.display())))?;
                 out.flush()?;
                 for warning in warnings {
                     say!("warning: {}: {warning}", file.display());
@@ -117,7 +118,7 @@ fn add_file(
     file: &Path,
     there: &mut BTreeMap<String, RunRow>,
 ) -> anyhow::Result<Done> {
-    let input = Input::open(file)?;
+    let input = read::open_one(file, &args.clock)?;
     let id = hash(&input)?;
     if let Some(run) = there.get(&id) {
         let says = format!("already there, of host {} and day {}", run.host, run.day);

@@ -868,3 +868,12 @@ fn flags_that_mean_nothing_together_are_refused() {
         assert_eq!(stdout(&output), "", "{arguments:?}");
     }
 }
+
+#[test]
+fn on_powerpc_events_of_the_scheduler_are_not_called_missing() {
+    // They are in it.
+    let trace = corpus("powerpc/p8_smt4_two_vms.data.gz");
+    let page = stdout(&run(&["advise", trace.to_str().unwrap()]));
+    assert!(!page.contains("there is no sched_switch"), "{page}");
+    assert!(page.contains("on powerpc the scheduler's events are of threads"), "{page}");
+}

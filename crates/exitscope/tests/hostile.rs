@@ -157,3 +157,36 @@ fn json_metrics_and_pages_hold_the_name_as_text() {
     assert!(before.contains("&lt;b&gt;;") && !before.contains("\u{202e}<b>"), "the title is escaped");
     assert!(!data.split('<').next().unwrap().contains(|c: char| !c.is_ascii()), "data is base64");
 }
+
+#[cfg(feature = "sql")]
+#[test]
+fn stores_and_queries_hold_the_name_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recording(folder.path());
+    let trace = trace.to_str().unwrap();
+    let dir = folder.path().join("fleet");
+    let dir = dir.to_str().unwrap();
+    let query = "select distinct vm_name from exits";
+    let cases: [&[&str]; 7] = [
+        &["store", "add", dir, trace, "--host", "a"],
+        &["store", "add", dir, trace, "--host", "a"],
+        &["store", "list", dir],
+        &["store", "check", dir],
+        &["sql", dir, query],
+        &["sql", dir, query, "--format", "csv"],
+        &["fleet", "report", dir, "--by", "host"],
+    ];
+    for arguments in cases {
+        let output = run(arguments);
+        assert!(output.status.code().is_some(), "{arguments:?} died");
+        if arguments.contains(&"csv") {
+            let mut rows = csv::Reader::from_reader(&output.stdout[..]);
+            let names: Vec<String> = rows.records().map(|row| row.unwrap()[0].to_string()).collect();
+            assert_eq!(names, [format!("'{NAME}")], "a formula no more");
+            continue;
+        }
+        assert_plain(&String::from_utf8_lossy(&output.stdout), arguments);
+        assert_plain(&stderr(&output), arguments);
+    }
+    assert!(stdout(&run(&["sql", dir, query])).contains("=\u{fffd}[2J\u{fffd}<b>;"));
+}

@@ -63,8 +63,8 @@ pub struct EventKinds {
     pub doors: bool,
     /// `kvm_halt_poll_ns`.
     pub polls: bool,
-    /// powerpc: one thread runs all vCPUs of a virtual core and records for them. What the scheduler says is of that thread,
-    /// and of no vCPU, so that `switches` and `wakeups` are false.
+    /// powerpc: exits name their vCPU, and up to POWER8 one thread records for all vCPUs of a virtual core. What the scheduler
+    /// says of threads is not put together with vCPUs, so that `switches` and `wakeups` are false.
     pub by_runner: bool,
 }
 

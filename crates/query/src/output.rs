@@ -1,12 +1,14 @@
 //! Rows as text, CSV, JSON and Parquet.
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::csv;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::parquet::arrow::ArrowWriter;
+use exitscope_model::encode::csv_field;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -57,7 +59,9 @@ impl<W: Write> Output<W> {
     /// Writes rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> io::Result<()> {
         match &mut self.rows {
-            Rows::Csv(writer) => writer.write(batch).map_err(io::Error::other),
+            Rows::Csv(writer) => {
+                without_formulas(batch).and_then(|batch| writer.write(&batch)).map_err(io::Error::other)
+            }
             Rows::Json(writer) => writer.write(batch).map_err(io::Error::other),
             Rows::Parquet(writer) => writer.write(batch).map_err(io::Error::other),
         }?;
@@ -73,6 +77,32 @@ impl<W: Write> Output<W> {
         }
         self.passed.pass_on(&mut self.out)
     }
+}
+
+/// The same rows, of whose texts no spreadsheet takes one for a formula.
+fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let (mut fields, mut columns): (Vec<FieldRef>, Vec<ArrayRef>) = Default::default();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        let is_text = match field.data_type() {
+            DataType::Dictionary(_, values) => is_text(values),
+            of => is_text(of),
+        };
+        if !is_text {
+            fields.push(field.clone());
+            columns.push(column.clone());
+            continue;
+        }
+        let texts = cast(column, &DataType::Utf8)?;
+        let texts: StringArray = texts.as_string::<i32>().iter().map(|text| text.map(csv_field)).collect();
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        columns.push(Arc::new(texts));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
+fn is_text(of: &DataType) -> bool {
+    matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// Bytes on their way.
@@ -111,4 +141,25 @@ pub fn texts(batch: &RecordBatch) -> io::Result<Vec<Vec<String>>> {
         batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options)).collect();
     let columns = columns.map_err(io::Error::other)?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|of| of.value(row).to_string()).collect()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{DictionaryArray, Int64Array};
+    use datafusion::arrow::datatypes::Int32Type;
+
+    #[test]
+    fn no_text_of_csv_is_a_formula_and_numbers_stay_numbers() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("=cmd()"), None, Some("io")]));
+        let hosts: DictionaryArray<Int32Type> = ["@a", "b", "@a"].into_iter().collect();
+        let columns: [(&str, ArrayRef); 3] =
+            [("text", texts), ("host", Arc::new(hosts)), ("n", Arc::new(Int64Array::from(vec![-1, 2, 3])))];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, of)| (name, of, true))).unwrap();
+        let mut bytes = Vec::new();
+        let mut output = Output::begin(Form::Csv, &batch.schema(), &mut bytes).unwrap();
+        output.rows(&batch).unwrap();
+        output.finish().unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), "text,host,n\n'=cmd(),'@a,-1\n,b,2\nio,'@a,3\n");
+    }
 }

@@ -252,8 +252,8 @@ fn untold(report: &Report) -> Option<Sentence> {
         }
         _ if by_runner => {
             return Some(plain(
-                "One thread runs all vCPUs of a virtual core and records for them: nothing says when one of them waits for a CPU, \
-                 and that time is counted as the kernel's."
+                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: time \
+                 that a vCPU waits for a CPU is counted as the kernel's."
                     .to_string(),
             ));
         }

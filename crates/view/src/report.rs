@@ -157,7 +157,7 @@ pub struct ToldRow {
     pub user: bool,
     /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
     pub scheduler: bool,
-    /// Whether one thread records for all vCPUs of a virtual core, so that the scheduler speaks of none of them.
+    /// Whether what the scheduler says of threads is not put together with vCPUs (powerpc).
     #[serde(skip)]
     pub by_runner: bool,
 }

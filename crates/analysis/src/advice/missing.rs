@@ -8,6 +8,10 @@ use crate::recording;
 use exitscope_model::CodeList;
 use exitscope_units::Nanos;
 
+/// Why nothing of the scheduler's is judged on powerpc.
+const BY_RUNNER: &str =
+    "on powerpc the scheduler's events are of threads that may record for several vCPUs, and are not used";
+
 /// Recordings shorter than this say little about what usually happens.
 const SHORT: Nanos = Nanos(1_000_000_000);
 
@@ -51,14 +55,21 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     missing(
         !material.facts.heard.switches,
         "overcommit, and lock holders that were preempted",
-        if machine.xen { "there are no run states in it" } else { "there is no sched_switch in it" },
+        match material.facts.heard.by_runner {
+            true => BY_RUNNER,
+            false if machine.xen => "there are no run states in it",
+            false => "there is no sched_switch in it",
+        },
     );
     let halting = halts.halts() > 0 && !machine.xen;
     missing(halting && !halts.is_told(), "host halt polling", "there is no kvm_vcpu_wakeup in it");
     missing(
         halting && halts.is_told() && !is_exact(&halts),
         "whether polling pays",
-        "there is no sched_wakeup in it that says when vCPUs were woken",
+        match material.facts.heard.by_runner {
+            true => BY_RUNNER,
+            false => "there is no sched_wakeup in it that says when vCPUs were woken",
+        },
     );
     let unknown = unknown_host(material, trials, machine);
     missing(unknown.is_some(), "host halt polling", unknown.unwrap_or_default());

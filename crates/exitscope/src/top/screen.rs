@@ -13,6 +13,7 @@ use super::list::{Column, List, Words, elided, kept};
 use super::panels::{self, Chosen};
 use super::state::{Line as ListLine, RowId, Sort, State, vcpu_name};
 use super::text;
+use exitscope_model::encode;
 use exitscope_view::{rate, share};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -65,7 +66,7 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     let (room, has_time) = if first.width > 2 * beside { (first.width - beside, true) } else { (first.width, false) };
     let parts = vec![
         (0, vec!["exitscope top".bold()]),
-        (3, vec![Span::raw(format!("  {}", frame.host))]),
+        (3, vec![Span::raw(format!("  {}", encode::line(&frame.host)))]),
         (4, vec![Span::raw(format!(" {}", frame.kernel))]),
         (2, vec![Span::raw(format!("  {}", text::how_many(frame)))]),
         (1, vec![format!("  {} exits/s", rate(exits)).bold()]),

@@ -170,6 +170,24 @@ fn rows_that_have_no_room_are_counted() {
     assert_eq!(wide.matches(" more ").count(), 3, "of VMs, of reasons and of what they were about\n{wide}");
 }
 
+#[test]
+fn nothing_in_a_name_acts_on_the_screen() {
+    let name = "=\u{1b}[2J\u{202e}<b>;\n";
+    let mut frame = Hard::frame();
+    frame.host = name.to_string();
+    for vm in &mut frame.vms {
+        vm.name = name.to_string();
+        vm.figures.reasons.iter_mut().for_each(|row| row.name = name.to_string());
+    }
+    for panel in [Panel::Reasons, Panel::About, Panel::Halts, Panel::Gangs] {
+        let mut state = State { panel, ..State::default() };
+        let screen = drawn((160, 50), &frame, &mut state);
+        let acts = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+        assert!(!screen.contains(acts), "{screen}");
+        assert!(screen.contains("=\u{fffd}[2J\u{fffd}<b>;"), "{screen}");
+    }
+}
+
 /// Frames of any size are drawn: with more rows than a screen has, than fits into 16 bits, and with none.
 #[test]
 fn any_size_of_terminal_will_do() {
