@@ -7,6 +7,7 @@
 //! ```
 
 use anyhow::{Context, bail};
+use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
@@ -88,7 +89,7 @@ fn open_special(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true);
     if !is_of_kernel(path) {
-        options.custom_flags(libc::O_NOFOLLOW);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
     }
     let file = options.open(path)?;
     // As a shell's `>` leaves it.
