@@ -27,6 +27,7 @@ const GENERATED: &[(&str, &[&str])] = &[
     ("docs/figures.md", &["docs", "figures"]),
     ("docs/models.md", &["docs", "models"]),
     ("docs/metrics.md", &["docs", "metrics"]),
+    ("docs/columns.md", &["docs", "columns"]),
     ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
     ("docs/examples/xen.txt", &["report", "corpus/xen/hvm1_dm_sched_hvm.xentrace.gz", "--tsc-hz", "2596120000"]),
     ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),

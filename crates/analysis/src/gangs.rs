@@ -14,7 +14,7 @@
 //! several VMs share one run (dynamic micro-threading), the trace does not tell them apart.
 
 use crate::Lengths;
-use exitscope_model::{CodeList, Event, Kind};
+use exitscope_model::{CodeList, Event, GangRow, Kind, TraceInfo};
 use exitscope_policy::vcore::{Gang, H_DOORBELL, Left, gang, script_counts};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -367,7 +367,40 @@ impl Gangs {
     }
 }
 
+impl VcoreGangs {
+    /// As a row; lengths are held as `of` makes them.
+    pub fn row<L>(&self, info: &TraceInfo, of: impl Fn(&Lengths) -> L) -> GangRow<L> {
+        self.cell.row(self.vm, Some(&self.vcpus), info, of)
+    }
+}
+
 impl GangCell {
+    /// As a row, of this VM or of these vCPUs of it; lengths are held as `of` makes them.
+    pub fn row<L>(
+        &self,
+        vm: VmId,
+        vcpus: Option<&[VcpuId]>,
+        info: &TraceInfo,
+        of: impl Fn(&Lengths) -> L,
+    ) -> GangRow<L> {
+        GangRow {
+            vm: vm.number(),
+            vm_name: info.vm_name(vm),
+            vcpus: vcpus.map(|vcpus| vcpus.iter().map(|vcpu| vcpu.0).collect()),
+            runs: self.runs,
+            ganged_script: self.script,
+            two_active: self.two_active,
+            timer: self.timer,
+            ganged: self.ganged,
+            exits: self.exits,
+            forced: self.forced,
+            too_late: self.too_late,
+            joined: self.joined,
+            cpus: self.cpus.iter().map(|cpu| cpu.0).collect(),
+            lost: of(&self.lost),
+        }
+    }
+
     /// Adds what another holds.
     pub fn merge(&mut self, other: &GangCell) {
         self.runs += other.runs;

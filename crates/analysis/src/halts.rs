@@ -10,7 +10,7 @@
 //! from there to the entry into the guest.
 
 use crate::{Lengths, PollSettings};
-use exitscope_model::{Detail, DetailKind, Halt, Told, Who};
+use exitscope_model::{Detail, DetailKind, Halt, HaltRow, Told, TraceInfo, Who, WhoRow};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
@@ -196,6 +196,32 @@ impl HaltCell {
         if self.is_told() { self.caught.inexact + self.slept.inexact } else { self.untold.inexact }
     }
 
+    /// As a row; `polls_traced`: KVM traced its polls. Lengths are held as `of` makes them.
+    fn row<L>(&self, who: WhoRow, polls_traced: bool, of: impl Fn(&Lengths) -> L) -> HaltRow<L> {
+        let told = self.is_told();
+        HaltRow {
+            who,
+            told,
+            halts: self.halts(),
+            at_once: self.at_once(),
+            caught: told.then_some(self.caught.gaps.count),
+            slept: told.then_some(self.slept.gaps.count),
+            invalid: self.invalid,
+            cut: self.cut,
+            gaps: of(&self.gaps()),
+            inexact_gaps: self.inexact(),
+            latency: of(&self.latencies()),
+            latency_caught: of(&self.caught.latencies),
+            latency_slept: of(&self.slept.latencies),
+            poll_hit_ns: self.poll_hit,
+            poll_miss_ns: polls_traced.then_some(self.poll_miss),
+            poll_misses: polls_traced.then_some(self.misses),
+            before_sleep_ns: (self.before_sleep.count > 0).then_some(self.before_sleep.sum),
+            grown: self.changes.0,
+            shrunk: self.changes.1,
+        }
+    }
+
     fn together(&self, of: impl Fn(&Waits) -> &Lengths) -> Lengths {
         if !self.is_told() {
             return of(&self.untold).clone();
@@ -271,5 +297,12 @@ impl Halts {
         let mut all = HaltCell::default();
         self.vcpus.values().for_each(|cell| all.merge(cell));
         all
+    }
+
+    /// A row of each vCPU, and one of all together; lengths are held as `of` makes them.
+    pub fn rows<L>(&self, info: &TraceInfo, of: impl Fn(&Lengths) -> L) -> (Vec<HaltRow<L>>, HaltRow<L>) {
+        let polls_traced = self.settings.values().any(|settings| settings.changes > 0);
+        let vcpus = self.vcpus.iter().map(|(who, cell)| cell.row(WhoRow::of(*who, info), polls_traced, &of));
+        (vcpus.collect(), self.all().row(WhoRow::default(), polls_traced, &of))
     }
 }

@@ -176,6 +176,8 @@ pub enum Document {
     Models,
     /// The exporter's metrics (Markdown)
     Metrics,
+    /// The columns of tables: of exits, of sums, of halts, of ganged exits (Markdown)
+    Columns,
 }
 
 #[derive(Debug, Default, Args)]

@@ -16,10 +16,10 @@ use exitscope_export::{
     Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
 };
 use exitscope_exporter::{Limits, Recorded};
-use exitscope_model::{Exit, Halt, Line, TraceInfo, Who};
+use exitscope_model::{Exit, Halt, Line, TraceInfo, Who, WhoRow};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
-use exitscope_view::{Coverage, WhoRow, thousands};
+use exitscope_view::{Coverage, thousands};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 

@@ -14,22 +14,16 @@ use crate::report::look;
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Histogram, Keyed, Selection, VcoreGangs};
+use exitscope_analysis::{Cell, Histogram, Keyed, Lengths, Selection};
 use exitscope_export::{Lanes, Survey};
-use exitscope_model::codes::detail_name;
 use exitscope_model::encode::line;
-use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo, Who};
+use exitscope_model::{Exit, ExitCode, Line, Spread, SumRow, TraceInfo, WhoRow};
 use exitscope_store::{
-    Added, Adding, AdvisedRow, Checked, Compacted, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow,
-    Store, StoreError, Sums, Vcpu, Words,
+    Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
 };
 use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Tid, VcpuId};
-use exitscope_view::{
-    AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, WhoRow, direction_name, door_name, kind_name,
-    thousands, write_page,
-};
-use rustc_hash::FxHashMap;
+use exitscope_units::Moment;
+use exitscope_view::{AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, thousands, write_page};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -184,16 +178,9 @@ fn add_one(
         None => first.row.hostname.clone(),
     };
     let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
-    let adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| vcpu(&lane.row)).collect())?;
-    let mut passing = Passing {
-        lanes: &lanes,
-        adding,
-        reasons: FxHashMap::default(),
-        doors: FxHashMap::default(),
-        cells: Keyed::default(),
-        stretches: Stretches::new(&first.row),
-        failed: None,
-    };
+    let adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
+    let mut passing =
+        Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&first.row), failed: None };
     let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, options, &mut passing)?;
     let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
@@ -203,7 +190,7 @@ fn add_one(
     lanes.all().iter().for_each(|lane| *vcpus.entry(lane.row.vm).or_default() += 1);
     let fact = |(key, cell): ((usize, u64, ExitCode), &Cell)| {
         let lane = &lanes.all()[key.0];
-        FactRow {
+        SumRow {
             vm_vcpus: vcpus[&lane.row.vm],
             at_ns: stretches.begin(key.1),
             span_ns: stretches.span,
@@ -212,8 +199,8 @@ fn add_one(
     };
     let sums = Sums {
         facts: cells.cells().into_iter().map(fact).collect(),
-        halts: halts(&material.facts.halts, &trace.info),
-        gangs: gangs(&material.facts.gangs, &trace.info),
+        halts: material.facts.halts.rows(&trace.info, spread).0,
+        gangs: material.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
     };
     let run = RunRow {
         exits: trace.exits,
@@ -288,14 +275,9 @@ impl Stretches {
     }
 }
 
-fn vcpu(row: &WhoRow) -> Vcpu {
-    let row = row.clone();
-    Vcpu { vm: row.vm, vm_name: row.vm_name, vcpu: row.vcpu, on_cpu: row.on_cpu, tid: row.tid }
-}
-
-fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> FactRow {
-    FactRow {
-        vcpu: vcpu(who),
+fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> SumRow {
+    SumRow {
+        who: who.clone(),
         reason: code.name(),
         count: cell.count,
         timed: cell.timed,
@@ -307,59 +289,12 @@ fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> FactRow {
         min_ns: cell.min,
         max_ns: cell.max,
         lengths: buckets(&cell.lengths),
-        ..FactRow::default()
+        ..SumRow::default()
     }
 }
 
-fn halts(halts: &Halts, info: &TraceInfo) -> Vec<HaltRow> {
-    let polls_traced = halts.settings.values().any(|settings| settings.changes > 0);
-    let row = |(who, cell): (&Who, &HaltCell)| {
-        let told = |count: u64| cell.is_told().then_some(count);
-        HaltRow {
-            vcpu: vcpu(&WhoRow::of(*who, info)),
-            halts: cell.halts(),
-            at_once: cell.at_once(),
-            caught: told(cell.caught.gaps.count),
-            slept: told(cell.slept.gaps.count),
-            invalid: cell.invalid,
-            gaps: lengths(&cell.gaps()),
-            inexact_gaps: cell.inexact(),
-            latencies: lengths(&cell.latencies()),
-            poll_hit_ns: cell.poll_hit,
-            poll_miss_ns: polls_traced.then_some(cell.poll_miss),
-            poll_misses: polls_traced.then_some(cell.misses),
-            grown: cell.changes.0,
-            shrunk: cell.changes.1,
-        }
-    };
-    halts.vcpus.iter().map(row).collect()
-}
-
-fn gangs(gangs: &Gangs, info: &TraceInfo) -> Vec<GangRow> {
-    let row = |VcoreGangs { vm, vcpus, cell }: VcoreGangs| {
-        let whose = WhoRow::of(Who { vm, vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, info);
-        GangRow {
-            vm: whose.vm,
-            vm_name: whose.vm_name,
-            vcore: vcpus.first().map(|vcpu| vcpu.0),
-            vcpus: vcpus.len() as u64,
-            runs: cell.runs,
-            ganged_script: cell.script,
-            two_active: cell.two_active,
-            timer: cell.timer,
-            ganged: cell.ganged,
-            exits: cell.exits,
-            forced: cell.forced,
-            too_late: cell.too_late,
-            joined: cell.joined,
-            lost: lengths(&cell.lost),
-        }
-    };
-    gangs.vcores(None).into_iter().map(row).collect()
-}
-
-fn lengths(of: &exitscope_analysis::Lengths) -> Lengths {
-    Lengths { sum_ns: of.sum, max_ns: (of.count > 0).then_some(of.max), buckets: buckets(&of.histogram) }
+fn spread(of: &Lengths) -> Spread {
+    Spread { sum_ns: of.sum, max_ns: (of.count > 0).then_some(of.max), buckets: buckets(&of.histogram) }
 }
 
 /// The shortest of each bucket, and how many there are in it.
@@ -371,8 +306,6 @@ fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
 struct Passing<'a> {
     lanes: &'a Lanes,
     adding: Adding<'a>,
-    reasons: FxHashMap<ExitCode, String>,
-    doors: FxHashMap<Door, String>,
     /// By vCPU, stretch of time and reason.
     cells: Keyed<(usize, u64, ExitCode)>,
     stretches: Stretches,
@@ -385,16 +318,7 @@ impl Sink for Passing<'_> {
     fn absorb(&mut self, exit: &Exit) {
         let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
         self.cells.absorb((lane, self.stretches.of(exit.at.as_nanos()), exit.code), exit);
-        let reason = self.reasons.entry(exit.code).or_insert_with(|| exit.code.name());
-        let door = self.doors.entry(exit.door).or_insert_with(|| door_name(exit.door));
-        let words = Words {
-            reason,
-            door,
-            about: exit.detail.map(|of| kind_name(of.kind).0),
-            name: exit.detail.and_then(|of| detail_name(of.kind, of.key)),
-            direction: exit.detail.and_then(|of| direction_name(of.kind, of.write)),
-        };
-        self.failed = self.adding.absorb(lane, exit, words).err();
+        self.failed = self.adding.absorb(lane, exit).err();
     }
 
     fn is_full(&self) -> bool {

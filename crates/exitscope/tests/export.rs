@@ -400,7 +400,7 @@ fn damaged_traces_are_exported_as_far_as_they_go() {
 
 #[test]
 fn the_columns_are_documented() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/export.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/columns.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows = export(&corpus("x86-svm/t4-kvmstat.data.gz"), "csv", &[]);
     for column in csv::Reader::from_reader(&rows[..]).headers().unwrap() {

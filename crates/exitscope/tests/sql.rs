@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Terminal, corpus, exitscope, misfits, report, run, stderr, stdout};
-use exitscope_store::{FactRow, RunRow, Store, Sums, Vcpu};
+use exitscope_model::{SumRow, WhoRow};
+use exitscope_store::{RunRow, Store, Sums};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -390,8 +391,8 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
                 // Some noise, of a few per cent, that is not the same in any two stretches.
                 let noise = (at * 7 + u64::from(vcpu) * 3 + u64::from(host.as_bytes()[0])) % 11;
                 let each = each + each * noise / 200;
-                facts.push(FactRow {
-                    vcpu: Vcpu { vm: Some(7), vcpu: Some(vcpu), ..Vcpu::default() },
+                facts.push(SumRow {
+                    who: WhoRow { vm: Some(7), vcpu: Some(vcpu), ..WhoRow::default() },
                     vm_vcpus: 4,
                     at_ns: 5_000 + at * span,
                     span_ns: span,
@@ -402,7 +403,7 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
                     min_ns: Some(each),
                     max_ns: each,
                     lengths: vec![(each, 100)],
-                    ..FactRow::default()
+                    ..SumRow::default()
                 });
             }
         }

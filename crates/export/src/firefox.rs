@@ -9,7 +9,7 @@
 use crate::lanes::end;
 use crate::{Export, Lanes, Part, Written, parts};
 use exitscope_model::{Exit, ExitCode};
-use exitscope_view::{detail_label, door_name};
+use exitscope_view::detail_label;
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags,
     MarkerFieldFormat, MarkerLocations, MarkerTiming, ProcessHandle, Profile, ReferenceTimestamp, SamplingInterval,
@@ -123,7 +123,7 @@ impl<W: Write> Firefox<W> {
             false => MarkerTiming::Instant(begin),
         };
         let about = exit.detail.map_or(String::new(), |of| detail_label(of.kind, of.key, of.write));
-        let texts = [door_name(exit.door), about].map(|text| self.profile.intern_string(&text));
+        let texts = [exit.door.name(), about].map(|text| self.profile.intern_string(&text));
         let times =
             if exit.timed { [exit.kernel, exit.user, exit.idle, exit.waiting].map(|time| time.0) } else { [0; 4] };
         let [kernel, user, idle, waiting] = times.map(|time| time as f64 / 1e6);

@@ -1,10 +1,10 @@
 //! The vCPUs of a recording, learnt in a first reading: viewers want their names before their exits.
 
 use exitscope_analysis::Selection;
-use exitscope_model::{Exit, TraceInfo, Who};
+use exitscope_model::{Exit, TraceInfo, Who, WhoRow};
 use exitscope_units::{Moment, Tid, VcpuId};
-use exitscope_view::WhoRow;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// vCPUs at most; the exits of others are left out, and counted.
 const MOST: usize = 1 << 16;
@@ -31,7 +31,7 @@ pub struct Lane {
     /// Whose.
     pub who: Who,
     /// The same as plain data.
-    pub row: WhoRow,
+    pub row: Arc<WhoRow>,
     /// What it is called: `vCPU 0`, `on CPU 1`, `thread 1234`.
     pub name: String,
     /// Its first exit.
@@ -110,7 +110,7 @@ impl Lanes {
             let place = *self.places.entry(who).or_insert(self.lanes.len());
             if place == self.lanes.len() {
                 let Seen { exits, first, last } = seen;
-                self.lanes.push(Lane { who, row: WhoRow::default(), name: String::new(), first, last, exits });
+                self.lanes.push(Lane { who, row: Arc::default(), name: String::new(), first, last, exits });
             } else {
                 let lane = &mut self.lanes[place];
                 lane.exits += seen.exits;
@@ -129,7 +129,7 @@ impl Lanes {
         self.beyond += further.iter().map(|lane| lane.exits).sum::<u64>();
         self.places = self.lanes.iter().enumerate().map(|(place, lane)| (lane.who, place)).collect();
         for lane in &mut self.lanes {
-            lane.row = WhoRow::of(lane.who, info);
+            lane.row = WhoRow::of(lane.who, info).into();
             lane.name = match lane.row.vcpu {
                 Some(number) => format!("vCPU {number}"),
                 None => lane.row.vcpu_label(),

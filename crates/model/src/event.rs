@@ -259,6 +259,27 @@ pub enum DetailKind {
 }
 
 impl DetailKind {
+    /// All.
+    pub const ALL: [DetailKind; 17] = [
+        DetailKind::PageFault,
+        DetailKind::Apic,
+        DetailKind::ControlRegister,
+        DetailKind::SystemRegister,
+        DetailKind::Instruction,
+        DetailKind::Program,
+        DetailKind::Sigp,
+        DetailKind::Cpuid,
+        DetailKind::Mmio,
+        DetailKind::Port,
+        DetailKind::Msr,
+        DetailKind::Hypercall,
+        DetailKind::HypervHypercall,
+        DetailKind::XenHypercall,
+        DetailKind::PpcHcall,
+        DetailKind::Hvc,
+        DetailKind::Diag,
+    ];
+
     /// All kinds that are calls from the guest to the hypervisor.
     pub const fn is_hypercall(self) -> bool {
         matches!(
@@ -270,6 +291,56 @@ impl DetailKind {
                 | DetailKind::Hvc
                 | DetailKind::Diag
         )
+    }
+
+    /// What it is called in JSON, CSV and SQL, and as a heading.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            DetailKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
+            DetailKind::Apic => ("apic", "Local APIC registers"),
+            DetailKind::ControlRegister => ("control_register", "Control registers"),
+            DetailKind::SystemRegister => ("system_register", "System registers"),
+            DetailKind::Instruction => ("instruction", "Intercepted instructions"),
+            DetailKind::Program => ("program_interruption", "Program interruptions"),
+            DetailKind::Sigp => ("sigp", "SIGP orders"),
+            DetailKind::Cpuid => ("cpuid", "CPUID leaves"),
+            DetailKind::Mmio => ("mmio", "MMIO regions"),
+            DetailKind::Port => ("port", "I/O ports"),
+            DetailKind::Msr => ("msr", "MSRs"),
+            DetailKind::Hypercall => ("hypercall", "Hypercalls"),
+            DetailKind::HypervHypercall => ("hyperv_hypercall", "Hyper-V hypercalls"),
+            DetailKind::XenHypercall => ("xen_hypercall", "Xen hypercalls"),
+            DetailKind::PpcHcall => ("hcall", "Hypercalls"),
+            DetailKind::Hvc => ("hvc", "HVC and SMC calls, by function"),
+            DetailKind::Diag => ("diagnose", "Diagnoses"),
+        }
+    }
+
+    /// What it is called in JSON, CSV and SQL.
+    pub const fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The heading of a table of such things.
+    pub const fn heading(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Which way the guest went, where that has a meaning: `out`, `in`, `write`, `read`.
+    pub const fn direction(self, write: bool) -> Option<&'static str> {
+        match (self, write) {
+            (DetailKind::Port, true) => Some("out"),
+            (DetailKind::Port, false) => Some("in"),
+            (
+                DetailKind::Mmio
+                | DetailKind::Msr
+                | DetailKind::Apic
+                | DetailKind::ControlRegister
+                | DetailKind::SystemRegister,
+                write,
+            ) => Some(if write { "write" } else { "read" }),
+            _ => None,
+        }
     }
 }
 

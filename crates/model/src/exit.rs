@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{Detail, ExitCode, Way};
+use crate::{CodeList, Detail, ExitCode, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -37,6 +37,17 @@ pub enum Door {
     Userspace(u32),
     /// Xen: waited for the device model, which runs in another domain.
     DeviceModel,
+}
+
+impl Door {
+    /// `kernel`, the kernel's name of the user-space reason, or `device model`.
+    pub fn name(self) -> String {
+        match self {
+            Door::Kernel => "kernel".to_string(),
+            Door::Userspace(reason) => ExitCode::new(CodeList::KvmExit, u64::from(reason)).name(),
+            Door::DeviceModel => "device model".to_string(),
+        }
+    }
 }
 
 /// One exit. Its parts are disjoint: `kernel + user + idle + waiting` is the whole time from exit to entry.
@@ -103,49 +114,3 @@ impl Rows for Vec<Exit> {
         self.push(*row);
     }
 }
-
-/// A column of the exit table: name, unit, prose.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Name in JSON, CSV and SQL.
-    pub name: &'static str,
-    /// Unit, empty if none.
-    pub unit: &'static str,
-    /// What it is.
-    pub prose: &'static str,
-}
-
-/// Every column of the exit table. Times of an exit of which only one end was seen mean nothing, and are absent.
-pub const COLUMNS: &[Column] = &[
-    Column { name: "at_ns", unit: "ns", prose: "When the vCPU left its guest, on the trace's clock." },
-    Column { name: "vm", unit: "", prose: "The VM's process id, or Xen's domain; absent if the trace does not say." },
-    Column { name: "vm_name", unit: "", prose: "The VM's process name." },
-    Column { name: "vcpu", unit: "", prose: "The vCPU's number; absent if nothing in the trace says." },
-    Column { name: "on_cpu", unit: "", prose: "The physical CPU, where nothing else says which vCPU it is (Xen)." },
-    Column { name: "tid", unit: "", prose: "The vCPU's thread; absent where another thread records for it (powerpc)." },
-    Column { name: "cpu", unit: "", prose: "The physical CPU." },
-    Column { name: "reason", unit: "", prose: "The exit reason, in the kernel's spelling." },
-    Column {
-        name: "door",
-        unit: "",
-        prose: "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
-    },
-    Column { name: "about", unit: "", prose: "What kind of thing it was about: `port`, `mmio`, `msr`, …" },
-    Column { name: "key", unit: "", prose: "Port, address, MSR, hypercall number, CPUID leaf, error code, …" },
-    Column { name: "name", unit: "", prose: "What that is called, where it has a name." },
-    Column { name: "direction", unit: "", prose: "`in`, `out`, `read`, `write`, where that has a meaning." },
-    Column { name: "size_bytes", unit: "bytes", prose: "Size of the access." },
-    Column { name: "value", unit: "", prose: "Value read or written, CPUID index, fault address, …" },
-    Column { name: "injected_vector", unit: "", prose: "Interrupt vector injected at the entry that ended it." },
-    Column { name: "timed", unit: "", prose: "`true` if both ends were seen." },
-    Column { name: "total_ns", unit: "ns", prose: "From exit to entry, everything included." },
-    Column { name: "kernel_ns", unit: "ns", prose: "Handled by the kernel." },
-    Column { name: "user_ns", unit: "ns", prose: "In user space, or waiting for Xen's device model." },
-    Column { name: "idle_ns", unit: "ns", prose: "Halted, or asleep in user space after a kick; never a cost." },
-    Column { name: "waiting_ns", unit: "ns", prose: "Runnable but not running, from scheduler events." },
-    Column { name: "reaching_ns", unit: "ns", prose: "Of kernel_ns, until the first event of the exit's handler." },
-    Column { name: "leaving_ns", unit: "ns", prose: "Of kernel_ns, on the way to user space." },
-    Column { name: "asleep_ns", unit: "ns", prose: "Of user_ns, asleep." },
-    Column { name: "entering_ns", unit: "ns", prose: "Of kernel_ns, from the call of KVM_RUN until the entry." },
-    Column { name: "guest_ns", unit: "ns", prose: "In the guest, before this exit." },
-];

@@ -10,6 +10,7 @@
 
 mod assemble;
 pub mod codes;
+mod column;
 pub mod encode;
 mod event;
 mod exit;
@@ -17,16 +18,21 @@ mod halt;
 mod lane;
 mod ledger;
 mod port;
+mod rows;
 mod run_queue;
 mod way;
 mod yields;
 
 pub use assemble::{Assembler, EventKinds, LaneSpan};
 pub use codes::{CodeList, ExitCode};
+pub use column::{Column, Note, Of, Value};
 pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
-pub use exit::{COLUMNS, Column, Door, Exit, Rows, Who};
+pub use exit::{Door, Exit, Rows, Who};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
 pub use port::{Form, PortWords};
+pub use rows::{
+    ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns,
+};
 pub use way::{Mark, Step, Way};
 pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Yield, YieldCall};

@@ -12,9 +12,9 @@ use crate::names::{Names, REASONS};
 use crate::rows::Row;
 use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
-use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, Yield};
+use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
-use exitscope_view::{SlowRow, WhoRow, detail_label, kind_name};
+use exitscope_view::{SlowRow, detail_label};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -237,7 +237,7 @@ impl OverTime {
             }
         });
         let abouts = names.abouts.keys().iter().map(|of| {
-            let (kind, heading) = kind_name(of.kind);
+            let (kind, heading) = (of.kind.name(), of.kind.heading());
             AboutRow { kind, heading, key: of.key, label: detail_label(of.kind, of.key, of.write) }
         });
         let slow = names.slow.finish().into_iter().map(|exit| {

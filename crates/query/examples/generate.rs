@@ -4,13 +4,14 @@
 //! `cargo run --release --package exitscope-query --example generate -- FROM TO EXITS HOSTS DAYS`
 
 use exitscope_analysis::Cell;
-use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, Way, Who};
+use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, SumRow, Way, Who, WhoRow};
 use exitscope_query::{Array, Columns, Engine, Limits};
-use exitscope_store::{FactRow, RunRow, Store, Sums, Vcpu, Words};
+use exitscope_store::{RunRow, Store, Sums};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Stretches of time that a recording's sums are of, as `store add` makes them.
@@ -20,7 +21,6 @@ const STRETCHES: u64 = 32;
 struct Seen {
     vcpu: usize,
     exit: Exit,
-    words: [Option<String>; 5],
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,14 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (exits, hosts, days): (u64, u64, u64) = (exits.parse()?, hosts.parse()?, days.parse()?);
     let (run, seen) = recording(Path::new(from))?;
     let store = Store::make(Path::new(to))?;
-    let vcpus: Vec<Vcpu> = (0..=seen.iter().map(|of| of.vcpu).max().unwrap_or(0))
-        .map(|vcpu| Vcpu {
-            vm: Some(1000),
-            vm_name: Some("qemu".to_string()),
-            vcpu: Some(vcpu as u32),
-            ..Vcpu::default()
-        })
-        .collect();
+    let who = |vcpu| WhoRow {
+        vm: Some(1000),
+        vm_name: Some("qemu".to_string()),
+        vcpu: Some(vcpu as u32),
+        ..WhoRow::default()
+    };
+    let vcpus: Vec<Arc<WhoRow>> =
+        (0..=seen.iter().map(|of| of.vcpu).max().unwrap_or(0)).map(|vcpu| who(vcpu).into()).collect();
     let files = hosts * days;
     for file in 0..files {
         let (host, day) = (format!("host-{:03}", file / days), format!("2026-11-{:02}", 1 + file % days));
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
         let length = run.last_ns - run.first_ns + 1;
         let span = (length * count.div_ceil(seen.len() as u64)).div_ceil(STRETCHES);
-        let mut cells: BTreeMap<(usize, u64, &str), Cell> = BTreeMap::new();
+        let mut cells: BTreeMap<(usize, u64, ExitCode), Cell> = BTreeMap::new();
         let mut chance = 0x9e37_79b9_7f4a_7c15 ^ file;
         for number in 0..count {
             let of = &seen[(number % seen.len() as u64) as usize];
@@ -62,25 +62,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 waiting: longer(of.exit.waiting),
                 ..of.exit
             };
-            let [reason, door, about, name, direction] = &of.words;
-            let reason = reason.as_deref().unwrap_or_default();
-            let words = Words {
-                reason,
-                door: door.as_deref().unwrap_or_default(),
-                about: about.as_deref(),
-                name: name.as_deref(),
-                direction: direction.as_deref(),
-            };
-            adding.absorb(of.vcpu, &exit, words)?;
+            adding.absorb(of.vcpu, &exit)?;
             let stretch = (exit.at.as_nanos() - run.first_ns) / span;
-            cells.entry((of.vcpu, stretch, reason)).or_default().absorb(&exit);
+            cells.entry((of.vcpu, stretch, exit.code)).or_default().absorb(&exit);
         }
-        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, &str), Cell)| FactRow {
-            vcpu: vcpus[vcpu].clone(),
+        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, ExitCode), Cell)| SumRow {
+            who: WhoRow::clone(&vcpus[vcpu]),
             vm_vcpus: vcpus.len() as u32,
             at_ns: run.first_ns + stretch * span,
             span_ns: span,
-            reason: reason.to_string(),
+            reason: reason.name(),
             count: cell.count,
             timed: cell.timed,
             to_user: cell.user_count,
@@ -117,7 +108,7 @@ fn recording(at: &Path) -> Result<(RunRow, Vec<Seen>), Box<dyn Error>> {
 }
 
 fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
-    let names = ["reason", "door", "about", "name", "direction"];
+    let names = ["reason", "door", "about", "direction"];
     let words: Result<Vec<_>, _> = names.iter().map(|name| columns.words(name)).collect();
     let names = ["vcpu", "at_ns", "cpu", "key", "value", "size_bytes", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"];
     let numbers: Result<Vec<_>, _> = names.iter().map(|name| columns.numbers(name)).collect();
@@ -125,10 +116,11 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
     for row in 0..columns.0.num_rows() {
         let number = |at: usize| numbers[at].is_valid(row).then(|| numbers[at].value(row));
         let or_zero = |at: usize| number(at).unwrap_or(0);
-        let word = |at: usize| words[at].is_valid(row).then(|| words[at].value(row).to_string());
-        let detail = number(3).map(|key| Detail {
-            kind: DetailKind::Port,
-            write: false,
+        let word = |at: usize| if words[at].is_valid(row) { words[at].value(row) } else { "" };
+        let kind = DetailKind::ALL.into_iter().find(|kind| kind.name() == word(2));
+        let detail = kind.zip(number(3)).map(|(kind, key)| Detail {
+            kind,
+            write: ["out", "write"].contains(&word(3)),
             form: Form::Untold,
             size: or_zero(5) as u16,
             key,
@@ -138,9 +130,10 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             at: Moment::from_nanos(or_zero(1)),
             who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId(or_zero(0) as u32), tid: Tid(0) },
             cpu: PcpuId(or_zero(2) as u32),
-            code: ExitCode::new(CodeList::Text, 0),
+            code: ExitCode::of_unlisted(word(0)),
             rip: 0,
-            door: if word(1).as_deref() == Some("kernel") { Door::Kernel } else { Door::Userspace(0) },
+            door: ExitCode::from_name(CodeList::KvmExit, word(1))
+                .map_or(Door::Kernel, |of| Door::Userspace(of.number as u32)),
             detail,
             injected: None,
             guest: Nanos(0),
@@ -153,7 +146,7 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             is_idle: false,
             events: 1,
         };
-        seen.push(Seen { vcpu: or_zero(0) as usize, exit, words: std::array::from_fn(word) });
+        seen.push(Seen { vcpu: or_zero(0) as usize, exit });
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
+use exitscope_model::SumRow;
 use exitscope_query::{Columns, Engine, Limits};
-use exitscope_store::{FactRow, RunRow, SCHEMA, Store, Sums};
+use exitscope_store::{RunRow, SCHEMA, Store, Sums};
 use std::time::Duration;
 
 fn run(host: &str) -> RunRow {
@@ -37,7 +38,7 @@ fn run(host: &str) -> RunRow {
 fn files_without_later_columns_are_read_with_those_that_have_them() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
-    let fact = FactRow { reason: "msr".to_string(), count: 23, at_ns: 5, span_ns: 10, ..FactRow::default() };
+    let fact = SumRow { reason: "msr".to_string(), count: 23, at_ns: 5, span_ns: 10, ..SumRow::default() };
     let sums = Sums { facts: vec![fact], ..Sums::default() };
     for host in ["a", "b"] {
         let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
@@ -86,7 +87,7 @@ fn files_that_are_joined_and_removed_under_an_open_engine_are_found_anew() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     let add = |id: &str| {
-        let fact = FactRow { reason: "msr".to_string(), count: 23, span_ns: 10, ..FactRow::default() };
+        let fact = SumRow { reason: "msr".to_string(), count: 23, span_ns: 10, ..SumRow::default() };
         let run = RunRow { id: id.to_string(), ..run("a") };
         let adding = store.add(id, "a", "2026-11-22", Vec::new()).unwrap();
         adding.finish(&run, &Sums { facts: vec![fact], ..Sums::default() }).unwrap();

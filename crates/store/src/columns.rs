@@ -1,131 +1,148 @@
-//! Tables of sums: each column once, by name, with what it has of a row.
+//! Columns of a table as those of Parquet: names, types, and rows in hand.
+//!
+//! The first column of every table is the recording.
 
-use crate::exits::Vcpu;
-use crate::facts::Lengths;
-use arrow_array::builder::{ListBuilder, StringBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::builder::{
+    BooleanBuilder, ListBuilder, StringBuilder, StringDictionaryBuilder, UInt16Builder, UInt32Builder, UInt64Builder,
+};
+use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use parquet::errors::ParquetError;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use exitscope_model::{Column, Of};
 use std::sync::Arc;
 
-/// What a column has of a row, and of which type that is.
-enum Of<R> {
-    Words(Take<R, Option<String>>),
-    Small(Take<R, Option<u32>>),
-    Number(Take<R, Option<u64>>),
-    Numbers(Take<R, Vec<u64>>),
+/// How words are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// Each by the number of one that was before: for tables of many rows.
+    Numbered,
+    /// As they are.
+    Plain,
 }
 
-/// Takes something of a row.
-type Take<R, T> = Box<dyn Fn(&R) -> T>;
-
-/// The columns of a table of rows `R`. The first is the recording.
-pub(crate) struct Columns<R> {
-    fields: Vec<Field>,
-    of: Vec<Of<R>>,
+/// Rows in hand, of a recording.
+pub(crate) struct Batch<R: 'static> {
+    schema: SchemaRef,
+    run: WordsBuilder,
+    columns: Vec<Builder<R>>,
 }
 
-impl<R: 'static> Columns<R> {
-    pub fn new() -> Columns<R> {
-        Columns { fields: vec![Field::new("run", DataType::Utf8, false)], of: Vec::new() }
-    }
+enum WordsBuilder {
+    Numbered(StringDictionaryBuilder<Int32Type>),
+    Plain(StringBuilder),
+}
 
-    fn with(mut self, name: &str, kind: DataType, may_lack: bool, of: Of<R>) -> Columns<R> {
-        self.fields.push(Field::new(name, kind, may_lack));
-        self.of.push(of);
-        self
-    }
+/// What is taken of a row, and where it goes.
+enum Builder<R: 'static> {
+    Words(fn(&R) -> Option<&str>, WordsBuilder),
+    Flag(fn(&R) -> Option<bool>, BooleanBuilder),
+    U16(fn(&R) -> Option<u16>, UInt16Builder),
+    U32(fn(&R) -> Option<u32>, UInt32Builder),
+    U64(fn(&R) -> Option<u64>, UInt64Builder),
+    Numbers(fn(&R) -> Vec<u64>, ListBuilder<UInt64Builder>),
+}
 
-    /// Words, of every row.
-    pub fn words(self, name: &str, of: impl Fn(&R) -> &str + 'static) -> Columns<R> {
-        self.with(name, DataType::Utf8, false, Of::Words(Box::new(move |row| Some(of(row).to_string()))))
-    }
+/// Names and types of those columns that stores keep, with units and prose as metadata.
+pub(crate) fn schema<R>(columns: &[Column<R>], words: Words) -> SchemaRef {
+    let run = Field::new("run", words.data_type(), false);
+    let fields = columns.iter().filter(|column| column.at_rest).map(|column| {
+        let kind = match column.of {
+            Of::Words(_) => words.data_type(),
+            Of::Flag(_) => DataType::Boolean,
+            Of::U16(_) => DataType::UInt16,
+            Of::U32(_) => DataType::UInt32,
+            Of::U64(_) => DataType::UInt64,
+            Of::Numbers(_) => DataType::List(item()),
+        };
+        let meta =
+            [("unit", column.unit), ("prose", column.prose)].map(|(key, text)| (key.to_string(), text.to_string()));
+        Field::new(column.name, kind, column.may_lack).with_metadata(meta.into())
+    });
+    Arc::new(Schema::new(std::iter::once(run).chain(fields).collect::<Vec<_>>()))
+}
 
-    /// Words that a row may lack.
-    pub fn maybe_words(self, name: &str, of: impl Fn(&R) -> &Option<String> + 'static) -> Columns<R> {
-        self.with(name, DataType::Utf8, true, Of::Words(Box::new(move |row| of(row).clone())))
-    }
-
-    /// A small number that a row may lack.
-    pub fn maybe_small(self, name: &str, of: impl Fn(&R) -> Option<u32> + 'static) -> Columns<R> {
-        self.with(name, DataType::UInt32, true, Of::Small(Box::new(of)))
-    }
-
-    /// A number of every row.
-    pub fn number(self, name: &str, of: impl Fn(&R) -> u64 + 'static) -> Columns<R> {
-        self.with(name, DataType::UInt64, false, Of::Number(Box::new(move |row| Some(of(row)))))
-    }
-
-    /// A number that a row may lack.
-    pub fn maybe_number(self, name: &str, of: impl Fn(&R) -> Option<u64> + 'static) -> Columns<R> {
-        self.with(name, DataType::UInt64, true, Of::Number(Box::new(of)))
-    }
-
-    /// A distribution: `NAME_ns` has the shortest length of each bucket, `NAME_count` how many are in it.
-    pub fn buckets(self, name: &str, of: impl Fn(&R) -> &[(u64, u64)] + Copy + 'static) -> Columns<R> {
-        let kind = || DataType::List(item());
-        let low = Of::Numbers(Box::new(move |row| of(row).iter().map(|bucket| bucket.0).collect()));
-        let count = Of::Numbers(Box::new(move |row| of(row).iter().map(|bucket| bucket.1).collect()));
-        self.with(&format!("{name}_ns"), kind(), false, low).with(&format!("{name}_count"), kind(), false, count)
-    }
-
-    /// Lengths of one kind: their sum, the longest, their distribution.
-    pub fn lengths(self, name: &str, of: impl Fn(&R) -> &Lengths + Copy + 'static) -> Columns<R> {
-        self.number(&format!("{name}_sum_ns"), move |row| of(row).sum_ns)
-            .maybe_number(&format!("{name}_max_ns"), move |row| of(row).max_ns)
-            .buckets(name, move |row| &of(row).buckets)
-    }
-
-    /// Whose.
-    pub fn vcpu(self, of: impl Fn(&R) -> &Vcpu + Copy + 'static) -> Columns<R> {
-        self.maybe_small("vm", move |row| of(row).vm)
-            .maybe_words("vm_name", move |row| &of(row).vm_name)
-            .maybe_small("vcpu", move |row| of(row).vcpu)
-            .maybe_small("on_cpu", move |row| of(row).on_cpu)
-            .maybe_small("tid", move |row| of(row).tid)
+impl<R> Batch<R> {
+    /// No row yet.
+    pub fn new(columns: &[Column<R>], words: Words) -> Batch<R> {
+        let builders = columns.iter().filter(|column| column.at_rest).map(|column| match column.of {
+            Of::Words(of) => Builder::Words(of, words.builder()),
+            Of::Flag(of) => Builder::Flag(of, BooleanBuilder::new()),
+            Of::U16(of) => Builder::U16(of, UInt16Builder::new()),
+            Of::U32(of) => Builder::U32(of, UInt32Builder::new()),
+            Of::U64(of) => Builder::U64(of, UInt64Builder::new()),
+            Of::Numbers(of) => Builder::Numbers(of, ListBuilder::new(UInt64Builder::new()).with_field(item())),
+        });
+        Batch { schema: schema(columns, words), run: words.builder(), columns: builders.collect() }
     }
 
     /// Their names and types.
     pub fn schema(&self) -> SchemaRef {
-        Arc::new(Schema::new(self.fields.clone()))
+        self.schema.clone()
     }
 
-    /// Rows of the recording `run`.
-    pub fn batch(&self, run: &str, rows: &[R]) -> Result<RecordBatch, ParquetError> {
-        let mut runs = StringBuilder::new();
-        rows.iter().for_each(|_| runs.append_value(run));
-        let columns = self.of.iter().map(|of| of.column(rows));
-        let columns: Vec<ArrayRef> = std::iter::once(Arc::new(runs.finish()) as ArrayRef).chain(columns).collect();
-        Ok(RecordBatch::try_new(self.schema(), columns)?)
+    /// Adds a row of the recording `run`.
+    pub fn push(&mut self, run: &str, row: &R) {
+        self.run.push(Some(run));
+        for column in &mut self.columns {
+            match column {
+                Builder::Words(of, builder) => builder.push(of(row)),
+                Builder::Flag(of, builder) => builder.append_option(of(row)),
+                Builder::U16(of, builder) => builder.append_option(of(row)),
+                Builder::U32(of, builder) => builder.append_option(of(row)),
+                Builder::U64(of, builder) => builder.append_option(of(row)),
+                Builder::Numbers(of, builder) => {
+                    builder.values().append_slice(&of(row));
+                    builder.append(true);
+                }
+            }
+        }
+    }
+
+    /// The rows in hand; none are then.
+    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let columns = self.columns.iter_mut().map(|column| -> ArrayRef {
+            match column {
+                Builder::Words(_, builder) => builder.finish(),
+                Builder::Flag(_, builder) => Arc::new(builder.finish()),
+                Builder::U16(_, builder) => Arc::new(builder.finish()),
+                Builder::U32(_, builder) => Arc::new(builder.finish()),
+                Builder::U64(_, builder) => Arc::new(builder.finish()),
+                Builder::Numbers(_, builder) => Arc::new(builder.finish()),
+            }
+        });
+        let all = std::iter::once(self.run.finish()).chain(columns).collect();
+        RecordBatch::try_new(self.schema.clone(), all)
     }
 }
 
-impl<R> Of<R> {
-    fn column(&self, rows: &[R]) -> ArrayRef {
+impl Words {
+    fn data_type(self) -> DataType {
         match self {
-            Of::Words(of) => {
-                let mut column = StringBuilder::new();
-                rows.iter().for_each(|row| column.append_option(of(row)));
-                Arc::new(column.finish())
-            }
-            Of::Small(of) => {
-                let mut column = UInt32Builder::new();
-                rows.iter().for_each(|row| column.append_option(of(row)));
-                Arc::new(column.finish())
-            }
-            Of::Number(of) => {
-                let mut column = UInt64Builder::new();
-                rows.iter().for_each(|row| column.append_option(of(row)));
-                Arc::new(column.finish())
-            }
-            Of::Numbers(of) => {
-                let mut column = ListBuilder::new(UInt64Builder::new()).with_field(item());
-                for row in rows {
-                    column.values().append_slice(&of(row));
-                    column.append(true);
-                }
-                Arc::new(column.finish())
-            }
+            Words::Numbered => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            Words::Plain => DataType::Utf8,
+        }
+    }
+
+    fn builder(self) -> WordsBuilder {
+        match self {
+            Words::Numbered => WordsBuilder::Numbered(StringDictionaryBuilder::new()),
+            Words::Plain => WordsBuilder::Plain(StringBuilder::new()),
+        }
+    }
+}
+
+impl WordsBuilder {
+    fn push(&mut self, words: Option<&str>) {
+        match self {
+            WordsBuilder::Numbered(builder) => builder.append_option(words),
+            WordsBuilder::Plain(builder) => builder.append_option(words),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            WordsBuilder::Numbered(builder) => Arc::new(builder.finish()),
+            WordsBuilder::Plain(builder) => Arc::new(builder.finish()),
         }
     }
 }

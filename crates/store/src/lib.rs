@@ -24,8 +24,7 @@ mod store;
 
 pub use arrow_array;
 pub use error::StoreError;
-pub use exits::{Vcpu, Words};
-pub use facts::{FactRow, GangRow, HaltRow, Lengths, Sums};
+pub use facts::Sums;
 pub use log::{AdvisedRow, Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
 pub use place::bucket;
 pub use store::{Added, Adding, Checked, Compacted, Damage, Store, TABLES, schema};

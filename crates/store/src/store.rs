@@ -1,7 +1,7 @@
 //! The store: adding, joining, dropping, checking.
 
-use crate::columns::Columns;
-use crate::exits::{ExitWriter, Vcpu, Words, exit_properties, exit_schema, properties};
+use crate::columns::{Words, schema as columns_of};
+use crate::exits::{ExitWriter, exit_properties, properties};
 use crate::facts::{self, Sums};
 use crate::log::{self, Contents, Entry, LOG, OldLog, Piece, RunRow};
 use crate::place::{Place, READS, Upload, Uploaded, hash, why};
@@ -9,13 +9,14 @@ use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use bytes::Bytes;
-use exitscope_model::Exit;
+use exitscope_model::{Column, Exit, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns};
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The tables, which are the top folders.
@@ -136,7 +137,7 @@ impl Store {
     }
 
     /// Begins to add the recording `id`, which was made on this host on this day.
-    pub fn add(&self, id: &str, host: &str, day: &str, vcpus: Vec<Vcpu>) -> Result<Adding<'_>, StoreError> {
+    pub fn add(&self, id: &str, host: &str, day: &str, vcpus: Vec<Arc<WhoRow>>) -> Result<Adding<'_>, StoreError> {
         let path = piece_path(EXITS, host, day, id);
         let upload = self.place.upload(&path)?;
         let writer = ExitWriter::begin(upload, id, vcpus).map_err(in_file(&path))?;
@@ -294,7 +295,7 @@ impl Store {
         &self,
         table: &str,
         run: &RunRow,
-        columns: &Columns<R>,
+        columns: &[Column<R>],
         rows: &[R],
     ) -> Result<Piece, StoreError> {
         let path = piece_path(table, &run.host, &run.day, &run.id);
@@ -414,8 +415,8 @@ impl Store {
 
 impl Adding<'_> {
     /// Adds an exit of the vCPU of this number.
-    pub fn absorb(&mut self, vcpu: usize, exit: &Exit, words: Words<'_>) -> Result<(), StoreError> {
-        self.writer.absorb(vcpu, exit, words).map_err(in_file(&self.path))
+    pub fn absorb(&mut self, vcpu: usize, exit: &Exit) -> Result<(), StoreError> {
+        self.writer.absorb(vcpu, exit).map_err(in_file(&self.path))
     }
 
     /// Makes the recording belong to the store.
@@ -424,12 +425,12 @@ impl Adding<'_> {
         let uploaded = finish(writer.finish().map_err(in_file(&path))?, &path)?;
         let mut pieces = vec![piece(EXITS, path, run, run.exits, uploaded)];
         let Sums { facts, halts, gangs } = sums;
-        pieces.push(store.write(FACTS, run, &facts::of_exits(), facts)?);
+        pieces.push(store.write(FACTS, run, &sum_columns(), facts)?);
         if !halts.is_empty() {
-            pieces.push(store.write(HALTS, run, &facts::of_halts(), halts)?);
+            pieces.push(store.write(HALTS, run, &halt_columns(), halts)?);
         }
         if !gangs.is_empty() {
-            pieces.push(store.write(GANGS, run, &facts::of_gangs(), gangs)?);
+            pieces.push(store.write(GANGS, run, &gang_columns(), gangs)?);
         }
         let added = store.commit(|contents| {
             let entry = || Entry { runs: vec![run.clone()], add: pieces.clone(), ..Entry::new("add") };
@@ -444,10 +445,10 @@ impl Adding<'_> {
 /// The columns of a table; none if there is no such table.
 pub fn schema(table: &str) -> Option<SchemaRef> {
     match table {
-        EXITS => Some(exit_schema()),
-        FACTS => Some(facts::of_exits().schema()),
-        HALTS => Some(facts::of_halts().schema()),
-        GANGS => Some(facts::of_gangs().schema()),
+        EXITS => Some(columns_of(&exit_columns(), Words::Numbered)),
+        FACTS => Some(columns_of(&sum_columns(), Words::Plain)),
+        HALTS => Some(columns_of(&halt_columns(), Words::Plain)),
+        GANGS => Some(columns_of(&gang_columns(), Words::Plain)),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Joining files makes no damage permanent, and takes no file from who reads it.
 
-use exitscope_store::{Compacted, Contents, FactRow, RunRow, Store, Sums, Vcpu};
+use exitscope_model::{SumRow, WhoRow};
+use exitscope_store::{Compacted, Contents, RunRow, Store, Sums};
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -29,12 +30,12 @@ fn add(store: &Store, id: &str, day: &str) {
         settings: Vec::new(),
         advice: Vec::new(),
     };
-    let fact = |at: u64| FactRow {
-        vcpu: Vcpu { vm: Some(7), ..Vcpu::default() },
+    let fact = |at: u64| SumRow {
+        who: WhoRow { vm: Some(7), ..WhoRow::default() },
         at_ns: at,
         count: at * 31 % 1009,
         kernel_ns: at * 7919 % 104_729,
-        ..FactRow::default()
+        ..SumRow::default()
     };
     let sums = Sums { facts: (0..2000).map(fact).collect(), ..Sums::default() };
     store.add(id, "a", day, Vec::new()).unwrap().finish(&run, &sums).unwrap();

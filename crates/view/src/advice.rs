@@ -1,7 +1,7 @@
 //! Advice as plain data.
 
 use crate::names;
-use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow, vm_name};
+use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::DetailKey;
 use exitscope_analysis::advice::{
     Advice, CauseRow, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Setting, Side, Subject,
@@ -225,7 +225,7 @@ impl Advised {
 }
 
 fn name_of(vm: Option<VmId>, info: &TraceInfo) -> (Option<u32>, Option<String>) {
-    (vm.and_then(VmId::number), vm.and_then(|vm| vm_name(vm, info)))
+    (vm.and_then(VmId::number), vm.and_then(|vm| info.vm_name(vm)))
 }
 
 impl FactRow {

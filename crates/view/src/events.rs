@@ -1,7 +1,6 @@
 //! Single events as text and as JSON lines.
 
-use crate::names;
-use exitscope_model::{Event, EventNames, Kind};
+use exitscope_model::{Door, Event, EventNames, Kind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -140,7 +139,7 @@ impl<'a> EventRow<'a> {
             }
             Kind::Enter => "enter",
             Kind::UserspaceExit { reason, errno } => {
-                row.reason = Some(names::user_reason(reason));
+                row.reason = Some(Door::Userspace(reason).name());
                 row.errno = (errno < 0).then_some(errno);
                 "userspace_exit"
             }
@@ -151,9 +150,9 @@ impl<'a> EventRow<'a> {
             Kind::CallEnd => "ioctl_exit",
             Kind::Emulate => "emulate",
             Kind::Detail(detail) => {
-                row.about = Some(names::kind(detail.kind).0);
+                row.about = Some(detail.kind.name());
                 row.key = Some(detail.key);
-                row.direction = names::direction(detail.kind, detail.write);
+                row.direction = detail.kind.direction(detail.write);
                 row.size = (detail.size > 0).then_some(detail.size);
                 row.value = Some(detail.value);
                 "detail"

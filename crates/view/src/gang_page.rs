@@ -1,9 +1,11 @@
 //! The page of ganged exits, and what the default report says of them.
 
-use crate::gang::{CauseRow, GangRow, GangRows};
+use crate::gang::{CauseRow, GangRows};
+use crate::halt::LengthsRow;
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, column, length, plain};
 use exitscope_analysis::recording::CORE_RUNS;
+use exitscope_model::GangRow;
 use std::collections::BTreeMap;
 
 /// Causes that are listed.
@@ -34,7 +36,7 @@ pub(crate) fn gang_summary(rows: &GangRows) -> Section {
         section.sentences.push(plain(alone(rows)));
         return section;
     }
-    let sentence = |row: &GangRow| {
+    let sentence = |row: &GangRow<LengthsRow>| {
         let lost =
             if row.lost.count == 0 { String::new() } else { format!("; time lost {}", length(Some(row.lost.sum_ns))) };
         plain(format!(
@@ -61,7 +63,7 @@ fn alone(rows: &GangRows) -> String {
     )
 }
 
-fn vm(row: &GangRow) -> String {
+fn vm(row: &GangRow<LengthsRow>) -> String {
     match (&row.vm_name, row.vm) {
         (Some(name), Some(vm)) => format!("{name} {vm}"),
         (None, Some(vm)) => vm.to_string(),

@@ -1,8 +1,7 @@
 //! Halts as plain data.
 
-use crate::report::WhoRow;
-use exitscope_analysis::{Facts, HaltCell, Lengths, PollHost, PollSettings};
-use exitscope_model::TraceInfo;
+use exitscope_analysis::{Facts, Lengths, PollHost, PollSettings};
+use exitscope_model::{HaltRow, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,9 +11,9 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HaltRows {
     /// All vCPUs together.
-    pub all: HaltRow,
+    pub all: HaltRow<LengthsRow>,
     /// By vCPU.
-    pub vcpus: Vec<HaltRow>,
+    pub vcpus: Vec<HaltRow<LengthsRow>>,
     /// Gaps by length, all vCPUs together.
     pub gaps: Vec<GapRow>,
     /// What KVM's decisions show of the settings of its polling, by VM.
@@ -23,50 +22,6 @@ pub struct HaltRows {
     pub guest_polls: bool,
     /// Whether these are the halts of virtual cores (powerpc), each under the vCPU that ran it.
     pub of_vcores: bool,
-}
-
-/// The halts of one vCPU, or of all.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct HaltRow {
-    /// Whose; nobody's fields for all together.
-    #[serde(flatten)]
-    pub who: WhoRow,
-    /// Whether KVM told of its halts (`kvm_vcpu_wakeup`); if not, they are its idle exits.
-    pub told: bool,
-    /// Halts.
-    pub halts: u64,
-    /// Idle exits that did not become halts, because something was pending.
-    pub at_once: u64,
-    /// Halts that ended before the thread gave its CPU away. Absent unless KVM told.
-    pub caught: Option<u64>,
-    /// Halts that slept. Absent unless KVM told.
-    pub slept: Option<u64>,
-    /// Wake-ups that nothing came of (s390).
-    pub invalid: u64,
-    /// Idle exits that a loss or the recording's end cut off.
-    pub cut: u64,
-    /// Lengths of the gaps.
-    pub gaps: LengthsRow,
-    /// Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.
-    pub inexact_gaps: u64,
-    /// Wake-up latencies, of all halts whose gap is exact.
-    pub latency: LengthsRow,
-    /// Wake-up latencies of halts that were caught.
-    pub latency_caught: LengthsRow,
-    /// Wake-up latencies of halts that slept.
-    pub latency_slept: LengthsRow,
-    /// CPU time of polls that caught the wake-up.
-    pub poll_hit_ns: u64,
-    /// CPU time of polls that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
-    pub poll_miss_ns: Option<u64>,
-    /// Polls that did not catch the wake-up, likewise.
-    pub poll_misses: Option<u64>,
-    /// From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
-    pub before_sleep_ns: Option<u64>,
-    /// Times KVM made its poll longer, as far as it traced that.
-    pub grown: u64,
-    /// Times it made it shorter.
-    pub shrunk: u64,
 }
 
 /// Lengths of time of one kind.
@@ -131,19 +86,15 @@ impl HaltRows {
         if all.halts() + all.cut == 0 {
             return None;
         }
-        let polls_traced = halts.settings.values().any(|settings| settings.changes > 0);
+        let (vcpus, of_all) = halts.rows(info, LengthsRow::of);
         Some(HaltRows {
-            vcpus: halts
-                .vcpus
-                .iter()
-                .map(|(who, cell)| HaltRow::of(WhoRow::of(*who, info), cell, polls_traced))
-                .collect(),
+            vcpus,
             gaps: all
                 .buckets()
                 .into_iter()
                 .map(|row| GapRow { up_to_ns: row.up_to.map(|up_to| up_to.0), caught: row.caught, slept: row.slept })
                 .collect(),
-            all: HaltRow::of(WhoRow::default(), &all, polls_traced),
+            all: of_all,
             settings: halts
                 .settings
                 .iter()
@@ -153,33 +104,6 @@ impl HaltRows {
             guest_polls: halts.guest_polls,
             of_vcores: host.is_of_vcores(),
         })
-    }
-}
-
-impl HaltRow {
-    fn of(who: WhoRow, cell: &HaltCell, polls_traced: bool) -> HaltRow {
-        let told = cell.is_told();
-        HaltRow {
-            who,
-            told,
-            halts: cell.halts(),
-            at_once: cell.at_once(),
-            caught: told.then_some(cell.caught.gaps.count),
-            slept: told.then_some(cell.slept.gaps.count),
-            invalid: cell.invalid,
-            cut: cell.cut,
-            gaps: LengthsRow::of(&cell.gaps()),
-            inexact_gaps: cell.inexact(),
-            latency: LengthsRow::of(&cell.latencies()),
-            latency_caught: LengthsRow::of(&cell.caught.latencies),
-            latency_slept: LengthsRow::of(&cell.slept.latencies),
-            poll_hit_ns: cell.poll_hit,
-            poll_miss_ns: polls_traced.then_some(cell.poll_miss),
-            poll_misses: polls_traced.then_some(cell.misses),
-            before_sleep_ns: (cell.before_sleep.count > 0).then_some(cell.before_sleep.sum),
-            grown: cell.changes.0,
-            shrunk: cell.changes.1,
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The page of halts, and what the default report says of them.
 
-use crate::halt::{HaltRow, HaltRows, PollSettingsRow};
+use crate::halt::{HaltRows, LengthsRow, PollSettingsRow};
 use crate::names::{percent, thousands};
 use crate::page::{Section, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
 use crate::report::Report;
+use exitscope_model::HaltRow;
 use exitscope_units::Nanos;
 
 /// The page `--view halt`.
@@ -75,7 +76,7 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
         column("CPU polling", false, 0),
         column("for nothing", false, 0),
     ];
-    let row = |row: &HaltRow, vm: String, vcpu: String| {
+    let row = |row: &HaltRow<LengthsRow>, vm: String, vcpu: String| {
         let optional = |figure: Option<String>| figure.unwrap_or("-".to_string());
         let polled = row.told.then_some(row.poll_miss_ns).flatten();
         vec![

@@ -48,13 +48,11 @@ pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_c
 pub use doctor_page::{CheckRow, Checkup, doctor_page};
 pub use events::{EventRow, event_text};
 pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
-pub use gang::{CauseRow, GangRow, GangRows};
-pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use gang::{CauseRow, GangRows};
+pub use halt::{GapRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::{
-    detail as detail_label, direction as direction_name, door as door_name, kind as kind_name, rate, share, thousands,
-};
+pub use names::{detail as detail_label, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
@@ -63,7 +61,7 @@ pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,
-    TraceRow, VcpuRow, WhenRow, WhoRow,
+    TraceRow, VcpuRow, WhenRow,
 };
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,

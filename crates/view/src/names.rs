@@ -1,62 +1,8 @@
 //! How things are called on screen and in files.
 
+use exitscope_model::DetailKind;
 use exitscope_model::codes::{detail_name, system_register_parts};
-use exitscope_model::{CodeList, DetailKind, Door, ExitCode};
 use exitscope_units::{Moment, Nanos};
-
-/// `kernel`, the kernel's name of the user-space reason, or `device model`.
-pub fn door(door: Door) -> String {
-    match door {
-        Door::Kernel => "kernel".to_string(),
-        Door::Userspace(reason) => user_reason(reason),
-        Door::DeviceModel => "device model".to_string(),
-    }
-}
-
-/// `KVM_EXIT_IO`, …
-pub fn user_reason(reason: u32) -> String {
-    ExitCode::new(CodeList::KvmExit, u64::from(reason)).name()
-}
-
-/// What a kind of detail is called: in JSON, and as a heading.
-pub fn kind(kind: DetailKind) -> (&'static str, &'static str) {
-    match kind {
-        DetailKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
-        DetailKind::Apic => ("apic", "Local APIC registers"),
-        DetailKind::ControlRegister => ("control_register", "Control registers"),
-        DetailKind::SystemRegister => ("system_register", "System registers"),
-        DetailKind::Instruction => ("instruction", "Intercepted instructions"),
-        DetailKind::Program => ("program_interruption", "Program interruptions"),
-        DetailKind::Sigp => ("sigp", "SIGP orders"),
-        DetailKind::Cpuid => ("cpuid", "CPUID leaves"),
-        DetailKind::Mmio => ("mmio", "MMIO regions"),
-        DetailKind::Port => ("port", "I/O ports"),
-        DetailKind::Msr => ("msr", "MSRs"),
-        DetailKind::Hypercall => ("hypercall", "Hypercalls"),
-        DetailKind::HypervHypercall => ("hyperv_hypercall", "Hyper-V hypercalls"),
-        DetailKind::XenHypercall => ("xen_hypercall", "Xen hypercalls"),
-        DetailKind::PpcHcall => ("hcall", "Hypercalls"),
-        DetailKind::Hvc => ("hvc", "HVC and SMC calls, by function"),
-        DetailKind::Diag => ("diagnose", "Diagnoses"),
-    }
-}
-
-/// Which way the guest went, where that has a meaning: `out`, `in`, `write`, `read`.
-pub fn direction(kind: DetailKind, write: bool) -> Option<&'static str> {
-    match (kind, write) {
-        (DetailKind::Port, true) => Some("out"),
-        (DetailKind::Port, false) => Some("in"),
-        (
-            DetailKind::Mmio
-            | DetailKind::Msr
-            | DetailKind::Apic
-            | DetailKind::ControlRegister
-            | DetailKind::SystemRegister,
-            write,
-        ) => Some(if write { "write" } else { "read" }),
-        _ => None,
-    }
-}
 
 /// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
 pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
@@ -72,7 +18,7 @@ pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
         }
         _ => format!("{key:#x}"),
     };
-    let parts = [Some(first.as_str()), direction(of, write), name.filter(|_| numbered)];
+    let parts = [Some(first.as_str()), of.direction(write), name.filter(|_| numbered)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 

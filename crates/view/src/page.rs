@@ -7,10 +7,9 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{
-    BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow, WhoRow,
-};
+use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow};
 use crate::yield_page::{yield_sections, yield_summary};
+use exitscope_model::WhoRow;
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 use std::cmp::Reverse;

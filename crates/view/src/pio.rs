@@ -140,10 +140,10 @@ impl PioRow {
         let cell = &access.cell;
         let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
         PioRow {
-            kind: names::kind(at.kind).0,
+            kind: at.kind.name(),
             key: at.key,
             name: detail_name(at.kind, at.key),
-            direction: names::direction(at.kind, at.write),
+            direction: at.kind.direction(at.write),
             outside,
             exits: cell.count,
             string,

@@ -12,8 +12,8 @@ use exitscope_analysis::{
     Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
 };
 use exitscope_model::codes::detail_name;
-use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who};
-use exitscope_units::{Moment, Nanos, VmId};
+use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who, WhoRow};
+use exitscope_units::{Moment, Nanos};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -231,26 +231,6 @@ pub struct StaysRow {
     pub count: u64,
     /// How long in all.
     pub ns: u64,
-}
-
-/// A virtual CPU.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct WhoRow {
-    /// The VM's process id, or Xen's domain; absent if the trace does not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vm: Option<u32>,
-    /// The VM's process name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vm_name: Option<String>,
-    /// The vCPU's number; absent if nothing in the trace says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vcpu: Option<u32>,
-    /// The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_cpu: Option<u32>,
-    /// The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tid: Option<u32>,
 }
 
 /// The figures of a group of exits.
@@ -532,13 +512,13 @@ impl Report {
                 .details()
                 .into_iter()
                 .map(|(key, cell)| DetailRow {
-                    kind: names::kind(key.kind).0,
+                    kind: key.kind.name(),
                     key: key.key,
                     name: detail_name(key.kind, key.key),
-                    direction: names::direction(key.kind, key.write),
+                    direction: key.kind.direction(key.write),
                     figures: figures(&cell),
                     label: names::detail(key.kind, key.key, key.write),
-                    heading: names::kind(key.kind).1,
+                    heading: key.kind.heading(),
                 })
                 .collect(),
             injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
@@ -770,42 +750,6 @@ impl RunStatesRow {
     }
 }
 
-impl WhoRow {
-    /// A virtual CPU, whose VM's name `info` knows.
-    pub fn of(who: Who, info: &TraceInfo) -> WhoRow {
-        WhoRow {
-            vm: who.vm.number(),
-            vm_name: vm_name(who.vm, info),
-            vcpu: who.vcpu.number(),
-            on_cpu: who.vcpu.known_by().map(|cpu| cpu.0),
-            tid: (who.tid.0 != 0).then_some(who.tid.0),
-        }
-    }
-
-    /// `qemu-system-x86 1234`, or what is known of it.
-    pub fn vm_label(&self) -> String {
-        match (self.vm, &self.vm_name) {
-            (Some(vm), Some(name)) => format!("{name} {vm}"),
-            (Some(vm), None) => vm.to_string(),
-            _ => "-".to_string(),
-        }
-    }
-
-    /// `0`, `on CPU 1`, or `thread 1234`.
-    pub fn vcpu_label(&self) -> String {
-        match (self.vcpu, self.on_cpu, self.tid) {
-            (Some(vcpu), ..) => vcpu.to_string(),
-            (None, Some(cpu), _) => format!("on CPU {cpu}"),
-            (None, None, Some(tid)) => format!("thread {tid}"),
-            _ => "-".to_string(),
-        }
-    }
-}
-
-pub(crate) fn vm_name(vm: VmId, info: &TraceInfo) -> Option<String> {
-    info.comms.get(&vm.0).filter(|_| vm != VmId::UNKNOWN).cloned()
-}
-
 impl Figures {
     fn of(cell: &Cell, all_cost: Nanos, duration: Nanos) -> Figures {
         let length = |rank| cell.quantile(rank).map(|length| length.0);
@@ -857,7 +801,7 @@ impl Place {
             let label = match *part {
                 Part::Vm(vm) => {
                     place.who.vm = vm.number();
-                    place.who.vm_name = vm_name(vm, info);
+                    place.who.vm_name = info.vm_name(vm);
                     place.who.vm_label()
                 }
                 Part::Vcpu(vcpu) => {
@@ -870,7 +814,7 @@ impl Place {
                     place.who.vcpu_label()
                 }
                 Part::Reason(code) => place.reason.insert(code.name()).clone(),
-                Part::Door(door) => place.door.insert(names::door(door)).clone(),
+                Part::Door(door) => place.door.insert(door.name()).clone(),
                 Part::Rip(rip) => {
                     place.rip = Some(rip);
                     place.function = functions.get(&rip).cloned();
@@ -891,7 +835,7 @@ impl Place {
                     };
                     *field = Some(key);
                     place.name = detail_name(kind, key).map(str::to_string);
-                    place.direction = names::direction(kind, write);
+                    place.direction = kind.direction(write);
                     names::detail(kind, key, write)
                 }
             };
@@ -909,12 +853,12 @@ impl SlowRow {
             who: WhoRow::of(exit.who, info),
             cpu: exit.cpu.0,
             reason: exit.code.name(),
-            door: names::door(exit.door),
+            door: exit.door.name(),
             detail: exit.detail.map(|detail| names::detail(detail.kind, detail.key, detail.write)),
-            about: exit.detail.map(|detail| names::kind(detail.kind).0),
+            about: exit.detail.map(|detail| detail.kind.name()),
             key: exit.detail.map(|detail| detail.key),
             name: exit.detail.and_then(|detail| detail_name(detail.kind, detail.key)),
-            direction: exit.detail.and_then(|detail| names::direction(detail.kind, detail.write)),
+            direction: exit.detail.and_then(|detail| detail.kind.direction(detail.write)),
             total_ns: exit.total().0,
             kernel_ns: exit.kernel.0,
             user_ns: exit.user.0,

@@ -1,9 +1,9 @@
 //! Yields as plain data.
 
 use crate::halt::LengthsRow;
-use crate::report::{TimelineRows, WhoRow};
+use crate::report::TimelineRows;
 use exitscope_analysis::{Facts, PleCell, PreemptedCell, Queue, TargetCell, YieldCell};
-use exitscope_model::{Preemption, TraceInfo, Who, YieldCall};
+use exitscope_model::{Preemption, TraceInfo, Who, WhoRow, YieldCall};
 use exitscope_units::{Tid, VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;

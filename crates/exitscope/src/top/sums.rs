@@ -3,7 +3,7 @@
 use super::frame::{Figures, Row};
 use exitscope_model::{DetailKind, ExitCode};
 use exitscope_record::{About, Cause, Count, Key, Lengths};
-use exitscope_view::{detail_label, kind_name};
+use exitscope_view::detail_label;
 use std::collections::BTreeMap;
 
 /// What happened in an interval to some vCPUs.
@@ -148,9 +148,9 @@ impl Sums {
     fn row(&self, group: &Group, sum: &Sum, seconds: f64) -> Row {
         let (of, name, key) = match group {
             Group::Reason(code) => ("reason", code.name(), None),
-            Group::Served(of) => ("reason", format!("{} (in the kernel)", kind_name(*of).0.replace('_', " ")), None),
+            Group::Served(of) => ("reason", format!("{} (in the kernel)", of.name().replace('_', " ")), None),
             Group::About(about) => {
-                (kind_name(about.kind).0, detail_label(about.kind, about.key, about.write), Some(about.key))
+                (about.kind.name(), detail_label(about.kind, about.key, about.write), Some(about.key))
             }
             Group::Halt { slept: true } => ("halt", "slept".to_string(), None),
             Group::Halt { slept: false } => ("halt", "caught by polling".to_string(), None),

@@ -11,10 +11,7 @@ mod schema;
 
 use crate::lanes::end;
 use crate::{Export, Lane, Lanes, Part, Written, parts};
-use exitscope_model::codes::detail_name;
-use exitscope_model::{Door, Exit, ExitCode};
-use exitscope_units::PcpuId;
-use exitscope_view::{direction_name, door_name, kind_name};
+use exitscope_model::{Column, Door, Exit, ExitCode, ExitRow, ExitRows, Note, Value, WhoRow, exit_columns};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use schema::{
@@ -23,6 +20,7 @@ use schema::{
     TrackEvent, Type,
 };
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// Reasons that have a number; the names of others are written out each time.
 const MOST_NAMES: u64 = 4096;
@@ -33,35 +31,6 @@ const SEQUENCE: u32 = 1;
 /// Numbers of the tracks: those of VMs and of vCPUs.
 const VM_TRACKS: u64 = 1 << 32;
 const LANE_TRACKS: u64 = 1 << 33;
-
-/// What an annotation says.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-enum Note {
-    Door = 1,
-    About,
-    Key,
-    Called,
-    Direction,
-    Size,
-    Value,
-    Vector,
-    Cpu,
-    Length,
-}
-
-const NOTES: [(Note, &str); 10] = [
-    (Note::Door, "door"),
-    (Note::About, "about"),
-    (Note::Key, "key"),
-    (Note::Called, "name"),
-    (Note::Direction, "direction"),
-    (Note::Size, "size_bytes"),
-    (Note::Value, "value"),
-    (Note::Vector, "injected_vector"),
-    (Note::Cpu, "cpu"),
-    (Note::Length, "total_ns"),
-];
 
 /// The categories of slices.
 const CATEGORIES: [&str; 3] = ["exit handled in the kernel", "exit to user space", "part of an exit"];
@@ -76,6 +45,10 @@ pub struct Perfetto<W> {
     names: FxHashMap<ExitCode, u64>,
     /// When the last exit of each vCPU was over.
     ends: Vec<u64>,
+    lanes: Vec<Arc<WhoRow>>,
+    /// What annotations are made of; their names are numbered from 1 on.
+    columns: Vec<Column<ExitRow>>,
+    rows: ExitRows,
     written: Written,
 }
 
@@ -87,6 +60,9 @@ impl<W: Write> Perfetto<W> {
             bytes: Vec::new(),
             names: FxHashMap::default(),
             ends: vec![0; lanes.all().len()],
+            lanes: lanes.all().iter().map(|lane| lane.row.clone()).collect(),
+            columns: exit_columns().into_iter().filter(|column| column.note.is_some()).collect(),
+            rows: ExitRows::default(),
             written: Written::default(),
         };
         this.write_head(lanes)?;
@@ -112,7 +88,7 @@ impl<W: Write> Perfetto<W> {
         let interned = InternedData {
             event_categories: CATEGORIES.iter().zip(1..).map(|(category, iid)| name(iid, category)).collect(),
             event_names: parts.to_vec(),
-            debug_annotation_names: NOTES.map(|(note, text)| name(note as u64, text)).to_vec(),
+            debug_annotation_names: self.columns.iter().zip(1..).map(|(column, iid)| name(iid, column.name)).collect(),
         };
         self.write(TracePacket {
             sequence_flags: Some(SEQ_INCREMENTAL_STATE_CLEARED),
@@ -144,6 +120,18 @@ impl<W: Write> Perfetto<W> {
         self.out.write_all(&self.bytes)
     }
 
+    /// What is known of an exit besides its reason and, unless no slice shows it, its length.
+    fn notes(&mut self, lane: usize, exit: &Exit, with_length: bool) -> Vec<DebugAnnotation> {
+        let row = self.rows.of(exit, &self.lanes[lane]);
+        let noted = self.columns.iter().zip(1..).filter_map(|(column, number)| match column.name {
+            // Its category says so.
+            "door" if exit.door == Door::Kernel => None,
+            "total_ns" if !with_length => None,
+            _ => annotation(number, &column.value(row), column.note?),
+        });
+        noted.collect()
+    }
+
     /// The number of a reason's name, or the name; and the name with its number where it is new.
     fn name(&mut self, code: ExitCode) -> (Option<u64>, Option<String>, Option<InternedData>) {
         if let Some(&iid) = self.names.get(&code) {
@@ -173,7 +161,7 @@ impl<W: Write> Export for Perfetto<W> {
         let (name_iid, name, interned) = self.name(exit.code);
         let event = TrackEvent {
             category_iids: vec![if exit.door == Door::Kernel { 1 } else { 2 }],
-            debug_annotations: notes(exit, exit.timed && overlaps),
+            debug_annotations: self.notes(lane, exit, exit.timed && overlaps),
             r#type: Some(if is_slice { Type::SliceBegin } else { Type::Instant } as i32),
             name_iid,
             track_uuid: Some(track),
@@ -270,32 +258,16 @@ fn lane_track(place: usize, lane: &Lane, xen: bool) -> TrackDescriptor {
     }
 }
 
-/// What is known of an exit besides its reason and its length.
-fn notes(exit: &Exit, with_length: bool) -> Vec<DebugAnnotation> {
-    let mut notes = Vec::with_capacity(8);
-    let note = |note: Note| DebugAnnotation { name_iid: Some(note as u64), ..DebugAnnotation::default() };
-    let text = |of, text: &str| DebugAnnotation { string_value: Some(text.to_string()), ..note(of) };
-    let number = |of, number| DebugAnnotation { uint_value: Some(number), ..note(of) };
-    let hex = |of, number| DebugAnnotation { pointer_value: Some(number), ..note(of) };
-    if exit.door != Door::Kernel {
-        notes.push(text(Note::Door, &door_name(exit.door)));
+/// The annotation of a value in the column of this number.
+fn annotation(number: u64, value: &Value<'_>, note: Note) -> Option<DebugAnnotation> {
+    let empty = DebugAnnotation { name_iid: Some(number), ..DebugAnnotation::default() };
+    match value {
+        // No column of exits that is shown holds, or has several.
+        Value::Lacks | Value::Flag(_) | Value::Numbers(_) => None,
+        Value::Words(words) => Some(DebugAnnotation { string_value: Some((*words).to_string()), ..empty }),
+        Value::Number(number) => Some(match note {
+            Note::Plain => DebugAnnotation { uint_value: Some(*number), ..empty },
+            Note::Hex => DebugAnnotation { pointer_value: Some(*number), ..empty },
+        }),
     }
-    if let Some(detail) = exit.detail {
-        notes.push(text(Note::About, kind_name(detail.kind).0));
-        notes.push(hex(Note::Key, detail.key));
-        notes.extend(detail_name(detail.kind, detail.key).map(|name| text(Note::Called, name)));
-        notes.extend(direction_name(detail.kind, detail.write).map(|way| text(Note::Direction, way)));
-        if detail.size > 0 {
-            notes.push(number(Note::Size, detail.size.into()));
-        }
-        notes.push(hex(Note::Value, detail.value));
-    }
-    notes.extend(exit.injected.map(|vector| hex(Note::Vector, vector.into())));
-    if exit.cpu != PcpuId(u32::MAX) {
-        notes.push(number(Note::Cpu, exit.cpu.0.into()));
-    }
-    if with_length {
-        notes.push(number(Note::Length, exit.total().0));
-    }
-    notes
 }

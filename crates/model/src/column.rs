@@ -1,0 +1,130 @@
+//! Columns of tables: each once, with its name, unit, prose, type, and how it is taken from a row.
+//!
+//! ```text
+//! Column{"kernel_ns", "ns", "Handled by …", U64(|row| …)} ─┬─► a field of CSV ─┬─► docs/columns.md
+//!                                                          └─► one of Parquet ─┘
+//! ```
+
+use std::fmt;
+
+/// A column of a table of rows `R`.
+pub struct Column<R: 'static> {
+    /// Name in JSON, CSV and SQL.
+    pub name: &'static str,
+    /// Unit, empty if none.
+    pub unit: &'static str,
+    /// What it is.
+    pub prose: &'static str,
+    /// What it has of a row, and of which type that is.
+    pub of: Of<R>,
+    /// Whether rows may lack it.
+    pub may_lack: bool,
+    /// Whether stores keep it.
+    pub at_rest: bool,
+    /// How viewers of single rows spell it, beside the reason that a row is named for; `None` if they do not.
+    pub note: Option<Note>,
+}
+
+/// What a column has of a row: `None` where the row lacks it.
+pub enum Of<R: 'static> {
+    /// One of few words.
+    Words(fn(&R) -> Option<&str>),
+    /// Whether something holds.
+    Flag(fn(&R) -> Option<bool>),
+    /// A number below 2^16.
+    U16(fn(&R) -> Option<u16>),
+    /// A number below 2^32.
+    U32(fn(&R) -> Option<u32>),
+    /// Any number.
+    U64(fn(&R) -> Option<u64>),
+    /// A list of numbers.
+    Numbers(fn(&R) -> Vec<u64>),
+}
+
+/// How a viewer spells a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// As it is.
+    Plain,
+    /// In hexadecimal.
+    Hex,
+}
+
+/// What a row has in a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Nothing.
+    Lacks,
+    /// Words.
+    Words(&'a str),
+    /// Whether something holds.
+    Flag(bool),
+    /// A number.
+    Number(u64),
+    /// Several.
+    Numbers(Vec<u64>),
+}
+
+impl<R> Column<R> {
+    /// A column that every row has, and stores keep.
+    pub const fn new(name: &'static str, unit: &'static str, prose: &'static str, of: Of<R>) -> Column<R> {
+        Column { name, unit, prose, of, may_lack: false, at_rest: true, note: None }
+    }
+
+    /// The same, but rows may lack it.
+    pub const fn lacking(mut self) -> Column<R> {
+        self.may_lack = true;
+        self
+    }
+
+    /// The same, but stores do not keep it.
+    pub const fn passing(mut self) -> Column<R> {
+        self.at_rest = false;
+        self
+    }
+
+    /// The same, and viewers of single rows spell it so.
+    pub const fn noted(mut self, note: Note) -> Column<R> {
+        self.note = Some(note);
+        self
+    }
+
+    /// What a row has in it.
+    pub fn value<'a>(&self, row: &'a R) -> Value<'a> {
+        let number = |number: Option<u64>| number.map_or(Value::Lacks, Value::Number);
+        match self.of {
+            Of::Words(of) => of(row).map_or(Value::Lacks, Value::Words),
+            Of::Flag(of) => of(row).map_or(Value::Lacks, Value::Flag),
+            Of::U16(of) => number(of(row).map(u64::from)),
+            Of::U32(of) => number(of(row).map(u64::from)),
+            Of::U64(of) => number(of(row)),
+            Of::Numbers(of) => Value::Numbers(of(row)),
+        }
+    }
+}
+
+impl<R> Of<R> {
+    /// The type, as documents call it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Of::Words(_) => "words",
+            Of::Flag(_) => "true or false",
+            Of::U16(_) => "u16",
+            Of::U32(_) => "u32",
+            Of::U64(_) => "u64",
+            Of::Numbers(_) => "list of u64",
+        }
+    }
+}
+
+impl<R> fmt::Debug for Column<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.of.type_name())
+    }
+}
+
+impl<R> fmt::Debug for Of<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.type_name())
+    }
+}

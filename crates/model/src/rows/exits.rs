@@ -1,0 +1,192 @@
+//! The table of exits.
+
+use super::WhoRow;
+use super::who::{OfVcpu, who_columns};
+use crate::codes::detail_name;
+use crate::{Column, Door, Exit, ExitCode, Note, Of, Step};
+use exitscope_units::PcpuId;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Names that are kept, at most; then they are made anew.
+const MOST_NAMES: usize = 4096;
+
+/// One exit, and what of it is words.
+#[derive(Clone, Debug)]
+pub struct ExitRow {
+    /// The exit.
+    pub exit: Exit,
+    /// Whose.
+    pub who: Arc<WhoRow>,
+    /// Its reason, in the kernel's spelling.
+    pub reason: Arc<str>,
+    /// Where the vCPU left to.
+    pub door: Arc<str>,
+}
+
+/// Makes rows of exits; names are made once.
+#[derive(Debug, Default)]
+pub struct ExitRows {
+    reasons: FxHashMap<ExitCode, Arc<str>>,
+    doors: FxHashMap<Door, Arc<str>>,
+    last: Option<ExitRow>,
+}
+
+impl ExitRows {
+    /// The row of an exit of this vCPU.
+    pub fn of(&mut self, exit: &Exit, who: &Arc<WhoRow>) -> &ExitRow {
+        if self.reasons.len().max(self.doors.len()) > MOST_NAMES {
+            (self.reasons, self.doors) = Default::default();
+        }
+        let last = self.last.take();
+        let (mut reason, mut door) = (None, None);
+        if let Some(last) = last {
+            reason = (last.exit.code == exit.code).then_some(last.reason);
+            door = (last.exit.door == exit.door).then_some(last.door);
+        }
+        let reason =
+            reason.unwrap_or_else(|| self.reasons.entry(exit.code).or_insert_with(|| exit.code.name().into()).clone());
+        let door =
+            door.unwrap_or_else(|| self.doors.entry(exit.door).or_insert_with(|| exit.door.name().into()).clone());
+        self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, door })
+    }
+}
+
+impl OfVcpu for ExitRow {
+    fn who(&self) -> &WhoRow {
+        &self.who
+    }
+}
+
+/// A length of time, which means something only if both ends were seen.
+macro_rules! time {
+    ($name:literal, $prose:literal, $of:expr) => {
+        Column::new(
+            $name,
+            "ns",
+            $prose,
+            Of::U64(|row: &ExitRow| {
+                let of: fn(&Exit) -> u64 = $of;
+                row.exit.timed.then(|| of(&row.exit))
+            }),
+        )
+        .lacking()
+    };
+}
+
+/// The columns of exits. Times of an exit of which only one end was seen mean nothing, and are absent. Stores do not keep what
+/// is a sum of other columns, or between two exits, nor the steps of a cost.
+pub fn exit_columns() -> Vec<Column<ExitRow>> {
+    let mut columns = vec![Column::new(
+        "at_ns",
+        "ns",
+        "When the vCPU left its guest, on the trace's clock.",
+        Of::U64(|row: &ExitRow| Some(row.exit.at.as_nanos())),
+    )];
+    columns.extend(who_columns());
+    columns.extend([
+        Column::new(
+            "cpu",
+            "",
+            "The physical CPU.",
+            Of::U32(|row: &ExitRow| Some(row.exit.cpu.0).filter(|_| row.exit.cpu != PcpuId(u32::MAX))),
+        )
+        .lacking()
+        .noted(Note::Plain),
+        Column::new(
+            "reason",
+            "",
+            "The exit reason, in the kernel's spelling.",
+            Of::Words(|row: &ExitRow| Some(&row.reason)),
+        ),
+        Column::new(
+            "door",
+            "",
+            "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
+            Of::Words(|row: &ExitRow| Some(&row.door)),
+        )
+        .noted(Note::Plain),
+        Column::new(
+            "about",
+            "",
+            "What kind of thing it was about: `port`, `mmio`, `msr`, …",
+            Of::Words(|row: &ExitRow| row.exit.detail.map(|of| of.kind.name())),
+        )
+        .lacking()
+        .noted(Note::Plain),
+        Column::new(
+            "key",
+            "",
+            "Port, address, MSR, hypercall number, CPUID leaf, error code, …",
+            Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.key)),
+        )
+        .lacking()
+        .noted(Note::Hex),
+        Column::new(
+            "name",
+            "",
+            "What that is called, where it has a name.",
+            Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| detail_name(of.kind, of.key))),
+        )
+        .lacking()
+        .noted(Note::Plain),
+        Column::new(
+            "direction",
+            "",
+            "`in`, `out`, `read`, `write`, where that has a meaning.",
+            Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| of.kind.direction(of.write))),
+        )
+        .lacking()
+        .noted(Note::Plain),
+        Column::new(
+            "size_bytes",
+            "bytes",
+            "Size of the access.",
+            Of::U16(|row: &ExitRow| row.exit.detail.map(|of| of.size).filter(|size| *size > 0)),
+        )
+        .lacking()
+        .noted(Note::Plain),
+        Column::new(
+            "value",
+            "",
+            "Value read or written, CPUID index, fault address, …",
+            Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.value)),
+        )
+        .lacking()
+        .noted(Note::Hex),
+        Column::new(
+            "injected_vector",
+            "",
+            "Interrupt vector injected at the entry that ended it.",
+            Of::U32(|row: &ExitRow| row.exit.injected),
+        )
+        .lacking()
+        .noted(Note::Hex),
+        Column::new("timed", "", "`true` if both ends were seen.", Of::Flag(|row: &ExitRow| Some(row.exit.timed))),
+        time!("total_ns", "From exit to entry, everything included.", |exit| exit.total().0)
+            .passing()
+            .noted(Note::Plain),
+        time!("kernel_ns", "Handled by the kernel.", |exit| exit.kernel.0),
+        time!("user_ns", "In user space, or waiting for Xen's device model.", |exit| exit.user.0),
+        time!("idle_ns", "Halted, or asleep in user space after a kick; never a cost.", |exit| exit.idle.0),
+        time!("waiting_ns", "Runnable but not running, from scheduler events.", |exit| exit.waiting.0),
+        time!("reaching_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
+            exit.way.time(Step::Reaching).0
+        })
+        .passing(),
+        time!("leaving_ns", "Of kernel_ns, on the way to user space.", |exit| exit.way.time(Step::Leaving).0).passing(),
+        time!("asleep_ns", "Of user_ns, asleep.", |exit| exit.way.time(Step::Asleep).0).passing(),
+        time!("entering_ns", "Of kernel_ns, from the call of KVM_RUN until the entry.", |exit| {
+            exit.way.time(Step::Entering).0
+        })
+        .passing(),
+        Column::new(
+            "guest_ns",
+            "ns",
+            "In the guest, before this exit.",
+            Of::U64(|row: &ExitRow| Some(row.exit.guest.0)),
+        )
+        .passing(),
+    ]);
+    columns
+}

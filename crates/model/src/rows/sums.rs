@@ -1,0 +1,286 @@
+//! Tables of sums, and of distributions, which can be added up over recordings: of exits, of halts, of ganged exits.
+//!
+//! Rows of halts and of ganged exits are generic in how they hold lengths of time: as facts have them, as figures, or as
+//! buckets ([`Spread`]).
+
+use super::WhoRow;
+use super::who::{OfVcpu, who_columns};
+use crate::{Column, Of};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Lengths of time of one kind, which can be added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest; none if there are none.
+    pub max_ns: Option<u64>,
+    /// Each bucket's shortest, and how many there are in it; 32 buckets to a doubling.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// Exits of one vCPU and one reason, in a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SumRow {
+    /// Whose.
+    pub who: WhoRow,
+    /// How many vCPUs its VM has in this recording.
+    pub vm_vcpus: u32,
+    /// When the stretch begins, on the recording's clock.
+    pub at_ns: u64,
+    /// How long it is.
+    pub span_ns: u64,
+    /// The exit reason.
+    pub reason: String,
+    /// Exits.
+    pub count: u64,
+    /// Exits of which both ends were seen; all times are of these alone.
+    pub timed: u64,
+    /// Exits that went on to user space, or to Xen's device model.
+    pub to_user: u64,
+    /// Time handled by the kernel.
+    pub kernel_ns: u64,
+    /// Time in user space.
+    pub user_ns: u64,
+    /// Time halted.
+    pub idle_ns: u64,
+    /// Time runnable but not running.
+    pub waiting_ns: u64,
+    /// The shortest exit of which the two ends bear different moments.
+    pub min_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: u64,
+    /// Lengths from exit to entry: each bucket's shortest, and how many there are in it; 32 buckets to a doubling.
+    pub lengths: Vec<(u64, u64)>,
+}
+
+/// The halts of one vCPU, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "HaltRow")]
+pub struct HaltRow<L> {
+    /// Whose; nobody's fields for all together.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// Whether KVM told of its halts (`kvm_vcpu_wakeup`); if not, they are its idle exits.
+    pub told: bool,
+    /// Halts.
+    pub halts: u64,
+    /// Idle exits that did not become halts, because something was pending.
+    pub at_once: u64,
+    /// Halts that ended before the thread gave its CPU away. Absent unless KVM told.
+    pub caught: Option<u64>,
+    /// Halts that slept. Absent unless KVM told.
+    pub slept: Option<u64>,
+    /// Wake-ups that nothing came of (s390).
+    pub invalid: u64,
+    /// Idle exits that a loss or the recording's end cut off.
+    pub cut: u64,
+    /// Lengths of the gaps.
+    pub gaps: L,
+    /// Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.
+    pub inexact_gaps: u64,
+    /// Wake-up latencies, of all halts whose gap is exact.
+    pub latency: L,
+    /// Wake-up latencies of halts that were caught.
+    pub latency_caught: L,
+    /// Wake-up latencies of halts that slept.
+    pub latency_slept: L,
+    /// CPU time of polls that caught the wake-up.
+    pub poll_hit_ns: u64,
+    /// CPU time of polls that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
+    pub poll_miss_ns: Option<u64>,
+    /// Polls that did not catch the wake-up, likewise.
+    pub poll_misses: Option<u64>,
+    /// From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
+    pub before_sleep_ns: Option<u64>,
+    /// Times KVM made its poll longer, as far as it traced that.
+    pub grown: u64,
+    /// Times it made it shorter.
+    pub shrunk: u64,
+}
+
+/// The core runs of one VM or of one virtual core (powerpc).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "GangRow")]
+pub struct GangRow<L> {
+    /// The VM's process id; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    pub vm_name: Option<String>,
+    /// The virtual core's vCPUs, as far as they were seen to run; absent of a VM.
+    pub vcpus: Option<Vec<u32>>,
+    /// Core runs of which both ends were seen.
+    pub runs: u64,
+    /// Runs that the rule of the script of 2015 counts: more than one vCPU runnable at the end, less those that ceded.
+    pub ganged_script: u64,
+    /// Runs that at least two threads left that had not ceded.
+    pub two_active: u64,
+    /// Of these, runs that ended for all of them with the hypervisor decrementer: nobody forced anybody.
+    pub timer: u64,
+    /// Of these, the others: one thread's exit took the rest along.
+    pub ganged: u64,
+    /// Exits of threads that had not ceded.
+    pub exits: u64,
+    /// Exits that were forced: the thread had no reason of its own.
+    pub forced: u64,
+    /// Threads that did not get into the guest, because others were leaving already.
+    pub too_late: u64,
+    /// vCPUs that joined a run under way.
+    pub joined: u64,
+    /// CPUs that recorded the runs: of a core, its first thread.
+    pub cpus: Vec<u32>,
+    /// From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
+    pub lost: L,
+}
+
+impl OfVcpu for SumRow {
+    fn who(&self) -> &WhoRow {
+        &self.who
+    }
+}
+
+impl OfVcpu for HaltRow<Spread> {
+    fn who(&self) -> &WhoRow {
+        &self.who
+    }
+}
+
+/// A number of every row; or with `?`, one that rows may lack.
+macro_rules! number {
+    ($row:ty: $name:expr, $unit:literal, $prose:expr, $($field:ident).+) => {
+        Column::new($name, $unit, $prose, Of::U64(|row: &$row| Some(row.$($field).+)))
+    };
+    ($row:ty: $name:expr, $unit:literal, $prose:expr, $($field:ident).+ ?) => {
+        Column::new($name, $unit, $prose, Of::U64(|row: &$row| row.$($field).+)).lacking()
+    };
+}
+
+/// Two lists: the shortest length of each bucket, and how many are in it.
+macro_rules! buckets {
+    ($row:ty: $name:literal, $($field:ident).+) => {
+        [
+            Column::new(
+                concat!($name, "_ns"),
+                "ns",
+                "How they are distributed: the shortest length of each bucket, 32 to a doubling.",
+                Of::Numbers(|row: &$row| row.$($field).+.iter().map(|bucket| bucket.0).collect()),
+            ),
+            Column::new(
+                concat!($name, "_count"),
+                "",
+                "How many are in each bucket.",
+                Of::Numbers(|row: &$row| row.$($field).+.iter().map(|bucket| bucket.1).collect()),
+            ),
+        ]
+    };
+}
+
+/// Lengths of one kind: their sum, the longest, their distribution.
+macro_rules! spread {
+    ($row:ty: $name:literal, $prose:literal, $field:ident) => {
+        [
+            number!($row: concat!($name, "_sum_ns"), "ns", concat!($prose, ": their sum."), $field.sum_ns),
+            number!($row: concat!($name, "_max_ns"), "ns", concat!($prose, ": the longest."), $field.max_ns ?),
+        ]
+        .into_iter()
+        .chain(buckets!($row: $name, $field.buckets))
+    };
+}
+
+/// The columns of sums of exits.
+pub fn sum_columns() -> Vec<Column<SumRow>> {
+    let mut columns = who_columns();
+    columns.extend([
+        Column::new(
+            "reason",
+            "",
+            "The exit reason, in the kernel's spelling.",
+            Of::Words(|row: &SumRow| Some(&row.reason)),
+        ),
+        number!(SumRow: "count", "", "Exits.", count),
+        number!(SumRow: "timed", "", "Exits of which both ends were seen; all times are of these alone.", timed),
+        number!(SumRow: "to_user", "", "Exits that went on to user space, or to Xen's device model.", to_user),
+        number!(SumRow: "kernel_ns", "ns", "Handled by the kernel.", kernel_ns),
+        number!(SumRow: "user_ns", "ns", "In user space, or waiting for Xen's device model.", user_ns),
+        number!(SumRow: "idle_ns", "ns", "Halted; never a cost.", idle_ns),
+        number!(SumRow: "waiting_ns", "ns", "Runnable but not running.", waiting_ns),
+        number!(SumRow: "min_ns", "ns", "The shortest exit of which the two ends bear different moments.", min_ns ?),
+        number!(SumRow: "max_ns", "ns", "The longest exit.", max_ns),
+    ]);
+    columns.extend(buckets!(SumRow: "length", lengths));
+    // Files of before these were thought of have none of them.
+    columns.extend([
+        Column::new(
+            "vm_vcpus",
+            "",
+            "How many vCPUs the VM has in this recording.",
+            Of::U32(|row: &SumRow| Some(row.vm_vcpus)),
+        )
+        .lacking(),
+        number!(SumRow: "at_ns", "ns", "When the stretch of time begins that the exits are of, on the recording's clock.", at_ns)
+            .lacking(),
+        number!(SumRow: "span_ns", "ns", "How long it is; a recording has 32 of the same length.", span_ns).lacking(),
+    ]);
+    columns
+}
+
+type Halts = HaltRow<Spread>;
+
+/// The columns of halts, by vCPU.
+pub fn halt_columns() -> Vec<Column<HaltRow<Spread>>> {
+    let mut columns = who_columns();
+    columns.extend([
+        number!(Halts: "halts", "", "Halts.", halts),
+        number!(Halts: "at_once", "", "Idle exits that became no halt, because something was pending.", at_once),
+        number!(Halts: "caught", "", "Halts that the host's poll caught; absent unless KVM told of halts (`kvm_vcpu_wakeup`).", caught ?),
+        number!(Halts: "slept", "", "Halts that slept, likewise.", slept ?),
+        number!(Halts: "invalid", "", "Wake-ups that nothing came of (s390).", invalid),
+    ]);
+    columns.extend(spread!(Halts: "gap", "From the exit to what woke the vCPU", gaps));
+    columns.push(number!(
+        Halts: "inexact_gaps",
+        "",
+        "Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.",
+        inexact_gaps
+    ));
+    columns.extend(spread!(Halts: "latency", "From what woke the vCPU to its entry, of exact gaps", latency));
+    columns.extend([
+        number!(Halts: "poll_hit_ns", "ns", "CPU time of polls that caught the wake-up.", poll_hit_ns),
+        number!(Halts: "poll_miss_ns", "ns", "CPU time of those that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).", poll_miss_ns ?),
+        number!(Halts: "poll_misses", "", "How many did not, likewise.", poll_misses ?),
+        number!(Halts: "grown", "", "Times KVM made its poll longer.", grown),
+        number!(Halts: "shrunk", "", "Times KVM made its poll shorter.", shrunk),
+    ]);
+    columns
+}
+
+type Gangs = GangRow<Spread>;
+
+/// The columns of ganged exits, by virtual core.
+pub fn gang_columns() -> Vec<Column<GangRow<Spread>>> {
+    let vcpus = |row: &Gangs| row.vcpus.as_ref().map(|vcpus| vcpus.len() as u64).or(Some(0));
+    let mut columns = vec![
+        Column::new("vm", "", "The VM's process id.", Of::U32(|row: &Gangs| row.vm)).lacking(),
+        Column::new("vm_name", "", "The VM's process name.", Of::Words(|row: &Gangs| row.vm_name.as_deref())).lacking(),
+        Column::new(
+            "vcore",
+            "",
+            "The first vCPU of a virtual core, as the runs show it.",
+            Of::U32(|row: &Gangs| row.vcpus.as_ref()?.first().copied()),
+        )
+        .lacking(),
+        Column::new("vcpus", "", "How many vCPUs of it were seen.", Of::U64(vcpus)),
+        number!(Gangs: "runs", "", "Core runs of which both ends were seen.", runs),
+        number!(Gangs: "ganged_script", "", "Runs that the rule of the script of 2015 counts.", ganged_script),
+        number!(Gangs: "two_active", "", "Runs that at least two threads left that had not ceded.", two_active),
+        number!(Gangs: "timer", "", "Of these, runs that ended for all of them with the hypervisor decrementer.", timer),
+        number!(Gangs: "ganged", "", "Of these, the others: one thread's exit took the rest along.", ganged),
+        number!(Gangs: "exits", "", "Exits of threads that had not ceded.", exits),
+        number!(Gangs: "forced", "", "Exits that were forced.", forced),
+        number!(Gangs: "too_late", "", "Threads that did not get into the guest, because others were leaving already.", too_late),
+        number!(Gangs: "joined", "", "vCPUs that joined a run under way.", joined),
+    ];
+    columns.extend(spread!(Gangs: "lost", "From being forced out to the next entry", lost));
+    columns
+}

@@ -1,0 +1,177 @@
+//! Every column has of a row what it says, under a name of its own. All values are different, so that none is another's.
+
+use super::*;
+use crate::{CodeList, Column, Detail, DetailKind, Door, Exit, ExitCode, Form, Step, Value, Way, Who};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use std::collections::BTreeSet;
+
+/// `name value` of every column that a row has.
+fn text<R>(columns: &[Column<R>], row: &R) -> Vec<String> {
+    let names: BTreeSet<&str> = columns.iter().map(|column| column.name).collect();
+    assert_eq!(names.len(), columns.len(), "a name stands twice");
+    let line = |column: &Column<R>| {
+        let value = match column.value(row) {
+            Value::Lacks if column.may_lack => return None,
+            Value::Lacks => panic!("{} lacks what no row lacks", column.name),
+            Value::Words(words) => words.to_string(),
+            Value::Flag(holds) => holds.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::Numbers(numbers) => format!("{numbers:?}"),
+        };
+        Some(format!("{} {value}", column.name))
+    };
+    columns.iter().filter_map(line).collect()
+}
+
+fn who() -> WhoRow {
+    WhoRow { vm: Some(2), vm_name: Some("qemu".into()), vcpu: Some(3), on_cpu: Some(5), tid: Some(7) }
+}
+
+fn spread(prime: u64) -> Spread {
+    Spread { sum_ns: prime * 10, max_ns: Some(prime * 7), buckets: vec![(prime * 3, 1), (prime * 7, 1)] }
+}
+
+fn exit() -> Exit {
+    let mut way = Way::default();
+    let steps = [Step::Reaching, Step::Leaving, Step::Asleep, Step::Entering];
+    steps.into_iter().zip([41, 43, 47, 53]).for_each(|(step, time)| way.spend(step, Nanos(time)));
+    Exit {
+        at: Moment::from_nanos(11),
+        who: Who { vm: VmId(2), vcpu: VcpuId(3), tid: Tid(7) },
+        cpu: PcpuId(13),
+        code: ExitCode::new(CodeList::Svm, 0x7b),
+        rip: 17,
+        door: Door::Userspace(2),
+        detail: Some(Detail {
+            kind: DetailKind::Port,
+            write: true,
+            form: Form::Untold,
+            size: 4,
+            key: 0x3f8,
+            value: 65,
+        }),
+        injected: Some(236),
+        guest: Nanos(19),
+        kernel: Nanos(23),
+        user: Nanos(29),
+        idle: Nanos(31),
+        waiting: Nanos(37),
+        way,
+        timed: true,
+        is_idle: false,
+        events: 1,
+    }
+}
+
+#[test]
+fn columns_of_exits() {
+    let mut rows = ExitRows::default();
+    let of = text(&exit_columns(), rows.of(&exit(), &who().into()));
+    let expected = "at_ns 11, vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, cpu 13, reason io, door KVM_EXIT_IO, about port, \
+                    key 1016, name COM1, direction out, size_bytes 4, value 65, injected_vector 236, timed true, total_ns 120, \
+                    kernel_ns 23, user_ns 29, idle_ns 31, waiting_ns 37, reaching_ns 41, leaving_ns 43, asleep_ns 47, \
+                    entering_ns 53, guest_ns 19";
+    assert_eq!(of.join(", "), expected);
+
+    // Only one end was seen, of an exit of which little is known.
+    let bare = Exit {
+        cpu: PcpuId(u32::MAX),
+        door: Door::Kernel,
+        detail: None,
+        injected: None,
+        timed: false,
+        guest: Nanos(0),
+        ..exit()
+    };
+    let of = text(&exit_columns(), rows.of(&bare, &WhoRow::default().into()));
+    assert_eq!(of.join(", "), "at_ns 11, reason io, door kernel, timed false, guest_ns 0");
+}
+
+#[test]
+fn names_of_exits_are_their_own_also_when_others_were_before() {
+    let (mut rows, who) = (ExitRows::default(), who().into());
+    for number in (0..10_000).chain(0..100) {
+        let (code, door) = (ExitCode::new(CodeList::Svm, number), Door::Userspace(number as u32 % 40));
+        let row = rows.of(&Exit { code, door, ..exit() }, &who);
+        assert_eq!((&*row.reason, &*row.door), (&*code.name(), &*door.name()));
+    }
+}
+
+#[test]
+fn columns_of_sums() {
+    let row = SumRow {
+        who: who(),
+        vm_vcpus: 11,
+        at_ns: 13,
+        span_ns: 17,
+        reason: "io".into(),
+        count: 19,
+        timed: 23,
+        to_user: 29,
+        kernel_ns: 31,
+        user_ns: 37,
+        idle_ns: 41,
+        waiting_ns: 43,
+        min_ns: Some(47),
+        max_ns: 53,
+        lengths: vec![(59, 61), (67, 71)],
+    };
+    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, reason io, count 19, timed 23, to_user 29, kernel_ns 31, \
+                    user_ns 37, idle_ns 41, waiting_ns 43, min_ns 47, max_ns 53, length_ns [59, 67], length_count [61, 71], \
+                    vm_vcpus 11, at_ns 13, span_ns 17";
+    assert_eq!(text(&sum_columns(), &row).join(", "), expected);
+}
+
+#[test]
+fn columns_of_halts() {
+    let row = HaltRow {
+        who: who(),
+        told: true,
+        halts: 11,
+        at_once: 13,
+        caught: Some(17),
+        slept: Some(19),
+        invalid: 23,
+        cut: 29,
+        gaps: spread(101),
+        inexact_gaps: 31,
+        latency: spread(103),
+        latency_caught: spread(107),
+        latency_slept: spread(109),
+        poll_hit_ns: 37,
+        poll_miss_ns: Some(41),
+        poll_misses: Some(43),
+        before_sleep_ns: Some(47),
+        grown: 53,
+        shrunk: 59,
+    };
+    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, halts 11, at_once 13, caught 17, slept 19, invalid 23, \
+                    gap_sum_ns 1010, gap_max_ns 707, gap_ns [303, 707], gap_count [1, 1], inexact_gaps 31, \
+                    latency_sum_ns 1030, latency_max_ns 721, latency_ns [309, 721], latency_count [1, 1], poll_hit_ns 37, \
+                    poll_miss_ns 41, poll_misses 43, grown 53, shrunk 59";
+    assert_eq!(text(&halt_columns(), &row).join(", "), expected);
+}
+
+#[test]
+fn columns_of_ganged_exits() {
+    let row = GangRow {
+        vm: Some(2),
+        vm_name: Some("qemu".into()),
+        vcpus: Some(vec![8, 9, 10]),
+        runs: 11,
+        ganged_script: 13,
+        two_active: 17,
+        timer: 19,
+        ganged: 23,
+        exits: 29,
+        forced: 31,
+        too_late: 37,
+        joined: 41,
+        cpus: vec![43],
+        lost: spread(101),
+    };
+    let expected = "vm 2, vm_name qemu, vcore 8, vcpus 3, runs 11, ganged_script 13, two_active 17, timer 19, ganged 23, \
+                    exits 29, forced 31, too_late 37, joined 41, lost_sum_ns 1010, lost_max_ns 707, lost_ns [303, 707], \
+                    lost_count [1, 1]";
+    assert_eq!(text(&gang_columns(), &row).join(", "), expected);
+}
