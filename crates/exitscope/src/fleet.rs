@@ -12,9 +12,10 @@ use crate::report::look;
 use crate::sql;
 use anyhow::bail;
 use chrono::NaiveDate;
-use exitscope_analysis::{Block, Cell, Diff, Histogram, fleet};
+use exitscope_analysis::{Block, Cell, Diff, fleet};
 use exitscope_page::{Other, write_other, write_other_data};
 use exitscope_query::{Array, Columns, Engine, RecordBatch};
+use exitscope_stats::Histogram;
 use exitscope_store::RunRow;
 use exitscope_view::{
     Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page, write_page,

@@ -14,11 +14,12 @@ use crate::report::look;
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Histogram, Keyed, Selection, VcoreGangs};
+use exitscope_analysis::{Cell, Gangs, HaltCell, Halts, Keyed, Selection, VcoreGangs};
 use exitscope_export::{Lanes, Survey};
 use exitscope_model::codes::detail_name;
 use exitscope_model::encode::line;
 use exitscope_model::{Door, Exit, ExitCode, Line, TraceInfo, Who};
+use exitscope_stats::Histogram;
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, FactRow, GangRow, HaltRow, Lengths, RunRow, SettingRow,
     Store, StoreError, Sums, Vcpu, Words,

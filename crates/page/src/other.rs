@@ -1,7 +1,8 @@
 //! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
 
 use crate::html::{Head, PACKING, pack, write_file};
-use exitscope_analysis::{Diff, DiffRow, Histogram};
+use exitscope_analysis::{Diff, DiffRow};
+use exitscope_stats::Histogram;
 use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
 use serde::Serialize;
 use std::collections::BTreeMap;
