@@ -8,8 +8,9 @@
 //! *Outside* the kernel (or Xen) is user space, or Xen's device model. What a cheaper way costs is taken from the same
 //! recording, or it is not known.
 
-use crate::{Cell, DetailKey, Histogram, Keyed, Lengths, Tally};
+use crate::{Cell, DetailKey, Keyed, Lengths, Tally};
 use exitscope_model::{DetailKind, Door, Exit, Form};
+use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 
 /// Accesses that went the same way.
@@ -113,7 +114,7 @@ impl Accesses {
         for (AccessKey { at, outside, string }, access) in self.cells() {
             let is_port = at.kind == DetailKind::Port;
             if !outside {
-                served[usize::from(is_port)][usize::from(at.write)].merge_weighted(&access.cell.lengths, 1);
+                served[usize::from(is_port)][usize::from(at.write)].merge(&access.cell.lengths);
             } else if is_port {
                 handed[usize::from(at.write)][usize::from(string)].merge_weighted(&access.handed.histogram, 1);
             }

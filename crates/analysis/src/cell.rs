@@ -1,7 +1,7 @@
 //! The figures of one group of exits.
 
-use crate::Histogram;
 use exitscope_model::{Door, Exit};
+use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 
 /// Sums, extremes and distribution over a group of exits. All lengths are in nanoseconds.
@@ -62,7 +62,7 @@ impl Cell {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.max = self.max.max(other.max);
         self.min = [self.min, other.min].into_iter().flatten().min();
-        self.lengths.merge_weighted(&other.lengths, 1);
+        self.lengths.merge(&other.lengths);
     }
 
     /// From exit to entry, everything included.

@@ -100,7 +100,7 @@ impl ChangeLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Interval;
+    use exitscope_stats::Interval;
 
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
         let interval = interval.map(|(low, high)| Interval { low, high });

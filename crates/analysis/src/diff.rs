@@ -1,25 +1,16 @@
 //! What changed between two recordings, and whether chance explains it.
 //!
-//! Each recording is cut into blocks of time. A resample draws as many blocks as there are, with replacement, and
-//! computes every measure anew; the spread of the differences over many resamples is the confidence interval (block
-//! bootstrap: exits within a block may depend on each other, blocks are taken as independent). Where a side has
-//! several recordings, as many of them are drawn first, with replacement, and then each one's blocks: so that the
-//! interval covers what differs from run to run as well. The generator is seeded by a constant, so that the same files
-//! give the same answer.
+//! Each recording is cut into blocks of time. Every measure is computed anew of each resample of the blocks; the spread of
+//! the differences is the confidence interval (block bootstrap: exits within a block may depend on each other, blocks are
+//! taken as independent). Where a side has several recordings, as many of them are drawn first, and then each one's blocks:
+//! so that the interval covers what differs from run to run as well.
 
-use crate::{Cell, Dim, Group, Histogram, Part};
+use crate::{Cell, Dim, Group, Part};
 use exitscope_model::Exit;
+use exitscope_stats::{Bootstrap, Histogram, Interval};
 use exitscope_units::Moment;
-use rand::Rng;
-use rand::SeedableRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// Resamples.
-const RESAMPLES: usize = 2_000;
-
-/// Blocks that a side needs for an interval.
-const FEWEST_BLOCKS: usize = 8;
 
 /// Exits that a side needs in a group for an interval on their lengths.
 const FEWEST_EXITS: u64 = 20;
@@ -78,15 +69,6 @@ impl Measure {
     pub const ALL: [Measure; 5] = [Measure::Cost, Measure::Rate, Measure::Mean, Measure::P50, Measure::P99];
 }
 
-/// Bounds of a difference, in the measure's unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
-    /// Lower bound.
-    pub low: i64,
-    /// Upper bound.
-    pub high: i64,
-}
-
 /// What can be said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -109,7 +91,7 @@ pub struct Change {
     pub before: Option<u64>,
     /// After.
     pub after: Option<u64>,
-    /// Confidence interval of after minus before.
+    /// Confidence interval of after minus before, in the measure's unit.
     pub interval: Option<Interval>,
 }
 
@@ -168,7 +150,7 @@ impl Diff {
     pub fn lengths(&self, row: &DiffRow) -> Histogram {
         let mut lengths = Histogram::default();
         for cell in self.blocks.iter().flat_map(|block| block.of(row.reason.as_deref(), &row.without)) {
-            lengths.merge_weighted(&cell.lengths, 1);
+            lengths.merge(&cell.lengths);
         }
         lengths
     }
@@ -215,9 +197,8 @@ impl Diff {
     /// Compares: `before` against `self`, reason by reason, all together first, then by cost. `per_10_000` is the
     /// confidence of the intervals.
     pub fn against(&self, before: &Diff, per_10_000: u64) -> Vec<DiffRow> {
-        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(0x0065_7869_7473);
-        let draws_before = draws(&before.recordings, &mut rng);
-        let draws_after = draws(&self.recordings, &mut rng);
+        let mut bootstrap = Bootstrap::default();
+        let [draws_before, draws_after] = [before, self].map(|side| bootstrap.draw(&side.recordings));
         let reasons: BTreeSet<&String> =
             before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys()).collect();
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
@@ -248,24 +229,6 @@ pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a Cell)>) -> Vec<
         true => Vec::new(),
         false => halts.into_iter().map(|(reason, _)| reason).collect(),
     }
-}
-
-/// How often each block is drawn, for every resample.
-fn draws(recordings: &[Range<usize>], rng: &mut impl Rng) -> Vec<Vec<u32>> {
-    let blocks = recordings.last().map_or(0, |last| last.end);
-    if blocks < FEWEST_BLOCKS {
-        return Vec::new();
-    }
-    let mut below = |n: usize| rng.random_range(0..n as u32) as usize;
-    let mut resample = |_| {
-        let mut times = vec![0; blocks];
-        for _ in recordings {
-            let recording = &recordings[below(recordings.len())];
-            recording.clone().for_each(|_| times[recording.start + below(recording.len())] += 1);
-        }
-        times
-    };
-    (0..RESAMPLES).map(&mut resample).collect()
 }
 
 /// One reason's cells on one side, a block each.
@@ -341,14 +304,10 @@ fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>
     let enough_lengths = old.timed() >= FEWEST_EXITS && new.timed() >= FEWEST_EXITS;
     let measured = Measure::ALL.into_iter().zip(before).zip(after).zip(spread);
     measured
-        .map(|(((measure, before), after), mut spread)| {
+        .map(|(((measure, before), after), spread)| {
             let of_lengths = matches!(measure, Measure::Mean | Measure::P50 | Measure::P99);
-            let enough = spread.len() * 10 >= RESAMPLES * 9 && (enough_lengths || !of_lengths);
-            let interval = enough.then(|| {
-                spread.sort_unstable();
-                let tail = (spread.len() as u64 * (10_000 - per_10_000.min(10_000)) / 20_000) as usize;
-                Interval { low: spread[tail], high: spread[spread.len() - 1 - tail] }
-            });
+            let enough = enough_lengths || !of_lengths;
+            let interval = if enough { Interval::of(spread, per_10_000) } else { None };
             Change { measure, before, after, interval }
         })
         .collect()

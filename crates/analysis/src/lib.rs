@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A fact starts empty, absorbs rows and merges with its like. All inner numbers are integers, so that a result does
-//! not depend on the order or the number of pieces. Apart from that, an [`Estimate`] is what a few whole runs say.
+//! not depend on the order or the number of pieces.
 //!
 //! Does not know: formats, drawing.
 
@@ -16,13 +16,11 @@ mod cell;
 mod change_limit;
 mod diff;
 mod division;
-mod estimate;
 mod facts;
 pub mod fleet;
 mod gangs;
 mod group;
 mod halts;
-mod histogram;
 mod index;
 mod keyed;
 mod kinds;
@@ -41,14 +39,12 @@ mod yields;
 pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
 pub use change_limit::{ChangeLimit, ChangeLimitError};
-pub use diff::{Block, Change, Diff, DiffRow, Interval, Measure, Verdict};
+pub use diff::{Block, Change, Diff, DiffRow, Measure, Verdict};
 pub use division::Division;
-pub use estimate::Estimate;
 pub use facts::{DetailKey, ExitCause, Facts, Wanted};
 pub use gangs::{Cause, Drag, GangCell, Gangs, Member, Runs, VcoreGangs};
 pub use group::{Dim, Group, Part};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};
-pub use histogram::Histogram;
 pub use index::Index;
 pub use keyed::{Keyed, MAX_KEYS, Tally};
 pub use kinds::Counted;

@@ -14,10 +14,11 @@ use crate::report::look;
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Histogram, Keyed, Lengths, Selection};
+use exitscope_analysis::{Cell, Keyed, Lengths, Selection};
 use exitscope_export::{Lanes, Survey};
 use exitscope_model::encode::line;
 use exitscope_model::{Exit, ExitCode, Line, Spread, SumRow, TraceInfo, WhoRow};
+use exitscope_stats::Histogram;
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
 };
@@ -299,7 +300,7 @@ fn spread(of: &Lengths) -> Spread {
 
 /// The shortest of each bucket, and how many there are in it.
 fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
-    of.buckets().map(|(low, _, count)| (low, count)).collect()
+    of.counts().buckets().map(|(low, _, count)| (low, count)).collect()
 }
 
 /// Passes exits on to the store.

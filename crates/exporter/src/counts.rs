@@ -10,7 +10,8 @@
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::visible;
-use exitscope_record::{Cause, Count, Lane, Lengths, Snapshot};
+use exitscope_record::{Cause, Count, Lane, Snapshot};
+use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The VM and the reason of what has no place of its own.
@@ -234,7 +235,7 @@ fn seconds(ns: u64) -> Value {
     Value::Number(ns as f64 / 1e9)
 }
 
-/// The lengths in a few buckets. All bounds are bounds of `Lengths`' buckets, too, so that none is divided.
+/// The lengths in a few buckets. All bounds are bounds of [`CoarseBuckets`], too, so that none is divided.
 fn histogram(count: &Count) -> Value {
     let mut buckets: Vec<(f64, u64)> = BOUNDS.iter().map(|&bits| ((1u64 << bits) as f64 / 1e9, 0)).collect();
     buckets.push((f64::INFINITY, 0));
@@ -245,7 +246,7 @@ fn histogram(count: &Count) -> Value {
     Value::Histogram { sum: count.total as f64 / 1e9, buckets }
 }
 
-const _: () = assert!(Lengths::BUCKETS > 4 * BOUNDS[BOUNDS.len() - 1] as usize, "lengths reach beyond the last bound");
+const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "lengths reach beyond the last bound");
 
 #[cfg(test)]
 mod tests {

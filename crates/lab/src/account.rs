@@ -1,7 +1,7 @@
 //! What came out of a vCPU, by reason and door: how often, and how long until it went in again.
 
 use crate::Exit;
-use exitscope_analysis::Histogram;
+use exitscope_stats::Histogram;
 
 /// Through which door an exit left, as far as user space sees any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -172,7 +172,7 @@ impl Account {
     pub fn merge(&mut self, other: &Account) {
         for (cell, more) in self.cells.iter_mut().zip(&other.cells) {
             cell.count += more.count;
-            cell.times.merge_weighted(&more.times, 1);
+            cell.times.merge(&more.times);
             cell.sum_ns += more.sum_ns;
         }
     }

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::{LabError, Place, Watch, ticks};
-use exitscope_analysis::Histogram;
+use exitscope_stats::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -14,9 +14,9 @@ use crate::events::Events;
 use crate::findings::{Figure, Findings, Row, Table, Unit};
 use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Place, Ring, VmConfig, step};
-use exitscope_analysis::Histogram;
 use exitscope_model::Event;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use exitscope_stats::Histogram;
 use std::time::Instant;
 
 /// A port that nothing of KVM's answers.
@@ -165,7 +165,7 @@ impl Timed {
             let accesses = [Reason::PortIn, Reason::PortOut, Reason::MmioRead, Reason::MmioWrite];
             let mut times = Histogram::default();
             for (_, _, cell) in turn.account.rows().filter(|row| accesses.contains(&row.0)) {
-                times.merge_weighted(&cell.times, 1);
+                times.merge(&cell.times);
             }
             self.in_user.extend(times.quantile(5_000).map(|ns| ns as f64));
             self.to_thread.extend(turn.to_thread.map(|ticks| machine.ns_in(ticks)));

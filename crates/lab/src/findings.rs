@@ -7,7 +7,7 @@
 //! ```
 
 use crate::executed::Instruction;
-use exitscope_analysis::Estimate;
+use exitscope_stats::Estimate;
 
 /// What an experiment found.
 #[derive(Clone, Debug, Default)]

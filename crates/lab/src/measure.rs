@@ -8,7 +8,7 @@
 
 use crate::findings::{Figure, Manifest, Unit};
 use crate::{LabError, Machine, signalled};
-use exitscope_analysis::Estimate;
+use exitscope_stats::{Estimate, quantile_of_sorted};
 use std::time::Duration;
 
 /// How long and how often to measure.
@@ -100,7 +100,7 @@ impl Series {
     pub fn add(&mut self, samples: &[u32], base: f64) {
         let mut values: Vec<f64> = samples.iter().map(|&sample| f64::from(sample) - base).collect();
         values.sort_by(f64::total_cmp);
-        self.rounds.extend(quantile(&values, 0.5));
+        self.rounds.extend(quantile_of_sorted(&values, 5_000));
         self.all.append(&mut values);
     }
 
@@ -119,8 +119,8 @@ impl Series {
     pub fn summary(&self) -> Option<Summary> {
         let mut all = self.all.clone();
         all.sort_by(f64::total_cmp);
-        let at = |part| quantile(&all, part);
-        let (low, median, high) = (at(0.25)?, at(0.5)?, at(0.75)?);
+        let at = |per_10_000| quantile_of_sorted(&all, per_10_000);
+        let (low, median, high) = (at(2_500)?, at(5_000)?, at(7_500)?);
         let far = 3.0 * (high - low);
         Some(Summary {
             median,
@@ -129,19 +129,13 @@ impl Series {
                 let (low, high) = estimate.interval?;
                 Some((median + low - estimate.mean, median + high - estimate.mean))
             }),
-            spread: (at(0.05)?, at(0.95)?),
+            spread: (at(500)?, at(9_500)?),
             largest: *all.last()?,
             samples: all.len() as u64,
             outliers: all.iter().filter(|&&value| value < low - far || value > high + far).count() as u64,
             rounds: self.rounds.clone(),
         })
     }
-}
-
-/// The value below which this part of the sorted values are, nearest rank.
-fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
-    let rank = (sorted.len() as f64 * part).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).copied()
 }
 
 impl Summary {

@@ -14,6 +14,7 @@ use crate::names::{Brief, LANES};
 use crate::rows::Rows;
 use crate::states::States;
 use exitscope_model::LaneSpan;
+use exitscope_stats::bucket_of;
 use exitscope_units::Moment;
 
 /// Rows at most, of each kind.
@@ -37,7 +38,7 @@ pub const UNTIMED: u32 = (1 << REASON_SHIFT) - 1;
 /// Exits that are taken at once (8 KB).
 const AT_ONCE: usize = 128;
 
-/// Lengths to a doubling, as a power of two.
+/// Buckets of lengths to a doubling, as a power of two.
 const LENGTH_BITS: u32 = 3;
 
 /// The sums over time of a page.
@@ -171,34 +172,16 @@ impl Brief {
     }
 }
 
-/// Which of the lengths, eight to a doubling, this is.
+/// The bucket of a length.
 #[inline]
 fn length_of(nanos: u64) -> u32 {
-    if nanos < 1 << LENGTH_BITS {
-        return nanos as u32;
-    }
-    let shift = 63 - nanos.leading_zeros() - LENGTH_BITS;
-    (shift << LENGTH_BITS) + (nanos >> shift) as u32
+    bucket_of::<LENGTH_BITS>(nanos) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::names::{ABOUTS, REASONS};
-
-    #[test]
-    fn lengths_are_told_apart_to_an_eighth() {
-        let mut last = 0;
-        for shift in 0..64 {
-            for part in 0..8u64 {
-                let nanos = (1u64 << shift) + (1u64 << shift) / 8 * part;
-                let length = length_of(nanos);
-                assert!(length >= last && length < UNTIMED, "{nanos}");
-                last = length;
-            }
-        }
-        assert_eq!([0, 7, 8, 15, 16, 17, 18].map(length_of), [0, 7, 8, 15, 16, 16, 17]);
-    }
 
     #[test]
     fn keys_fit() {

@@ -9,8 +9,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
 };
-use exitscope_analysis::Histogram;
 use exitscope_model::{CodeList, ExitCode};
+use exitscope_stats::FineBuckets;
 use exitscope_units::Nanos;
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ impl AggregateUDFImpl for Lengths {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Merged { what: self.what, lengths: Histogram::default(), limit: None }))
+        Ok(Box::new(Merged { what: self.what, lengths: FineBuckets::default(), limit: None }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -144,7 +144,7 @@ fn pair() -> Fields {
 #[derive(Debug)]
 struct Merged {
     what: What,
-    lengths: Histogram,
+    lengths: FineBuckets,
     /// The last argument, once it was seen.
     limit: Option<f64>,
 }

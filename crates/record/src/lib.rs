@@ -30,9 +30,7 @@ mod sys;
 mod tracepoints;
 mod vms;
 
-pub use aggregate::{
-    About, Aggregation, Cause, Cost, Count, Counting, Key, Lane, LaneState, Lengths, Open, Runner, Snapshot,
-};
+pub use aggregate::{About, Aggregation, Cause, Cost, Count, Counting, Key, Lane, LaneState, Open, Runner, Snapshot};
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};

@@ -4,9 +4,9 @@ use crate::Observer;
 use crate::exits::{REASONS, Reason};
 use crate::state::{Doing, Kind, NONE, STATUSES, Status, Wait};
 use crate::world::World;
-use exitscope_analysis::Histogram;
 use exitscope_policy::vcore::{self, Gang, Left};
 use exitscope_scenario::Scenario;
+use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 
 /// What a run measured, from the end of the warm-up on.

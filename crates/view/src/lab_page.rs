@@ -3,8 +3,8 @@
 use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
-use exitscope_analysis::Estimate;
 use exitscope_lab::findings::counted;
+use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
 

@@ -2,8 +2,8 @@
 
 use crate::ScenarioRow;
 use crate::simulated::unit;
-use exitscope_analysis::Estimate;
 use exitscope_sim::Measure;
+use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -5,7 +5,7 @@ use crate::page::{Page, Section, Sentence, Table, column, plain};
 use crate::simulated::value_text;
 use crate::simulated_page::scenario_sentences;
 use crate::sweep::{Sweep, SweepMetric, SweepRow};
-use exitscope_analysis::Estimate;
+use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 
 /// The page of a sweep.

@@ -9,11 +9,12 @@
 use super::judgement::Side;
 use super::material::{Machine, Material};
 use super::spinning::is_s390;
+use crate::PollHost;
 use crate::replay::{Asks, GangReplay, HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
-use crate::{Estimate, PollHost};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
 use exitscope_policy::{Knob, knob, vcore};
+use exitscope_stats::Estimate;
 use exitscope_units::{Moment, VmId};
 use std::thread;
 

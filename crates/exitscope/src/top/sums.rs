@@ -2,7 +2,8 @@
 
 use super::frame::{Figures, Row};
 use exitscope_model::{DetailKind, ExitCode};
-use exitscope_record::{About, Cause, Count, Key, Lengths};
+use exitscope_record::{About, Cause, Count, Key};
+use exitscope_stats::CoarseBuckets;
 use exitscope_view::detail_label;
 use std::collections::BTreeMap;
 
@@ -111,13 +112,13 @@ impl Sums {
             });
             rows
         };
-        let (mut new, mut served, mut busy) = (Count::default(), 0, Lengths::default());
+        let (mut new, mut served, mut busy) = (Count::default(), 0, CoarseBuckets::default());
         for (group, sum) in &self.groups {
             match group {
                 Group::Reason(code) => {
                     new.add(&sum.new);
                     if !code.is_idle() {
-                        busy.add(&sum.new.lengths);
+                        busy.merge(&sum.new.lengths);
                     }
                 }
                 Group::Served(_) => served += sum.new.count,

@@ -11,12 +11,9 @@
 
 mod by_events;
 mod fold;
-mod lengths;
 mod snapshot;
 
 pub(crate) use fold::Reading;
-pub use lengths::Lengths;
-pub(crate) use lengths::{LIMIT_BITS, SUB_BITS};
 pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
 
 use crate::bpf::{ByBpf, NoBpf, Source};

@@ -6,8 +6,8 @@
 //!           └─ lost
 //! ```
 
-use super::Lengths;
 use exitscope_model::{DetailKind, ExitCode};
+use exitscope_stats::CoarseBuckets;
 use std::collections::BTreeMap;
 
 /// Everything that was counted since the beginning. Numbers only grow, until [`Aggregation::forget_ended`] drops what has
@@ -125,7 +125,7 @@ pub struct Count {
     /// How much of that the virtual CPU was halted, in nanoseconds.
     pub idle: u64,
     /// Lengths, halts included, in nanoseconds.
-    pub lengths: Lengths,
+    pub lengths: CoarseBuckets,
 }
 
 /// What counting costs.
@@ -149,7 +149,7 @@ impl Count {
         self.to_user += other.to_user;
         self.total += other.total;
         self.idle += other.idle;
-        self.lengths.add(&other.lengths);
+        self.lengths.merge(&other.lengths);
     }
 
     /// What came since `earlier`, which is a former value of the same.

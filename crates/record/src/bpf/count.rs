@@ -10,12 +10,13 @@ use super::count_program::{
     STATE_SIZE, TO_USER, about, count_program,
 };
 use super::{NoBpf, any_cpu, attach, load, map, runs_of};
-use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Lengths, Open, Reading, Runner};
+use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Open, Reading, Runner};
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::sys::{self, ProgramKind};
 use crate::{Processes, Tracepoint};
 use exitscope_model::codes::trapped_system_register;
 use exitscope_model::{DetailKind, ExitCode, Kind};
+use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
 use std::ffi::CString;
 use std::io;
@@ -223,7 +224,7 @@ fn count(value: &[u8]) -> Count {
         to_user: u64_at(value, layout::COUNT_TO_USER),
         total: u64_at(value, layout::TOTAL),
         idle: u64_at(value, layout::COUNT_IDLE),
-        lengths: Lengths::from_counts((0..Lengths::BUCKETS).map(|bucket| u64_at(value, BUCKETS + 8 * bucket))),
+        lengths: CoarseBuckets::from_counts((0..CoarseBuckets::LEN).map(|bucket| u64_at(value, BUCKETS + 8 * bucket))),
     }
 }
 

@@ -10,9 +10,9 @@
 
 use super::assembler::{Assembler, Helper, Label, Reg, Width};
 use super::program::{count_loss, end};
-use crate::aggregate::{LIMIT_BITS, Lengths, SUB_BITS};
 use exitscope_model::DetailKind;
 use exitscope_model::codes::REGION_BITS;
+use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Place, Role, Write};
 use std::os::fd::OwnedFd;
 
@@ -42,7 +42,7 @@ pub const COUNT_TO_USER: usize = 8;
 pub const TOTAL: usize = 16;
 pub const COUNT_IDLE: usize = 24;
 pub const BUCKETS: usize = 32;
-pub const COUNT_SIZE: usize = BUCKETS + 8 * Lengths::BUCKETS;
+pub const COUNT_SIZE: usize = BUCKETS + 8 * CoarseBuckets::LEN;
 
 /// In place of the number of the tracepoint that began an exit.
 pub const SERVED: u16 = u16::MAX;
@@ -437,6 +437,8 @@ impl Program<'_> {
 
     /// Adds LENGTH to the count at r0, and to its bucket.
     fn add_length(&mut self) {
+        const SUB_BITS: u32 = CoarseBuckets::SUB_BITS;
+        const LIMIT_BITS: u32 = CoarseBuckets::LIMIT_BITS;
         let [fits, small, out] = [self.a.label(), self.a.label(), self.a.label()];
         let a = &mut *self.a;
         a.load(Width::Double, R1, R0, TOTAL as i16);
@@ -469,7 +471,7 @@ impl Program<'_> {
         a.here(small);
         // It is less, which the kernel's verifier does not see.
         let inside = a.label();
-        a.jump_if_less(R1, Lengths::BUCKETS as i32, inside);
+        a.jump_if_less(R1, CoarseBuckets::LEN as i32, inside);
         a.jump(out);
         a.here(inside);
         a.shift_left(R1, 3);

@@ -1,7 +1,6 @@
 //! Quantiles within a bucket, to the number.
 
-use exitscope_analysis::{Histogram, Lengths};
-use exitscope_units::Nanos;
+use exitscope_stats::FineBuckets;
 
 /// A bucket's values count as spread evenly over it, the last at its end: of four in 1024 … 1055, the first is 31/4 above
 /// its lower bound.
@@ -18,19 +17,11 @@ fn a_quantile_is_as_far_into_its_bucket_as_its_rank_is_into_the_buckets_count() 
         // 2^20 … + 2^15 - 1.
         (&[(1 << 20, 2)], &[(5_000, (1 << 20) + 16_383), (10_000, (1 << 20) + 32_767)]),
     ] {
-        let mut histogram = Histogram::default();
-        values.iter().for_each(|&(value, times)| histogram.record_many(value, times));
+        let mut buckets = FineBuckets::default();
+        values.iter().for_each(|&(value, times)| buckets.record_many(value, times));
         for &(per_10_000, value) in quantiles {
-            assert_eq!(histogram.quantile(per_10_000), Some(value), "{per_10_000} of {values:?}");
+            assert_eq!(buckets.quantile(per_10_000), Some(value), "{per_10_000} of {values:?}");
         }
     }
-    assert_eq!(Histogram::default().quantile(5_000), None);
-}
-
-#[test]
-fn no_quantile_of_lengths_is_beyond_the_longest() {
-    let mut lengths = Lengths::default();
-    [1_024, 1_030, 1_040].into_iter().for_each(|ns| lengths.record(Nanos(ns)));
-    let quantiles = [3_333, 6_666, 10_000].map(|per_10_000| lengths.quantile(per_10_000).unwrap().0);
-    assert_eq!(quantiles, [1_034, 1_040, 1_040], "1034, 1044 and 1055 are where their ranks lie in the bucket");
+    assert_eq!(FineBuckets::default().quantile(5_000), None);
 }

@@ -1,0 +1,21 @@
+//! Distributions, quantiles and intervals: the same for what is recorded, counted live, simulated and measured by the lab.
+//!
+//! ```text
+//! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
+//! a figure of each run ─► Estimate: mean, Student's t interval
+//! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
+//! ```
+//!
+//! Counts are integers, so that neither order nor the number of pieces changes a result. Does not know: what is measured.
+
+mod bootstrap;
+mod buckets;
+mod estimate;
+mod histogram;
+mod quantile;
+
+pub use bootstrap::{Bootstrap, Interval};
+pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};
+pub use estimate::Estimate;
+pub use histogram::Histogram;
+pub use quantile::{quantile, quantile_of_sorted};
