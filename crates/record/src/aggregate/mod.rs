@@ -14,7 +14,7 @@ mod fold;
 mod lengths;
 mod snapshot;
 
-pub(crate) use fold::Reading;
+pub(crate) use fold::{Fold, Reading};
 pub use lengths::Lengths;
 pub(crate) use lengths::{LIMIT_BITS, SUB_BITS};
 pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
@@ -25,7 +25,6 @@ use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
 use by_events::ByEvents;
 use exitscope_model::{CodeList, Event, EventNames, ExitCode};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
-use fold::Fold;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
