@@ -355,34 +355,7 @@ mod tests {
         )
     }
 
-    /// One idle period as a whole, out of the description in the kernel's document instead of the governor's steps.
-    fn whole(params: &Params, limit: Nanos, event: Nanos) -> Period {
-        let poll = if limit == Nanos::ZERO { Nanos::ZERO } else { params.poll_end(limit) };
-        let polled = event.min(poll);
-        let halted = Nanos(event.0 - polled.0);
-        let mut next = limit;
-        if halted.0 > params.guest_halt_poll_ns.0 {
-            if params.guest_halt_poll_allow_shrink {
-                next = Nanos(limit.0.checked_div(u64::from(params.guest_halt_poll_shrink)).unwrap_or(0));
-                next = Some(next).filter(|next| *next >= params.guest_halt_poll_grow_start).unwrap_or_default();
-            }
-        } else if halted > limit {
-            let grown = Nanos(limit.0 * u64::from(params.guest_halt_poll_grow));
-            next = grown.max(params.guest_halt_poll_grow_start).min(params.guest_halt_poll_ns);
-        }
-        Period { polled, halted, limit: next }
-    }
-
     proptest! {
-        #[test]
-        fn step_by_step_equals_whole(params in any_params(), events in prop::collection::vec(0u64..600_000, 1..40)) {
-            let mut vcpu = GuestHaltPoll::new();
-            for event in events {
-                let expected = whole(&params, vcpu.limit(), Nanos(event));
-                prop_assert_eq!(vcpu.idle(&params, Nanos(event)), expected);
-            }
-        }
-
         #[test]
         fn the_limit_is_zero_or_within_its_bounds(params in any_params(), halts in prop::collection::vec(0u64..600_000, 1..40)) {
             let mut vcpu = GuestHaltPoll::new();

@@ -255,6 +255,40 @@ pub fn load(program: &[u64], kind: ProgramKind) -> Result<OwnedFd, (io::Error, S
     })
 }
 
+/// The fields of `BPF_PROG_TEST_RUN`.
+#[cfg(test)]
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    pad: u32,
+}
+
+/// Runs the program of a raw tracepoint once, here, as if it were given `arguments`.
+#[cfg(test)]
+pub fn test_run(program: &OwnedFd, arguments: &[u8]) -> io::Result<()> {
+    const PROG_TEST_RUN: libc::c_long = 10;
+    let attr = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        ctx_size_in: arguments.len() as u32,
+        ctx_in: arguments.as_ptr() as u64,
+        ..TestRun::default()
+    };
+    if bpf(PROG_TEST_RUN, &attr) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// The first version of `struct perf_event_attr`, and what came with clock ids.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

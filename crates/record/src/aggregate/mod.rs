@@ -13,7 +13,7 @@ mod by_events;
 mod fold;
 mod snapshot;
 
-pub(crate) use fold::Reading;
+pub(crate) use fold::{Fold, Reading};
 pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
 
 use crate::bpf::{ByBpf, NoBpf, Source};
@@ -22,7 +22,6 @@ use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
 use by_events::ByEvents;
 use exitscope_model::{CodeList, Event, EventNames, ExitCode};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
-use fold::Fold;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -29,10 +29,7 @@ pub type Source = (Tracepoint, Decoder, Role);
 #[derive(Debug)]
 pub struct ByBpf {
     sources: Vec<Source>,
-    states: OwnedFd,
-    counts: OwnedFd,
-    processes: Option<OwnedFd>,
-    lost: OwnedFd,
+    maps: Maps,
     cpus: usize,
     programs: Vec<OwnedFd>,
     /// Kept open: closing one stops its program.
@@ -58,6 +55,31 @@ impl ByBpf {
         cpus: u32,
         raw: bool,
     ) -> Result<ByBpf, NoBpf> {
+        let mut engine = ByBpf::idle(sources, counting, cpus)?;
+        let mut kinds = Vec::new();
+        for (number, (source, vcpu)) in (0..).zip(sources.iter().zip(vcpus(sources))) {
+            let (tracepoint, _, role) = source;
+            let ((role, vcpu), kind) = match among_arguments(tracepoint, *role, vcpu).filter(|_| raw) {
+                Some(found) => (found, ProgramKind::RawTracepoint),
+                None => ((*role, vcpu), ProgramKind::Tracepoint),
+            };
+            let program = count_program(role, number, vcpu, is_software, &engine.maps);
+            engine.programs.push(load(tracepoint, &program, kind)?);
+            kinds.push(kind);
+        }
+        // Only now that all are loaded does any begin.
+        let cpu = any_cpu().map_err(NoBpf::Forbidden)?;
+        let attach = |((source, program), kind): ((&Source, &OwnedFd), _)| match kind {
+            ProgramKind::Tracepoint => attach(&source.0, program, cpu),
+            ProgramKind::RawTracepoint => sys::attach_raw(&CString::new(source.0.name.as_str())?, program),
+        };
+        let events = sources.iter().zip(&engine.programs).zip(kinds).map(attach).collect::<io::Result<_>>();
+        engine._events = events.map_err(NoBpf::Forbidden)?;
+        Ok(engine)
+    }
+
+    /// The maps, and no program yet.
+    fn idle(sources: &[Source], counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
         let processes = match &counting.processes {
             Processes::All => None,
             Processes::These(these) => {
@@ -68,41 +90,20 @@ impl ByBpf {
                 Some(processes)
             }
         };
-        let states = map(sys::HASH, 8, STATE_SIZE as u32, counting.max_lanes, None)?;
-        let counts = map(sys::HASH, KEY_SIZE as u32, COUNT_SIZE as u32, counting.max_counts, None)?;
-        let blank = map(sys::ARRAY, 4, COUNT_SIZE as u32, 1, None)?;
-        let lost = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
-        let maps = Maps { states: &states, counts: &counts, blank: &blank, lost: &lost, processes: processes.as_ref() };
-        let exits_tell =
-            sources.iter().any(|(_, decoder, role)| matches!(role, Role::Exit(_)) && decoder.vcpu_place().size > 0);
-        let (mut programs, mut kinds) = (Vec::new(), Vec::new());
-        for (number, (tracepoint, decoder, role)) in (0..).zip(sources) {
-            let vcpu = match role {
-                Role::Enter if exits_tell => Place::default(),
-                _ => decoder.vcpu_place(),
-            };
-            let ((role, vcpu), kind) = match among_arguments(tracepoint, *role, vcpu).filter(|_| raw) {
-                Some(found) => (found, ProgramKind::RawTracepoint),
-                None => ((*role, vcpu), ProgramKind::Tracepoint),
-            };
-            programs.push(load(tracepoint, &count_program(role, number, vcpu, is_software, maps), kind)?);
-            kinds.push(kind);
-        }
-        // Only now that all are loaded does any begin.
-        let cpu = any_cpu().map_err(NoBpf::Forbidden)?;
-        let attach = |((source, program), kind): ((&Source, &OwnedFd), _)| match kind {
-            ProgramKind::Tracepoint => attach(&source.0, program, cpu),
-            ProgramKind::RawTracepoint => sys::attach_raw(&CString::new(source.0.name.as_str())?, program),
+        let maps = Maps {
+            states: map(sys::HASH, 8, STATE_SIZE as u32, counting.max_lanes, None)?,
+            counts: map(sys::HASH, KEY_SIZE as u32, COUNT_SIZE as u32, counting.max_counts, None)?,
+            blank: map(sys::ARRAY, 4, COUNT_SIZE as u32, 1, None)?,
+            lost: map(sys::PERCPU_ARRAY, 4, 8, 1, None)?,
+            processes,
         };
-        let events = sources.iter().zip(&programs).zip(kinds).map(attach).collect::<io::Result<_>>();
-        let events = events.map_err(NoBpf::Forbidden)?;
         let (sources, cpus) = (sources.to_vec(), cpus as usize);
-        Ok(ByBpf { sources, states, counts, processes, lost, cpus, programs, _events: events })
+        Ok(ByBpf { sources, maps, cpus, programs: Vec::new(), _events: Vec::new() })
     }
 
     /// Counts this process's exits, too.
     pub fn watch(&mut self, process: u32) -> io::Result<()> {
-        match &self.processes {
+        match &self.maps.processes {
             Some(processes) => sys::update(processes, &process.to_ne_bytes(), &[1]),
             None => Ok(()),
         }
@@ -111,11 +112,11 @@ impl ByBpf {
     /// What the maps hold. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
     pub fn read(&mut self) -> io::Result<Reading> {
         let mut reading = Reading::default();
-        sys::each_element(&self.counts, KEY_SIZE, COUNT_SIZE, |key, value| {
+        sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, value| {
             let key = self.key(lane(u64_at(key, 0)), key);
             reading.counts.extend(key.map(|key| (key, count(value))));
         })?;
-        sys::each_element(&self.states, 8, STATE_SIZE, |thread, state| {
+        sys::each_element(&self.maps.states, 8, STATE_SIZE, |thread, state| {
             let lane = lane(u64_at(thread, 0));
             let mut open = None;
             let (since, closed) = (u64_at(state, SINCE), u64_at(state, CLOSED));
@@ -136,7 +137,7 @@ impl ByBpf {
             reading.lanes.push((lane, LaneState { vcpu, poll, open, events, ended: false }));
         })?;
         let mut lost = vec![0; self.cpus];
-        sys::lookup_percpu(&self.lost, 0, &mut lost)?;
+        sys::lookup_percpu(&self.maps.lost, 0, &mut lost)?;
         reading.lost = lost.iter().sum::<u64>() + self.runs().missed;
         Ok(reading)
     }
@@ -151,13 +152,13 @@ impl ByBpf {
         let Runner::Thread(thread) = lane.runner else { return Ok(()) };
         let thread = u64::from(lane.process) << 32 | u64::from(thread);
         let mut keys = Vec::new();
-        sys::each_element(&self.counts, KEY_SIZE, COUNT_SIZE, |key, _| {
+        sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, _| {
             if u64_at(key, 0) == thread {
                 keys.push(key.to_vec());
             }
         })?;
-        keys.iter().try_for_each(|key| sys::delete(&self.counts, key))?;
-        sys::delete(&self.states, &thread.to_ne_bytes())
+        keys.iter().try_for_each(|key| sys::delete(&self.maps.counts, key))?;
+        sys::delete(&self.maps.states, &thread.to_ne_bytes())
     }
 
     /// What a key says, or the same bytes of a state.
@@ -202,6 +203,16 @@ impl ByBpf {
     }
 }
 
+/// Where the program of each source looks for the virtual CPU's number: entries need not say what exits say.
+fn vcpus(sources: &[Source]) -> impl Iterator<Item = Place> + '_ {
+    let exits_tell =
+        sources.iter().any(|(_, decoder, role)| matches!(role, Role::Exit(_)) && decoder.vcpu_place().size > 0);
+    sources.iter().map(move |(_, decoder, role)| match role {
+        Role::Enter if exits_tell => Place::default(),
+        _ => decoder.vcpu_place(),
+    })
+}
+
 /// Writes the lower bytes of a number into a field.
 fn put(record: &mut [u8], place: Place, number: u64) {
     let bytes = match Order::NATIVE {
@@ -229,44 +240,5 @@ fn count(value: &[u8]) -> Count {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tracefs;
-    use crate::tracepoints::find;
-    use exitscope_model::EventNames;
-    use exitscope_trace::tracefs::Format;
-    use exitscope_trace::tracepoints::{RecordWhen, recorded};
-    use std::io::Write;
-
-    #[test]
-    fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_records() {
-        let mut names = EventNames::default();
-        let source = |tracepoint: Tracepoint| {
-            let decoder = Decoder::new(&tracepoint.system, &Format::parse(&tracepoint.format)?, &mut names);
-            let role = decoder.role()?;
-            Some((tracepoint, decoder, role))
-        };
-        let wanted = recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::WithoutExits));
-        let found = tracefs().and_then(|tracefs| find(&tracefs, &wanted));
-        let trouble = match found {
-            Ok(found) => {
-                let sources: Vec<Source> = found.into_iter().filter_map(source).collect();
-                let started = [(true, true), (true, false), (false, true), (false, false)].map(|(is_software, raw)| {
-                    let processes = if is_software { Processes::All } else { Processes::These(vec![1]) };
-                    let counting = Counting { processes, max_counts: 10, ..Counting::default() };
-                    ByBpf::start_at(&sources, is_software, &counting, 1, raw).err()
-                });
-                match started.into_iter().flatten().next() {
-                    None => return,
-                    Some(NoBpf::Trouble(error)) => panic!("{error}"),
-                    Some(NoBpf::Forbidden(error)) => error.to_string(),
-                }
-            }
-            Err(error) => error.to_string(),
-        };
-        let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
-        assert!(allowed, "{trouble}\nBPF may not be used here. Set EXITSCOPE_WITHOUT_KVM=1 to pass without it.");
-        // Not `eprintln!`, which the test harness swallows when the test passes.
-        writeln!(std::io::stderr(), "SKIPPED: NO BPF PROGRAM WAS LOADED: {trouble}").expect("stderr is open");
-    }
-}
+#[path = "count_tests.rs"]
+mod tests;

@@ -59,7 +59,7 @@ const R2: Reg = Reg(2);
 const R3: Reg = Reg(3);
 const R4: Reg = Reg(4);
 /// What calls leave alone: the tracepoint's record, two numbers, the state.
-const CTX: Reg = Reg(6);
+pub const CTX: Reg = Reg(6);
 const VALUE: Reg = Reg(7);
 const LENGTH: Reg = Reg(8);
 const STATE: Reg = Reg(9);
@@ -75,22 +75,22 @@ const NEW_STATE: i16 = KEY - STATE_SIZE as i16;
 const NO_EXIST: i32 = 1;
 
 /// The maps that programs use.
-#[derive(Clone, Copy)]
-pub struct Maps<'a> {
+#[derive(Debug)]
+pub struct Maps {
     /// By thread, its state.
-    pub states: &'a OwnedFd,
+    pub states: OwnedFd,
     /// What was counted.
-    pub counts: &'a OwnedFd,
+    pub counts: OwnedFd,
     /// A count of nothing.
-    pub blank: &'a OwnedFd,
+    pub blank: OwnedFd,
     /// One number for each CPU: what was not counted.
-    pub lost: &'a OwnedFd,
+    pub lost: OwnedFd,
     /// The processes that are wanted, if not all are.
-    pub processes: Option<&'a OwnedFd>,
+    pub processes: Option<OwnedFd>,
 }
 
 /// The program for the tracepoint number `number`. `is_software`: `kvm_exit` never fires here.
-pub fn count_program(role: Role, number: u16, vcpu: Place, is_software: bool, maps: Maps) -> Vec<u64> {
+pub fn count_program(role: Role, number: u16, vcpu: Place, is_software: bool, maps: &Maps) -> Vec<u64> {
     let mut a = Assembler::default();
     let [out, full] = [a.label(), a.label()];
     let mut p = Program { a: &mut a, maps, out, full };
@@ -122,12 +122,12 @@ pub fn count_program(role: Role, number: u16, vcpu: Place, is_software: bool, ma
         }
     }
     a.jump(out);
-    end(a, full, out, maps.lost)
+    end(a, full, out, &maps.lost)
 }
 
 struct Program<'a> {
     a: &'a mut Assembler,
-    maps: Maps<'a>,
+    maps: &'a Maps,
     out: Label,
     full: Label,
 }
@@ -148,12 +148,12 @@ impl Program<'_> {
         a.call(Helper::GetCurrentPidTgid);
         a.store(Width::Double, STACK, KEY, R0);
         a.copy(VALUE, R0);
-        a.lookup(self.maps.states, KEY.into());
+        a.lookup(&self.maps.states, KEY.into());
         a.jump_unless(R0, 0, known);
         if !begins {
             a.jump(self.out);
         } else {
-            if let Some(processes) = self.maps.processes {
+            if let Some(processes) = &self.maps.processes {
                 a.shift_right(VALUE, 32);
                 a.store(Width::Word, STACK, SMALL, VALUE);
                 a.lookup(processes, SMALL.into());
@@ -164,7 +164,7 @@ impl Program<'_> {
             }
             a.copy(R3, STACK);
             a.add(R3, NEW_STATE.into());
-            self.insert(self.maps.states);
+            self.insert(&self.maps.states);
             self.a.jump_if(R0, 0, self.full);
         }
         self.a.here(known);
@@ -256,6 +256,11 @@ impl Program<'_> {
         self.a.load(Width::Double, LENGTH, STATE, SINCE as i16);
         self.a.jump_if(LENGTH, 0, none);
         self.a.call(Helper::KtimeGetNs);
+        // The kernel's fast clock may step back by a little while it is adjusted (kernel/time/timekeeping.c).
+        let forward = self.a.label();
+        self.a.jump_if_at_most(LENGTH, R0, forward);
+        self.a.copy(R0, LENGTH);
+        self.a.here(forward);
         self.a.subtract(R0, LENGTH);
         self.a.copy(LENGTH, R0);
         self.a.store_number(Width::Double, STATE, SINCE as i16, 0);
@@ -422,15 +427,15 @@ impl Program<'_> {
     /// r0 = the count for KEY, made if it is new; where there is no room for it, counts a loss and goes to `none`
     fn find_count(&mut self, none: Label) {
         let found = self.a.label();
-        self.a.lookup(self.maps.counts, KEY.into());
+        self.a.lookup(&self.maps.counts, KEY.into());
         self.a.jump_unless(R0, 0, found);
         self.a.store_number(Width::Word, STACK, ZERO, 0);
-        self.a.lookup(self.maps.blank, ZERO.into());
+        self.a.lookup(&self.maps.blank, ZERO.into());
         self.a.jump_if(R0, 0, none);
         self.a.copy(R3, R0);
-        self.insert(self.maps.counts);
+        self.insert(&self.maps.counts);
         self.a.jump_unless(R0, 0, found);
-        count_loss(self.a, self.maps.lost, none);
+        count_loss(self.a, &self.maps.lost, none);
         self.a.jump(none);
         self.a.here(found);
     }
