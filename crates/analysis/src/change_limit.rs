@@ -23,27 +23,19 @@ pub enum ChangeLimitError {
     #[error(transparent)]
     Threshold(#[from] ThresholdError),
     /// No such figure.
-    #[error("{0:?} is no figure of a comparison; there are cost, rate, mean, p50, p99")]
+    #[error("{0:?} is no figure of a comparison; there are {names}", names = Measure::ALL.map(Measure::name).join(", "))]
     NoMeasure(String),
     /// Not a change in per cent.
     #[error("{0:?} is no change: write it in per cent with its sign, like +5% or -10%")]
     NotPercent(String),
 }
 
-const MEASURES: [(&str, Measure); 5] = [
-    ("cost", Measure::Cost),
-    ("rate", Measure::Rate),
-    ("mean", Measure::Mean),
-    ("p50", Measure::P50),
-    ("p99", Measure::P99),
-];
-
 impl FromStr for ChangeLimit {
     type Err = ChangeLimitError;
 
     fn from_str(text: &str) -> Result<ChangeLimit, ChangeLimitError> {
         let Written { figure, reason, test, limit } = Written::of(text)?;
-        let measure = MEASURES.iter().find(|row| row.0 == figure).map(|row| row.1);
+        let measure = Measure::ALL.into_iter().find(|measure| measure.name() == figure);
         let measure = measure.ok_or_else(|| ChangeLimitError::NoMeasure(figure.to_string()))?;
         let number = limit.strip_suffix('%').map(str::trim);
         let number = number.filter(|number| number.starts_with(['+', '-']) || *number == "0");

@@ -67,6 +67,17 @@ pub enum Measure {
 impl Measure {
     /// All measures, what matters most first.
     pub const ALL: [Measure; 5] = [Measure::Cost, Measure::Rate, Measure::Mean, Measure::P50, Measure::P99];
+
+    /// What a limit calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Cost => "cost",
+            Measure::Rate => "rate",
+            Measure::Mean => "mean",
+            Measure::P50 => "p50",
+            Measure::P99 => "p99",
+        }
+    }
 }
 
 /// What can be said of a change.

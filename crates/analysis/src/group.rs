@@ -43,27 +43,25 @@ pub enum Dim {
 }
 
 impl Dim {
-    /// Every name that [`Dim::parse`] takes.
-    pub const NAMES: &'static [&'static str] =
-        &["vm", "vcpu", "reason", "door", "port", "mmio", "msr", "hypercall", "cpuid", "rip", "cpu", "time"];
+    /// Every dimension.
+    pub const ALL: [Dim; 12] = [
+        Dim::Vm,
+        Dim::Vcpu,
+        Dim::Reason,
+        Dim::Door,
+        Dim::Port,
+        Dim::Mmio,
+        Dim::Msr,
+        Dim::Hypercall,
+        Dim::Cpuid,
+        Dim::Rip,
+        Dim::Cpu,
+        Dim::Time(None),
+    ];
 
-    /// The dimension of this name; `width` is the bucket width for `time`.
-    pub fn parse(name: &str, width: Option<Nanos>) -> Option<Dim> {
-        Some(match name {
-            "vm" => Dim::Vm,
-            "vcpu" => Dim::Vcpu,
-            "reason" => Dim::Reason,
-            "door" => Dim::Door,
-            "port" => Dim::Port,
-            "mmio" => Dim::Mmio,
-            "msr" => Dim::Msr,
-            "hypercall" => Dim::Hypercall,
-            "cpuid" => Dim::Cpuid,
-            "rip" => Dim::Rip,
-            "cpu" => Dim::Cpu,
-            "time" => Dim::Time(width),
-            _ => return None,
-        })
+    /// The dimension of this name.
+    pub fn parse(name: &str) -> Option<Dim> {
+        Dim::ALL.into_iter().find(|dim| dim.name() == name)
     }
 
     /// The dimension's name.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
     text: String,
-    figure: Figure,
+    figure: &'static Figure,
     /// `None` for all reasons together.
     reason: Option<String>,
     test: Test,
@@ -18,35 +18,124 @@ pub struct Threshold {
     limit: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
-    Count,
-    Rate,
-    Total,
-    Cost,
-    Mean,
-    Quantile(u64),
-    Max,
-    Share,
-    User,
-    Lost,
+/// A figure that can be limited.
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    unit: Unit,
+    of: Of,
 }
 
-const FIGURES: &[(&str, Figure)] = &[
-    ("count", Figure::Count),
-    ("rate", Figure::Rate),
-    ("total", Figure::Total),
-    ("cost", Figure::Cost),
-    ("mean", Figure::Mean),
-    ("p50", Figure::Quantile(5_000)),
-    ("p90", Figure::Quantile(9_000)),
-    ("p99", Figure::Quantile(9_900)),
-    ("p99.9", Figure::Quantile(9_990)),
-    ("max", Figure::Max),
-    ("share", Figure::Share),
-    ("user", Figure::User),
-    ("lost", Figure::Lost),
+/// What limits on a figure are written in.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Count,
+    PerSecond,
+    Time,
+    /// In ten-thousandths.
+    Share,
+}
+
+/// What a figure is of.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// The exits of a reason, or all, beside all facts; else why there is none.
+    Exits(fn(&Cell, &Facts) -> Result<u64, &'static str>),
+    /// How long exits take: of all reasons together, those of exits without halts, as in the row of all reasons.
+    Lengths(fn(&Cell) -> Option<u64>),
+    /// The recording itself.
+    Recording(fn(&Ledger) -> u64),
+}
+
+impl Figure {
+    const fn new(name: &'static str, unit: Unit, of: Of) -> Figure {
+        Figure { name, unit, of }
+    }
+}
+
+impl PartialEq for Figure {
+    fn eq(&self, other: &Figure) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Figure {}
+
+const FIGURES: &[Figure] = &[
+    Figure::new("count", Unit::Count, Of::Exits(|cell, _| Ok(cell.count))),
+    Figure::new(
+        "rate",
+        Unit::PerSecond,
+        Of::Exits(|cell, facts| per_second(cell.count, facts.duration).ok_or("the recording has no length")),
+    ),
+    Figure::new("total", Unit::Time, Of::Exits(|cell, _| Ok(cell.total().0))),
+    Figure::new("cost", Unit::Time, Of::Exits(|cell, _| Ok(cell.cost().0))),
+    Figure::new("mean", Unit::Time, Of::Lengths(|cell| cell.mean().map(|mean| mean.0))),
+    Figure::new("p50", Unit::Time, Of::Lengths(|cell| quantile(cell, 5_000))),
+    Figure::new("p90", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_000))),
+    Figure::new("p99", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_900))),
+    Figure::new("p99.9", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_990))),
+    Figure::new("max", Unit::Time, Of::Lengths(|cell| (cell.timed > 0).then_some(cell.max))),
+    Figure::new(
+        "share",
+        Unit::Share,
+        Of::Exits(|cell, facts| share(cell.cost().0, facts.all.cost().0).ok_or("no exit had a cost")),
+    ),
+    Figure::new(
+        "user",
+        Unit::Share,
+        Of::Exits(|cell, facts| match facts.heard.doors {
+            true => share(cell.user_count, cell.count).ok_or("there is no such exit"),
+            false => Err("it does not tell which exits went on to user space"),
+        }),
+    ),
+    Figure::new("lost", Unit::Count, Of::Recording(lost)),
 ];
+
+fn quantile(cell: &Cell, per_10_000: u64) -> Option<u64> {
+    cell.quantile(per_10_000).map(|length| length.0)
+}
+
+fn lost(ledger: &Ledger) -> u64 {
+    let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);
+    lines.fold(0, |sum, row| sum.saturating_add(row.1))
+}
+
+/// The names of figures, as a list.
+fn names() -> String {
+    FIGURES.iter().map(|figure| figure.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Unit {
+    /// Reads a limit.
+    fn parse(self, text: &str) -> Option<u64> {
+        match self {
+            Unit::Count => text.parse().ok(),
+            Unit::PerSecond => text.strip_suffix("/s").unwrap_or(text).trim().parse().ok(),
+            Unit::Time => Nanos::parse(text).map(|length| length.0),
+            Unit::Share => parse_share(text),
+        }
+    }
+
+    fn text(self, value: u64) -> String {
+        match self {
+            Unit::Count => value.to_string(),
+            Unit::PerSecond => format!("{value}/s"),
+            Unit::Time => Nanos(value).to_string(),
+            Unit::Share => format!("{}.{:02}%", value / 100, value % 100),
+        }
+    }
+
+    /// What is expected of a limit.
+    fn about(self) -> &'static str {
+        match self {
+            Unit::Count => "a whole number",
+            Unit::PerSecond => "exits per second",
+            Unit::Time => "a length of time, like 200us",
+            Unit::Share => "a share in per cent, with at most two decimals, like 30%",
+        }
+    }
+}
 
 /// How a figure is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +195,7 @@ pub enum ThresholdError {
     #[error("{0:?} compares nothing: write a figure, an operator and a limit, like 'p99(io)>200us'")]
     NoTest(String),
     /// No such figure.
-    #[error(
-        "{0:?} is no figure; there are count, rate, total, cost, mean, p50, p90, p99, p99.9, max, share, user, lost"
-    )]
+    #[error("{0:?} is no figure; there are {names}", names = names())]
     NoFigure(String),
     /// A parenthesis is missing, or one too many.
     #[error("{0:?} is no figure of a reason: write it like p99(io)")]
@@ -174,20 +261,12 @@ impl FromStr for Threshold {
 
     fn from_str(text: &str) -> Result<Threshold, ThresholdError> {
         let Written { figure: name, reason, test, limit } = Written::of(text)?;
-        let figure = FIGURES.iter().find(|row| row.0 == name).map(|row| row.1);
+        let figure = FIGURES.iter().find(|figure| figure.name == name);
         let figure = figure.ok_or_else(|| ThresholdError::NoFigure(name.to_string()))?;
-        let (limit_read, unit) = match figure {
-            Figure::Count | Figure::Lost => (limit.parse().ok(), "a whole number"),
-            Figure::Rate => (limit.strip_suffix("/s").unwrap_or(limit).trim().parse().ok(), "exits per second"),
-            Figure::Share | Figure::User => {
-                (parse_share(limit), "a share in per cent, with at most two decimals, like 30%")
-            }
-            _ => (Nanos::parse(limit).map(|length| length.0), "a length of time, like 200us"),
-        };
-        let limit = limit_read.ok_or_else(|| ThresholdError::BadLimit {
+        let limit = figure.unit.parse(limit).ok_or_else(|| ThresholdError::BadLimit {
             figure: name.to_string(),
             limit: limit.to_string(),
-            unit,
+            unit: figure.unit.about(),
         })?;
         Ok(Threshold { text: text.to_string(), figure, reason: reason.map(str::to_string), test, limit })
     }
@@ -219,50 +298,35 @@ impl Threshold {
         if !self.test.is_passed(found, self.limit) {
             return LimitCheck::Holds;
         }
-        let found = match self.figure {
-            Figure::Count | Figure::Lost => found.to_string(),
-            Figure::Rate => format!("{found}/s"),
-            Figure::Share | Figure::User => format!("{}.{:02}%", found / 100, found % 100),
-            _ => Nanos(found).to_string(),
-        };
+        let found = self.figure.unit.text(found);
         LimitCheck::Passed(Breach { threshold: self.text.clone(), found })
     }
 
     /// The figure, or why the recording does not tell it.
     fn figure(&self, facts: &Facts, ledger: &Ledger) -> Result<u64, &'static str> {
-        const NO_LENGTH: &str = "of no such exit both ends were seen";
-        if self.figure == Figure::Lost {
-            let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);
-            return Ok(lines.fold(0, |sum: u64, row| sum.saturating_add(row.1)));
+        let of_reason = || self.reason.as_ref().map(|reason| facts.of_reason(reason));
+        match self.figure.of {
+            Of::Recording(value) => Ok(value(ledger)),
+            Of::Exits(value) => {
+                has_exits(facts, ledger)?;
+                value(of_reason().as_ref().unwrap_or(&facts.all), facts)
+            }
+            Of::Lengths(value) => {
+                has_exits(facts, ledger)?;
+                let cell = of_reason().unwrap_or_else(|| facts.without_halts().0);
+                value(&cell).ok_or("of no such exit both ends were seen")
+            }
         }
-        if ledger.is_unread() {
-            return Err("nothing could be read");
-        }
-        if ledger.is_cut() {
-            return Err(CUT);
-        }
-        if facts.all.count == 0 {
-            return Err("no exit was recorded, or none is selected");
-        }
-        let cell = match (&self.reason, self.figure) {
-            // As the row of all reasons.
-            (None, Figure::Mean | Figure::Quantile(_) | Figure::Max) => facts.without_halts().0,
-            (None, _) => facts.all.clone(),
-            (Some(reason), _) => facts.of_reason(reason),
-        };
-        match self.figure {
-            Figure::Count => Ok(cell.count),
-            Figure::Rate => per_second(cell.count, facts.duration).ok_or("the recording has no length"),
-            Figure::Total => Ok(cell.total().0),
-            Figure::Cost => Ok(cell.cost().0),
-            Figure::Mean => cell.mean().map(|mean| mean.0).ok_or(NO_LENGTH),
-            Figure::Quantile(rank) => cell.quantile(rank).map(|length| length.0).ok_or(NO_LENGTH),
-            Figure::Max => (cell.timed > 0).then_some(cell.max).ok_or(NO_LENGTH),
-            Figure::Share => share(cell.cost().0, facts.all.cost().0).ok_or("no exit had a cost"),
-            Figure::User if !facts.heard.doors => Err("it does not tell which exits went on to user space"),
-            Figure::User => share(cell.user_count, cell.count).ok_or("there is no such exit"),
-            Figure::Lost => unreachable!("told above"),
-        }
+    }
+}
+
+/// Whether anything can be said of exits; else why not.
+fn has_exits(facts: &Facts, ledger: &Ledger) -> Result<(), &'static str> {
+    match () {
+        _ if ledger.is_unread() => Err("nothing could be read"),
+        _ if ledger.is_cut() => Err(CUT),
+        _ if facts.all.count == 0 => Err("no exit was recorded, or none is selected"),
+        _ => Ok(()),
     }
 }
 
@@ -290,20 +354,75 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::made::{exit, vcpu};
+    use crate::{Selection, Wanted};
+    use exitscope_model::{CodeList, Door, Exit, ExitCode, Line};
+    use exitscope_units::Moment;
 
     #[test]
     fn thresholds_are_read_as_people_write_them() {
         let cases = [
-            ("p99(io)>200us", Figure::Quantile(9_900), Some("io"), Test::Above, 200_000),
-            ("rate(*) >= 50000/s", Figure::Rate, None, Test::AtLeast, 50_000),
-            ("share(EPT_VIOLATION)<12.5%", Figure::Share, Some("EPT_VIOLATION"), Test::Below, 1_250),
-            ("lost>0", Figure::Lost, None, Test::Above, 0),
-            ("max(UD excp)>1.5ms", Figure::Max, Some("UD excp"), Test::Above, 1_500_000),
+            ("p99(io)>200us", "p99", Some("io"), Test::Above, 200_000),
+            ("rate(*) >= 50000/s", "rate", None, Test::AtLeast, 50_000),
+            ("share(EPT_VIOLATION)<12.5%", "share", Some("EPT_VIOLATION"), Test::Below, 1_250),
+            ("lost>0", "lost", None, Test::Above, 0),
+            ("max(UD excp)>1.5ms", "max", Some("UD excp"), Test::Above, 1_500_000),
         ];
         for (text, figure, reason, test, limit) in cases {
             let read: Threshold = text.parse().unwrap();
-            assert_eq!((read.figure, read.reason(), read.test, read.limit), (figure, reason, test, limit), "{text}");
+            assert_eq!(
+                (read.figure.name, read.reason(), read.test, read.limit),
+                (figure, reason, test, limit),
+                "{text}"
+            );
         }
+    }
+
+    #[test]
+    fn each_figure_is_its_own() {
+        let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() });
+        facts.begin(Moment::default());
+        facts.heard.doors = true;
+        let [io, msr] = [30, 32].map(|number| ExitCode::new(CodeList::Vmx, number));
+        let mut at = 0;
+        let mut absorb = |code, times: u64, door, kernel, waiting| {
+            for _ in 0..times {
+                at += 1_000;
+                facts.absorb(&Exit { door, kernel: Nanos(kernel), waiting: Nanos(waiting), ..exit(vcpu(0), at, code) });
+            }
+        };
+        absorb(io, 530, Door::Kernel, 10, 0);
+        absorb(io, 70, Door::Userspace(2), 10, 0);
+        absorb(io, 300, Door::Kernel, 15, 5);
+        absorb(io, 90, Door::Kernel, 30, 0);
+        absorb(io, 9, Door::Kernel, 40, 0);
+        absorb(io, 1, Door::Kernel, 50, 0);
+        absorb(msr, 1, Door::Kernel, 40_830, 0);
+        facts.end(Moment::default(), Moment::from_nanos(250_000_000_000), &[], &Default::default());
+        let mut ledger = Ledger::default();
+        ledger.events = 2_002;
+        ledger.add(Line::LostRecords, 3);
+        let wanted = [
+            ("count", 1_000),
+            ("rate", 4),
+            ("total", 15_110),
+            ("cost", 13_610),
+            ("mean", 15),
+            ("p50", 10),
+            ("p90", 20),
+            ("p99", 30),
+            ("p99.9", 40),
+            ("max", 50),
+            ("share", 2_500),
+            ("user", 700),
+            ("lost", 3),
+        ];
+        let found = FIGURES.iter().map(|figure| {
+            let (text, reason) = (figure.name.to_string(), Some("IO_INSTRUCTION".to_string()));
+            let threshold = Threshold { text, figure, reason, test: Test::Above, limit: 0 };
+            (figure.name, threshold.figure(&facts, &ledger).unwrap())
+        });
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
     }
 
     #[test]

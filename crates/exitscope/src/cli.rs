@@ -1234,7 +1234,7 @@ impl From<View> for exitscope_view::View {
 }
 
 fn parse_dim(text: &str) -> Result<Dim, String> {
-    Dim::parse(text.trim(), None).ok_or_else(|| format!("there are {}", Dim::NAMES.join(", ")))
+    Dim::parse(text.trim()).ok_or_else(|| format!("there are {}", Dim::ALL.map(Dim::name).join(", ")))
 }
 
 fn parse_perf_event(text: &str) -> Result<Dim, String> {

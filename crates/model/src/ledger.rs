@@ -26,6 +26,10 @@ macro_rules! lines {
             /// Every line, in the order in which they are shown.
             pub const ALL: &'static [Line] = &[$(Line::$name),*];
 
+            /// The lines of what could not be understood.
+            pub const NOT_UNDERSTOOD: [Line; 4] =
+                [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
+
             /// The name in JSON and in docs/losses.md.
             pub const fn id(self) -> &'static str {
                 match self { $(Line::$name => $id),* }
@@ -134,8 +138,7 @@ impl Ledger {
 
     /// Whether not one event could be understood.
     pub fn is_unread(&self) -> bool {
-        let lines = [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
-        lines.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
+        Line::NOT_UNDERSTOOD.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
     }
 
     /// Whether a part of the recording is missing, nobody knows how much: it was not finished, is cut, or does not unpack.

@@ -1,63 +1,74 @@
 //! The rows of a report as CSV.
 
 use crate::page::ABOUT;
-use crate::{MetricRow, Place, Replay, Report, Sweep};
+use crate::{Figures, MetricRow, Place, Replay, Report, Sweep};
+use exitscope_analysis::Dim;
 use exitscope_model::encode::csv_field;
 use std::io::{self, Write};
 
-/// A column that says which group a row is.
-type KeyColumn = (&'static str, fn(&Place) -> String);
+/// A column: its heading, and the cell of a row.
+type Column<Row> = (&'static str, fn(&Row) -> String);
+
+/// The figures of a group, under their JSON names.
+const FIGURES: [Column<Figures>; 18] = [
+    ("count", |of| of.count.to_string()),
+    ("timed", |of| of.timed.to_string()),
+    ("rate_per_s", |of| of.rate_per_s.to_string()),
+    ("total_ns", |of| of.total_ns.to_string()),
+    ("cost_ns", |of| of.cost_ns.to_string()),
+    ("share_of_cost", |of| of.share_of_cost.to_string()),
+    ("kernel_ns", |of| of.kernel_ns.to_string()),
+    ("user_ns", |of| of.user_ns.to_string()),
+    ("idle_ns", |of| of.idle_ns.to_string()),
+    ("waiting_ns", |of| of.waiting_ns.to_string()),
+    ("min_ns", |of| text(of.min_ns)),
+    ("mean_ns", |of| text(of.mean_ns)),
+    ("p50_ns", |of| text(of.p50_ns)),
+    ("p90_ns", |of| text(of.p90_ns)),
+    ("p99_ns", |of| text(of.p99_ns)),
+    ("p999_ns", |of| text(of.p999_ns)),
+    ("max_ns", |of| text(of.max_ns)),
+    ("user_share", |of| of.user_share.to_string()),
+];
+
+/// What says which group a row is, along a dimension.
+fn place_columns(dim: Dim) -> &'static [Column<Place>] {
+    match dim {
+        Dim::Vm => &[("vm", |place| text(place.who.vm)), ("vm_name", |place| text(place.who.vm_name.as_ref()))],
+        Dim::Vcpu => &[
+            ("vcpu", |place| text(place.who.vcpu)),
+            ("tid", |place| text(place.who.tid)),
+            ("on_cpu", |place| text(place.who.on_cpu)),
+        ],
+        Dim::Reason => &[("reason", |place| text(place.reason.as_ref()))],
+        Dim::Door => &[("door", |place| text(place.door.as_ref()))],
+        Dim::Port => &[("port", |place| text(place.port))],
+        Dim::Mmio => &[("mmio", |place| text(place.mmio))],
+        Dim::Msr => &[("msr", |place| text(place.msr))],
+        Dim::Hypercall => &[("hypercall", |place| text(place.hypercall))],
+        Dim::Cpuid => &[("cpuid", |place| text(place.cpuid))],
+        Dim::Rip => &[("rip", |place| text(place.rip)), ("function", |place| text(place.function.as_ref()))],
+        Dim::Cpu => &[("cpu", |place| text(place.cpu))],
+        Dim::Time(_) => &[("time_ns", |place| text(place.time_ns))],
+    }
+}
+
+/// What says more of a group, if a dimension is of what exits are about.
+const ABOUT_COLUMNS: &[Column<Place>] =
+    &[("direction", |place| text(place.direction)), ("name", |place| text(place.name.as_ref()))];
 
 /// Writes the rows with a heading: which group, then its figures, all under their JSON names and as JSON has them.
 /// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let headings = [
-        "count",
-        "timed",
-        "rate_per_s",
-        "total_ns",
-        "cost_ns",
-        "share_of_cost",
-        "kernel_ns",
-        "user_ns",
-        "idle_ns",
-        "waiting_ns",
-        "min_ns",
-        "mean_ns",
-        "p50_ns",
-        "p90_ns",
-        "p99_ns",
-        "p999_ns",
-        "max_ns",
-        "user_share",
-    ];
-    let keys = key_columns(&report.by);
-    out.write_record(keys.iter().map(|key| key.0).chain(headings)).map_err(io::Error::from)?;
+    let about = if report.by.iter().any(|dim| ABOUT.contains(dim)) { ABOUT_COLUMNS } else { &[] };
+    let places: Vec<_> = report.by.iter().flat_map(|dim| place_columns(*dim)).chain(about).collect();
+    let headings = places.iter().map(|column| column.0).chain(FIGURES.map(|column| column.0));
+    out.write_record(headings).map_err(io::Error::from)?;
     for row in &report.rows {
-        let figures = &row.figures;
-        let values = [
-            figures.count.to_string(),
-            figures.timed.to_string(),
-            figures.rate_per_s.to_string(),
-            figures.total_ns.to_string(),
-            figures.cost_ns.to_string(),
-            figures.share_of_cost.to_string(),
-            figures.kernel_ns.to_string(),
-            figures.user_ns.to_string(),
-            figures.idle_ns.to_string(),
-            figures.waiting_ns.to_string(),
-            text(figures.min_ns),
-            text(figures.mean_ns),
-            text(figures.p50_ns),
-            text(figures.p90_ns),
-            text(figures.p99_ns),
-            text(figures.p999_ns),
-            text(figures.max_ns),
-            figures.user_share.to_string(),
-        ];
-        out.write_record(keys.iter().map(|key| csv_field(&key.1(&row.place)).into_owned()).chain(values))
-            .map_err(io::Error::from)?;
+        let places = places.iter().map(|column| csv_field(&column.1(&row.place)).into_owned());
+        let figures = FIGURES.iter().map(|column| column.1(&row.figures));
+        out.write_record(places.chain(figures)).map_err(io::Error::from)?;
     }
     out.flush()
 }
@@ -110,41 +121,61 @@ fn cell(value: &serde_json::Value) -> String {
     }
 }
 
-fn key_columns(by: &[&str]) -> Vec<KeyColumn> {
-    let mut columns: Vec<KeyColumn> = Vec::new();
-    for &dim in by {
-        match dim {
-            "vm" => {
-                columns.push(("vm", |place| text(place.who.vm)));
-                columns.push(("vm_name", |place| text(place.who.vm_name.as_ref())));
-            }
-            "vcpu" => {
-                columns.push(("vcpu", |place| text(place.who.vcpu)));
-                columns.push(("tid", |place| text(place.who.tid)));
-                columns.push(("on_cpu", |place| text(place.who.on_cpu)));
-            }
-            "reason" => columns.push(("reason", |place| text(place.reason.as_ref()))),
-            "door" => columns.push(("door", |place| text(place.door.as_ref()))),
-            "port" => columns.push(("port", |place| text(place.port))),
-            "mmio" => columns.push(("mmio", |place| text(place.mmio))),
-            "msr" => columns.push(("msr", |place| text(place.msr))),
-            "hypercall" => columns.push(("hypercall", |place| text(place.hypercall))),
-            "cpuid" => columns.push(("cpuid", |place| text(place.cpuid))),
-            "rip" => {
-                columns.push(("rip", |place| text(place.rip)));
-                columns.push(("function", |place| text(place.function.as_ref())));
-            }
-            "cpu" => columns.push(("cpu", |place| text(place.cpu))),
-            _ => columns.push(("time_ns", |place| text(place.time_ns))),
-        }
-    }
-    if by.iter().any(|dim| ABOUT.contains(dim)) {
-        columns.push(("direction", |place| text(place.direction)));
-        columns.push(("name", |place| text(place.name.as_ref())));
-    }
-    columns
-}
-
 fn text(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Row, WhoRow};
+
+    #[test]
+    fn each_column_holds_what_json_has_under_its_name() {
+        let figures = Figures {
+            count: 1,
+            timed: 2,
+            rate_per_s: 3.5,
+            total_ns: 4,
+            cost_ns: 5,
+            share_of_cost: 0.6,
+            kernel_ns: 7,
+            user_ns: 8,
+            idle_ns: 9,
+            waiting_ns: 10,
+            min_ns: Some(11),
+            mean_ns: Some(12),
+            p50_ns: Some(13),
+            p90_ns: Some(14),
+            p99_ns: Some(15),
+            p999_ns: Some(16),
+            max_ns: Some(17),
+            user_share: 0.18,
+        };
+        let place = Place {
+            who: WhoRow { vm: Some(21), vm_name: Some("name".into()), vcpu: Some(22), tid: Some(23), on_cpu: Some(24) },
+            reason: Some("reason".into()),
+            door: Some("door".into()),
+            port: Some(25),
+            mmio: Some(26),
+            msr: Some(27),
+            hypercall: Some(28),
+            cpuid: Some(29),
+            rip: Some(30),
+            function: Some("function".into()),
+            name: Some("of".into()),
+            direction: Some("in"),
+            cpu: Some(31),
+            time_ns: Some(32),
+            labels: Vec::new(),
+        };
+        let json = serde_json::to_value(Row { place: place.clone(), figures: figures.clone() }).unwrap();
+        let places = Dim::ALL.into_iter().flat_map(place_columns).chain(ABOUT_COLUMNS);
+        let cells = places.map(|column| (column.0, column.1(&place)));
+        let cells: Vec<_> = cells.chain(FIGURES.map(|column| (column.0, column.1(&figures)))).collect();
+        for (name, found) in &cells {
+            assert_eq!(*found, cell(&json[name]), "{name}");
+        }
+        assert_eq!(cells.len(), json.as_object().unwrap().len());
+    }
 }

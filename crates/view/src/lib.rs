@@ -57,7 +57,7 @@ pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, re
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
 pub use recorded::{HostSettingRow, own};
-pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+pub use replay::{DecisionsRow, FigureRow, FigureUnit, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,

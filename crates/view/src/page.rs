@@ -7,9 +7,12 @@ use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
-use crate::report::{BreachRow, Coverage, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow};
+use crate::report::{
+    BreachRow, Coverage, CoverageLine, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow,
+};
 use crate::yield_page::{yield_sections, yield_summary};
-use exitscope_model::WhoRow;
+use exitscope_analysis::Dim;
+use exitscope_model::{Line, WhoRow};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -20,8 +23,8 @@ const MAX_BARS: usize = 56;
 /// Injected vectors that are listed.
 const VECTORS: usize = 16;
 
-/// Dimensions along which only some exits have a place.
-pub(crate) const ABOUT: [&str; 5] = ["port", "mmio", "msr", "hypercall", "cpuid"];
+/// Dimensions of what exits are about: only some exits have a place there.
+pub(crate) const ABOUT: [Dim; 5] = [Dim::Port, Dim::Mmio, Dim::Msr, Dim::Hypercall, Dim::Cpuid];
 
 /// A page.
 #[derive(Clone, Debug, Default)]
@@ -198,11 +201,8 @@ fn head(report: &Report) -> Section {
         sentences.extend(recorded::sentences(trace).into_iter().map(plain));
     }
     let coverage = &report.coverage;
-    let not_understood: u64 = ["unknown_format", "bad_record", "bad_text", "unknown_record"]
-        .iter()
-        .filter_map(|id| coverage.lines.iter().find(|line| line.id == *id))
-        .map(|line| line.count)
-        .sum();
+    let is_not_understood = |row: &&CoverageLine| Line::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
+    let not_understood: u64 = coverage.lines.iter().filter(is_not_understood).map(|line| line.count).sum();
     sentences.push(plain(format!(
         "{} events read, {} exits made ({} timed), {} lost, {} not understood",
         thousands(coverage.events),
@@ -419,8 +419,12 @@ fn figures(figures: &Figures, told: ToldRow) -> Vec<String> {
     ]
 }
 
+fn names<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> String {
+    dims.into_iter().map(|dim| dim.name()).collect::<Vec<_>>().join(", ")
+}
+
 fn groups(report: &Report) -> Section {
-    let mut columns: Vec<Column> = report.by.iter().map(|&dim| column(dim, true, 0)).collect();
+    let mut columns: Vec<Column> = report.by.iter().map(|dim| column(dim.name(), true, 0)).collect();
     columns.extend_from_slice(FIGURES);
     let mut rows: Vec<Vec<String>> =
         report.rows.iter().map(|row| [row.place.labels.clone(), figures(&row.figures, report.told)].concat()).collect();
@@ -434,15 +438,14 @@ fn groups(report: &Report) -> Section {
         notes.push(format!("all: mean to max are of exits without halts ({})", report.total_without.join(", ")));
     }
     if report.exits_elsewhere > 0 {
-        let dims: Vec<&str> = report.by.iter().copied().filter(|dim| ABOUT.contains(dim) || *dim == "rip").collect();
-        let dims = dims.join(", ");
+        let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dim::Rip));
         notes.push(format!(
             "{} exits have none of {dims} and are in none of these groups",
             thousands(report.exits_elsewhere)
         ));
     }
     Section {
-        title: format!("Exits by {}", report.by.join(", ")),
+        title: format!("Exits by {}", names(&report.by)),
         table: Some(Table { columns, rows }),
         notes,
         ..Section::default()

@@ -65,8 +65,8 @@ pub struct DecisionsRow {
 pub struct FigureRow {
     /// Its name.
     pub name: &'static str,
-    /// `ns`, `share` (0 to 1) or `count`.
-    pub unit: &'static str,
+    /// Its unit.
+    pub unit: FigureUnit,
     /// Whether more of it is better.
     pub higher_is_better: bool,
     /// What it is.
@@ -74,6 +74,18 @@ pub struct FigureRow {
     /// Columns of higher rank leave first where a terminal is too narrow.
     #[serde(skip)]
     pub rank: u8,
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureUnit {
+    /// Nanoseconds.
+    Ns,
+    /// A part of a whole, 0 to 1.
+    Share,
+    /// A number of things.
+    Count,
 }
 
 /// One setting.
@@ -125,7 +137,7 @@ impl Replay {
 }
 
 fn column_name(figure: &FigureRow) -> String {
-    if figure.unit == "ns" { format!("{}_ns", figure.name) } else { figure.name.to_string() }
+    if figure.unit == FigureUnit::Ns { format!("{}_ns", figure.name) } else { figure.name.to_string() }
 }
 
 impl ReplayRow {
@@ -143,13 +155,13 @@ impl FigureRow {
     /// A value as a cell.
     pub(crate) fn text(&self, value: f64) -> String {
         match self.unit {
-            "ns" => {
+            FigureUnit::Ns => {
                 let sign = if value < 0.0 { "-" } else { "" };
                 let length = if value == 0.0 { "0".to_string() } else { Nanos(value.abs().round() as u64).to_string() };
                 format!("{sign}{length}")
             }
-            "share" => crate::names::share(value),
-            _ => crate::names::thousands(value as u64),
+            FigureUnit::Share => crate::names::share(value),
+            FigureUnit::Count => crate::names::thousands(value as u64),
         }
     }
 }

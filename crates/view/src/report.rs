@@ -15,7 +15,7 @@ use exitscope_model::codes::detail_name;
 use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who, WhoRow};
 use exitscope_units::{Moment, Nanos};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,9 @@ pub struct Report {
     /// How long Xen's scheduler had each virtual CPU in each run state; empty for traces of others.
     pub run_states: Vec<RunStatesRow>,
     /// The dimensions of `rows`.
-    pub by: Vec<&'static str>,
+    #[serde(serialize_with = "dim_names")]
+    #[schemars(with = "Vec<String>")]
+    pub by: Vec<Dim>,
     /// All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
     pub total: Figures,
     /// The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
@@ -502,7 +504,7 @@ impl Report {
                 })
                 .collect(),
             run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
-            by: group.dims().iter().map(|dim| dim.name()).collect(),
+            by: group.dims().to_vec(),
             total: figures(&facts.all).with_lengths_of(&figures(&without_halts)),
             total_without: halts,
             rows,
@@ -790,6 +792,10 @@ impl Figures {
     }
 }
 
+fn dim_names<S: Serializer>(dims: &[Dim], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(dims.iter().map(|dim| dim.name()))
+}
+
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -826,14 +832,14 @@ impl Place {
                     names::moment(at, group.width())
                 }
                 Part::Detail(DetailKey { kind, key, write }) => {
-                    let field = match dim {
-                        Dim::Port => &mut place.port,
-                        Dim::Mmio => &mut place.mmio,
-                        Dim::Msr => &mut place.msr,
-                        Dim::Cpuid => &mut place.cpuid,
-                        _ => &mut place.hypercall,
-                    };
-                    *field = Some(key);
+                    match dim {
+                        Dim::Port => place.port = Some(key),
+                        Dim::Mmio => place.mmio = Some(key),
+                        Dim::Msr => place.msr = Some(key),
+                        Dim::Hypercall => place.hypercall = Some(key),
+                        Dim::Cpuid => place.cpuid = Some(key),
+                        Dim::Vm | Dim::Vcpu | Dim::Reason | Dim::Door | Dim::Rip | Dim::Cpu | Dim::Time(_) => {}
+                    }
                     place.name = detail_name(kind, key).map(str::to_string);
                     place.direction = kind.direction(write);
                     names::detail(kind, key, write)

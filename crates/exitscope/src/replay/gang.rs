@@ -1,6 +1,6 @@
 //! Replays of virtual cores.
 
-use super::{Grid, best_by, figure, head};
+use super::{Figure, Grid, fill, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -11,15 +11,27 @@ use exitscope_model::{Event, Exit};
 use exitscope_policy::vcore::Params;
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{FigureRow, Replay, ReplayRow, thousands};
+use exitscope_view::FigureUnit::{Count, Ns};
+use exitscope_view::{Replay, thousands};
 
-const FIGURES: &[FigureRow] = &[
-    figure(0, "ganged_runs", "count", false, "core runs that force somebody out"),
-    figure(0, "forced_exits", "count", false, "exits of threads that had no reason of their own"),
-    figure(0, "exits_avoided", "count", true, "forced exits that would not have happened"),
-    figure(1, "time_lost", "ns", false, "from being forced out to the next entry"),
-    figure(0, "time_won", "ns", true, "time lost less than as recorded"),
+const FIGURES: &[Figure<GangOutcome>] = &[
+    Figure::new(0, "ganged_runs", Count, false, "core runs that force somebody out", |of, _| Some(of.ganged as f64)),
+    Figure::new(0, "forced_exits", Count, false, "exits of threads that had no reason of their own", |of, _| {
+        Some(of.forced as f64)
+    }),
+    Figure::new(0, "exits_avoided", Count, true, "forced exits that would not have happened", |of, _| {
+        Some(of.avoided as f64)
+    }),
+    Figure::new(1, "time_lost", Ns, false, "from being forced out to the next entry", |of, _| Some(of.lost as f64)),
+    Figure::new(0, "time_won", Ns, true, "time lost less than as recorded", |of, recorded| {
+        Some(recorded.lost.saturating_sub(of.lost) as f64)
+    }),
 ];
+
+/// The figures of a recording that tells, or does not tell, when those who were forced out entered again.
+fn figures(timed: bool) -> Vec<&'static Figure<GangOutcome>> {
+    FIGURES.iter().filter(|figure| timed || figure.row.unit != Ns).collect()
+}
 
 /// What is run over the events.
 struct Replays {
@@ -82,22 +94,13 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let length = Nanos(last.since(first).unwrap_or_default().0);
     replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));
     let timed = done.recorded.lost > 0;
-    let shown = |figure: &&FigureRow| timed || !figure.name.starts_with("time_");
-    replay.figures = FIGURES.iter().filter(shown).cloned().collect();
     let default = if timed { "time_won" } else { "exits_avoided" };
-    replay.best_by = best_by(args.best.as_deref(), Some(default), &mut replay.figures)?;
     replay.vary = grid.axes();
-    let row = |labels: Vec<String>, outcome: &GangOutcome| {
-        let values = replay.figures.iter().map(|figure| Some(value(figure.name, outcome, &done.recorded))).collect();
-        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
-    };
     let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
-    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded, &done.recorded) }];
-    for (configuration, (_, outcome)) in configurations.iter().zip(&done.outcomes) {
-        rows.push(row(configuration.labels.clone(), outcome));
-    }
-    replay.rows = rows;
-    replay.mark_best();
+    let labels = configurations.into_iter().map(|configuration| configuration.labels);
+    let outcomes = labels.zip(done.outcomes.iter().map(|row| &row.1));
+    let best = args.best.as_deref().unwrap_or(default);
+    fill(&mut replay, &figures(timed), Some(best), (recorded, &done.recorded), outcomes)?;
     replay.notes = vec![
         "a virtual core of fewer vCPUs needs more cores or subcores (subcores_per_core) to run as many at a time: what that \
          costs is not replayed"
@@ -113,13 +116,17 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     Ok(replay)
 }
 
-fn value(name: &str, outcome: &GangOutcome, recorded: &GangOutcome) -> f64 {
-    let value = match name {
-        "ganged_runs" => outcome.ganged,
-        "forced_exits" => outcome.forced,
-        "exits_avoided" => outcome.avoided,
-        "time_lost" => outcome.lost,
-        _ => recorded.lost.saturating_sub(outcome.lost),
-    };
-    value as f64
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_core_runs_is_its_own() {
+        let outcome = GangOutcome { ganged: 3, forced: 5, avoided: 7, lost: 11 };
+        let recorded = GangOutcome { lost: 30, ..GangOutcome::default() };
+        let counts = [("ganged_runs", 3.0), ("forced_exits", 5.0), ("exits_avoided", 7.0)];
+        let times = [("time_lost", 11.0), ("time_won", 19.0)];
+        super::super::tests::check(&figures(false), &outcome, &recorded, &counts);
+        super::super::tests::check(&figures(true), &outcome, &recorded, &[&counts[..], &times[..]].concat());
+    }
 }

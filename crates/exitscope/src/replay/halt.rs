@@ -1,6 +1,6 @@
 //! Replays of halt polling.
 
-use super::{Configuration, Grid, best_by, figure, head, knobs};
+use super::{Figure, Grid, fill, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -10,26 +10,71 @@ use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, Wanted};
 use exitscope_model::{Exit, Halt};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+use exitscope_view::FigureUnit::{Count, Ns, Share};
+use exitscope_view::{DecisionsRow, Replay, SettingRow};
 
 /// A latency is shown if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
 
-const FIGURES: &[FigureRow] = &[
-    figure(5, "caught", "count", true, "halts that a poll would have caught"),
-    figure(2, "exits_avoided", "count", true, "exits that would not have happened"),
-    figure(3, "share", "share", true, "share of the halts that a poll would have caught"),
-    figure(0, "polling", "ns", false, "CPU time of polls"),
-    figure(4, "for_nothing", "ns", false, "CPU time of polls that would not have caught anything"),
-    figure(2, "wakeup_mean", "ns", false, "mean wake-up latency"),
-    figure(5, "wakeup_p50", "ns", false, "median wake-up latency"),
-    figure(5, "wakeup_p99", "ns", false, "99th percentile of the wake-up latency"),
-    figure(0, "time_won", "ns", true, "wake-up latency less than with the settings in force, summed over the halts"),
-    figure(0, "net", "ns", true, "time won, less the CPU time that polls take more than with the settings in force"),
+const CAUGHT: Figure<HaltOutcome> =
+    Figure::new(5, "caught", Count, true, "halts that a poll would have caught", |of, _| Some(of.caught as f64));
+
+/// What is caught in the guest has not left it.
+const EXITS_AVOIDED: Figure<HaltOutcome> =
+    Figure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| Some(of.caught as f64));
+
+const OF_POLLS: [Figure<HaltOutcome>; 3] = [
+    Figure::new(3, "share", Share, true, "share of the halts that a poll would have caught", |of, _| {
+        (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
+    }),
+    Figure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
+    Figure::new(4, "for_nothing", Ns, false, "CPU time of polls that would not have caught anything", |of, _| {
+        Some(of.polling_missed as f64)
+    }),
 ];
 
 /// The figures that need to know when something woke a vCPU.
-const OF_LATENCY: [&str; 5] = ["wakeup_mean", "wakeup_p50", "wakeup_p99", "time_won", "net"];
+const OF_LATENCY: [Figure<HaltOutcome>; 5] = [
+    Figure::new(2, "wakeup_mean", Ns, false, "mean wake-up latency", |of, _| {
+        of.latencies.mean().map(|mean| mean.0 as f64)
+    }),
+    Figure::new(5, "wakeup_p50", Ns, false, "median wake-up latency", |of, _| quantile(of, 5_000)),
+    Figure::new(5, "wakeup_p99", Ns, false, "99th percentile of the wake-up latency", |of, _| quantile(of, 9_900)),
+    Figure::new(
+        0,
+        "time_won",
+        Ns,
+        true,
+        "wake-up latency less than with the settings in force, summed over the halts",
+        |of, base| Some(won(of, base)),
+    ),
+    Figure::new(
+        0,
+        "net",
+        Ns,
+        true,
+        "time won, less the CPU time that polls take more than with the settings in force",
+        |of, base| Some(won(of, base) - (of.polling as f64 - base.polling as f64)),
+    ),
+];
+
+fn quantile(of: &HaltOutcome, per_10_000: u64) -> Option<f64> {
+    of.latencies.quantile(per_10_000).map(|length| length.0 as f64)
+}
+
+fn won(of: &HaltOutcome, base: &HaltOutcome) -> f64 {
+    base.latencies.sum as f64 - of.latencies.sum as f64
+}
+
+/// The figures of a policy; `exact` is whether the recording tells latencies.
+fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static Figure<HaltOutcome>> {
+    let first = match policy {
+        HaltPolicy::Host => &CAUGHT,
+        HaltPolicy::Guest => &EXITS_AVOIDED,
+    };
+    let of_latency: &[_] = if exact { &OF_LATENCY } else { &[] };
+    std::iter::once(first).chain(&OF_POLLS).chain(of_latency).collect()
+}
 
 /// What is run over the halts of the second reading.
 struct Replays {
@@ -105,13 +150,6 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         Nanos(last.since(first).unwrap_or_default().0)
     );
     let exact = all.inexact() * EXACT <= all.halts();
-    let shown = |figure: &&FigureRow| match figure.name {
-        "exits_avoided" => policy == HaltPolicy::Guest,
-        "caught" => policy == HaltPolicy::Host,
-        name => exact || !OF_LATENCY.contains(&name),
-    };
-    replay.figures = FIGURES.iter().filter(shown).cloned().collect();
-    replay.best_by = best_by(args.best.as_deref(), exact.then_some("net"), &mut replay.figures)?;
     replay.vary = grid.axes();
     let params = facts.halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&host);
     replay.in_force = knobs("host_halt_poll")
@@ -125,27 +163,21 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         changes: decisions.changes,
         same_changes: decisions.same_changes,
     });
-    let (base, guest) = (&done.replays[0].outcome, policy == HaltPolicy::Guest);
-    let row = |labels: Vec<String>, outcome: &HaltOutcome, policy: HaltPolicy| {
-        let value = |figure: &FigureRow| match (figure.name, policy) {
-            // What a host's poll catches has left the guest.
-            ("exits_avoided" | "share", HaltPolicy::Host) if guest => Some(0.0),
-            (name, _) => value(name, outcome, base),
-        };
-        ReplayRow::of(&replay.vary, labels, &replay.figures, replay.figures.iter().map(value).collect())
-    };
     let recorded = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
         (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
             .find(|knob| knob.name == axis.key)
             .map_or(String::new(), |knob| knob.text(value).to_string()),
         _ => "host polls".to_string(),
     });
-    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded.collect(), base, HaltPolicy::Host) }];
-    for (Configuration { labels, .. }, done) in configurations.iter().zip(&done.replays[1..]) {
-        rows.push(row(labels.clone(), &done.outcome, policy));
+    let (mut base, guest) = (done.replays[0].outcome.clone(), policy == HaltPolicy::Guest);
+    if guest {
+        // What a host's poll catches has left the guest.
+        base.caught = 0;
     }
-    replay.rows = rows;
-    replay.mark_best();
+    let labels = configurations.into_iter().map(|configuration| configuration.labels);
+    let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
+    let best = args.best.as_deref().or(exact.then_some("net"));
+    fill(&mut replay, &figures(policy, exact), best, (recorded.collect(), &base), outcomes)?;
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
     let mut best = replay.rows[1..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
     if guest && best.peek().is_some() && best.all(|(_, done)| done.outcome.caught == 0) {
@@ -154,23 +186,6 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         replay.notes.insert(0, instead.to_string());
     }
     Ok(replay)
-}
-
-fn value(name: &str, outcome: &HaltOutcome, base: &HaltOutcome) -> Option<f64> {
-    let difference = |a: u64, b: u64| a as f64 - b as f64;
-    let won = difference(base.latencies.sum, outcome.latencies.sum);
-    let rank = |per_10_000| outcome.latencies.quantile(per_10_000).map(|length| length.0 as f64);
-    match name {
-        "caught" | "exits_avoided" => Some(outcome.caught as f64),
-        "share" => (outcome.halts > 0).then(|| outcome.caught as f64 / outcome.halts as f64),
-        "polling" => Some(outcome.polling as f64),
-        "for_nothing" => Some(outcome.polling_missed as f64),
-        "wakeup_mean" => outcome.latencies.mean().map(|mean| mean.0 as f64),
-        "wakeup_p50" => rank(5_000),
-        "wakeup_p99" => rank(9_900),
-        "time_won" => Some(won),
-        _ => Some(won - difference(outcome.polling, base.polling)),
-    }
 }
 
 fn notes(
@@ -213,4 +228,27 @@ fn notes(
     }
     notes.push("the gaps are taken as they were; a guest that is answered sooner may ask again sooner".to_string());
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_halts_is_its_own() {
+        let mut outcome =
+            HaltOutcome { halts: 40, caught: 10, polling: 700, polling_missed: 300, ..HaltOutcome::default() };
+        [1, 2, 30].into_iter().for_each(|latency| outcome.latencies.record(Nanos(latency)));
+        let mut base = HaltOutcome { polling: 200, ..HaltOutcome::default() };
+        base.latencies.record(Nanos(1_033));
+        let polls = [("share", 0.25), ("polling", 700.0), ("for_nothing", 300.0)];
+        let latencies =
+            [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("time_won", 1_000.0), ("net", 500.0)];
+        for (policy, first) in [(HaltPolicy::Host, "caught"), (HaltPolicy::Guest, "exits_avoided")] {
+            let untimed = [&[(first, 10.0)], &polls[..]].concat();
+            super::super::tests::check(&figures(policy, false), &outcome, &base, &untimed);
+            let timed = [&untimed[..], &latencies[..]].concat();
+            super::super::tests::check(&figures(policy, true), &outcome, &base, &timed);
+        }
+    }
 }

@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
 use exitscope_analysis::recording;
 use exitscope_policy::{Knob, POLICIES};
-use exitscope_view::{AxisRow, FigureRow, Replay, replay_page, write_page, write_replay_csv};
+use exitscope_view::{AxisRow, FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
 /// Configurations at most.
@@ -133,28 +133,56 @@ fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
     Ok((knob.name, knob.parse(value).map_err(anyhow::Error::msg)?))
 }
 
-/// A row of a table of figures.
-const fn figure(
-    rank: u8,
-    name: &'static str,
-    unit: &'static str,
-    higher_is_better: bool,
-    about: &'static str,
-) -> FigureRow {
-    FigureRow { name, unit, higher_is_better, about, rank }
+/// A figure of a replay, and where its number comes from.
+struct Figure<Outcome> {
+    row: FigureRow,
+    /// Its value of an outcome; the second is that of the settings in force.
+    value: fn(&Outcome, &Outcome) -> Option<f64>,
 }
 
-/// The figure that decides which row is the best.
-fn best_by(asked: Option<&str>, default: Option<&str>, figures: &mut [FigureRow]) -> anyhow::Result<Option<FigureRow>> {
-    let Some(wanted) = asked.or(default) else { return Ok(None) };
+impl<Outcome> Figure<Outcome> {
+    const fn new(
+        rank: u8,
+        name: &'static str,
+        unit: FigureUnit,
+        higher_is_better: bool,
+        about: &'static str,
+        value: fn(&Outcome, &Outcome) -> Option<f64>,
+    ) -> Figure<Outcome> {
+        Figure { row: FigureRow { name, unit, higher_is_better, about, rank }, value }
+    }
+}
+
+/// Fills the table of `replay`, whose axes are known: a row for the settings in force, then one for each of `others`. The
+/// figure `best` decides which is the best.
+fn fill<'a, Outcome: 'a>(
+    replay: &mut Replay,
+    figures: &[&Figure<Outcome>],
+    best: Option<&str>,
+    in_force: (Vec<String>, &'a Outcome),
+    others: impl Iterator<Item = (Vec<String>, &'a Outcome)>,
+) -> anyhow::Result<()> {
+    let base = in_force.1;
+    replay.figures = figures.iter().map(|figure| figure.row.clone()).collect();
+    replay.best_by = best.map(|best| best_by(best, &mut replay.figures)).transpose()?;
+    let row = |(labels, outcome): (Vec<String>, &Outcome)| {
+        let values = figures.iter().map(|figure| (figure.value)(outcome, base)).collect();
+        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
+    };
+    let first = ReplayRow { in_force: true, ..row(in_force) };
+    replay.rows = std::iter::once(first).chain(others.map(row)).collect();
+    replay.mark_best();
+    Ok(())
+}
+
+/// The figure of this name, which decides which row is the best: the highest, with `-` before it the lowest.
+fn best_by(wanted: &str, figures: &mut [FigureRow]) -> anyhow::Result<FigureRow> {
     let name = wanted.strip_prefix('-').unwrap_or(wanted);
     let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
     let unknown = || format!("--best: there is no figure {name}; there are {}", names.join(", "));
     let figure = figures.iter_mut().find(|figure| figure.name == name).with_context(unknown)?;
-    if asked.is_some() {
-        figure.higher_is_better = !wanted.starts_with('-');
-    }
-    Ok(Some(figure.clone()))
+    figure.higher_is_better = !wanted.starts_with('-');
+    Ok(figure.clone())
 }
 
 /// How to record what a trace lacks.
@@ -179,5 +207,20 @@ fn head(args: &ReplayArgs, trace: &read::Trace, selection: &Selection) -> Replay
         best_by: None,
         rows: Vec::new(),
         notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figure;
+
+    /// Checks that the figures are these, and that each has its own number of an outcome whose numbers all differ.
+    pub fn check<Outcome>(figures: &[&Figure<Outcome>], outcome: &Outcome, base: &Outcome, wanted: &[(&str, f64)]) {
+        let found: Vec<(&str, f64)> =
+            figures.iter().map(|figure| (figure.row.name, (figure.value)(outcome, base).unwrap())).collect();
+        assert_eq!(found, wanted);
+        for (at, (name, value)) in wanted.iter().enumerate() {
+            assert!(wanted[..at].iter().all(|other| other.1 != *value), "{name} has the number of another");
+        }
     }
 }

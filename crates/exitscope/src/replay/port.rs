@@ -1,6 +1,6 @@
 //! Replays of port accesses.
 
-use super::{Grid, best_by, figure, head};
+use super::{Figure, Grid, fill, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -13,7 +13,8 @@ use exitscope_policy::{Knob, Place, Unit};
 use exitscope_scenario::{Cost, CostModel, Document};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{FigureRow, Replay, ReplayRow, SettingRow, thousands};
+use exitscope_view::FigureUnit::{Count, Ns, Share};
+use exitscope_view::{Replay, SettingRow, thousands};
 
 /// What the replay can vary besides the policy's knobs.
 pub const KERNEL_SERVES: Knob = Knob {
@@ -26,15 +27,38 @@ pub const KERNEL_SERVES: Knob = Knob {
     about: "What the kernel serves of the port accesses that left it",
 };
 
-const FIGURES: &[FigureRow] = &[
-    figure(0, "outside", "count", false, "accesses that somebody outside the kernel serves"),
-    figure(0, "exits_avoided", "count", true, "accesses that would not have left the kernel"),
-    figure(3, "share", "share", true, "share of the accesses that would not have left the kernel"),
-    figure(4, "emulations", "count", false, "times that an instruction is emulated"),
-    figure(5, "blocks", "count", false, "times that the vCPU gives its CPU away until a device model has answered"),
-    figure(2, "cost", "ns", false, "what the accesses cost, in the kernel and outside"),
-    figure(0, "time_won", "ns", true, "cost less than as recorded"),
+const FIGURES: [&Figure<PortOutcome>; 7] = [
+    &Figure::new(0, "outside", Count, false, "accesses that somebody outside the kernel serves", |of, _| {
+        Some(of.outside as f64)
+    }),
+    &Figure::new(0, "exits_avoided", Count, true, "accesses that would not have left the kernel", |of, base| {
+        Some(avoided(of, base))
+    }),
+    &Figure::new(3, "share", Share, true, "share of the accesses that would not have left the kernel", |of, base| {
+        (of.accesses > 0).then(|| avoided(of, base) / of.accesses as f64)
+    }),
+    &Figure::new(4, "emulations", Count, false, "times that an instruction is emulated", |of, _| {
+        Some(of.emulations as f64)
+    }),
+    &Figure::new(
+        5,
+        "blocks",
+        Count,
+        false,
+        "times that the vCPU gives its CPU away until a device model has answered",
+        |of, _| Some(of.blocks as f64),
+    ),
+    &Figure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and outside", |of, _| {
+        (of.unknown == 0).then_some(of.time as f64)
+    }),
+    &Figure::new(0, "time_won", Ns, true, "cost less than as recorded", |of, base| {
+        (of.unknown == 0).then_some(base.time as f64 - of.time as f64)
+    }),
 ];
+
+fn avoided(of: &PortOutcome, base: &PortOutcome) -> f64 {
+    base.outside.saturating_sub(of.outside) as f64
+}
 
 /// What is run over the exits of the second reading.
 struct Replays {
@@ -105,10 +129,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         thousands(outside),
         Nanos(last.since(first).unwrap_or_default().0)
     );
-    let base = done.replays[0].outcome;
-    replay.figures = FIGURES.to_vec();
     let timed = done.replays.iter().skip(1).any(|replay| replay.outcome.unknown == 0);
-    replay.best_by = best_by(args.best.as_deref(), timed.then_some("time_won"), &mut replay.figures)?;
     replay.vary = grid.axes();
     let setting = |name: &'static str| {
         recorded.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
@@ -118,17 +139,11 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         .filter_map(setting)
         .map(|(knob, value)| SettingRow { knob: knob.name, value: knob.text(value).to_string() })
         .collect();
-    let row = |labels: Vec<String>, outcome: &PortOutcome| {
-        let values = replay.figures.iter().map(|figure| value(figure.name, outcome, &base)).collect();
-        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
-    };
-    let labels = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
-    let mut rows = vec![ReplayRow { in_force: true, ..row(labels, &base) }];
-    for (configuration, done) in configurations.iter().zip(&done.replays[1..]) {
-        rows.push(row(configuration.labels.clone(), &done.outcome));
-    }
-    replay.rows = rows;
-    replay.mark_best();
+    let labels = configurations.into_iter().map(|configuration| configuration.labels);
+    let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
+    let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
+    let best = args.best.as_deref().or(timed.then_some("time_won"));
+    fill(&mut replay, &FIGURES, best, (recorded, &done.replays[0].outcome), outcomes)?;
     replay.notes = notes(&typical, untold, &done.replays, model.as_ref());
     Ok(replay)
 }
@@ -159,20 +174,6 @@ fn phase_costs(model: &CostModel) -> PhaseCosts {
         (Phase::Entry, &[&model.entry]),
     ];
     rows.into_iter().map(|(phase, costs)| (phase, costs.iter().map(|cost| cost.time.as_nanos()).sum())).collect()
-}
-
-fn value(name: &str, outcome: &PortOutcome, base: &PortOutcome) -> Option<f64> {
-    let avoided = base.outside.saturating_sub(outcome.outside) as f64;
-    let known = outcome.unknown == 0;
-    match name {
-        "outside" => Some(outcome.outside as f64),
-        "exits_avoided" => Some(avoided),
-        "share" => (outcome.accesses > 0).then(|| avoided / outcome.accesses as f64),
-        "emulations" => Some(outcome.emulations as f64),
-        "blocks" => Some(outcome.blocks as f64),
-        "cost" => known.then_some(outcome.time as f64),
-        _ => known.then_some(base.time as f64 - outcome.time as f64),
-    }
 }
 
 fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Option<&CostModel>) -> Vec<String> {
@@ -212,4 +213,26 @@ fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Opt
             .to_string(),
     );
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_port_accesses_is_its_own() {
+        let outcome =
+            PortOutcome { accesses: 20, outside: 3, emulations: 5, blocks: 7, time: 110, ..PortOutcome::default() };
+        let base = PortOutcome { outside: 13, time: 300, ..outcome };
+        let wanted = [
+            ("outside", 3.0),
+            ("exits_avoided", 10.0),
+            ("share", 0.5),
+            ("emulations", 5.0),
+            ("blocks", 7.0),
+            ("cost", 110.0),
+            ("time_won", 190.0),
+        ];
+        super::super::tests::check(&FIGURES, &outcome, &base, &wanted);
+    }
 }

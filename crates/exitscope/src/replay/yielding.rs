@@ -1,6 +1,6 @@
 //! Replays of yields: PAUSE loops with other windows, s390 lock code that spins longer, asks otherwise, or not at all.
 
-use super::{Configuration, Grid, best_by, figure, head, knobs};
+use super::{Configuration, Figure, Grid, fill, head, knobs};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -12,26 +12,72 @@ use exitscope_policy::Knob;
 use exitscope_policy::yielding::{Generation, Machine, Params};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{AxisRow, FigureRow, Replay, ReplayRow, SettingRow, thousands};
+use exitscope_view::FigureUnit::{Count, Ns};
+use exitscope_view::{AxisRow, Replay, SettingRow, thousands};
 
-const FIGURES: &[FigureRow] = &[
-    figure(0, "yields", "count", false, "yields"),
-    figure(3, "in_vain", "count", false, "yields at which no sibling had lost its CPU: nothing to win"),
-    figure(
-        4,
-        "not_made",
-        "count",
-        true,
-        "times at which sense-running said that the owner runs, so that none was made",
+/// What a figure needs besides the yields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// Who waited for a CPU.
+    Waiters,
+    /// That, and lock code that asks whether the owner runs.
+    Senses,
+}
+
+const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
+    (Needs::Nothing, Figure::new(0, "yields", Count, false, "yields", |of, _| Some(of.yields as f64))),
+    (
+        Needs::Waiters,
+        Figure::new(
+            3,
+            "in_vain",
+            Count,
+            false,
+            "yields at which no sibling had lost its CPU: nothing to win",
+            |of, _| Some(of.in_vain as f64),
+        ),
     ),
-    figure(2, "cost", "ns", false, "CPU time of yields"),
-    figure(0, "won_at_least", "ns", true, "time won by those that wait, at least"),
-    figure(0, "won_at_most", "ns", true, "time won by those that wait, at most"),
-    figure(0, "time_won", "ns", true, "the middle between the least and the most that is won"),
+    (
+        Needs::Senses,
+        Figure::new(
+            4,
+            "not_made",
+            Count,
+            true,
+            "times at which sense-running said that the owner runs, so that none was made",
+            |of, _| Some(of.not_made as f64),
+        ),
+    ),
+    (Needs::Nothing, Figure::new(2, "cost", Ns, false, "CPU time of yields", |of, _| Some(of.cost as f64))),
+    (
+        Needs::Waiters,
+        Figure::new(0, "won_at_least", Ns, true, "time won by those that wait, at least", |of, _| {
+            Some(of.least as f64)
+        }),
+    ),
+    (
+        Needs::Waiters,
+        Figure::new(0, "won_at_most", Ns, true, "time won by those that wait, at most", |of, _| Some(of.most as f64)),
+    ),
+    (
+        Needs::Waiters,
+        Figure::new(0, "time_won", Ns, true, "the middle between the least and the most that is won", |of, _| {
+            Some((of.least as f64 + of.most as f64) / 2.0)
+        }),
+    ),
 ];
 
-/// The figures that need to know who waited for a CPU.
-const OF_WAITERS: [&str; 5] = ["in_vain", "not_made", "won_at_least", "won_at_most", "time_won"];
+/// The figures of a recording that tells, or does not tell, who waited for a CPU, replayed with lock code that asks, or does
+/// not, whether the owner runs.
+fn figures(told: bool, senses: bool) -> Vec<&'static Figure<SpinOutcome>> {
+    let is_met = |needs| match needs {
+        Needs::Nothing => true,
+        Needs::Waiters => told,
+        Needs::Senses => told && senses,
+    };
+    FIGURES.iter().filter(|row| is_met(row.0)).map(|row| &row.1).collect()
+}
 
 /// What waiters say, and the lock code that says so. Today's code asks before every call only directly in a partition.
 const SAYS: [(&str, Option<(Generation, Machine)>); 4] = [
@@ -132,23 +178,12 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     );
     let told = survey.known > 0;
     let senses = configurations.iter().any(|row| matches!(row.1, Asks::Code(_, machine) if machine.sense_running));
-    let shown =
-        |figure: &&FigureRow| (told || !OF_WAITERS.contains(&figure.name)) && (senses || figure.name != "not_made");
-    replay.figures = FIGURES.iter().filter(shown).cloned().collect();
-    replay.best_by = best_by(args.best.as_deref(), told.then_some("time_won"), &mut replay.figures)?;
     replay.vary = axes;
     replay.in_force = settings(&in_force);
-    let row = |labels: Vec<String>, outcome: &SpinOutcome| {
-        let values = replay.figures.iter().map(|figure| Some(value(figure.name, outcome))).collect();
-        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
-    };
     let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
-    let mut rows = vec![ReplayRow { in_force: true, ..row(recorded, &done.recorded) }];
-    for ((labels, _), outcome) in configurations.into_iter().zip(done.outcomes()) {
-        rows.push(row(labels, outcome));
-    }
-    replay.rows = rows;
-    replay.mark_best();
+    let outcomes = configurations.into_iter().map(|row| row.0).zip(done.outcomes());
+    let best = args.best.as_deref().or(told.then_some("time_won"));
+    fill(&mut replay, &figures(told, senses), best, (recorded, &done.recorded), outcomes)?;
     replay.notes = notes(&survey, call, told, super::how_to_record(&trace));
     Ok(replay)
 }
@@ -257,18 +292,6 @@ fn settings(asks: &Asks) -> Vec<SettingRow> {
     own_knobs(asks).map(row).collect()
 }
 
-fn value(name: &str, outcome: &SpinOutcome) -> f64 {
-    match name {
-        "yields" => outcome.yields as f64,
-        "in_vain" => outcome.in_vain as f64,
-        "not_made" => outcome.not_made as f64,
-        "cost" => outcome.cost as f64,
-        "won_at_least" => outcome.least as f64,
-        "won_at_most" => outcome.most as f64,
-        _ => (outcome.least as f64 + outcome.most as f64) / 2.0,
-    }
-}
-
 fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !told {
@@ -308,4 +331,24 @@ fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &str) -> Vec<
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_yields_is_its_own() {
+        let outcome = SpinOutcome { yields: 3, in_vain: 5, not_made: 7, cost: 11, least: -13, most: 17 };
+        let [yields, cost] = [("yields", 3.0), ("cost", 11.0)];
+        let [in_vain, not_made] = [("in_vain", 5.0), ("not_made", 7.0)];
+        let won = [("won_at_least", -13.0), ("won_at_most", 17.0), ("time_won", 2.0)];
+        for (told, senses, wanted) in [
+            (false, true, vec![yields, cost]),
+            (true, false, [&[yields, in_vain, cost], &won[..]].concat()),
+            (true, true, [&[yields, in_vain, not_made, cost], &won[..]].concat()),
+        ] {
+            super::super::tests::check(&figures(told, senses), &outcome, &SpinOutcome::default(), &wanted);
+        }
+    }
 }

@@ -14,11 +14,11 @@ use super::layout::CTX;
 use super::*;
 use crate::aggregate::Fold;
 use crate::capture::possible_cpus;
-use crate::tracepoints::COMMON;
-use crate::{find, tracefs};
+use crate::tracefs;
+use crate::tracepoints::{COMMON, find};
 use exitscope_model::{CodeList, Detail, EventNames, Ledger};
 use exitscope_trace::tracefs::Format;
-use exitscope_trace::tracepoints::{RecordWhen, recorded};
+use exitscope_trace::tracepoints::{self, RecordWhen};
 use exitscope_units::VcpuId;
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
@@ -349,7 +349,7 @@ fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_
         let role = decoder.role()?;
         Some((tracepoint, decoder, role))
     };
-    let wanted = recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::WithoutExits));
+    let wanted = tracepoints::recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::WithoutExits));
     let found = tracefs().and_then(|tracefs| find(&tracefs, &wanted));
     let trouble = match found {
         Ok(found) => {
