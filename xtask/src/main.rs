@@ -1,7 +1,7 @@
 //! What the project needs beside cargo itself.
 //!
 //! ```text
-//! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables
+//! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables, modules and names
 //! cargo xtask docs    writes the generated documents anew
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
@@ -12,6 +12,7 @@
 
 mod bench;
 mod fuzz;
+mod house;
 mod rig;
 mod sanitize;
 mod soak;

@@ -1,6 +1,6 @@
 //! Checks of the tree that no compiler makes. Every finding is one line, `file:line: what`; any finding fails.
 
-use crate::{cargo, root};
+use crate::{cargo, house, root};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -153,6 +153,7 @@ pub fn run() -> anyhow::Result<()> {
     check_crates(&files, &mut findings)?;
     check_imports(&mut findings)?;
     check_corpus(&files, &mut findings)?;
+    house::check(&mut findings)?;
     check_generated(&mut findings)?;
     check_excerpts(&mut findings)?;
     for finding in &findings {

@@ -3,7 +3,7 @@
 use crate::{Export, Lane, Lanes, Written};
 use csv::{ByteRecord, Writer};
 use exitscope_model::encode::csv_field;
-use exitscope_model::{Column, Exit, ExitRow, ExitRows, Value, exit_columns};
+use exitscope_model::{Column, ColumnValue, Exit, ExitRow, ExitRows, exit_columns};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -45,10 +45,10 @@ impl<W: Write> Export for Rows<W> {
         for column in &self.columns {
             match column.value(row) {
                 // No column of exits has several.
-                Value::Lacks | Value::Numbers(_) => self.record.push_field(b""),
-                Value::Words(words) => self.record.push_field(csv_field(words).as_bytes()),
-                Value::Flag(holds) => self.record.push_field(if holds { b"true" } else { b"false" }),
-                Value::Number(number) => {
+                ColumnValue::Lacks | ColumnValue::Numbers(_) => self.record.push_field(b""),
+                ColumnValue::Words(words) => self.record.push_field(csv_field(words).as_bytes()),
+                ColumnValue::Flag(holds) => self.record.push_field(if holds { b"true" } else { b"false" }),
+                ColumnValue::Number(number) => {
                     self.digits.clear();
                     // A String takes everything.
                     let _ = write!(self.digits, "{number}");

@@ -22,7 +22,7 @@ pub struct Column<R: 'static> {
     /// Whether stores keep it.
     pub at_rest: bool,
     /// How viewers of single rows spell it, beside the reason that a row is named for; `None` if they do not.
-    pub note: Option<Note>,
+    pub note: Option<Spelling>,
 }
 
 /// What a column has of a row: `None` where the row lacks it.
@@ -43,7 +43,7 @@ pub enum Of<R: 'static> {
 
 /// How a viewer spells a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum Spelling {
     /// As it is.
     Plain,
     /// In hexadecimal.
@@ -52,7 +52,7 @@ pub enum Note {
 
 /// What a row has in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     /// Nothing.
     Lacks,
     /// Words.
@@ -84,21 +84,21 @@ impl<R> Column<R> {
     }
 
     /// The same, and viewers of single rows spell it so.
-    pub const fn noted(mut self, note: Note) -> Column<R> {
+    pub const fn noted(mut self, note: Spelling) -> Column<R> {
         self.note = Some(note);
         self
     }
 
     /// What a row has in it.
-    pub fn value<'a>(&self, row: &'a R) -> Value<'a> {
-        let number = |number: Option<u64>| number.map_or(Value::Lacks, Value::Number);
+    pub fn value<'a>(&self, row: &'a R) -> ColumnValue<'a> {
+        let number = |number: Option<u64>| number.map_or(ColumnValue::Lacks, ColumnValue::Number);
         match self.of {
-            Of::Words(of) => of(row).map_or(Value::Lacks, Value::Words),
-            Of::Flag(of) => of(row).map_or(Value::Lacks, Value::Flag),
+            Of::Words(of) => of(row).map_or(ColumnValue::Lacks, ColumnValue::Words),
+            Of::Flag(of) => of(row).map_or(ColumnValue::Lacks, ColumnValue::Flag),
             Of::U16(of) => number(of(row).map(u64::from)),
             Of::U32(of) => number(of(row).map(u64::from)),
             Of::U64(of) => number(of(row)),
-            Of::Numbers(of) => Value::Numbers(of(row)),
+            Of::Numbers(of) => ColumnValue::Numbers(of(row)),
         }
     }
 }

@@ -25,7 +25,7 @@ mod yields;
 
 pub use assemble::{Assembler, EventKinds, LaneSpan};
 pub use codes::{CodeList, ExitCode};
-pub use column::{Column, Note, Of, Value};
+pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
 pub use exit::{Door, Exit, Rows, Who};
 pub use halt::{Halt, PollChange, Told};

@@ -91,3 +91,7 @@ impl Tracepoint {
         Some(Tracepoint { system: system.into(), name: format.name, id: format.id, size, format: text.into(), threads })
     }
 }
+
+#[cfg(test)]
+#[path = "tracepoints_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ pub(crate) enum Words {
 }
 
 /// Rows in hand, of a recording.
-pub(crate) struct Batch<R: 'static> {
+pub(crate) struct RowBatch<R: 'static> {
     schema: SchemaRef,
     run: WordsBuilder,
     columns: Vec<Builder<R>>,
@@ -61,9 +61,9 @@ pub(crate) fn schema<R>(columns: &[Column<R>], words: Words) -> SchemaRef {
     Arc::new(Schema::new(std::iter::once(run).chain(fields).collect::<Vec<_>>()))
 }
 
-impl<R> Batch<R> {
+impl<R> RowBatch<R> {
     /// No row yet.
-    pub fn new(columns: &[Column<R>], words: Words) -> Batch<R> {
+    pub fn new(columns: &[Column<R>], words: Words) -> RowBatch<R> {
         let builders = columns.iter().filter(|column| column.at_rest).map(|column| match column.of {
             Of::Words(of) => Builder::Words(of, words.builder()),
             Of::Flag(of) => Builder::Flag(of, BooleanBuilder::new()),
@@ -72,7 +72,7 @@ impl<R> Batch<R> {
             Of::U64(of) => Builder::U64(of, UInt64Builder::new()),
             Of::Numbers(of) => Builder::Numbers(of, ListBuilder::new(UInt64Builder::new()).with_field(item())),
         });
-        Batch { schema: schema(columns, words), run: words.builder(), columns: builders.collect() }
+        RowBatch { schema: schema(columns, words), run: words.builder(), columns: builders.collect() }
     }
 
     /// Their names and types.

@@ -1,6 +1,6 @@
 //! The file of exits, a row each.
 
-use crate::columns::{Batch, Words};
+use crate::columns::{RowBatch, Words};
 use arrow_select::take::take_record_batch;
 use exitscope_model::{Exit, ExitRow, ExitRows, WhoRow, exit_columns};
 use parquet::arrow::ArrowWriter;
@@ -50,7 +50,7 @@ pub struct ExitWriter<W: Write + Send> {
     run: String,
     vcpus: Vec<Arc<WhoRow>>,
     rows: ExitRows,
-    batch: Batch<ExitRow>,
+    batch: RowBatch<ExitRow>,
     /// Of the rows in hand: vCPU and moment, to sort by.
     places: Vec<(u32, u64)>,
     writer: ArrowWriter<W>,
@@ -59,7 +59,7 @@ pub struct ExitWriter<W: Write + Send> {
 impl<W: Write + Send> ExitWriter<W> {
     /// Begins a file: of the recording `run`, of these vCPUs.
     pub fn begin(out: W, run: &str, vcpus: Vec<Arc<WhoRow>>) -> Result<ExitWriter<W>, ParquetError> {
-        let batch = Batch::new(&exit_columns(), Words::Numbered);
+        let batch = RowBatch::new(&exit_columns(), Words::Numbered);
         let writer = ArrowWriter::try_new(out, batch.schema(), Some(exit_properties()))?;
         Ok(ExitWriter { run: run.to_string(), vcpus, rows: ExitRows::default(), batch, places: Vec::new(), writer })
     }

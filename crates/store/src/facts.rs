@@ -1,6 +1,6 @@
 //! Files of sums, which can be added up over recordings: of exits, of halts, of ganged exits.
 
-use crate::columns::{Batch, Words};
+use crate::columns::{RowBatch, Words};
 use crate::exits::properties;
 use exitscope_model::{Column, GangRow, HaltRow, Spread, SumRow};
 use parquet::arrow::ArrowWriter;
@@ -25,7 +25,7 @@ pub(crate) fn write<R, W: Write + Send>(
     run: &str,
     rows: &[R],
 ) -> Result<W, ParquetError> {
-    let mut batch = Batch::new(columns, Words::Plain);
+    let mut batch = RowBatch::new(columns, Words::Plain);
     let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties().build()))?;
     rows.iter().for_each(|row| batch.push(run, row));
     writer.write(&batch.take()?)?;

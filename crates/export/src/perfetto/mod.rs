@@ -11,7 +11,7 @@ mod schema;
 
 use crate::lanes::end;
 use crate::{Export, Lane, Lanes, Part, Written, parts};
-use exitscope_model::{Column, Door, Exit, ExitCode, ExitRow, ExitRows, Note, Value, WhoRow, exit_columns};
+use exitscope_model::{Column, ColumnValue, Door, Exit, ExitCode, ExitRow, ExitRows, Spelling, WhoRow, exit_columns};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use schema::{
@@ -259,15 +259,15 @@ fn lane_track(place: usize, lane: &Lane, xen: bool) -> TrackDescriptor {
 }
 
 /// The annotation of a value in the column of this number.
-fn annotation(number: u64, value: &Value<'_>, note: Note) -> Option<DebugAnnotation> {
+fn annotation(number: u64, value: &ColumnValue<'_>, note: Spelling) -> Option<DebugAnnotation> {
     let empty = DebugAnnotation { name_iid: Some(number), ..DebugAnnotation::default() };
     match value {
         // No column of exits that is shown holds, or has several.
-        Value::Lacks | Value::Flag(_) | Value::Numbers(_) => None,
-        Value::Words(words) => Some(DebugAnnotation { string_value: Some((*words).to_string()), ..empty }),
-        Value::Number(number) => Some(match note {
-            Note::Plain => DebugAnnotation { uint_value: Some(*number), ..empty },
-            Note::Hex => DebugAnnotation { pointer_value: Some(*number), ..empty },
+        ColumnValue::Lacks | ColumnValue::Flag(_) | ColumnValue::Numbers(_) => None,
+        ColumnValue::Words(words) => Some(DebugAnnotation { string_value: Some((*words).to_string()), ..empty }),
+        ColumnValue::Number(number) => Some(match note {
+            Spelling::Plain => DebugAnnotation { uint_value: Some(*number), ..empty },
+            Spelling::Hex => DebugAnnotation { pointer_value: Some(*number), ..empty },
         }),
     }
 }

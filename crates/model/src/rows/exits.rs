@@ -3,7 +3,7 @@
 use super::WhoRow;
 use super::who::{OfVcpu, who_columns};
 use crate::codes::detail_name;
-use crate::{Column, Door, Exit, ExitCode, Note, Of, Step};
+use crate::{Column, Door, Exit, ExitCode, Of, Spelling, Step};
 use exitscope_units::PcpuId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U32(|row: &ExitRow| Some(row.exit.cpu.0).filter(|_| row.exit.cpu != PcpuId(u32::MAX))),
         )
         .lacking()
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "reason",
             "",
@@ -105,7 +105,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
             Of::Words(|row: &ExitRow| Some(&row.door)),
         )
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "about",
             "",
@@ -113,7 +113,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::Words(|row: &ExitRow| row.exit.detail.map(|of| of.kind.name())),
         )
         .lacking()
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "key",
             "",
@@ -121,7 +121,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.key)),
         )
         .lacking()
-        .noted(Note::Hex),
+        .noted(Spelling::Hex),
         Column::new(
             "name",
             "",
@@ -129,7 +129,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| detail_name(of.kind, of.key))),
         )
         .lacking()
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "direction",
             "",
@@ -137,7 +137,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| of.kind.direction(of.write))),
         )
         .lacking()
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "size_bytes",
             "bytes",
@@ -145,7 +145,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U16(|row: &ExitRow| row.exit.detail.map(|of| of.size).filter(|size| *size > 0)),
         )
         .lacking()
-        .noted(Note::Plain),
+        .noted(Spelling::Plain),
         Column::new(
             "value",
             "",
@@ -153,7 +153,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.value)),
         )
         .lacking()
-        .noted(Note::Hex),
+        .noted(Spelling::Hex),
         Column::new(
             "injected_vector",
             "",
@@ -161,11 +161,11 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U32(|row: &ExitRow| row.exit.injected),
         )
         .lacking()
-        .noted(Note::Hex),
+        .noted(Spelling::Hex),
         Column::new("timed", "", "`true` if both ends were seen.", Of::Flag(|row: &ExitRow| Some(row.exit.timed))),
         time!("total_ns", "From exit to entry, everything included.", |exit| exit.total().0)
             .passing()
-            .noted(Note::Plain),
+            .noted(Spelling::Plain),
         time!("kernel_ns", "Handled by the kernel.", |exit| exit.kernel.0),
         time!("user_ns", "In user space, or waiting for Xen's device model.", |exit| exit.user.0),
         time!("idle_ns", "Halted, or asleep in user space after a kick; never a cost.", |exit| exit.idle.0),

@@ -1,7 +1,7 @@
 //! Every column has of a row what it says, under a name of its own. All values are different, so that none is another's.
 
 use super::*;
-use crate::{CodeList, Column, Detail, DetailKind, Door, Exit, ExitCode, Form, Step, Value, Way, Who};
+use crate::{CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, Form, Step, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ fn text<R>(columns: &[Column<R>], row: &R) -> Vec<String> {
     assert_eq!(names.len(), columns.len(), "a name stands twice");
     let line = |column: &Column<R>| {
         let value = match column.value(row) {
-            Value::Lacks if column.may_lack => return None,
-            Value::Lacks => panic!("{} lacks what no row lacks", column.name),
-            Value::Words(words) => words.to_string(),
-            Value::Flag(holds) => holds.to_string(),
-            Value::Number(number) => number.to_string(),
-            Value::Numbers(numbers) => format!("{numbers:?}"),
+            ColumnValue::Lacks if column.may_lack => return None,
+            ColumnValue::Lacks => panic!("{} lacks what no row lacks", column.name),
+            ColumnValue::Words(words) => words.to_string(),
+            ColumnValue::Flag(holds) => holds.to_string(),
+            ColumnValue::Number(number) => number.to_string(),
+            ColumnValue::Numbers(numbers) => format!("{numbers:?}"),
         };
         Some(format!("{} {value}", column.name))
     };

@@ -13,7 +13,7 @@ mod by_events;
 mod fold;
 mod snapshot;
 
-pub(crate) use fold::{Fold, Reading};
+pub(crate) use fold::Reading;
 pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
 
 use crate::bpf::{ByBpf, NoBpf, Source};
@@ -22,6 +22,7 @@ use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
 use by_events::ByEvents;
 use exitscope_model::{CodeList, Event, EventNames, ExitCode};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
+pub(crate) use fold::Fold;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -146,7 +147,7 @@ impl Aggregation {
             Engine::Bpf(bpf) => bpf.read().map_err(|error| RecordError::io("bpf", error))?,
             Engine::Events(events) => events.read()?,
         };
-        self.absorb(reading);
+        absorb(&mut self.snapshot, &mut self.unsettled, reading);
         self.snapshot.at = at;
         if let Engine::Bpf(bpf) = &self.engine {
             let runs = bpf.runs();
@@ -195,37 +196,38 @@ impl Aggregation {
         lanes.retain(|_, state| !state.ended);
         counts.retain(|key, _| lanes.contains_key(&key.lane));
     }
+}
 
-    /// Makes the snapshot say at least what was read. What was open at one reading may be on its way into a count at the
-    /// next, into another one once it is known what it was about, and in neither for a moment.
-    fn absorb(&mut self, reading: Reading) {
-        let Snapshot { lanes, counts, .. } = &mut self.snapshot;
-        for (lane, state) in reading.lanes {
-            if lanes.insert(lane, state).is_some_and(|before| before.ended) {
-                // Another thread with the number of one that is gone.
-                counts.retain(|key, _| key.lane != lane);
-            }
+/// Makes the snapshot say at least what was read. What was open at one reading may be on its way into a count at the next,
+/// into another one once it is known what it was about, and in neither for a moment. `unsettled` is what of the snapshot is
+/// not settled.
+fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: Reading) {
+    let Snapshot { lanes, counts, .. } = snapshot;
+    for (lane, state) in reading.lanes {
+        if lanes.insert(lane, state).is_some_and(|before| before.ended) {
+            // Another thread with the number of one that is gone.
+            counts.retain(|key, _| key.lane != lane);
         }
-        for (key, count) in self.unsettled.drain(..) {
-            if let Some(all) = counts.get_mut(&key) {
-                *all = all.since(&count);
-            }
-        }
-        let mut sums: BTreeMap<Key, Count> = BTreeMap::new();
-        for (key, count) in reading.counts {
-            sums.entry(key).or_default().add(&count);
-        }
-        for (key, count) in sums {
-            counts.entry(key).or_default().raise(&with_idle(key, count));
-        }
-        for (key, count) in reading.unsettled {
-            let count = with_idle(key, count);
-            counts.entry(key).or_default().add(&count);
-            self.unsettled.push((key, count));
-        }
-        counts.retain(|_, count| count.count > 0);
-        self.snapshot.lost = self.snapshot.lost.max(reading.lost);
     }
+    for (key, count) in unsettled.drain(..) {
+        if let Some(all) = counts.get_mut(&key) {
+            *all = all.since(&count);
+        }
+    }
+    let mut sums: BTreeMap<Key, Count> = BTreeMap::new();
+    for (key, count) in reading.counts {
+        sums.entry(key).or_default().add(&count);
+    }
+    for (key, count) in sums {
+        counts.entry(key).or_default().raise(&with_idle(key, count));
+    }
+    for (key, count) in reading.unsettled {
+        let count = with_idle(key, count);
+        counts.entry(key).or_default().add(&count);
+        unsettled.push((key, count));
+    }
+    counts.retain(|_, count| count.count > 0);
+    snapshot.lost = snapshot.lost.max(reading.lost);
 }
 
 impl Lane {
@@ -261,4 +263,100 @@ fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
         Some((tracepoint, decoder))
     };
     tracepoints.into_iter().filter_map(decoded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::{Detail, DetailKind, Form, Kind, PortWords};
+    use exitscope_units::VcpuId;
+
+    const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
+
+    fn exit(number: u64) -> Kind {
+        Kind::Exit { code: ExitCode::new(CodeList::Vmx, number), idle: false, words: PortWords::NONE, rip: 0 }
+    }
+
+    fn port(key: u64) -> Kind {
+        Kind::Detail(Detail { kind: DetailKind::Port, write: true, form: Form::Untold, size: 1, key, value: 0 })
+    }
+
+    /// Count and time of everything.
+    fn sum(snapshot: &Snapshot) -> (u64, u64) {
+        snapshot.counts.values().fold((0, 0), |(count, total), of| (count + of.count, total + of.total))
+    }
+
+    /// `HLT` is 12 on VMX, and all of it is idle.
+    #[test]
+    fn whenever_it_is_read_no_sum_goes_down_and_each_exit_is_counted_once() {
+        let events = (0..40u64).flat_map(|n| {
+            let at = 1_000 * n;
+            let entry = (at + 300 + n, Kind::Enter);
+            match n % 4 {
+                0 => vec![(at, exit(30)), (at + 1, port(n % 3)), entry],
+                1 => vec![(at, exit(12)), entry],
+                // No end is seen of it.
+                2 => vec![(at, exit(30))],
+                _ => vec![(at, exit(30)), (at + 1, port(0x80)), (at + 2, port(0x81)), entry],
+            }
+        });
+        for between in [1, 2, 3, 7, 200] {
+            let mut fold = Fold::new(false, 4, 100);
+            let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
+            let mut exits = 0;
+            for (at, (time, kind)) in events.clone().enumerate() {
+                exits += u64::from(matches!(kind, Kind::Exit { .. }));
+                fold.take(LANE, time, kind, VcpuId::UNKNOWN);
+                if at % between == 0 {
+                    let before = sum(&snapshot);
+                    absorb(&mut snapshot, &mut unsettled, fold.read());
+                    let now = sum(&snapshot);
+                    assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
+                    assert_eq!(now.0, exits, "every {between} events, at {time}");
+                }
+            }
+            absorb(&mut snapshot, &mut unsettled, fold.read());
+            let counted: BTreeMap<Key, Count> =
+                fold.read().counts.into_iter().map(|(key, count)| (key, with_idle(key, count))).collect();
+            assert_eq!((&snapshot.counts, exits), (&counted, 40), "every {between} events");
+            let halts = &snapshot.counts
+                [&Key { lane: LANE, cause: Cause::Exit(ExitCode::new(CodeList::Vmx, 12)), about: None }];
+            assert_eq!((halts.count, halts.idle, halts.cost()), (10, halts.total, 0));
+        }
+    }
+
+    #[test]
+    fn a_thread_with_the_number_of_one_that_is_gone_begins_anew() {
+        let read = |number: u64| {
+            let mut fold = Fold::new(false, 4, 100);
+            fold.take(LANE, 10, exit(number), VcpuId::UNKNOWN);
+            fold.take(LANE, 20, Kind::Enter, VcpuId::UNKNOWN);
+            fold.read()
+        };
+        let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
+        absorb(&mut snapshot, &mut unsettled, read(1));
+        snapshot.lanes.get_mut(&LANE).expect("it is known").ended = true;
+        absorb(&mut snapshot, &mut unsettled, read(2));
+        let causes: Vec<Cause> = snapshot.counts.keys().map(|key| key.cause).collect();
+        assert_eq!(causes, [Cause::Exit(ExitCode::new(CodeList::Vmx, 2))]);
+    }
+
+    #[test]
+    fn a_count_is_what_came_before_and_what_came_since() {
+        let count = |lengths: &[u64]| {
+            let mut count = Count { count: lengths.len() as u64, to_user: 1, ..Count::default() };
+            lengths.iter().for_each(|&ns| count.lengths.record(ns));
+            count.total = lengths.iter().sum();
+            count.idle = count.total / 3;
+            count
+        };
+        let (early, mut late) = (count(&[5, 900]), count(&[5, 900]));
+        late.add(&count(&[70_000, 5]));
+        let mut sum = late.since(&early);
+        assert_eq!((sum.count, sum.total, sum.lengths.total()), (2, 70_005, 2));
+        sum.add(&early);
+        assert_eq!(sum, late);
+        let gone = early.since(&late);
+        assert_eq!((gone.count, gone.total, gone.lengths.total()), (0, 0, 0), "numbers that went down");
+    }
 }

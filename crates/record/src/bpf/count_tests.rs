@@ -68,8 +68,10 @@ const X86: [Layout; 12] = [
     HALT_POLL,
 ];
 
-const HARDWARE: [Layout; 2] =
-    [("kvm_exit", &[(4, "exit_reason", REASONS), (4, "isa", &[1, 2]), VCPU]), ("kvm_entry", &[VCPU])];
+const HARDWARE: [Layout; 2] = [
+    ("kvm_exit", &[(4, "exit_reason", REASONS), (8, "guest_rip", ADDRESSES), (4, "isa", &[1, 2]), VCPU]),
+    ("kvm_entry", &[VCPU]),
+];
 
 /// Stands for entries where `kvm_exit` never fires.
 const SOFTWARE: [Layout; 1] = [("kvm_fpu", &[(4, "load", FLAG)])];

@@ -1,0 +1,162 @@
+//! Answers of known sums, and that a query ends: at its limits, with an error, or when enough was taken.
+
+use exitscope_model::SumRow;
+use exitscope_query::{Columns, Engine, Limits, QueryError, TABLES};
+use exitscope_store::{RunRow, Store, Sums};
+use std::time::{Duration, Instant};
+
+const LIMITS: Limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+
+/// A store of a recording of each host, with 23 `MSR_WRITE` and 41 `HLT` in each of some stretches of 10 ns.
+fn opened(hosts: &[&str], stretches: u64, limits: Limits) -> (tempfile::TempDir, Engine) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    for host in hosts {
+        let text = String::new;
+        let run = RunRow {
+            id: host.to_string(),
+            name: text(),
+            host: host.to_string(),
+            day: "2026-11-22".to_string(),
+            format: text(),
+            arch: text(),
+            release: text(),
+            cpu: text(),
+            cpus: 1,
+            clock: text(),
+            first_ns: 0,
+            last_ns: 10 * stretches,
+            events: 3,
+            exits: 0,
+            timed: 0,
+            lost: 0,
+            settings: Vec::new(),
+            advice: Vec::new(),
+        };
+        let fact = |(at, reason, count, length): (u64, &str, u64, u64)| SumRow {
+            reason: reason.to_string(),
+            count,
+            at_ns: 10 * at,
+            span_ns: 10,
+            kernel_ns: count * length,
+            lengths: vec![(length, count)],
+            ..SumRow::default()
+        };
+        let of = |at| [(at, "MSR_WRITE", 23, 1_000), (at, "HLT", 41, 64_000)];
+        let facts = (0..stretches).flat_map(of).map(fact).collect();
+        let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
+        adding.finish(&run, &Sums { facts, ..Sums::default() }).unwrap();
+    }
+    let engine = Engine::open(&store, limits).unwrap();
+    (folder, engine)
+}
+
+/// The numbers of a column of an answer.
+fn ask(engine: &Engine, sql: &str, column: &str) -> Result<Vec<u64>, QueryError> {
+    let mut numbers = Vec::new();
+    engine.query(sql, &mut |_, batch| {
+        let Some(batch) = batch else { return Ok(true) };
+        numbers.extend(Columns(batch).numbers(column).expect("a column of numbers").values());
+        Ok(true)
+    })?;
+    Ok(numbers)
+}
+
+#[test]
+fn sums_counts_and_our_functions_give_the_known_numbers() {
+    let (_folder, engine) = opened(&["a", "b"], 3, LIMITS);
+    for (sql, numbers) in [
+        ("select sum(count) as n from facts", vec![2 * 3 * (23 + 41)]),
+        ("select sum(count) as n from facts where reason = 'HLT' and host = 'b'", vec![3 * 41]),
+        ("select sum(count) as n from facts group by reason order by reason", vec![2 * 3 * 41, 2 * 3 * 23]),
+        ("select sum(kernel_ns) as n from facts where host = 'a' and reason = 'HLT'", vec![3 * 41 * 64_000]),
+        ("select count(*) as n from runs", vec![2]),
+        ("select count(*) as n from exits", vec![0]),
+        (
+            "select sum(count) as n from facts group by time_bucket('20ns', at_ns) order by time_bucket('20ns', at_ns)",
+            vec![256, 128],
+        ),
+    ] {
+        assert_eq!(ask(&engine, sql, "n").unwrap(), numbers, "{sql}");
+    }
+    // 23 of 64 take 1000 ns, the others 64 us; lengths are exact to 1/32.
+    for (per_cent, length) in [(35, 1_000), (37, 64_000)] {
+        let sql =
+            format!("select length_percentile(length_ns, length_count, {per_cent}) as n from facts where host = 'a'");
+        let found = ask(&engine, &sql, "n").unwrap();
+        assert!(found.len() == 1 && found[0].abs_diff(length) <= length / 32, "{sql}: {found:?}");
+    }
+    let above = ask(
+        &engine,
+        "select cast(1e6 * length_share_over(length_ns, length_count, '10us') as bigint) as n from facts",
+        "n",
+    );
+    assert_eq!(above.unwrap(), [640_625], "41 of 64");
+}
+
+#[test]
+fn every_table_is_there_with_its_columns_and_their_names_are_offered() {
+    let (_folder, engine) = opened(&["a"], 1, LIMITS);
+    let words = engine.words();
+    for table in TABLES {
+        let columns = engine.columns(table);
+        assert!(
+            !columns.is_empty() && words.contains(table) && columns.iter().all(|name| words.contains(name)),
+            "{table}"
+        );
+        assert!(ask(&engine, &format!("select count(*) as n from {table}"), "n").is_ok(), "{table}");
+    }
+    assert_eq!(engine.columns("nothing"), [""; 0]);
+}
+
+#[test]
+fn what_is_wrong_or_would_change_something_is_an_error_that_names_it() {
+    let (folder, engine) = opened(&["a"], 1, LIMITS);
+    let file = folder.path().join("out.csv");
+    for (sql, named) in [
+        ("select sum(cuont) from facts", "cuont"),
+        ("select * from fact", "fact"),
+        ("selekt 1", "selekt"),
+        ("create table t as select 1", "DDL"),
+        ("drop table facts", "DDL"),
+        ("insert into facts select * from facts", "DML"),
+        (&format!("copy (select 1) to '{}'", file.display()), "DML"),
+        ("set datafusion.execution.batch_size = 1", "tatement"),
+        ("select length_percentile(length_ns, length_count, 101) from facts", "101"),
+    ] {
+        match ask(&engine, sql, "n") {
+            Err(QueryError::Query(why)) => assert!(why.contains(named), "{sql}: {why}"),
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_query_that_takes_too_long_or_too_much_ends_with_that_limit() {
+    let (_folder, engine) = opened(&["a"], 500, Limits { time: Duration::from_millis(300), ..LIMITS });
+    let began = Instant::now();
+    let long =
+        "select count(*) as n from facts a, facts b, facts c, facts d where a.count + b.count + c.count + d.count = 1";
+    assert!(matches!(ask(&engine, long, "n"), Err(QueryError::Time(_))));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let (_folder, engine) = opened(&["a"], 500, Limits { memory: 1 << 20, ..LIMITS });
+    let large =
+        "select count(*) as n from (select distinct a.at_ns, b.at_ns, a.reason, b.reason from facts a, facts b)";
+    assert!(matches!(ask(&engine, large, "n"), Err(QueryError::Memory(memory, _)) if memory == 1 << 20));
+}
+
+#[test]
+fn whoever_has_enough_is_given_no_more() {
+    let (_folder, engine) = opened(&["a"], 500, LIMITS);
+    let mut calls = 0;
+    let all = "select a.count from facts a, facts b, facts c";
+    let done = engine.query(all, &mut |columns, batch| {
+        assert_eq!(columns.fields().len(), 1);
+        calls += 1;
+        Ok(batch.is_none_or(|batch| batch.num_rows() == 0))
+    });
+    assert!(done.is_ok() && calls >= 2, "{calls}");
+    let failed = engine.query(all, &mut |_, _| Err(std::io::ErrorKind::BrokenPipe.into()));
+    assert!(matches!(failed, Err(QueryError::Taken(_))));
+}

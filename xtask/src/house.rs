@@ -1,0 +1,516 @@
+//! Checks of how the house is built: what no module may do to another, and what ARCHITECTURE.md says of where things are.
+//!
+//! - *Names*: no type that others than its file may name (`pub`, `pub(crate)`, …: struct, enum, union, trait, alias) has the
+//!   name of another one in `crates/`.
+//! - *Circles*: modules that use each other, over however many others, lie in one folder. Of the modules beside each other
+//!   (the children of a crate, or of a folder), each with all that is below it, those that form a circle are files: a folder
+//!   is in none. A module uses another if one of its paths that begin with `crate`, `super` or `self` ends there, followed
+//!   through `use` where a name is passed on. What a parent itself has is no child's, and tests are left out.
+//! - *Paths*: in the second column of the table of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
+//!   the file before it.
+//!
+//! What was so when the checks began is in `exceptions.toml`, which only shrinks: one that is no longer needed is a finding.
+
+use crate::root;
+use anyhow::Context;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::{self, Visit};
+
+/// The heading of the table of ARCHITECTURE.md that is checked.
+const TABLE: &str = "## To add something";
+
+/// How often a name is passed on at most.
+const MAX_PASSES: usize = 8;
+
+/// What need not hold yet.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exceptions {
+    /// By name, how many types have it.
+    names: BTreeMap<String, usize>,
+    /// By folder, the modules that form a circle.
+    circles: BTreeMap<String, Vec<BTreeSet<String>>>,
+}
+
+/// The path of a module in its crate: `["bpf", "count"]`.
+type ModulePath = Vec<String>;
+
+/// A module that has a file of its own.
+#[derive(Default)]
+struct Module {
+    file: PathBuf,
+    /// What it declares, and who uses it by that name may as well use what it comes from.
+    passed_on: BTreeMap<String, ModulePath>,
+    /// Where `use …::*` leads.
+    passed_on_whole: Vec<ModulePath>,
+    /// Paths that it names, without the crate's beginning, and their lines.
+    used: Vec<(ModulePath, usize)>,
+    /// Types that others may name.
+    types: BTreeSet<String>,
+}
+
+/// All modules of a crate. The crate's root has the empty path.
+type Modules = BTreeMap<ModulePath, Module>;
+
+/// Looks at all crates, and at ARCHITECTURE.md.
+pub fn check(findings: &mut Vec<String>) -> anyhow::Result<()> {
+    let listed = fs::read_to_string(root().join("xtask/exceptions.toml")).context("xtask/exceptions.toml")?;
+    let exceptions: Exceptions = toml::from_str(&listed).context("xtask/exceptions.toml")?;
+    let mut names: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut circles: BTreeMap<String, Vec<Circle>> = BTreeMap::new();
+    for folder in fs::read_dir(root().join("crates"))? {
+        let source = folder?.path().join("src");
+        for file in ["lib.rs", "main.rs"].map(|name| source.join(name)).iter().filter(|file| file.exists()) {
+            let mut modules = Modules::new();
+            read_module(file, &source, &mut Vec::new(), &mut modules)?;
+            for module in modules.values() {
+                for name in &module.types {
+                    names.entry(name.clone()).or_default().push(relative(&module.file));
+                }
+            }
+            for (parent, circle) in find_circles(&modules) {
+                let folder = relative(&parent.iter().fold(source.clone(), |path, name| path.join(name)));
+                circles.entry(folder.display().to_string()).or_default().push(circle);
+            }
+        }
+    }
+    check_names(&names, &exceptions, findings);
+    check_circles(&circles, &exceptions, findings);
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
+    check_table(
+        &map,
+        |path| fs::read_to_string(root().join(path)).ok().or(root().join(path).is_dir().then(String::new)),
+        findings,
+    );
+    Ok(())
+}
+
+fn relative(path: &Path) -> PathBuf {
+    path.strip_prefix(root()).unwrap_or(path).to_path_buf()
+}
+
+fn check_names(names: &BTreeMap<String, Vec<PathBuf>>, exceptions: &Exceptions, findings: &mut Vec<String>) {
+    for (name, files) in names {
+        let allowed = exceptions.names.get(name).copied().unwrap_or(1);
+        if files.len() > allowed {
+            let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            findings.push(format!("{}: {} types are called {name}: {}", files[0], files.len(), files.join(", ")));
+        }
+    }
+    for (name, allowed) in &exceptions.names {
+        let found = names.get(name).map_or(0, Vec::len);
+        if found < *allowed {
+            findings.push(match found {
+                0 | 1 => format!("xtask/exceptions.toml: the name {name} is no exception any more: take it out"),
+                _ => format!("xtask/exceptions.toml: {found} types are called {name}, no longer {allowed}: say so"),
+            });
+        }
+    }
+}
+
+fn check_circles(circles: &BTreeMap<String, Vec<Circle>>, exceptions: &Exceptions, findings: &mut Vec<String>) {
+    let named = |members: &BTreeSet<String>| members.iter().cloned().collect::<Vec<String>>().join(", ");
+    for (folder, circles) in circles {
+        let listed = exceptions.circles.get(folder).map_or(&[][..], Vec::as_slice);
+        for circle in circles.iter().filter(|circle| !listed.iter().any(|all| circle.members.is_subset(all))) {
+            findings.push(format!("{folder}: {} use each other: {}", named(&circle.members), circle.uses.join("; ")));
+        }
+    }
+    for (folder, listed) in &exceptions.circles {
+        let found = circles.get(folder).map_or(&[][..], Vec::as_slice);
+        for all in listed.iter().filter(|all| !found.iter().any(|circle| circle.members == **all)) {
+            let left: Vec<String> = found
+                .iter()
+                .filter(|circle| circle.members.is_subset(all))
+                .map(|circle| named(&circle.members))
+                .collect();
+            let left = if left.is_empty() { "nothing".to_string() } else { left.join(" and ") };
+            findings.push(format!("xtask/exceptions.toml: {folder}: of {} {left} is left: say so", named(all)));
+        }
+    }
+}
+
+/// `read` gives a file's text, of a folder an empty one.
+fn check_table(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut Vec<String>) {
+    let mut is_inside = false;
+    let (mut paths, mut text) = (0, String::new());
+    for (at, line) in map.lines().enumerate() {
+        if line.starts_with("## ") {
+            is_inside = line == TABLE;
+        }
+        if !is_inside || !line.starts_with('|') {
+            continue;
+        }
+        let touched = line.split('|').nth(2).unwrap_or_default();
+        for word in touched.split('`').skip(1).step_by(2) {
+            if !word.contains('/') && !word.ends_with(".md") {
+                if !text.contains(word) {
+                    findings.push(format!("ARCHITECTURE.md:{}: {word} is not in the file before it", at + 1));
+                }
+                continue;
+            }
+            paths += 1;
+            text = read(word).unwrap_or_else(|| {
+                findings.push(format!("ARCHITECTURE.md:{}: {word} does not exist", at + 1));
+                String::new()
+            });
+        }
+    }
+    if paths == 0 {
+        findings.push(format!("ARCHITECTURE.md: no table below \"{TABLE}\""));
+    }
+}
+
+/// Reads the module at `path`, whose file is `file` and whose children are in `folder`, and all below it.
+fn read_module(file: &Path, folder: &Path, path: &mut ModulePath, modules: &mut Modules) -> anyhow::Result<()> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
+    let mut reader = Reader {
+        module: Module { file: file.to_path_buf(), ..Module::default() },
+        path: path.clone(),
+        inside: Vec::new(),
+        children: Vec::new(),
+    };
+    reader.visit_file(&parsed);
+    modules.insert(path.clone(), reader.module);
+    for name in reader.children {
+        let files = [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
+        let Some(file) = files.iter().find(|file| file.exists()) else { continue };
+        path.push(name.clone());
+        read_module(file, &folder.join(name), path, modules)?;
+        path.pop();
+    }
+    Ok(())
+}
+
+/// Goes through a file and notes what a [`Module`] has.
+struct Reader {
+    module: Module,
+    path: ModulePath,
+    /// Modules within the file.
+    inside: ModulePath,
+    /// Modules that have files of their own.
+    children: Vec<String>,
+}
+
+impl Reader {
+    /// A path from the crate's root on; `None` if it leads out of the crate, or is of a name that is declared here.
+    fn absolute(&self, path: &[String]) -> Option<ModulePath> {
+        let mut whole: ModulePath = self.path.iter().chain(&self.inside).cloned().collect();
+        let mut rest = path;
+        while let Some((first, others)) = rest.split_first() {
+            match first.as_str() {
+                "crate" => whole.clear(),
+                "self" => {}
+                "super" => drop(whole.pop()?),
+                _ => break,
+            }
+            rest = others;
+        }
+        whole.extend_from_slice(rest);
+        (rest.len() < path.len()).then_some(whole)
+    }
+
+    fn note_use(&mut self, tree: &syn::UseTree, before: &mut ModulePath) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.note_use(&path.tree, before);
+                before.pop();
+            }
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_use(tree, before)),
+            syn::UseTree::Name(name) => self.note_used(before, &name.ident, &name.ident),
+            syn::UseTree::Rename(rename) => self.note_used(before, &rename.ident, &rename.rename),
+            syn::UseTree::Glob(glob) => {
+                self.note_path(before, glob.star_token.span);
+                self.module.passed_on_whole.extend(self.target(before));
+            }
+        }
+    }
+
+    fn note_used(&mut self, before: &[String], name: &syn::Ident, here: &syn::Ident) {
+        let path = [before, &[name.to_string()]].concat();
+        self.note_path(&path, here.span());
+        self.module.passed_on.extend(self.target(&path).map(|from| (here.to_string(), from)));
+    }
+
+    fn note_path(&mut self, path: &[String], at: proc_macro2::Span) {
+        self.module.used.extend(self.absolute(path).map(|path| (path, at.start().line)));
+    }
+
+    /// Where a path of a `use` leads, which may name a child without `self`.
+    fn target(&self, path: &[String]) -> Option<ModulePath> {
+        self.absolute(path).or_else(|| self.absolute(&[&["self".to_string()], path].concat()))
+    }
+
+    fn note_type(&mut self, visibility: &syn::Visibility, name: &syn::Ident) {
+        if !matches!(visibility, syn::Visibility::Inherited) {
+            self.module.types.insert(name.to_string());
+        }
+    }
+
+    /// Paths in the tokens of a macro, which are no syntax yet.
+    fn note_tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        let mut path: ModulePath = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                proc_macro2::TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        path.clear();
+                    }
+                    path.push(name.to_string());
+                    // The longest of them counts, and the shorter ones lead to the same module or to one above.
+                    self.note_path(&path, name.span());
+                    colons = 0;
+                }
+                proc_macro2::TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                proc_macro2::TokenTree::Group(group) => {
+                    self.note_tokens(group.stream());
+                    colons = 0;
+                }
+                _ => colons = 0,
+            }
+        }
+    }
+}
+
+/// Whether something is there for tests only.
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
+        meta => meta.path().is_ident("test"),
+    })
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        use syn::Item as I;
+        let (attributes, declared) = match item {
+            I::Struct(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+            I::Enum(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+            I::Union(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+            I::Trait(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+            I::Type(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+            I::Use(item) => (&item.attrs, None),
+            I::Mod(item) => (&item.attrs, None),
+            I::Fn(item) => (&item.attrs, None),
+            I::Impl(item) => (&item.attrs, None),
+            I::Const(item) => (&item.attrs, None),
+            I::Static(item) => (&item.attrs, None),
+            _ => return visit::visit_item(self, item),
+        };
+        if is_test(attributes) {
+            return;
+        }
+        if let Some((visibility, name)) = declared {
+            self.note_type(visibility, name);
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        let name = item.ident.to_string();
+        if item.content.is_none() {
+            self.children.push(name);
+            return;
+        }
+        self.inside.push(name);
+        visit::visit_item_mod(self, item);
+        self.inside.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.note_use(&item.tree, &mut Vec::new());
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: ModulePath = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.note_path(&names, path.segments[0].ident.span());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.visit_path(&item.path);
+        self.note_tokens(item.tokens.clone());
+    }
+}
+
+/// The module in which what this path names is declared.
+fn module_of(modules: &Modules, path: &[String], passes: usize) -> ModulePath {
+    let len = (0..=path.len()).rev().find(|&len| modules.contains_key(&path[..len])).unwrap_or(0);
+    let (here, module) = (path[..len].to_vec(), &modules[&path[..len]]);
+    let Some(name) = path.get(len).filter(|_| passes > 0) else { return here };
+    if let Some(from) = module.passed_on.get(name) {
+        return module_of(modules, from, passes - 1);
+    }
+    let mut whole = module.passed_on_whole.iter().map(|from| {
+        let path = [&from[..], std::slice::from_ref(name)].concat();
+        module_of(modules, &path, passes - 1)
+    });
+    whole.find(|from| modules[from].types.contains(name)).unwrap_or(here)
+}
+
+/// Modules beside each other of which each leads to each other.
+struct Circle {
+    members: BTreeSet<String>,
+    /// One use for each of its arrows.
+    uses: Vec<String>,
+}
+
+/// The circles among the children of each parent that a folder is in.
+fn find_circles(modules: &Modules) -> Vec<(ModulePath, Circle)> {
+    // By parent, which child uses which, and where.
+    let mut arrows: BTreeMap<ModulePath, BTreeMap<(String, String), String>> = BTreeMap::new();
+    for (path, module) in modules {
+        for (used, line) in &module.used {
+            let target = module_of(modules, used, MAX_PASSES);
+            let common = path.iter().zip(&target).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (path.get(common), target.get(common)) {
+                let arrow = arrows.entry(path[..common].to_vec()).or_default().entry((from.clone(), to.clone()));
+                arrow.or_insert_with(|| format!("{}:{line} {from} uses {to}", relative(&module.file).display()));
+            }
+        }
+    }
+    let mut circles = Vec::new();
+    for (parent, arrows) in arrows {
+        let reached = |from: &str| {
+            let (mut reached, mut next) = (BTreeSet::new(), vec![from.to_string()]);
+            while let Some(at) = next.pop() {
+                for (_, to) in arrows.keys().filter(|(from, _)| *from == at) {
+                    if reached.insert(to.clone()) {
+                        next.push(to.clone());
+                    }
+                }
+            }
+            reached
+        };
+        let children: BTreeSet<String> = arrows.keys().map(|(from, _)| from.clone()).collect();
+        let all: BTreeMap<String, BTreeSet<String>> =
+            children.into_iter().map(|child| (child.clone(), reached(&child))).collect();
+        let leads = |from: &str, to: &str| all.get(from).is_some_and(|reached| reached.contains(to));
+        let mut seen = BTreeSet::new();
+        for child in all.keys() {
+            let members: BTreeSet<String> =
+                all.keys().filter(|other| leads(child, other) && leads(other, child)).cloned().collect();
+            let is_folder = |name: &String| {
+                let path = [&parent[..], std::slice::from_ref(name)].concat();
+                modules.keys().any(|other| other.len() > path.len() && other.starts_with(&path))
+            };
+            if members.len() < 2 || !members.iter().any(is_folder) || !seen.insert(members.clone()) {
+                continue;
+            }
+            let inside = arrows.iter().filter(|((from, to), _)| members.contains(from) && members.contains(to));
+            let uses = inside.map(|(_, place)| place.clone()).collect();
+            circles.push((parent.clone(), Circle { members, uses }));
+        }
+    }
+    circles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A crate of these files, each with its module path.
+    fn modules(files: &[(&str, &str)]) -> Modules {
+        let mut modules = Modules::new();
+        for (path, text) in files {
+            let path: ModulePath = path.split_terminator("::").map(String::from).collect();
+            let mut reader =
+                Reader { module: Module::default(), path: path.clone(), inside: Vec::new(), children: Vec::new() };
+            reader.visit_file(&syn::parse_file(text).expect("Rust"));
+            modules.insert(path, reader.module);
+        }
+        modules
+    }
+
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let found = find_circles(&modules(files));
+        found.iter().map(|(parent, circle)| format!("{parent:?} {:?}", circle.members)).collect()
+    }
+
+    /// Takes seconds, where `cargo xtask tidy` makes all generated files first.
+    #[test]
+    fn the_house_is_as_it_should_be() {
+        let mut findings = Vec::new();
+        check(&mut findings).expect("the tree can be read");
+        assert!(findings.is_empty(), "{}", findings.join("\n"));
+    }
+
+    #[test]
+    fn a_circle_is_found_where_it_leaves_a_folder() {
+        let root = ("", "mod a; mod b; pub use b::y::Y;");
+        let a = ("a", "use crate::Y; pub struct A;");
+        let b = ("b", "mod y; mod z;");
+        let y = ("b::y", "pub struct Y;");
+        let back = |text| ("b::z", text);
+        let found = ["[] {\"a\", \"b\"}"];
+        for uses in [
+            "use crate::a::A;",
+            "use crate::a::*;",
+            "use super::super::a::A;",
+            "fn f(_: crate::a::A) {}",
+            "fn f() { m!(a: crate::a::A) }",
+        ] {
+            assert_eq!(circles(&[root, a, b, y, back(uses)]), found, "{uses}");
+        }
+        for uses in ["", "#[cfg(test)] mod tests { use crate::a::A; }", "use super::y::Y;", "use other::a::A;"] {
+            assert!(circles(&[root, a, b, y, back(uses)]).is_empty(), "{uses}");
+        }
+    }
+
+    #[test]
+    fn files_beside_each_other_may_use_each_other_and_what_their_parent_has() {
+        let files = [
+            ("", "mod a; mod b; pub struct Root;"),
+            ("a", "use crate::b::B; use crate::Root; pub struct A;"),
+            ("b", "use crate::a::A; pub struct B;"),
+        ];
+        assert!(circles(&files).is_empty());
+        // In a folder the same, and from outside it is one.
+        let inner =
+            [("", "mod f;"), ("f", "mod a; mod b;"), ("f::a", "use super::b::B;"), ("f::b", "use super::a::A;")];
+        assert!(circles(&inner).is_empty());
+    }
+
+    #[test]
+    fn types_that_only_their_file_may_name_have_names_of_their_own() {
+        let text =
+            "pub struct A; enum B {} pub(crate) type C = u8; #[cfg(test)] pub struct D; mod inside { pub trait E {} }";
+        let modules = modules(&[("", text)]);
+        let names: Vec<&String> = modules[&Vec::new()].types.iter().collect();
+        assert_eq!(names, ["A", "C", "E"]);
+    }
+
+    #[test]
+    fn exceptions_are_needed_and_not_too_many() {
+        let names = BTreeMap::from([
+            ("Twice".to_string(), vec![PathBuf::from("a.rs"), PathBuf::from("b.rs")]),
+            ("Once".to_string(), vec![PathBuf::from("a.rs")]),
+        ]);
+        for (listed, found) in
+            [("", 1), ("Twice = 2", 0), ("Twice = 3", 1), ("Twice = 2\nOnce = 2", 1), ("Twice = 2\nNone = 2", 1)]
+        {
+            let exceptions = toml::from_str(&format!("[names]\n{listed}\n[circles]")).expect("TOML");
+            let mut findings = Vec::new();
+            check_names(&names, &exceptions, &mut findings);
+            assert_eq!(findings.len(), found, "{listed}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_table_names_is_there() {
+        let read = |path: &str| (path == "a/b.rs").then(|| "const ROWS".to_string());
+        for (row, found) in
+            [("| x | `a/b.rs` `ROWS` |", 0), ("| x | `a/c.rs` |", 1), ("| x | `a/b.rs` `LINES` |", 1), ("no table", 1)]
+        {
+            let mut findings = Vec::new();
+            check_table(&format!("# A\n{TABLE}\n\n{row}\n## Else\n| `not/this` |"), read, &mut findings);
+            assert_eq!(findings.len(), found, "{row}: {findings:?}");
+        }
+    }
+}
