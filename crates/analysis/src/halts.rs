@@ -211,7 +211,7 @@ impl HaltCell {
         let mut buckets: Vec<GapBucket> = bounds.map(|up_to| GapBucket { up_to, caught: 0, slept: 0 }).collect();
         let slept = if self.is_told() { &self.slept } else { &self.untold };
         for (waits, is_caught) in [(&self.caught, true), (slept, false)] {
-            for (low, _, count) in waits.gaps.histogram.buckets() {
+            for (low, _, count) in waits.gaps.histogram.counts().buckets() {
                 let at = GAP_BOUNDS.iter().position(|bound| low <= bound.0).unwrap_or(GAP_BOUNDS.len());
                 let cell = &mut buckets[at];
                 *(if is_caught { &mut cell.caught } else { &mut cell.slept }) += count;

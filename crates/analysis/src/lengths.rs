@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn no_quantile_of_lengths_is_beyond_the_longest() {
         let mut lengths = Lengths::default();
-        [1_024, 1_030, 1_040].into_iter().for_each(|ns| lengths.record(Nanos(ns)));
-        let quantiles = [3_333, 6_666, 10_000].map(|per_10_000| lengths.quantile(per_10_000).unwrap().0);
-        assert_eq!(quantiles, [1_034, 1_040, 1_040], "1034, 1044 and 1055 are where their ranks lie in the bucket");
+        (0..40).for_each(|at| lengths.record(Nanos(1_024 + at % 20)));
+        let quantiles = [2_500, 5_000, 7_500, 10_000].map(|per_10_000| lengths.quantile(per_10_000).unwrap().0);
+        assert_eq!(quantiles, [1_031, 1_039, 1_043, 1_043], "1031, 1039, 1047 and 1055 are where their ranks lie");
     }
 }

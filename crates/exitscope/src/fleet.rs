@@ -15,7 +15,7 @@ use chrono::NaiveDate;
 use exitscope_analysis::{Block, Cell, Diff, fleet};
 use exitscope_page::{Other, write_other, write_other_data};
 use exitscope_query::{Array, Columns, Engine, RecordBatch};
-use exitscope_stats::Histogram;
+use exitscope_stats::FineBuckets;
 use exitscope_store::RunRow;
 use exitscope_view::{
     Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page, write_page,
@@ -169,7 +169,7 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
                 recorded.blocks = vec![Block { duration, ..Block::default() }; blocks as usize];
             }
             let last = recorded.blocks.len() - 1;
-            let mut lengths = Histogram::default();
+            let mut lengths = FineBuckets::default();
             columns.lengths("lengths", row).into_iter().for_each(|(low, count)| lengths.record_many(low, count));
             let cell = Cell {
                 count: sum(3),
@@ -181,7 +181,7 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
                 waiting: sum(9),
                 min: number(10),
                 max: sum(11),
-                lengths,
+                lengths: lengths.into(),
             };
             recorded.blocks[at.min(last)].cells.entry(reason.value(row).to_string()).or_default().merge(&cell);
         }

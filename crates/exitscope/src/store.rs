@@ -365,7 +365,7 @@ fn lengths(of: &exitscope_analysis::Lengths) -> Lengths {
 
 /// The shortest of each bucket, and how many there are in it.
 fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
-    of.buckets().map(|(low, _, count)| (low, count)).collect()
+    of.counts().buckets().map(|(low, _, count)| (low, count)).collect()
 }
 
 /// Passes exits on to the store.

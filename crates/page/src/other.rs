@@ -2,7 +2,6 @@
 
 use crate::html::{Head, PACKING, pack, write_file};
 use exitscope_analysis::{Diff, DiffRow};
-use exitscope_stats::Histogram;
 use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,17 +40,17 @@ pub enum Other<'a> {
 pub struct SideLengths {
     /// The reason; absent for all exits.
     reason: Option<String>,
-    /// Shortest length of each bucket, and the exits of it before and after. Buckets are those of [`Histogram`].
+    /// Shortest length of each bucket, and the exits of it before and after. Buckets are those of [`exitscope_stats::FineBuckets`].
     counts: Vec<(u64, u64, u64)>,
 }
 
 impl SideLengths {
     /// The lengths of the exits that a row is of.
     pub fn of(row: &DiffRow, before: &Diff, after: &Diff) -> SideLengths {
-        let [before, after]: [Histogram; 2] = [before, after].map(|side| side.lengths(row));
+        let [before, after] = [before, after].map(|side| side.lengths(row));
         let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        before.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().0 += count);
-        after.buckets().for_each(|(low, _, count)| counts.entry(low).or_default().1 += count);
+        before.counts().buckets().for_each(|(low, _, count)| counts.entry(low).or_default().0 += count);
+        after.counts().buckets().for_each(|(low, _, count)| counts.entry(low).or_default().1 += count);
         SideLengths {
             reason: row.reason.clone(),
             counts: counts.into_iter().map(|(low, (before, after))| (low, before, after)).collect(),

@@ -110,10 +110,10 @@ pub fn halt_polls<'a>(
 
 fn gaps(caught: &Lengths, slept: &Lengths) -> Vec<(u64, u64, u64, u64)> {
     let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-    for (low, width, count) in caught.histogram.buckets() {
+    for (low, width, count) in caught.histogram.counts().buckets() {
         rows.entry(low).or_insert((width, 0, 0)).1 += count;
     }
-    for (low, width, count) in slept.histogram.buckets() {
+    for (low, width, count) in slept.histogram.counts().buckets() {
         rows.entry(low).or_insert((width, 0, 0)).2 += count;
     }
     rows.into_iter().map(|(low, (width, caught, slept))| (low, width, caught, slept)).collect()

@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             waiting_ns: cell.waiting,
             min_ns: cell.min,
             max_ns: cell.max,
-            lengths: cell.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+            lengths: cell.lengths.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
         };
         let sums = Sums { facts: cells.into_iter().map(fact).collect(), ..Sums::default() };
         let last_ns = run.first_ns + span * STRETCHES - 1;

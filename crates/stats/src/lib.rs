@@ -1,7 +1,7 @@
 //! Distributions, quantiles and intervals: the same for what is recorded, counted live, simulated and measured by the lab.
 //!
 //! ```text
-//! values ─► Buckets ─► merge, in any order ─► quantile
+//! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
 //! a figure of each run ─► Estimate: mean, Student's t interval
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
 //! ```
@@ -11,12 +11,11 @@
 mod bootstrap;
 mod buckets;
 mod estimate;
+mod histogram;
 mod quantile;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};
 pub use estimate::Estimate;
+pub use histogram::Histogram;
 pub use quantile::{quantile, quantile_of_sorted};
-
-/// A distribution of values.
-pub type Histogram = FineBuckets;

@@ -78,7 +78,7 @@ pub struct LengthsRow {
     pub sum_ns: u64,
     /// Mean.
     pub mean_ns: Option<u64>,
-    /// Median, to within 1/32 of its value, as all percentiles.
+    /// Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
     pub p50_ns: Option<u64>,
     /// 90th percentile.
     pub p90_ns: Option<u64>,

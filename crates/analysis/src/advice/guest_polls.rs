@@ -32,7 +32,7 @@ pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
 fn polled_at_most(before: &Lengths) -> u64 {
     let longest = Params::default().guest_halt_poll_ns.0;
     let polled = |(low, _, count): (u64, u64, u64)| low.min(longest).saturating_mul(count);
-    total(before.histogram.buckets().map(polled))
+    total(before.histogram.counts().buckets().map(polled))
 }
 
 fn advise(
