@@ -95,12 +95,5 @@ export function rowAt(table: Table, at: number): number {
   return low;
 }
 
-/** Shortest length of the bucket of lengths, in ns; `2 ** bits` buckets to a doubling. */
-export function lengthFrom(index: number, bits = 3): number {
-  if (index < 2 << bits) return index;
-  const shift = (index >> bits) - 1;
-  return (index - (shift << bits)) * 2 ** shift;
-}
-
 /** The bucket of exits that are not timed. */
 export const UNTIMED = 511;

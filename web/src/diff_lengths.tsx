@@ -1,5 +1,6 @@
 // How long exits took in two recordings, over each other.
 import { useMemo } from "preact/hooks";
+import { bucketOf, total } from "./buckets";
 import { nameOf } from "./changes";
 import { colors } from "./colors";
 import { count, rate } from "./format";
@@ -9,13 +10,6 @@ import type { Comparison, SideLengths } from "./types";
 
 /** Buckets to a doubling, as a power of two: those that the report's own percentiles come from. */
 const BITS = 5;
-
-/** The bucket whose shortest length this is. */
-function bucketOf(low: number): number {
-  if (low < 2 << BITS) return low;
-  const shift = Math.floor(Math.log2(low)) - BITS;
-  return (shift << BITS) + Math.floor(low / 2 ** shift);
-}
 
 /** Whose lengths are drawn; none for all reasons together. */
 export const reason = kept<string>("reason", "");
@@ -28,13 +22,13 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
     const before = new Float64Array(2048);
     const after = new Float64Array(2048);
     for (const [low, was, is] of of) {
-      before[bucketOf(low)] = was;
-      after[bucketOf(low)] = is;
+      const at = bucketOf(low, BITS);
+      before[at] = was;
+      after[at] = is;
     }
-    const sum = (counts: Float64Array) => counts.reduce((sum, count) => sum + count, 0);
     return [
-      { label: "before", counts: before, sum: sum(before), duration: diff.before.duration_ns },
-      { label: "after", counts: after, sum: sum(after), duration: diff.after.duration_ns },
+      { label: "before", counts: before, sum: total(before), duration: diff.before.duration_ns },
+      { label: "after", counts: after, sum: total(after), duration: diff.after.duration_ns },
     ];
   }, [known]);
   const series = (): LengthSeries[] => {

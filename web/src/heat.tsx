@@ -2,9 +2,10 @@
 import { useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import { bottomAxis, leftAxis, leftRoom, logarithmic, timeScale, type Plot, type Scale } from "./axes";
+import { lengthFrom } from "./buckets";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
-import { lengthFrom, UNTIMED } from "./data";
+import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
 import { handlers, heat, slowest, slowestIn, type Heat } from "./query";
 import { data, lanes, look, range, reasons } from "./state";

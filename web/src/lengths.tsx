@@ -2,8 +2,8 @@
 import { useRef } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Plot, type Scale } from "./axes";
+import { lengthFrom, quantile, total } from "./buckets";
 import { Chart, type LegendItem, type Tip } from "./chart";
-import { lengthFrom } from "./data";
 import { count, ns } from "./format";
 import { kept } from "./link";
 import type { Surface } from "./surface";
@@ -38,28 +38,6 @@ interface DistributionProps extends Props {
 const log = kept<"" | "yes">("log", "", ["", "yes"]);
 
 const LENGTH_AXIS = "Length, from exit to entry (log)";
-
-/** The length at or below which `part` of the exits are, to within a bucket. */
-export function quantile(counts: ArrayLike<number>, part: number, bits = 3): number | null {
-  const sum = total(counts);
-  if (!sum) return null;
-  const rank = Math.max(1, Math.ceil(sum * part));
-  let before = 0;
-  for (let at = 0; at < counts.length; at++) {
-    if (before + counts[at]! >= rank) {
-      const low = lengthFrom(at, bits);
-      return low + (lengthFrom(at + 1, bits) - low) * ((rank - before) / counts[at]!) * 0.999;
-    }
-    before += counts[at]!;
-  }
-  return null;
-}
-
-function total(counts: ArrayLike<number>): number {
-  let sum = 0;
-  for (let at = 0; at < counts.length; at++) sum += counts[at]!;
-  return sum;
-}
 
 /** The first and the last bucket that has any. Where the clock stood still there is no length; a logarithm has no place
  * for it. */
@@ -169,13 +147,13 @@ export function Distribution(props: DistributionProps) {
   );
 }
 
-/** Parts of exits, so that every further nine takes the same room. */
-const CURVE = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999];
-const nines = (part: number): number => -Math.log10(1 - part);
+/** Parts of exits, of 10,000, so that every further nine takes the same room. */
+const CURVE = [100, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000, 9_500, 9_800, 9_900, 9_950, 9_980, 9_990, 9_995, 9_999];
+const nines = (per10000: number): number => -Math.log10(1 - per10000 / 10_000);
 
 export function Percentiles({ id, title, series, bits, note }: Props) {
   const last = useRef<{ plot: Plot; x: Scale; series: LengthSeries[] } | null>(null);
-  const at = (one: LengthSeries, part: number) => quantile(one.counts, part, bits);
+  const at = (one: LengthSeries, per10000: number) => quantile(one.counts, per10000, bits);
   const draw = (s: Surface, w: number, h: number) => {
     const list = series();
     const [low, high] = ends(list, bits);
@@ -184,20 +162,20 @@ export function Percentiles({ id, title, series, bits, note }: Props) {
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 24;
     const across = linear(0, 4, plot.x, plot.x + plot.w, 4, String);
-    const labels: [number, string][] = [[0, "0"], [0.5, "50"], [0.9, "90"], [0.99, "99"], [0.999, "99.9"], [0.9999, "99.99"]];
+    const labels = [0, 5_000, 9_000, 9_900, 9_990, 9_999];
     const x = Object.assign((value: number) => across(value), {
       back: across.back,
-      ticks: labels.map(([part, label]) => ({ at: across(nines(part)), label })),
+      ticks: labels.map((per10000) => ({ at: across(nines(per10000)), label: String(per10000 / 100) })),
     });
     leftAxis(s, plot, y, "Length (log)");
     bottomAxis(s, plot, x, "Percentile of exits (%)");
     for (const one of list) {
       const timed = total(one.counts);
       const points: number[] = [];
-      for (const part of CURVE) {
+      for (const per10000 of CURVE) {
         // Beyond what the number of exits can tell, there is no curve.
-        if (1 - part < 1 / timed && part > 0.5) break;
-        points.push(x(nines(part)), y(at(one, part) ?? 1));
+        if ((10_000 - per10000) * timed < 10_000 && per10000 > 5_000) break;
+        points.push(x(nines(per10000)), y(at(one, per10000) ?? 1));
       }
       if (points.length > 2) s.path(points, one.color, 1.8);
       else if (points.length) s.dot(points[0]!, points[1]!, 3, one.color);
@@ -206,19 +184,19 @@ export function Percentiles({ id, title, series, bits, note }: Props) {
   };
   const hit = (x: number): Tip | null => {
     if (!last.current) return null;
-    const part = Math.min(0.9999, Math.max(0.01, 1 - 10 ** -last.current.x.back(x)));
+    const per10000 = Math.min(9_999, Math.max(100, Math.round(10_000 - 10 ** (4 - last.current.x.back(x)))));
     return {
-      title: `${(part * 100).toFixed(part > 0.99 ? 2 : 0)}% of exits took at most`,
-      lines: last.current.series.map((one): [string, string] => [one.label, ns(at(one, part))]),
+      title: `${(per10000 / 100).toFixed(per10000 > 9_900 ? 2 : 0)}% of exits took at most`,
+      lines: last.current.series.map((one): [string, string] => [one.label, ns(at(one, per10000))]),
     };
   };
   const twin = () => ({
     columns: [
-      { title: "percentile", show: (part: number) => String(part * 100), value: (part: number) => part * 100 },
+      { title: "percentile", show: (per10000: number) => String(per10000 / 100), value: (per10000: number) => per10000 / 100 },
       ...series().map((one) => ({
         title: one.label,
-        show: (part: number) => ns(at(one, part)),
-        value: (part: number) => Math.round(at(one, part) ?? 0),
+        show: (per10000: number) => ns(at(one, per10000)),
+        value: (per10000: number) => at(one, per10000) ?? 0,
       })),
     ],
     rows: CURVE,

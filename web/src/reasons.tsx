@@ -1,7 +1,8 @@
 // Reasons: figures, distribution of lengths, percentile curve.
+import { quantile } from "./buckets";
 import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
-import { Distribution, Percentiles, quantile, type LengthSeries } from "./lengths";
+import { Distribution, Percentiles, type LengthSeries } from "./lengths";
 import { byLength, byReason, costOf, handlers, totalOf, type Sums } from "./query";
 import { calm, data, isAll, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
@@ -23,8 +24,8 @@ function figures(reason: number): Pick<Row, "p50" | "p99" | "p999" | "max"> {
   const row = isAll.value ? data.report.rows.find((row) => row.reason === reasonName(reason)) : undefined;
   if (row) return { p50: row.p50_ns, p99: row.p99_ns, p999: row.p999_ns, max: row.max_ns };
   const counts = byLength.value.get(reason);
-  const at = (part: number) => (counts ? quantile(counts, part) : null);
-  return { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: null };
+  const at = (per10000: number) => (counts ? quantile(counts, per10000) : null);
+  return { p50: at(5_000), p99: at(9_900), p999: at(9_990), max: null };
 }
 
 function rows(): Row[] {

@@ -39,10 +39,17 @@ impl Histogram {
     pub fn record(&mut self, value: u64) {
         match &mut self.0 {
             Kept::Counts(counts) => counts.record(value),
+            Kept::Values(_) => self.record_early(value),
+        }
+    }
+
+    /// Out of the way of all that come later.
+    fn record_early(&mut self, value: u64) {
+        match &mut self.0 {
             Kept::Values(values) if values.len() < Histogram::FEW => {
                 values.insert(values.partition_point(|&other| other <= value), value);
             }
-            Kept::Values(_) => self.spill().record(value),
+            _ => self.spill().record(value),
         }
     }
 
@@ -53,20 +60,24 @@ impl Histogram {
 
     /// Adds `times` times what `other` counted.
     pub fn merge_weighted(&mut self, other: &Histogram, times: u64) {
-        let added = other.total().saturating_mul(times);
-        if added == 0 {
-            return;
+        match &other.0 {
+            Kept::Values(more) => self.add(more, times),
+            Kept::Counts(more) if times > 0 => self.spill().merge_weighted(more, times),
+            Kept::Counts(_) => {}
         }
-        match (&mut self.0, &other.0) {
-            (Kept::Values(values), Kept::Values(more)) if added <= (Histogram::FEW - values.len()) as u64 => {
+    }
+
+    fn add(&mut self, more: &[u64], times: u64) {
+        let added = (more.len() as u64).saturating_mul(times);
+        match &mut self.0 {
+            Kept::Values(values) if added <= (Histogram::FEW - values.len()) as u64 => {
                 values.extend(more.iter().flat_map(|&value| std::iter::repeat_n(value, times as usize)));
                 values.sort_unstable();
             }
-            (_, Kept::Values(more)) => {
+            _ => {
                 let counts = self.spill();
                 more.iter().for_each(|&value| counts.record_many(value, times));
             }
-            (_, Kept::Counts(more)) => self.spill().merge_weighted(more, times),
         }
     }
 
@@ -137,6 +148,8 @@ mod tests {
         other.merge(&of(&[5]));
         assert_eq!((one.quantile(10_000), &one), (Some(1_055), &other));
         assert_eq!(buckets(&[]), of(&[]));
+        one.merge_weighted(&buckets(&[9]), 0);
+        assert_eq!(one, other);
     }
 
     proptest! {
