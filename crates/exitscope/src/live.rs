@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
-    Capture, MachineOf, Processes, Route, SCHEDULER, Sample, Tracepoint, Vm, Wanted, find, machine_of, of_kvm,
+    Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_kvm, of_scheduler,
     process_name, thread_name, tracefs, vms,
 };
 use exitscope_trace::PerfWriter;
@@ -46,7 +46,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let tracefs = tracefs()?;
     let mut tracepoints = of_kvm(&tracefs)?;
     if !args.no_sched {
-        tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
+        tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
     }
     let processes = args.whose.processes()?;
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;

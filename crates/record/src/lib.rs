@@ -36,5 +36,5 @@ pub use aggregate::{
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
-pub use tracepoints::{SCHEDULER, TRACEPOINTS, Tracepoint, find, of_kvm, tracefs};
+pub use tracepoints::{Tracepoint, of_kvm, of_scheduler, tracefs};
 pub use vms::{KVM_DEBUGFS, LookOut, MachineOf, Vm, machine_of, process_name, thread_name, vms};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes ─► container: where records begin, which CPU, when ─► decode: one payload ─► one event
-//!          perf/ · tracedat/ · text/ · xentrace/              tracefs/ (fields by name)
+//!          perf/ · tracedat/ · text/ · xentrace/              tracefs/ (fields by name), both by tracepoints/
 //! ```
 //!
 //! [`open`] looks at the first bytes and returns a [`Source`]. A source appends a bounded number of events to a
@@ -20,10 +20,12 @@ mod input;
 mod kallsyms;
 mod merge;
 pub mod perf;
+mod scan;
 mod source;
 pub mod text;
 pub mod tracedat;
 pub mod tracefs;
+pub mod tracepoints;
 pub mod xentrace;
 
 /// The most memory that reading a trace takes, in bytes: ring pages of trace.dat (at most 512 MiB, one block for each

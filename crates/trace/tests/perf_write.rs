@@ -450,7 +450,7 @@ fn perf_prints_the_kernels_words() {
             exit(CodeList::S390, 0x1c, false, &at),
             "03[0000000000000000-0000000000012340]: exit sie icptcode 28 (Wait state)",
         ),
-        ("s390x", "kvm:kvm_s390_handle_diag", plain(DetailKind::Diag, 0x9c, 0), "diagnose call 9c ("),
+        ("s390x", "kvm:kvm_s390_handle_diag", plain(DetailKind::Diag, 0x9c, 0), "handle diagnose call 009c ("),
     ];
     for (arch, name, kind, words) in cases {
         let mut names = EventNames::default();

@@ -6,7 +6,7 @@ use crate::cli::ServeArgs;
 use crate::host::Host;
 use anyhow::{Context, anyhow};
 use exitscope_http::{Bytes, Note, Notes};
-use exitscope_record::{Capture, Route, SCHEDULER, Wanted, find, of_kvm, tracefs};
+use exitscope_record::{Capture, Route, Wanted, of_kvm, of_scheduler, tracefs};
 use exitscope_units::{Moment, Nanos};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ impl Live {
         let tracefs = tracefs()?;
         let mut tracepoints = of_kvm(&tracefs)?;
         if !args.no_sched {
-            tracepoints.extend(find(&tracefs, SCHEDULER).unwrap_or_default());
+            tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
         }
         let processes = args.whose.processes()?;
         let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };

@@ -230,9 +230,11 @@ fn count(value: &[u8]) -> Count {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{find, tracefs};
+    use crate::tracefs;
+    use crate::tracepoints::find;
     use exitscope_model::EventNames;
     use exitscope_trace::tracefs::Format;
+    use exitscope_trace::tracepoints::{RecordWhen, recorded};
     use std::io::Write;
 
     #[test]
@@ -243,7 +245,8 @@ mod tests {
             let role = decoder.role()?;
             Some((tracepoint, decoder, role))
         };
-        let found = tracefs().and_then(|tracefs| find(&tracefs, &[crate::TRACEPOINTS, &["kvm:kvm_fpu"]].concat()));
+        let wanted = recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::WithoutExits));
+        let found = tracefs().and_then(|tracefs| find(&tracefs, &wanted));
         let trouble = match found {
             Ok(found) => {
                 let sources: Vec<Source> = found.into_iter().filter_map(source).collect();

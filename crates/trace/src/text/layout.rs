@@ -10,7 +10,7 @@
 //! Thread names may hold anything, also spaces, dashes and brackets. So a line is read outwards from the `[cpu]` that
 //! has a thread on its left and a time on its right.
 
-use super::scan::{Scan, ends_with_number};
+use crate::scan::{Scan, ends_with_number};
 use exitscope_units::Moment;
 
 /// Longer event names are no names, in bytes.

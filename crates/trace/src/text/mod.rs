@@ -1,7 +1,7 @@
 //! Traces as text: ftrace's `trace` and `trace_pipe`, `trace-cmd report`, `perf script`.
 //!
 //! ```text
-//! lines ─► layout: thread, CPU, time, name, fields ─► tracepoints: fields of one print fmt ─► one event
+//! lines ─► layout: thread, CPU, time, name, fields ─► fields of one print fmt ─► one event
 //! "  qemu-229 [001] d..1. 87.534187: kvm_exit: vcpu 0 reason npf rip 0xfff0 …"  ─►  Exit npf of vCPU 0 at 87.534187 s
 //! ```
 //!
@@ -10,17 +10,16 @@
 
 mod layout;
 mod lines;
-mod scan;
-mod tracepoints;
 
 use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
+use crate::tracepoints::of_text;
+use crate::tracepoints::printed::{ReadFields, Reasons, read_fields};
 use crate::{Input, Source, TraceError};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use layout::{Columns, Layout, LineKind, NO_TASK};
 use lines::{Lines, NextLine};
 use rustc_hash::FxHashMap;
-use tracepoints::{ReadFields, Reasons, TRACEPOINTS, read_fields};
 
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
 const LINES_AT_ONCE: u64 = 64 * BATCH as u64;
@@ -288,13 +287,13 @@ fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
             _ => (None, printed.into_owned()),
         },
     };
-    let row = TRACEPOINTS.iter().find(|row| row.1 == name && system.is_none_or(|system| row.0 == system));
-    let system = system.or(row.map(|row| row.0)).or(usual_system(&name));
+    let row = of_text(system, &name);
+    let system = system.or(row.map(|row| row.names().0)).or(usual_system(&name));
     let full = match system {
         Some(system) => format!("{system}:{name}"),
         None => name,
     };
-    Known::Tracepoint(info.names.intern(&full), row.map(|row| row.2))
+    Known::Tracepoint(info.names.intern(&full), row.map(|row| row.text))
 }
 
 /// The system that tracepoints with such a name are usually of, for programs that do not print it.

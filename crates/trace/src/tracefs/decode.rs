@@ -1,33 +1,12 @@
 //! One tracepoint payload in, one event kind out. Fields are found by name in the format that the trace carries.
 
-use super::{Field, Format};
+use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
+use crate::tracepoints::{Carries, Meaning, about, call, exit, of_format};
 use exitscope_model::codes::{s390_instruction_key, system_register, trapped_system_register};
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_units::{Tid, VcpuId, VmId};
-
-/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
-const KVM_RUN: u64 = 0xae80;
-
-/// Whether an ioctl reads or writes registers that x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS):
-/// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h`.
-pub(crate) const fn is_of_registers(command: u64) -> bool {
-    matches!(
-        command,
-        0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc | 0x4140_aecd
-    )
-}
-
-/// An exit whose event says nothing but its code and where it was.
-pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
-    Kind::Exit { code, idle: false, words: PortWords::NONE, rip }
-}
-
-/// A detail that has neither size nor form.
-pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
-}
 
 /// Bytes that are enough to read the fields of nearly all payloads without looking where each ends.
 pub const NEAR: usize = REACH + 8;
@@ -131,56 +110,23 @@ impl At {
     }
 }
 
-/// What to make of a tracepoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    ExitX86,
-    ExitArm64,
-    ExitOf(CodeList),
-    ExitCeded,
-    Enter,
-    Userspace,
-    Fpu,
-    Call,
-    CallEnd,
-    Emulate,
-    Mmio,
-    Pio,
-    Written(DetailKind),
-    Plain(DetailKind),
-    FastMmio,
-    S390Instruction,
-    SystemRegister,
-    TrappedSystemRegister,
-    Inject,
-    HaltEnd,
-    HaltPoll,
-    PleWindow,
-    Wfx,
-    VcpuHint,
-    RunCore,
-    Switch,
-    Wakeup,
-    Other,
-}
-
 impl Decoder {
     /// A decoder for `system:name` with this layout.
     pub fn new(system: &str, format: &Format, names: &mut EventNames) -> Decoder {
-        let (meaning, wanted) = meaning(system, format);
-        let find =
-            |alternatives: &str| alternatives.split('|').find_map(|name| At::named(format, name)).unwrap_or_default();
-        let mut fields = [At::default(); 6];
-        for (at, wanted) in fields.iter_mut().zip(wanted) {
-            *at = find(wanted);
-        }
-        let vcpu = match meaning {
-            Meaning::Other => At::default(),
-            _ if system == "kvm" && format.name.starts_with("kvm_s390") => find("id"),
-            _ => find("vcpu_id|runner_vcpu"),
+        let row = of_format(system, &format.name, |field| format.field(field).is_some());
+        let meaning = row.map_or(Meaning::Other, |row| row.meaning);
+        let find = |carries: Carries| {
+            let found = row.and_then(|row| row.field(carries)?.find_map(|name| At::named(format, name)));
+            found.unwrap_or_default()
         };
-        let pid = find("common_pid");
-        let tgid = if system == "kvm_hv" { find("tgid") } else { At::default() };
+        let mut fields = [At::default(); 6];
+        for (at, &carries) in fields.iter_mut().zip(reads(meaning)) {
+            *at = find(carries);
+        }
+        let vcpu = find(Carries::Vcpu);
+        let named = |name: &str| At::named(format, name).unwrap_or_default();
+        let pid = named("common_pid");
+        let tgid = if system == "kvm_hv" { named("tgid") } else { At::default() };
         let needs =
             fields.iter().chain([&pid, &vcpu]).map(|at| at.offset as usize + usize::from(at.size)).max().unwrap_or(0);
         let keep = match meaning {
@@ -293,10 +239,7 @@ impl Decoder {
                 then.take(Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
             }
             Meaning::Fpu => then.take(Kind::Fpu { load: field(0) != 0 }),
-            Meaning::Call => then.take(match field(0) {
-                KVM_RUN => Kind::RunEnter,
-                command => Kind::Call { registers: is_of_registers(command) },
-            }),
+            Meaning::Call => then.take(call(field(0))),
             Meaning::CallEnd => then.take(Kind::CallEnd),
             Meaning::Emulate => then.take(Kind::Emulate),
             // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
@@ -371,14 +314,17 @@ impl Decoder {
 }
 
 impl At {
-    /// The field of this name; `args[1]` is the second of the six that the field `args` has.
+    /// The field of this name. Of `args[6]`, a system call's arguments, the second: an ioctl's command.
     fn named(format: &Format, name: &str) -> Option<At> {
-        match name.strip_suffix("[1]") {
-            None => format.field(name).map(|field: &Field| At::new(field.offset, field.size)),
-            Some(array) => {
-                format.field(array).map(|field| At::new(field.offset.saturating_add(field.size / 6), field.size / 6))
+        let (name, elements) = name.split_once('[').unwrap_or((name, ""));
+        let field = format.field(name)?;
+        Some(match elements.trim_end_matches(']').parse() {
+            Ok(elements) => {
+                let size = field.size.checked_div(elements)?;
+                At::new(field.offset.saturating_add(size), size)
             }
-        }
+            Err(_) => At::new(field.offset, field.size),
+        })
     }
 
     fn new(offset: usize, size: usize) -> At {
@@ -391,68 +337,36 @@ impl At {
     }
 }
 
-/// What a tracepoint means, and the fields to read; `|` separates names that kernels have used over time.
-fn meaning(system: &str, format: &Format) -> (Meaning, &'static [&'static str]) {
-    use DetailKind as D;
-    use Meaning as M;
-    let has = |name: &str| format.field(name).is_some();
-    match (system, format.name.as_str()) {
-        ("kvm", "kvm_exit") if has("esr_ec") => (M::ExitArm64, &["ret|idx|exit_reason", "esr_ec", "vcpu_pc"]),
-        ("kvm", "kvm_exit") if has("scause") => (M::ExitOf(CodeList::Riscv), &["scause", "sepc"]),
-        ("kvm", "kvm_exit") if has("exit_reason") => (M::ExitX86, &["exit_reason", "isa", "info1", "guest_rip"]),
-        ("kvm", "kvm_exit") if has("reason") => (M::ExitOf(CodeList::Loongarch), &["reason", "pc"]),
-        ("kvm", "kvm_exit_idle" | "kvm_exit_cache" | "kvm_exit_cpucfg" | "kvm_exit_csr") => {
-            (M::ExitOf(CodeList::Loongarch), &["reason", "pc"])
+/// What is read of a record, in the order of [`Decoder::fields`].
+const fn reads(meaning: Meaning) -> &'static [Carries] {
+    use Carries::*;
+    match meaning {
+        Meaning::ExitX86 => &[Code, Isa, Info1, Rip],
+        Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
+        Meaning::ExitOf(_) => &[Code, Rip],
+        Meaning::ExitCeded => &[Code, Ceded, Rip],
+        Meaning::Userspace => &[Reason, Errno],
+        Meaning::Fpu => &[Load],
+        Meaning::Call => &[Command],
+        Meaning::Mmio => &[MmioType, Size, Key, Value],
+        Meaning::Pio => &[Write, Size, Key, Value, Count],
+        Meaning::Written(_) => &[Write, Key, Value],
+        Meaning::Plain(_) => &[Key, Value],
+        Meaning::FastMmio => &[Key],
+        Meaning::S390Instruction => &[Value],
+        Meaning::SystemRegister => {
+            &[Write, RegisterPart(0), RegisterPart(1), RegisterPart(2), RegisterPart(3), RegisterPart(4)]
         }
-        ("kvm_booke", "kvm_exit") => (M::ExitOf(CodeList::PpcBooke), &["exit_nr", "pc"]),
-        ("kvm_pr" | "kvm", "kvm_exit") if has("exit_nr") => (M::ExitOf(CodeList::PpcTrap), &["exit_nr", "pc"]),
-        ("kvm_hv", "kvm_guest_exit") => (M::ExitCeded, &["trap", "ceded", "pc"]),
-        ("kvm", "kvm_s390_sie_exit") => (M::ExitOf(CodeList::S390), &["icptcode", "pswaddr"]),
-        ("kvm", "kvm_entry" | "kvm_enter" | "kvm_reenter" | "kvm_s390_sie_enter") => (M::Enter, &[]),
-        ("kvm_hv", "kvm_guest_enter") | ("kvm_pr", "kvm_book3s_reenter") => (M::Enter, &[]),
-        ("kvm", "kvm_userspace_exit") => (M::Userspace, &["reason", "errno"]),
-        ("kvm", "kvm_fpu") => (M::Fpu, &["load"]),
-        ("syscalls", "sys_enter_ioctl") => (M::Call, &["cmd"]),
-        // An ioctl's command is its second argument.
-        ("raw_syscalls", "sys_enter") => (M::Call, &["args[1]"]),
-        ("syscalls", "sys_exit_ioctl") | ("raw_syscalls", "sys_exit") => (M::CallEnd, &[]),
-        ("kvm", "kvm_emulate_insn") => (M::Emulate, &[]),
-        ("kvm", "kvm_mmio") => (M::Mmio, &["type", "len", "gpa", "val"]),
-        ("kvm", "kvm_iocsr") => (M::Mmio, &["type", "len", "gpa", "val"]),
-        ("kvm", "kvm_fast_mmio") => (M::FastMmio, &["gpa"]),
-        ("kvm", "kvm_pio") => (M::Pio, &["rw", "size", "port", "val", "count"]),
-        ("kvm", "kvm_msr") => (M::Written(D::Msr), &["write", "ecx", "data"]),
-        ("kvm", "kvm_cr") => (M::Written(D::ControlRegister), &["rw", "cr", "val"]),
-        ("kvm", "kvm_apic") => (M::Written(D::Apic), &["rw", "reg", "val"]),
-        ("kvm", "kvm_sys_access") => (M::SystemRegister, &["is_write", "Op0", "Op1", "CRn", "CRm", "Op2"]),
-        ("kvm", "kvm_handle_sys_reg") => (M::TrappedSystemRegister, &["hsr"]),
-        ("kvm", "kvm_cpuid") => (M::Plain(D::Cpuid), &["function", "index"]),
-        ("kvm", "kvm_hypercall") => (M::Plain(D::Hypercall), &["nr", "a0"]),
-        ("kvm", "kvm_hv_hypercall") => (M::Plain(D::HypervHypercall), &["code"]),
-        ("kvm", "kvm_xen_hypercall") => (M::Plain(D::XenHypercall), &["nr", "a0"]),
-        ("kvm", "kvm_hvc_arm64") => (M::Plain(D::Hvc), &["r0", "imm"]),
-        ("kvm_hv", "kvm_hcall_enter") => (M::Plain(D::PpcHcall), &["req", "gpr4"]),
-        ("kvm", "kvm_page_fault") => (M::Plain(D::PageFault), &["error_code", "fault_address"]),
-        ("kvm", "kvm_guest_fault") => (M::Plain(D::PageFault), &["hsr", "ipa"]),
-        ("kvm_hv", "kvm_page_fault_enter") => (M::Plain(D::PageFault), &["dsisr", "ea"]),
-        ("kvm", "kvm_s390_intercept_instruction") => (M::S390Instruction, &["instruction"]),
-        ("kvm", "kvm_s390_intercept_prog") => (M::Plain(D::Program), &["code"]),
-        ("kvm", "kvm_s390_handle_sigp" | "kvm_s390_handle_sigp_pei") => {
-            (M::Plain(D::Sigp), &["order_code", "cpu_addr"])
-        }
-        ("kvm", "kvm_s390_handle_diag") => (M::Plain(D::Diag), &["code"]),
-        ("kvm", "kvm_inj_virq") => (M::Inject, &["vector|irq"]),
-        ("kvm", "kvm_vcpu_wakeup") => (M::HaltEnd, &["ns", "waited", "valid"]),
-        ("kvm", "kvm_wfx_arm64") => (M::Wfx, &["is_wfe"]),
-        ("kvm_hv", "kvmppc_vcore_wakeup") => (M::HaltEnd, &["ns", "waited"]),
-        ("kvm", "kvm_ple_window_update" | "kvm_ple_window") => (M::PleWindow, &["new", "old"]),
-        ("kvm", "kvm_halt_poll_ns") => (M::HaltPoll, &["grow", "new", "old"]),
-        // Recorded by the vCPU's own thread, and it names the vCPU.
-        ("kvm_hv", "kvmppc_run_vcpu_enter" | "kvmppc_run_vcpu_exit") => (M::VcpuHint, &[]),
-        ("kvm_hv", "kvmppc_run_core") => (M::RunCore, &["where", "n_runnable"]),
-        ("sched", "sched_switch") => (M::Switch, &["prev_pid", "prev_state", "next_pid"]),
-        ("sched", "sched_wakeup" | "sched_wakeup_new") => (M::Wakeup, &["pid"]),
-        _ => (M::Other, &[]),
+        Meaning::TrappedSystemRegister => &[Esr],
+        Meaning::Inject => &[Vector],
+        Meaning::HaltEnd => &[Halted, Waited, Valid],
+        Meaning::HaltPoll => &[Grow, NewPoll, OldPoll],
+        Meaning::PleWindow => &[NewWindow, OldWindow],
+        Meaning::Wfx => &[Wfe],
+        Meaning::RunCore => &[Leaves, Runnable],
+        Meaning::Switch => &[Prev, PrevState, Next],
+        Meaning::Wakeup => &[Woken],
+        Meaning::Enter | Meaning::CallEnd | Meaning::Emulate | Meaning::VcpuHint | Meaning::Other => &[],
     }
 }
 

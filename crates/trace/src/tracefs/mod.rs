@@ -7,7 +7,6 @@ mod sections;
 
 pub use crate::bytes::Order;
 pub use decode::{Decoded, Decoder, Decoders, NEAR};
-pub(crate) use decode::{about, exit, is_of_registers};
 pub use format::{Field, Format};
 pub use role::{Place, Role, Write};
 pub use sections::{Sections, Torn, parse_cmdlines};

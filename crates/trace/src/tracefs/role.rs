@@ -5,7 +5,8 @@
 //! ```
 
 use super::Decoder;
-use super::decode::{At, Meaning};
+use super::decode::At;
+use crate::tracepoints::Meaning;
 use exitscope_model::DetailKind;
 
 /// Where a field is in a record, common fields included; no bytes if this format has no such field.

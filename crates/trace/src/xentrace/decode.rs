@@ -8,7 +8,7 @@
 use super::names::{Whose, event};
 use super::record::Record;
 use crate::source::XenMode;
-use crate::tracefs::{about, exit};
+use crate::tracepoints::{about, exit};
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, RunState};
 use exitscope_units::{VcpuId, VmId};
 use rustc_hash::FxHashSet;

@@ -7,7 +7,7 @@
 use super::Head;
 use super::bytes::{Bytes, put};
 use super::compress::{CHUNK, LEVEL};
-use super::tracepoints::Layout;
+use super::layout::Layout;
 use crate::bytes::{Order, beginning};
 use exitscope_model::Setting;
 use std::collections::BTreeMap;

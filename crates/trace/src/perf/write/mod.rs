@@ -12,8 +12,7 @@
 mod bytes;
 mod compress;
 mod head;
-mod rows;
-mod tracepoints;
+mod layout;
 
 use crate::bytes::{Order, beginning};
 use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
@@ -23,9 +22,9 @@ use compress::Compressor;
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
+use layout::{Layout, Place};
 use rustc_hash::FxHashMap;
 use std::io::{self, Seek, SeekFrom, Write};
-use tracepoints::{Layout, Place};
 
 /// Bytes of records that are gathered before they are written.
 const BLOCK: usize = 1 << 20;

@@ -1,21 +1,29 @@
-//! The tracepoints that can be written: the kernel's fields, what goes into them, and how they are printed.
+//! The table: each tracepoint with its fields, its meaning, how it is printed, and whether `record` wants it.
 //!
 //! ```text
-//! architecture, "system:event", fields as the kernel declares them with what they carry, print fmt
+//! architecture, "system:name", meaning, reader of its text, fields as the kernel declares them with what they carry,
+//! print fmt
 //! ```
 //!
-//! Fields are those of Linux 6.1 (`include/trace/events/{kvm,sched,syscalls}.h`, `arch/*/kvm/trace*.h`). `@TABLE` stands
-//! for the symbols of a table of codes.
+//! Fields and formats are those of Linux 6.1 (`include/trace/events/{kvm,sched,syscalls}.h`, `arch/*/kvm/trace*.h`);
+//! LoongArch's are later. `@TABLE` stands for the symbols of a table of codes.
 
-use super::tracepoints::Carries::*;
-use super::tracepoints::Row;
+use super::Carries::*;
+use super::{Meaning as M, RecordWhen, Row, printed, row};
+use exitscope_model::{CodeList as L, DetailKind as D};
 
-/// Every tracepoint of which an event can say something. Of equal names, the first one is for architectures that have
-/// none of their own.
-pub const ROWS: &[Row] = &[
-    (
+const CALLS: RecordWhen =
+    RecordWhen::Never("every system call of every program fires it; `perf record` takes it for the view of phases");
+const REFINED: RecordWhen = RecordWhen::Never("kvm_exit comes before it");
+
+/// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
+/// their own.
+pub(super) static ROWS: &[Row] = &[
+    row(
         "x86",
         "kvm:kvm_exit",
+        M::ExitX86,
+        printed::exit,
         &[
             ("unsigned int exit_reason", Code),
             ("unsigned long guest_rip", Rip),
@@ -27,16 +35,21 @@ pub const ROWS: &[Row] = &[
             ("unsigned int vcpu_id", Vcpu),
         ],
         r#""vcpu %u reason %s%s%s rip 0x%lx info1 0x%016llx info2 0x%016llx intr_info 0x%08x error_code 0x%08x", REC->vcpu_id, (REC->isa == 1) ? __print_symbolic(REC->exit_reason & 0xffff, @VMX) : __print_symbolic(REC->exit_reason, @SVM), (REC->isa == 1 && REC->exit_reason & ~0xffff) ? " " : "", (REC->isa == 1) ? __print_flags(REC->exit_reason & ~0xffff, " ", { 0x80000000, "FAILED_VMENTRY" }) : "", REC->guest_rip, REC->info1, REC->info2, REC->intr_info, REC->error_code"#,
-    ),
-    (
+    )
+    .told_by("guest_rip"),
+    row(
         "x86",
         "kvm:kvm_entry",
+        M::Enter,
+        printed::entry,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long rip", Zero), ("bool immediate_exit", Zero)],
         r#""vcpu %u, rip 0x%lx%s", REC->vcpu_id, REC->rip, REC->immediate_exit ? "[immediate exit]" : """#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_pio",
+        M::Pio,
+        printed::pio,
         &[
             ("unsigned int rw", Write),
             ("unsigned int port", Key),
@@ -46,28 +59,43 @@ pub const ROWS: &[Row] = &[
         ],
         r#""pio_%s at 0x%x size %d count %d val 0x%x %s", REC->rw ? "write" : "read", REC->port, REC->size, REC->count, REC->val, REC->count > 1 ? "(...)" : """#,
     ),
-    ("x86", "kvm:kvm_fast_mmio", &[("u64 gpa", Key)], r#""fast mmio at gpa 0x%llx", REC->gpa"#),
-    (
+    row(
+        "x86",
+        "kvm:kvm_fast_mmio",
+        M::FastMmio,
+        printed::fast_mmio,
+        &[("u64 gpa", Key)],
+        r#""fast mmio at gpa 0x%llx", REC->gpa"#,
+    ),
+    row(
         "x86",
         "kvm:kvm_msr",
+        M::Written(D::Msr),
+        printed::msr,
         &[("unsigned write", Write), ("u32 ecx", Key), ("u64 data", Value), ("u8 exception", Zero)],
         r#""msr_%s %x = 0x%llx%s", REC->write ? "write" : "read", REC->ecx, REC->data, REC->exception ? " (#GP)" : """#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_cr",
+        M::Written(D::ControlRegister),
+        printed::control_register,
         &[("unsigned int rw", Write), ("unsigned int cr", Key), ("unsigned long val", Value)],
         r#""cr_%s %x = 0x%lx", REC->rw ? "write" : "read", REC->cr, REC->val"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_apic",
+        M::Written(D::Apic),
+        printed::apic,
         &[("unsigned int rw", Write), ("unsigned int reg", Key), ("u64 val", Value)],
         r#""apic_%s 0x%x = 0x%llx", REC->rw ? "write" : "read", REC->reg, REC->val"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_cpuid",
+        M::Plain(D::Cpuid),
+        printed::cpuid,
         &[
             ("unsigned int function", Key),
             ("unsigned int index", Value),
@@ -80,9 +108,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""func %x idx %x rax %lx rbx %lx rcx %lx rdx %lx, cpuid entry %s%s", REC->function, REC->index, REC->rax, REC->rbx, REC->rcx, REC->rdx, REC->found ? "found" : "not found", REC->used_max_basic ? ", used max basic" : """#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_hypercall",
+        M::Plain(D::Hypercall),
+        printed::hypercall,
         &[
             ("unsigned long nr", Key),
             ("unsigned long a0", Value),
@@ -92,9 +122,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""nr 0x%lx a0 0x%lx a1 0x%lx a2 0x%lx a3 0x%lx", REC->nr, REC->a0, REC->a1, REC->a2, REC->a3"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_hv_hypercall",
+        M::Plain(D::HypervHypercall),
+        printed::hyperv_hypercall,
         &[
             ("__u16 rep_cnt", Zero),
             ("__u16 rep_idx", Zero),
@@ -106,9 +138,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""code 0x%x %s var_cnt 0x%x rep_cnt 0x%x idx 0x%x in 0x%llx out 0x%llx", REC->code, REC->fast ? "fast" : "slow", REC->var_cnt, REC->rep_cnt, REC->rep_idx, REC->ingpa, REC->outgpa"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_xen_hypercall",
+        M::Plain(D::XenHypercall),
+        printed::xen_hypercall,
         &[
             ("unsigned long nr", Key),
             ("unsigned long a0", Value),
@@ -120,9 +154,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""nr 0x%lx a0 0x%lx a1 0x%lx a2 0x%lx a3 0x%lx a4 0x%lx a5 %lx", REC->nr, REC->a0, REC->a1, REC->a2, REC->a3, REC->a4, REC->a5"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_page_fault",
+        M::Plain(D::PageFault),
+        printed::page_fault,
         &[
             ("unsigned int vcpu_id", Vcpu),
             ("unsigned long guest_rip", Zero),
@@ -131,40 +167,84 @@ pub const ROWS: &[Row] = &[
         ],
         r#""vcpu %u rip 0x%lx address 0x%016llx error_code 0x%llx", REC->vcpu_id, REC->guest_rip, REC->fault_address, REC->error_code"#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_inj_virq",
-        &[("unsigned int vector", Vector), ("bool soft", Zero), ("bool reinjected", Zero)],
+        M::Inject,
+        printed::inject,
+        &[("unsigned int vector|irq", Vector), ("bool soft", Zero), ("bool reinjected", Zero)],
         r#""%s 0x%x%s", REC->soft ? "Soft/INTn" : "IRQ", REC->vector, REC->reinjected ? " [reinjected]" : """#,
     ),
-    (
+    row(
         "x86",
         "kvm:kvm_ple_window_update",
+        M::PleWindow,
+        printed::ple_window,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned int new", NewWindow), ("unsigned int old", OldWindow)],
         r#""vcpu %u old %u new %u (%s)", REC->vcpu_id, REC->old, REC->new, REC->old < REC->new ? "growed" : "shrinked""#,
     ),
-    (
+    row(
+        "x86",
+        "kvm:kvm_ple_window",
+        M::PleWindow,
+        printed::old_ple_window,
+        &[("bool grow", Zero), ("unsigned int vcpu_id", Vcpu), ("int new", NewWindow), ("int old", OldWindow)],
+        r#""vcpu %u: ple_window %d (%s %d)", REC->vcpu_id, REC->new, REC->grow ? "grow" : "shrink", REC->old"#,
+    ),
+    row(
+        "x86",
+        "kvm:kvm_emulate_insn",
+        M::Emulate,
+        printed::emulate_insn,
+        &[
+            ("__u64 rip", Zero),
+            ("__u32 csbase", Zero),
+            ("__u8 len", Zero),
+            ("__u8 insn[15]", Zero),
+            ("__u8 flags", Zero),
+            ("__u8 failed", Zero),
+        ],
+        r#""%x:%llx:%s (%s)%s", REC->csbase, REC->rip, __print_hex(REC->insn, REC->len), __print_symbolic(REC->flags, { 0, "real" }, { 3, "vm16" }, { 1, "prot16" }, { 5, "prot32" }, { 9, "prot64" }), REC->failed ? " failed" : """#,
+    )
+    .when(RecordWhen::Never("of use to the view of phases alone, and frequent")),
+    row(
         "",
         "kvm:kvm_userspace_exit",
+        M::Userspace,
+        printed::userspace_exit,
         &[("__u32 reason", Reason), ("int errno", Errno)],
         r#""reason %s (%d)", REC->errno < 0 ? (REC->errno == -4 ? "restart" : "error") : __print_symbolic(REC->reason, @KVM_EXIT), REC->errno < 0 ? -REC->errno : REC->reason"#,
     ),
-    ("", "kvm:kvm_fpu", &[("u32 load", Load)], r#""%s", __print_symbolic(REC->load, { 0, "unload" }, { 1, "load" })"#),
-    (
+    row(
+        "",
+        "kvm:kvm_fpu",
+        M::Fpu,
+        printed::fpu,
+        &[("u32 load", Load)],
+        r#""%s", __print_symbolic(REC->load, { 0, "unload" }, { 1, "load" })"#,
+    )
+    .when(RecordWhen::WithoutExits),
+    row(
         "",
         "kvm:kvm_mmio",
+        M::Mmio,
+        printed::mmio,
         &[("u32 type", MmioType), ("u32 len", Size), ("u64 gpa", Key), ("u64 val", Value)],
         r#""mmio %s len %u gpa 0x%llx val 0x%llx", __print_symbolic(REC->type, { 0, "unsatisfied-read" }, { 1, "read" }, { 2, "write" }), REC->len, REC->gpa, REC->val"#,
     ),
-    (
+    row(
         "",
         "kvm:kvm_vcpu_wakeup",
+        M::HaltEnd,
+        printed::wakeup_of_vcpu,
         &[("__u64 ns", Halted), ("bool waited", Waited), ("bool valid", Valid)],
         r#""%s time %lld ns, polling %s", REC->waited ? "wait" : "poll", REC->ns, REC->valid ? "valid" : "invalid""#,
     ),
-    (
+    row(
         "",
         "kvm:kvm_halt_poll_ns",
+        M::HaltPoll,
+        printed::halt_poll,
         &[
             ("bool grow", Grow),
             ("unsigned int vcpu_id", Vcpu),
@@ -173,16 +253,28 @@ pub const ROWS: &[Row] = &[
         ],
         r#""vcpu %u: halt_poll_ns %u (%s %u)", REC->vcpu_id, REC->new, REC->grow ? "grow" : "shrink", REC->old"#,
     ),
-    (
+    row(
         "aarch64",
         "kvm:kvm_exit",
-        &[("int ret", Ret), ("unsigned int esr_ec", TrapClass), ("unsigned long vcpu_pc", Rip)],
+        M::ExitArm64,
+        printed::exit,
+        &[("int ret|idx|exit_reason", Ret), ("unsigned int esr_ec", TrapClass), ("unsigned long vcpu_pc", Rip)],
         r#""%s: HSR_EC: 0x%04x (%s), PC: 0x%016lx", __print_symbolic(REC->ret, @ARM64_EXIT), REC->esr_ec, __print_symbolic(REC->esr_ec, @ARM64_EC), REC->vcpu_pc"#,
+    )
+    .told_by("esr_ec"),
+    row(
+        "aarch64",
+        "kvm:kvm_entry",
+        M::Enter,
+        printed::entry,
+        &[("unsigned long vcpu_pc", Zero)],
+        r#""PC: 0x%016lx", REC->vcpu_pc"#,
     ),
-    ("aarch64", "kvm:kvm_entry", &[("unsigned long vcpu_pc", Zero)], r#""PC: 0x%016lx", REC->vcpu_pc"#),
-    (
+    row(
         "aarch64",
         "kvm:kvm_guest_fault",
+        M::Plain(D::PageFault),
+        printed::guest_fault,
         &[
             ("unsigned long vcpu_pc", Zero),
             ("unsigned long hsr", Key),
@@ -191,22 +283,35 @@ pub const ROWS: &[Row] = &[
         ],
         r#""ipa %#llx, hsr %#08lx, hxfar %#08lx, pc %#016lx", REC->ipa, REC->hsr, REC->hxfar, REC->vcpu_pc"#,
     ),
-    (
+    row(
         "aarch64",
         "kvm:kvm_wfx_arm64",
+        M::Wfx,
+        printed::wfx,
         &[("unsigned long vcpu_pc", Zero), ("bool is_wfe", Wfe)],
         r#""guest executed wf%c at: 0x%016lx", REC->is_wfe ? 'e' : 'i', REC->vcpu_pc"#,
     ),
-    (
+    row(
         "aarch64",
         "kvm:kvm_hvc_arm64",
+        M::Plain(D::Hvc),
+        printed::hvc,
         &[("unsigned long vcpu_pc", Zero), ("unsigned long r0", Key), ("unsigned long imm", Value)],
         r#""HVC at 0x%016lx (r0: 0x%016lx, imm: 0x%lx)", REC->vcpu_pc, REC->r0, REC->imm"#,
     ),
-    ("aarch64", "kvm:kvm_handle_sys_reg", &[("unsigned long hsr", Esr)], r#""HSR 0x%08lx", REC->hsr"#),
-    (
+    row(
+        "aarch64",
+        "kvm:kvm_handle_sys_reg",
+        M::TrappedSystemRegister,
+        printed::handle_sys_reg,
+        &[("unsigned long hsr", Esr)],
+        r#""HSR 0x%08lx", REC->hsr"#,
+    ),
+    row(
         "aarch64",
         "kvm:kvm_sys_access",
+        M::SystemRegister,
+        printed::sys_access,
         &[
             ("unsigned long vcpu_pc", Zero),
             ("bool is_write", Write),
@@ -219,9 +324,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""PC: %lx (%d,%d,%d,%d,%d) %s", REC->vcpu_pc, REC->Op0, REC->Op1, REC->CRn, REC->CRm, REC->Op2, REC->is_write ? "write" : "read""#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvm_guest_exit",
+        M::ExitCeded,
+        printed::guest_exit,
         &[
             ("int vcpu_id", Vcpu),
             ("int trap", Code),
@@ -231,9 +338,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""VCPU %d: trap=%s pc=0x%lx msr=0x%lx, ceded=%d", REC->vcpu_id, __print_symbolic(REC->trap, @PPC_TRAP), REC->pc, REC->msr, REC->ceded"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvm_guest_enter",
+        M::Enter,
+        printed::guest_enter,
         &[
             ("int vcpu_id", Vcpu),
             ("unsigned long pc", Zero),
@@ -242,9 +351,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""VCPU %d: pc=0x%lx pexcp=0x%lx ceded=%d", REC->vcpu_id, REC->pc, REC->pending_exceptions, REC->ceded"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvm_hcall_enter",
+        M::Plain(D::PpcHcall),
+        printed::hcall,
         &[
             ("int vcpu_id", Vcpu),
             ("unsigned long req", Key),
@@ -255,9 +366,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""VCPU %d: hcall=%s GPR4-7=0x%lx,0x%lx,0x%lx,0x%lx", REC->vcpu_id, __print_symbolic(REC->req, @PPC_HCALL), REC->gpr4, REC->gpr5, REC->gpr6, REC->gpr7"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvm_page_fault_enter",
+        M::Plain(D::PageFault),
+        printed::hpt_fault,
         &[
             ("int vcpu_id", Vcpu),
             ("unsigned long hpte_v", Zero),
@@ -270,30 +383,62 @@ pub const ROWS: &[Row] = &[
         ],
         r#""VCPU %d: hpte=0x%lx:0x%lx guest=0x%lx ea=0x%lx,%x slot=0x%llx,0x%x", REC->vcpu_id, REC->hpte_v, REC->hpte_r, REC->gpte_r, REC->ea, REC->dsisr, REC->base_gfn, REC->slot_flags"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvmppc_run_core",
+        M::RunCore,
+        printed::run_core,
         &[("int n_runnable", Runnable), ("int runner_vcpu", Vcpu), ("int where", Leaves), ("pid_t tgid", Process)],
         r#""%s runner_vcpu==%d runnable=%d tgid=%d", REC->where ? "Exit" : "Enter", REC->runner_vcpu, REC->n_runnable, REC->tgid"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvmppc_run_vcpu_enter",
+        M::VcpuHint,
+        printed::run_vcpu,
         &[("int vcpu_id", Vcpu), ("pid_t tgid", Process)],
         r#""VCPU %d: tgid=%d", REC->vcpu_id, REC->tgid"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_hv:kvmppc_run_vcpu_exit",
+        M::VcpuHint,
+        printed::run_vcpu,
         &[("int vcpu_id", Vcpu), ("int exit", Zero), ("int ret", Zero)],
         r#""VCPU %d: exit=%d, ret=%d", REC->vcpu_id, REC->exit, REC->ret"#,
     ),
-    (
+    row(
         "ppc",
-        "kvm_pr:kvm_exit",
+        "kvm_hv:kvmppc_vcore_wakeup",
+        M::HaltEnd,
+        printed::wakeup_of_vcpu,
+        &[("__u64 ns", Halted), ("int waited", Waited), ("pid_t tgid", Process)],
+        r#""%s time %llu ns, tgid=%d", REC->waited ? "wait" : "poll", REC->ns, REC->tgid"#,
+    ),
+    row(
+        "ppc",
+        "kvm:kvm_exit",
+        M::ExitOf(L::PpcTrap),
+        printed::exit,
         &[
             ("unsigned int exit_nr", Code),
-            ("unsigned long pc", Zero),
+            ("unsigned long pc", Rip),
+            ("unsigned long msr", Zero),
+            ("unsigned long dar", Zero),
+            ("unsigned long srr1", Zero),
+            ("unsigned long last_inst", Zero),
+        ],
+        r#""exit=%s | pc=0x%lx | msr=0x%lx | dar=0x%lx | srr1=0x%lx | last_inst=0x%lx", __print_symbolic(REC->exit_nr, @PPC_TRAP), REC->pc, REC->msr, REC->dar, REC->srr1, REC->last_inst"#,
+    )
+    .told_by("exit_nr"),
+    row(
+        "ppc",
+        "kvm_pr:kvm_exit",
+        M::ExitOf(L::PpcTrap),
+        printed::exit,
+        &[
+            ("unsigned int exit_nr", Code),
+            ("unsigned long pc", Rip),
             ("unsigned long msr", Zero),
             ("unsigned long dar", Zero),
             ("unsigned long srr1", Zero),
@@ -301,45 +446,57 @@ pub const ROWS: &[Row] = &[
         ],
         r#""exit=%s | pc=0x%lx | msr=0x%lx | dar=0x%lx | srr1=0x%lx | last_inst=0x%lx", __print_symbolic(REC->exit_nr, @PPC_TRAP), REC->pc, REC->msr, REC->dar, REC->srr1, REC->last_inst"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_pr:kvm_book3s_reenter",
+        M::Enter,
+        printed::entry,
         &[("unsigned int r", Zero), ("unsigned long pc", Zero)],
         r#""reentry r=%d | pc=0x%lx", REC->r, REC->pc"#,
     ),
-    (
+    row(
         "ppc",
         "kvm_booke:kvm_exit",
+        M::ExitOf(L::PpcBooke),
+        printed::exit,
         &[
             ("unsigned int exit_nr", Code),
-            ("unsigned long pc", Zero),
+            ("unsigned long pc", Rip),
             ("unsigned long msr", Zero),
             ("unsigned long dar", Zero),
             ("unsigned long last_inst", Zero),
         ],
         r#""exit=%s | pc=0x%lx | msr=0x%lx | dar=0x%lx | last_inst=0x%lx", __print_symbolic(REC->exit_nr, @PPC_BOOKE), REC->pc, REC->msr, REC->dar, REC->last_inst"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_sie_exit",
+        M::ExitOf(L::S390),
+        printed::sie_exit,
         &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Rip), ("u8 icptcode", Code)],
         r#""%02d[%016lx-%016lx]: exit sie icptcode %d (%s)", REC->id, REC->pswmask, REC->pswaddr, REC->icptcode, __print_symbolic(REC->icptcode, @S390_ICPT)"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_sie_enter",
+        M::Enter,
+        printed::sie_enter,
         &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Zero), ("int cpuflags", Zero)],
         r#""%02d[%016lx-%016lx]: entering sie flags %x", REC->id, REC->pswmask, REC->pswaddr, REC->cpuflags"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_handle_diag",
+        M::Plain(D::Diag),
+        printed::s390_diag,
         &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Zero), ("__u16 code", Key)],
-        r#""%02d[%016lx-%016lx]: diagnose call %x (%s)", REC->id, REC->pswmask, REC->pswaddr, REC->code, __print_symbolic(REC->code, @S390_DIAG)"#,
+        r#""%02d[%016lx-%016lx]: handle diagnose call %04x (%s)", REC->id, REC->pswmask, REC->pswaddr, REC->code, __print_symbolic(REC->code, @S390_DIAG)"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_intercept_instruction",
+        M::S390Instruction,
+        printed::s390_instruction,
         &[
             ("int id", Vcpu),
             ("unsigned long pswmask", Zero),
@@ -348,15 +505,19 @@ pub const ROWS: &[Row] = &[
         ],
         r#""%02d[%016lx-%016lx]: intercepted instruction %016llx", REC->id, REC->pswmask, REC->pswaddr, REC->instruction"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_intercept_prog",
+        M::Plain(D::Program),
+        printed::s390_program,
         &[("int id", Vcpu), ("unsigned long pswmask", Zero), ("unsigned long pswaddr", Zero), ("__u16 code", Key)],
         r#""%02d[%016lx-%016lx]: intercepted program interruption %04x (%s)", REC->id, REC->pswmask, REC->pswaddr, REC->code, __print_symbolic(REC->code, @S390_PROG)"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_handle_sigp",
+        M::Plain(D::Sigp),
+        printed::s390_sigp,
         &[
             ("int id", Vcpu),
             ("unsigned long pswmask", Zero),
@@ -367,9 +528,11 @@ pub const ROWS: &[Row] = &[
         ],
         r#""%02d[%016lx-%016lx]: handle sigp order %02x (%s), cpu address %04x, parameter %08x", REC->id, REC->pswmask, REC->pswaddr, REC->order_code, __print_symbolic(REC->order_code, @S390_SIGP), REC->cpu_addr, REC->parameter"#,
     ),
-    (
+    row(
         "s390",
         "kvm:kvm_s390_handle_sigp_pei",
+        M::Plain(D::Sigp),
+        printed::s390_sigp,
         &[
             ("int id", Vcpu),
             ("unsigned long pswmask", Zero),
@@ -379,22 +542,103 @@ pub const ROWS: &[Row] = &[
         ],
         r#""%02d[%016lx-%016lx]: handle sigp pei order %02x (%s), cpu address %04x", REC->id, REC->pswmask, REC->pswaddr, REC->order_code, __print_symbolic(REC->order_code, @S390_SIGP), REC->cpu_addr"#,
     ),
-    (
+    row(
         "riscv",
         "kvm:kvm_exit",
+        M::ExitOf(L::Riscv),
+        printed::exit,
         &[
-            ("unsigned long sepc", Zero),
+            ("unsigned long sepc", Rip),
             ("unsigned long scause", Code),
             ("unsigned long stval", Zero),
             ("unsigned long htval", Zero),
             ("unsigned long htinst", Zero),
         ],
         r#""SEPC:0x%lx, SCAUSE:0x%lx, STVAL:0x%lx, HTVAL:0x%lx, HTINST:0x%lx", REC->sepc, REC->scause, REC->stval, REC->htval, REC->htinst"#,
+    )
+    .told_by("scause"),
+    row(
+        "riscv",
+        "kvm:kvm_entry",
+        M::Enter,
+        printed::entry,
+        &[("unsigned long pc", Zero)],
+        r#""PC: 0x016%lx", REC->pc"#,
     ),
-    ("riscv", "kvm:kvm_entry", &[("unsigned long pc", Zero)], r#""PC: 0x016%lx", REC->pc"#),
-    (
+    row(
+        "loongarch",
+        "kvm:kvm_exit",
+        M::ExitOf(L::Loongarch),
+        printed::exit,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .told_by("reason"),
+    row(
+        "loongarch",
+        "kvm:kvm_exit_idle",
+        M::ExitOf(L::Loongarch),
+        printed::exit,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .when(REFINED),
+    row(
+        "loongarch",
+        "kvm:kvm_exit_cache",
+        M::ExitOf(L::Loongarch),
+        printed::exit,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .when(REFINED),
+    row(
+        "loongarch",
+        "kvm:kvm_exit_cpucfg",
+        M::ExitOf(L::Loongarch),
+        printed::exit,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .when(REFINED),
+    row(
+        "loongarch",
+        "kvm:kvm_exit_csr",
+        M::ExitOf(L::Loongarch),
+        printed::exit,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .when(REFINED),
+    row(
+        "loongarch",
+        "kvm:kvm_enter",
+        M::Enter,
+        printed::entry,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Zero)],
+        r#""vcpu %u PC: 0x%08lx", REC->vcpu_id, REC->pc"#,
+    ),
+    row(
+        "loongarch",
+        "kvm:kvm_reenter",
+        M::Enter,
+        printed::entry,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Zero)],
+        r#""vcpu %u PC: 0x%08lx", REC->vcpu_id, REC->pc"#,
+    ),
+    row(
+        "loongarch",
+        "kvm:kvm_iocsr",
+        M::Mmio,
+        printed::mmio,
+        &[("u32 type", MmioType), ("u32 len", Size), ("u64 gpa", Key), ("u64 val", Value)],
+        r#""iocsr %s len %u gpa 0x%llx val 0x%llx", __print_symbolic(REC->type, { 0, "unsatisfied-read" }, { 1, "read" }, { 2, "write" }), REC->len, REC->gpa, REC->val"#,
+    ),
+    row(
         "",
         "sched:sched_switch",
+        M::Switch,
+        printed::switch,
         &[
             ("char prev_comm[16]", PrevName),
             ("pid_t prev_pid", Prev),
@@ -405,22 +649,31 @@ pub const ROWS: &[Row] = &[
             ("int next_prio", Zero),
         ],
         r#""prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d next_prio=%d", REC->prev_comm, REC->prev_pid, REC->prev_prio, (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, "|", { 0x1, "S" }, { 0x2, "D" }, { 0x4, "T" }, { 0x8, "t" }, { 0x10, "X" }, { 0x20, "Z" }, { 0x40, "P" }, { 0x80, "I" }) : "R", REC->prev_state & 0x100 ? "+" : "", REC->next_comm, REC->next_pid, REC->next_prio"#,
-    ),
-    (
+    )
+    .when(RecordWhen::Scheduler),
+    row(
         "",
         "sched:sched_wakeup",
+        M::Wakeup,
+        printed::wakeup,
         &[("char comm[16]", WokenName), ("pid_t pid", Woken), ("int prio", Zero), ("int target_cpu", Zero)],
         r#""comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu"#,
-    ),
-    (
+    )
+    .when(RecordWhen::Scheduler),
+    row(
         "",
         "sched:sched_wakeup_new",
+        M::Wakeup,
+        printed::wakeup,
         &[("char comm[16]", WokenName), ("pid_t pid", Woken), ("int prio", Zero), ("int target_cpu", Zero)],
         r#""comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu"#,
-    ),
-    (
+    )
+    .when(RecordWhen::Never("a thread is new once, and halts later")),
+    row(
         "",
         "syscalls:sys_enter_ioctl",
+        M::Call,
+        printed::ioctl,
         &[
             ("int __syscall_nr", Zero),
             ("unsigned long fd", Zero),
@@ -428,6 +681,33 @@ pub const ROWS: &[Row] = &[
             ("unsigned long arg", Zero),
         ],
         r#""fd: 0x%08lx, cmd: 0x%08lx, arg: 0x%08lx", ((unsigned long)(REC->fd)), ((unsigned long)(REC->cmd)), ((unsigned long)(REC->arg))"#,
-    ),
-    ("", "syscalls:sys_exit_ioctl", &[("int __syscall_nr", Zero), ("long ret", Zero)], r#""0x%lx", REC->ret"#),
+    )
+    .when(CALLS),
+    row(
+        "",
+        "syscalls:sys_exit_ioctl",
+        M::CallEnd,
+        printed::call_end,
+        &[("int __syscall_nr", Zero), ("long ret", Zero)],
+        r#""0x%lx", REC->ret"#,
+    )
+    .when(CALLS),
+    row(
+        "",
+        "raw_syscalls:sys_enter",
+        M::Call,
+        printed::raw_call,
+        &[("long id", Zero), ("unsigned long args[6]", Command)],
+        r#""NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)", REC->id, REC->args[0], REC->args[1], REC->args[2], REC->args[3], REC->args[4], REC->args[5]"#,
+    )
+    .when(CALLS),
+    row(
+        "",
+        "raw_syscalls:sys_exit",
+        M::CallEnd,
+        printed::call_end,
+        &[("long id", Zero), ("long ret", Zero)],
+        r#""NR %ld = %ld", REC->id, REC->ret"#,
+    )
+    .when(CALLS),
 ];

@@ -3,8 +3,8 @@
 use super::*;
 
 fn read(system: &str, name: &str, fields: &str) -> Option<Said> {
-    let row = TRACEPOINTS.iter().find(|row| (row.0, row.1) == (system, name)).unwrap();
-    read_fields(row.2, fields.as_bytes(), &mut Reasons::new())
+    let row = super::super::of_text(Some(system), name).unwrap();
+    read_fields(row.text, fields.as_bytes(), &mut Reasons::new())
 }
 
 fn kvm(name: &str, fields: &str) -> Option<Said> {

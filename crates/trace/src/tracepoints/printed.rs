@@ -7,15 +7,12 @@
 //!
 //! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
 
-use super::scan::{Scan, ends_with_number, split_last};
-use crate::tracefs::{exit as exited, is_of_registers};
+use super::exit as exited;
+use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{lookup, s390_instruction_key, system_register, tables, trapped_system_register};
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
-
-/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
-const KVM_RUN: u64 = 0xae80;
 
 /// Exit reasons that no table knows are told apart up to this many.
 const MAX_UNKNOWN: u64 = 4096;
@@ -24,68 +21,7 @@ const MAX_UNKNOWN: u64 = 4096;
 type Said = (Kind, VcpuId);
 
 /// Reads an event's fields; `None` if they are not as its tracepoint prints them.
-pub(super) type ReadFields = fn(&mut Scan, &mut Reasons) -> Option<Said>;
-
-/// The tracepoints that exit accounting uses: system, name, and how to read their fields.
-pub(super) const TRACEPOINTS: &[(&str, &str, ReadFields)] = &[
-    ("kvm", "kvm_exit", exit),
-    ("kvm_pr", "kvm_exit", exit),
-    ("kvm_booke", "kvm_exit", exit),
-    ("kvm", "kvm_exit_idle", exit),
-    ("kvm", "kvm_exit_cache", exit),
-    ("kvm", "kvm_exit_cpucfg", exit),
-    ("kvm", "kvm_exit_csr", exit),
-    ("kvm_hv", "kvm_guest_exit", guest_exit),
-    ("kvm", "kvm_s390_sie_exit", sie_exit),
-    ("kvm", "kvm_entry", entry),
-    ("kvm", "kvm_enter", entry),
-    ("kvm", "kvm_reenter", entry),
-    ("kvm", "kvm_s390_sie_enter", sie_enter),
-    ("kvm_hv", "kvm_guest_enter", guest_enter),
-    ("kvm_pr", "kvm_book3s_reenter", entry),
-    ("kvm", "kvm_userspace_exit", userspace_exit),
-    ("kvm", "kvm_fpu", fpu),
-    ("syscalls", "sys_enter_ioctl", ioctl),
-    ("syscalls", "sys_exit_ioctl", call_end),
-    ("raw_syscalls", "sys_enter", raw_call),
-    ("raw_syscalls", "sys_exit", call_end),
-    ("kvm", "kvm_emulate_insn", emulate_insn),
-    ("kvm", "kvm_mmio", mmio),
-    ("kvm", "kvm_iocsr", mmio),
-    ("kvm", "kvm_fast_mmio", fast_mmio),
-    ("kvm", "kvm_pio", pio),
-    ("kvm", "kvm_msr", msr),
-    ("kvm", "kvm_cr", control_register),
-    ("kvm", "kvm_apic", apic),
-    ("kvm", "kvm_sys_access", sys_access),
-    ("kvm", "kvm_handle_sys_reg", handle_sys_reg),
-    ("kvm", "kvm_cpuid", cpuid),
-    ("kvm", "kvm_hypercall", hypercall),
-    ("kvm", "kvm_hv_hypercall", hyperv_hypercall),
-    ("kvm", "kvm_xen_hypercall", xen_hypercall),
-    ("kvm", "kvm_hvc_arm64", hvc),
-    ("kvm_hv", "kvm_hcall_enter", hcall),
-    ("kvm", "kvm_page_fault", page_fault),
-    ("kvm", "kvm_guest_fault", guest_fault),
-    ("kvm_hv", "kvm_page_fault_enter", hpt_fault),
-    ("kvm", "kvm_s390_intercept_instruction", s390_instruction),
-    ("kvm", "kvm_s390_intercept_prog", s390_program),
-    ("kvm", "kvm_s390_handle_sigp", s390_sigp),
-    ("kvm", "kvm_s390_handle_sigp_pei", s390_sigp),
-    ("kvm", "kvm_s390_handle_diag", s390_diag),
-    ("kvm", "kvm_inj_virq", inject),
-    ("kvm", "kvm_vcpu_wakeup", wakeup_of_vcpu),
-    ("kvm", "kvm_wfx_arm64", wfx),
-    ("kvm", "kvm_halt_poll_ns", halt_poll),
-    ("kvm", "kvm_ple_window_update", ple_window),
-    ("kvm_hv", "kvmppc_run_vcpu_enter", run_vcpu),
-    ("kvm_hv", "kvmppc_run_vcpu_exit", run_vcpu),
-    ("kvm_hv", "kvmppc_run_core", run_core),
-    ("kvm_hv", "kvmppc_vcore_wakeup", wakeup_of_vcpu),
-    ("sched", "sched_switch", switch),
-    ("sched", "sched_wakeup", wakeup),
-    ("sched", "sched_wakeup_new", wakeup),
-];
+pub(crate) type ReadFields = fn(&mut Scan, &mut Reasons) -> Option<Said>;
 
 /// libtraceevent's names of SVM exits (`plugins/plugin_kvm.c`) that are not the kernel's in capitals.
 const PLUGIN_SVM: &[(u64, &str)] = &[
@@ -105,7 +41,7 @@ const PLUGIN_SVM: &[(u64, &str)] = &[
 
 /// Exit codes by name.
 #[derive(Debug)]
-pub(super) struct Reasons {
+pub(crate) struct Reasons {
     x86: FxHashMap<Vec<u8>, ExitCode>,
     hcalls: FxHashMap<&'static [u8], u64>,
     /// The vendor whose names this trace uses, once one was met: bare numbers are of the same list.
@@ -208,7 +144,7 @@ fn vmx_flags(scan: &Scan) -> Option<u64> {
 
 /// Reads the fields of an event.
 #[inline]
-pub(super) fn read_fields(read: ReadFields, mut fields: &[u8], reasons: &mut Reasons) -> Option<Said> {
+pub(crate) fn read_fields(read: ReadFields, mut fields: &[u8], reasons: &mut Reasons) -> Option<Said> {
     // libtraceevent's x86 plugin meets other machines' events: it complains, then prints them as the kernel does.
     loop {
         if let Some(rest) = fields.strip_prefix(b"<CANT FIND FIELD ") {
@@ -277,7 +213,7 @@ fn rip(scan: &mut Scan, mark: &str) -> u64 {
 }
 
 /// `kvm_exit` has one name and a form per architecture.
-fn exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+pub(super) fn exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     match scan.rest.first()? {
         b'v' | b'r' => exit_x86(scan, reasons),
         b'e' => exit_ppc(scan, reasons),
@@ -356,7 +292,7 @@ fn exit_ppc(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 }
 
 /// `VCPU 0: trap=SYSCALL pc=0x2120 msr=0x8000000000009000, ceded=0`
-fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+pub(super) fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     let vcpu = ppc_vcpu(scan)?;
     scan.literal("trap=")?;
     let name = scan.until(" pc=")?;
@@ -368,7 +304,7 @@ fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 }
 
 /// `00[…-…]: exit sie icptcode 4 (Instruction)`
-fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let (vcpu, address) = s390_vcpu_at(scan)?;
     scan.literal("exit sie icptcode ")?;
     let code = ExitCode::new(CodeList::S390, scan.decimal()?);
@@ -376,22 +312,22 @@ fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `vcpu 0, rip 0xfff0` of x86; elsewhere there is no vCPU to read.
-fn entry(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn entry(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     Some((Kind::Enter, vcpu(scan)?))
 }
 
-fn sie_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn sie_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     Some((Kind::Enter, s390_vcpu(scan)?))
 }
 
-fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     Some((Kind::Enter, ppc_vcpu(scan)?))
 }
 
 /// `reason KVM_EXIT_IO (2)`; `reason restart (4)` and `reason error (14)` are an errno, and the reason is not told.
 /// libtraceevent (perf, trace-cmd) takes every errno for a positive number: there the reason is told, and the errno is
 /// not.
-fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("reason ")?;
     let name = scan.until(" (")?;
     let number = scan.decimal32()?;
@@ -403,7 +339,7 @@ fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::UserspaceExit { reason, errno })
 }
 
-fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     match scan.rest.trim_ascii_end() {
         b"load" => unnamed(Kind::Fpu { load: true }),
         b"unload" => unnamed(Kind::Fpu { load: false }),
@@ -412,35 +348,28 @@ fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `fd: 0x0000000c, cmd: 0x0000ae80, arg: 0x00000000`
-fn ioctl(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn ioctl(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("cmd: ")?;
-    call(scan.hex()?)
+    unnamed(super::call(scan.hex()?))
 }
 
 /// `NR 16 (c, ae80, 0, 7f0000000000, 0, 0)`: an ioctl's command is the second argument.
-fn raw_call(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn raw_call(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("(")?;
     scan.until(", ")?;
-    call(scan.hex()?)
+    unnamed(super::call(scan.hex()?))
 }
 
-fn call(command: u64) -> Option<Said> {
-    match command {
-        KVM_RUN => unnamed(Kind::RunEnter),
-        _ => unnamed(Kind::Call { registers: is_of_registers(command) }),
-    }
-}
-
-fn call_end(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn call_end(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::CallEnd)
 }
 
-fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Emulate)
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`, `iocsr …`
-fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until(" ")?;
     let write = scan.until(" len ")? == b"write";
     let size = scan.decimal()?;
@@ -451,13 +380,13 @@ fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `fast mmio at gpa 0xfe003000`
-fn fast_mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn fast_mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("fast mmio at gpa ")?;
     detail(DetailKind::Mmio, true, 0, scan.hex()?, 0)
 }
 
 /// `pio_write at 0x70 size 1 count 1 val 0x8f`
-fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("pio_")?;
     let write = scan.until(" at ")? == b"write";
     let port = scan.hex()?;
@@ -475,13 +404,13 @@ fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `msr_write 4b564d01 = 0xe8c21`
-fn msr(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn msr(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("msr_")?;
     written(DetailKind::Msr, scan)
 }
 
 /// `cr_write 0 = 0x80050033`
-fn control_register(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn control_register(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("cr_")?;
     written(DetailKind::ControlRegister, scan)
 }
@@ -494,7 +423,7 @@ fn written(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
 }
 
 /// `apic_write APIC_SPIV = 0x1ff`
-fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("apic_")?;
     let write = scan.until(" ")? == b"write";
     let name = scan.until(" = ")?;
@@ -507,7 +436,7 @@ fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `PC: 4000007c ID_AA64PFR0_EL1 (3,0,0,4,0) read`; outside the kernel, nobody can follow the pointer to the name,
 /// and libtraceevent prints the fields raw.
-fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     const FIELDS: [&str; 5] = ["Op0=", "Op1=", "CRn=", "CRm=", "Op2="];
     let kernel = scan.literal("PC: ").is_some();
     let mut write = false;
@@ -535,14 +464,14 @@ fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `HSR 0x62300049`
-fn handle_sys_reg(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn handle_sys_reg(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("HSR ")?;
     let (register, write) = trapped_system_register(scan.hex()?);
     detail(DetailKind::SystemRegister, write, 0, register, 0)
 }
 
 /// `func 1 idx 3fd rax …`
-fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("func ")?;
     let function = scan.hex()?;
     let index = match scan.literal(" idx ") {
@@ -553,12 +482,12 @@ fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `nr 0x5 a0 0x0 …`
-fn hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     numbered_call(DetailKind::Hypercall, scan)
 }
 
 /// `cpl 0 nr 0x14 a0 0x0 …`
-fn xen_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn xen_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     numbered_call(DetailKind::XenHypercall, scan)
 }
 
@@ -570,13 +499,13 @@ fn numbered_call(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
 }
 
 /// `code 0x5c fast cnt 0x0 …`
-fn hyperv_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn hyperv_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("code ")?;
     detail(DetailKind::HypervHypercall, false, 0, scan.hex()?, 0)
 }
 
 /// `HVC at 0x000000004000007c (r0: 0x0000000084000000, imm: 0x0)`
-fn hvc(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn hvc(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("r0: ")?;
     let r0 = scan.hex()?;
     scan.until("imm: ")?;
@@ -584,7 +513,7 @@ fn hvc(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `VCPU 0: hcall=H_PUT_TERM_CHAR GPR4-7=0x0,0x1,0x41000000,0x0`
-fn hcall(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+pub(super) fn hcall(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     let vcpu = ppc_vcpu(scan)?;
     scan.literal("hcall=")?;
     let name = scan.until(" GPR4-7=")?;
@@ -597,7 +526,7 @@ fn hcall(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 }
 
 /// `vcpu 0 rip 0xe05b address 0x00000000000f61c8 error_code 0x100000004`, in older kernels `address f61c8 error_code 4`
-fn page_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn page_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
     scan.until("address ")?;
     let address = scan.hex()?;
@@ -607,7 +536,7 @@ fn page_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `ipa 0x80a0000, hsr 0x938b0005, hxfar 0x80a0014, pc 0x00000040000020`
-fn guest_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn guest_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("ipa ")?;
     let address = scan.hex()?;
     scan.literal(", hsr ")?;
@@ -615,7 +544,7 @@ fn guest_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `VCPU 0: hpte=0x…:0x… guest=0x… ea=0x…,40000000 slot=0x…,0x…`
-fn hpt_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn hpt_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = ppc_vcpu(scan)?;
     scan.until(" ea=")?;
     let address = scan.hex()?;
@@ -625,7 +554,7 @@ fn hpt_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `00[…-…]: intercepted instruction b27d000000000000 (stsi)`
-fn s390_instruction(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn s390_instruction(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = s390_vcpu(scan)?;
     scan.literal("intercepted instruction ")?;
     let instruction = scan.hex()?;
@@ -634,12 +563,12 @@ fn s390_instruction(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `00[…-…]: intercepted program interruption 0011 (…)`
-fn s390_program(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn s390_program(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     s390_code(scan, "intercepted program interruption ", DetailKind::Program)
 }
 
 /// `00[…-…]: handle diagnose call 009c (…)`
-fn s390_diag(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn s390_diag(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     s390_code(scan, "handle diagnose call ", DetailKind::Diag)
 }
 
@@ -651,7 +580,7 @@ fn s390_code(scan: &mut Scan, prose: &str, kind: DetailKind) -> Option<Said> {
 }
 
 /// `00[…-…]: handle sigp order 01 (sense), cpu address 0001, parameter 00000000`, also `handle sigp pei order`
-fn s390_sigp(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn s390_sigp(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = s390_vcpu(scan)?;
     scan.literal("handle sigp ")?;
     scan.until("order ")?;
@@ -662,7 +591,7 @@ fn s390_sigp(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `IRQ 0x8`, `Soft/INTn 0x19 [reinjected]`, in older kernels `irq 8`
-fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vector = match scan.literal("irq ") {
         Some(()) => scan.decimal()?,
         None => {
@@ -674,7 +603,7 @@ fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `wait time 592688 ns, polling valid`, of a virtual core `poll time 81920 ns, tgid=274`
-fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let waited = match scan.until(" time ")? {
         b"wait" => true,
         b"poll" => false,
@@ -685,7 +614,7 @@ fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `guest executed wfi at: 0x…`; libtraceevent cannot always print `%c`, and then the letter is lost.
-fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("guest executed wf")?;
     match scan.rest.first()? {
         b'e' => unnamed(Kind::Wfx { wfe: true }),
@@ -695,7 +624,7 @@ fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `vcpu 1: halt_poll_ns 10000 (grow 0)`
-fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
     scan.until("halt_poll_ns ")?;
     let new = scan.decimal32()?;
@@ -709,7 +638,7 @@ fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `vcpu 1 old 4096 new 8192 (growed)`
-fn ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
     scan.until("old ")?;
     let old = scan.decimal32()?;
@@ -717,13 +646,23 @@ fn ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     Some((Kind::PleWindow { new: scan.decimal32()?, old }, vcpu))
 }
 
+/// The same of Linux before 5.0: `vcpu 1: ple_window 8192 (grow 4096)`
+pub(super) fn old_ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.until("ple_window ")?;
+    let new = scan.decimal32()?;
+    scan.until("(")?;
+    scan.until(" ")?;
+    Some((Kind::PleWindow { new, old: scan.decimal32()? }, vcpu))
+}
+
 /// `VCPU 1: tgid=456`, `VCPU 0: exit=19, ret=2`
-fn run_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn run_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     Some((Kind::VcpuHint, ppc_vcpu(scan)?))
 }
 
 /// `Enter runner_vcpu==3 runnable=4 tgid=456`
-fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let exit = match scan.word() {
         b"Exit" => true,
         b"Enter" => false,
@@ -737,7 +676,7 @@ fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=2 next_prio=120`, or by
 /// libtraceevent's plugin `a:1 [120] R ==> b:2 [120]`. Thread names may hold anything, so it is read from the right.
-fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let (prev, next) = split_last(scan.rest, " ==> ")?;
     let (prev, state, next) = match split_last(prev, " prev_state=") {
         Some((prev, state)) => (pid_after(prev, " prev_pid=")?, state, pid_after(next, " next_pid=")?),
@@ -751,7 +690,7 @@ fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// `comm=a pid=1 prio=120 target_cpu=000`, or by the plugin `a:1 [120] CPU:000`.
-fn wakeup(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+pub(super) fn wakeup(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let tid = match scan.rest.starts_with(b"comm=") {
         true => pid_after(scan.rest, " pid=")?,
         false => plugin_pid(scan.rest)?,

@@ -2,7 +2,7 @@
 
 /// What is left of a line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scan<'a> {
+pub(crate) struct Scan<'a> {
     /// The bytes not yet read.
     pub rest: &'a [u8],
 }
@@ -84,14 +84,14 @@ impl<'a> Scan<'a> {
 
 /// The decimal number at the end of `text`, and what is before it.
 #[inline]
-pub(super) fn ends_with_number(text: &[u8]) -> Option<(&[u8], u32)> {
+pub(crate) fn ends_with_number(text: &[u8]) -> Option<(&[u8], u32)> {
     let digits = text.iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
     let (before, number) = text.split_at(text.len() - digits);
     Some((before, Scan::new(number).decimal32()?))
 }
 
 /// What comes before and after the last `mark` in `text`.
-pub(super) fn split_last<'a>(text: &'a [u8], mark: &str) -> Option<(&'a [u8], &'a [u8])> {
+pub(crate) fn split_last<'a>(text: &'a [u8], mark: &str) -> Option<(&'a [u8], &'a [u8])> {
     let mark = mark.as_bytes();
     let at = text.windows(mark.len()).rposition(|window| window == mark)?;
     Some((&text[..at], &text[at + mark.len()..]))

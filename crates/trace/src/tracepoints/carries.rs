@@ -1,0 +1,142 @@
+//! What fields of records carry of an event.
+
+use super::KVM_RUN;
+use exitscope_model::codes::{system_register_parts, system_register_trap};
+use exitscope_model::{CodeList, Detail, Event, Form, Kind};
+use exitscope_units::Tid;
+
+/// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
+const KVM_GET_REGS: u64 = 0x8090_ae81;
+
+/// `TASK_INTERRUPTIBLE`, and the flag of a thread that was preempted.
+const SLEEPS: u64 = 1;
+const PREEMPTED: u64 = 0x100;
+
+/// What a field carries of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Nothing: an event does not know it.
+    Zero,
+    Vcpu,
+    Process,
+    Code,
+    /// Where in the guest it was.
+    Rip,
+    /// x86: whose codes they are.
+    Isa,
+    /// x86: what the exit says of a port access.
+    Info1,
+    /// arm64: the code, or that it is a trap; and the class of the trap.
+    Ret,
+    TrapClass,
+    Ceded,
+    Reason,
+    Errno,
+    Load,
+    Command,
+    Write,
+    /// As `kvm_mmio` counts them: read, write.
+    MmioType,
+    Size,
+    /// 1; of a string access, whose count an event does not keep, 2.
+    Count,
+    Key,
+    /// arm64: the trap of a system register; and a part of its name: Op0, Op1, CRn, CRm, Op2.
+    Esr,
+    RegisterPart(usize),
+    Value,
+    Vector,
+    Halted,
+    Waited,
+    /// Whether the wake-up was meant for the vCPU: always, but for some on s390.
+    Valid,
+    Grow,
+    NewPoll,
+    OldPoll,
+    NewWindow,
+    OldWindow,
+    Wfe,
+    Leaves,
+    Runnable,
+    Prev,
+    PrevState,
+    Next,
+    Woken,
+    /// The names of these threads.
+    PrevName,
+    NextName,
+    WokenName,
+}
+
+impl Carries {
+    /// Its number in `event`; zero if the event is not about such a thing.
+    pub fn number(self, event: &Event) -> u64 {
+        use Carries as C;
+        let detail = |part: fn(Detail) -> u64| if let Kind::Detail(detail) = event.kind { part(detail) } else { 0 };
+        match (self, event.kind) {
+            (C::Vcpu, _) => event.vcpu.0.into(),
+            (C::Process, _) => event.vm.0.into(),
+            (C::Code, Kind::Exit { code, .. }) => code.number,
+            (C::Rip, Kind::Exit { rip, .. }) => rip,
+            (C::Isa, Kind::Exit { code, .. }) => match code.list {
+                CodeList::Vmx => 1,
+                CodeList::Svm => 2,
+                _ => 0,
+            },
+            (C::Info1, Kind::Exit { words, .. }) => words.info1(),
+            (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
+            (C::Ret, Kind::Exit { code, .. }) => code.number,
+            (C::TrapClass, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
+            (C::Ceded, Kind::Exit { idle, .. }) => idle.into(),
+            (C::Reason, Kind::UserspaceExit { reason, .. }) => reason.into(),
+            (C::Errno, Kind::UserspaceExit { errno, .. }) => errno as u64,
+            (C::Load, Kind::Fpu { load }) => load.into(),
+            (C::Command, Kind::RunEnter) => KVM_RUN,
+            (C::Command, Kind::Call { registers: true }) => KVM_GET_REGS,
+            (C::Write, _) => detail(|detail| detail.write.into()),
+            (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),
+            (C::Size, _) => detail(|detail| detail.size.into()),
+            (C::Count, _) => detail(|detail| if detail.form == Form::String { 2 } else { 1 }),
+            (C::Key, _) => detail(|detail| detail.key),
+            (C::Esr, _) => detail(|detail| system_register_trap(detail.key, detail.write)),
+            (C::RegisterPart(at), Kind::Detail(detail)) => system_register_parts(detail.key)[at],
+            (C::Value, _) => detail(|detail| detail.value),
+            (C::Vector, Kind::Inject { vector }) => vector.into(),
+            (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
+            (C::Waited, Kind::HaltEnd { waited, .. }) => waited.into(),
+            (C::Valid, Kind::HaltEnd { valid, .. }) => valid.into(),
+            (C::Grow, Kind::HaltPoll { grow, .. }) => grow.into(),
+            (C::NewPoll, Kind::HaltPoll { new, .. }) => new.into(),
+            (C::OldPoll, Kind::HaltPoll { old, .. }) => old.into(),
+            (C::NewWindow, Kind::PleWindow { new, .. }) => new.into(),
+            (C::OldWindow, Kind::PleWindow { old, .. }) => old.into(),
+            (C::Wfe, Kind::Wfx { wfe }) => wfe.into(),
+            (C::Leaves, Kind::RunCore { exit, .. }) => exit.into(),
+            (C::Runnable, Kind::RunCore { runnable, .. }) => runnable.into(),
+            (C::PrevState, Kind::Switch { sleeps, .. }) => {
+                if sleeps {
+                    SLEEPS
+                } else {
+                    PREEMPTED
+                }
+            }
+            (C::Prev | C::Next | C::Woken, _) => self.thread(event).map_or(0, |tid| tid.0.into()),
+            _ => 0,
+        }
+    }
+
+    /// The thread that it numbers or names.
+    pub fn thread(self, event: &Event) -> Option<Tid> {
+        match (self, event.kind) {
+            (Carries::Prev | Carries::PrevName, Kind::Switch { prev, .. }) => Some(prev),
+            (Carries::Next | Carries::NextName, Kind::Switch { next, .. }) => Some(next),
+            (Carries::Woken | Carries::WokenName, Kind::Wakeup { tid }) => Some(tid),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a name, an array of characters.
+    pub fn is_name(self) -> bool {
+        matches!(self, Carries::PrevName | Carries::NextName | Carries::WokenName)
+    }
+}

@@ -1,0 +1,169 @@
+//! The tracepoints that exit accounting uses, each of them once.
+//!
+//! ```text
+//!              ┌─► tracefs, text: what its records, or its text, mean
+//! row of ROWS ─┼─► perf writer: how its records are laid out and printed
+//!              └─► record: whether it is wanted
+//! ```
+//!
+//! A new field of a tracepoint is a word of [`Carries`], named in the row and read where records (`tracefs/decode.rs`) and
+//! text (`printed.rs`) become events.
+
+mod carries;
+pub(crate) mod printed;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use carries::Carries;
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
+use printed::ReadFields;
+use rows::ROWS;
+
+/// One tracepoint, as one architecture has it.
+pub(crate) struct Row {
+    /// How `uname -m` begins there; empty: everywhere.
+    pub arch: &'static str,
+    /// `system:name`.
+    pub event: &'static str,
+    /// The field by which this form of the name is known from those of other architectures; empty: there is one.
+    pub told_by: &'static str,
+    pub meaning: Meaning,
+    /// Reads what `print` prints, in every form that it ever had.
+    pub text: ReadFields,
+    /// Fields as the kernel declares them, with what they carry of an event. `|` is before the names of older kernels.
+    pub fields: &'static [(&'static str, Carries)],
+    /// The `print fmt`.
+    pub print: &'static str,
+    pub record: RecordWhen,
+}
+
+/// When `exitscope record` takes a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordWhen {
+    /// Wherever it exists.
+    Always,
+    /// Where it stands for entries: a back end of x86 that knows neither `kvm_exit` nor `kvm_entry`.
+    WithoutExits,
+    /// With the scheduler's tracepoints.
+    Scheduler,
+    /// Never, for this reason.
+    Never(&'static str),
+}
+
+/// What to make of a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    ExitX86,
+    ExitArm64,
+    ExitOf(CodeList),
+    ExitCeded,
+    Enter,
+    Userspace,
+    Fpu,
+    Call,
+    CallEnd,
+    Emulate,
+    Mmio,
+    Pio,
+    Written(DetailKind),
+    Plain(DetailKind),
+    FastMmio,
+    S390Instruction,
+    SystemRegister,
+    TrappedSystemRegister,
+    Inject,
+    HaltEnd,
+    HaltPoll,
+    PleWindow,
+    Wfx,
+    VcpuHint,
+    RunCore,
+    Switch,
+    Wakeup,
+    Other,
+}
+
+/// A tracepoint of one form that `record` always takes; the methods say otherwise.
+const fn row(
+    arch: &'static str,
+    event: &'static str,
+    meaning: Meaning,
+    text: ReadFields,
+    fields: &'static [(&'static str, Carries)],
+    print: &'static str,
+) -> Row {
+    Row { arch, event, told_by: "", meaning, text, fields, print, record: RecordWhen::Always }
+}
+
+impl Row {
+    const fn told_by(self, field: &'static str) -> Row {
+        Row { told_by: field, ..self }
+    }
+
+    const fn when(self, record: RecordWhen) -> Row {
+        Row { record, ..self }
+    }
+
+    /// System and name.
+    pub fn names(&self) -> (&'static str, &'static str) {
+        self.event.split_once(':').unwrap_or(("", self.event))
+    }
+
+    /// The names of the field that carries this, the newest first; an array with the number of its elements.
+    pub fn field(&self, carries: Carries) -> Option<impl Iterator<Item = &'static str>> {
+        let (declared, _) = self.fields.iter().find(|field| field.1 == carries)?;
+        Some(declared.rsplit(' ').next()?.split('|'))
+    }
+}
+
+/// The row for records of `system:name` whose format has those fields of which `has` says so.
+pub(crate) fn of_format(system: &str, name: &str, has: impl Fn(&str) -> bool) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.names() == (system, name) && (row.told_by.is_empty() || has(row.told_by)))
+}
+
+/// The row for text of `name`, whose system not all programs print.
+pub(crate) fn of_text(system: Option<&str>, name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.names().1 == name && system.is_none_or(|system| row.names().0 == system))
+}
+
+/// The row by which events of `system:name` are written on `arch`.
+pub(crate) fn to_write(arch: &str, event: &str) -> Option<&'static Row> {
+    let named = || ROWS.iter().filter(|row| row.event == event);
+    named().find(|row| arch.starts_with(row.arch)).or_else(|| named().next())
+}
+
+/// The tracepoints (`system:name`) that `record` takes when `is_wanted`, each once.
+pub fn recorded(is_wanted: impl Fn(RecordWhen) -> bool) -> Vec<&'static str> {
+    let mut events = Vec::new();
+    for row in ROWS.iter().filter(|row| is_wanted(row.record)) {
+        if !events.contains(&row.event) {
+            events.push(row.event);
+        }
+    }
+    events
+}
+
+/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
+const KVM_RUN: u64 = 0xae80;
+
+/// A system call of user space, by an ioctl's command. x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS) what
+/// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h` read or write.
+pub(crate) const fn call(command: u64) -> Kind {
+    match command {
+        KVM_RUN => Kind::RunEnter,
+        0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc
+        | 0x4140_aecd => Kind::Call { registers: true },
+        _ => Kind::Call { registers: false },
+    }
+}
+
+/// An exit whose event says nothing but its code and where it was.
+pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
+    Kind::Exit { code, idle: false, words: PortWords::NONE, rip }
+}
+
+/// A detail that has neither size nor form.
+pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
+    Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
+}

@@ -1,0 +1,197 @@
+//! The table holds together: what a row prints and what it records are read as one and the same.
+
+use super::printed::{Reasons, read_fields};
+use super::*;
+use crate::{Input, Options, PerfHead, PerfWriter, open_input};
+use exitscope_model::{Event, EventNames, Ledger, NameId};
+use exitscope_units::{Moment, PcpuId, Tid, VmId};
+use std::io::Cursor;
+
+/// What each row prints: architecture, tracepoint, text.
+const PRINTED: &[(&str, &str, &str)] = &[
+    ("x86", "kvm:kvm_exit", "vcpu 2 reason npf rip 0xfff0 info1 0x0000000100000014 info2 0x00000000fffffff0"),
+    ("x86", "kvm:kvm_exit", "vcpu 2 reason io rip 0xfff0 info1 0x0000000000700011 info2 0x000000000000fff2"),
+    ("x86", "kvm:kvm_exit", "vcpu 2 reason EPT_VIOLATION FAILED_VMENTRY rip 0xfff0 info1 0x0 info2 0x0"),
+    ("x86", "kvm:kvm_entry", "vcpu 3, rip 0xfff0"),
+    ("x86", "kvm:kvm_pio", "pio_write at 0x70 size 1 count 1 val 0x8f "),
+    ("x86", "kvm:kvm_pio", "pio_read at 0x1f0 size 2 count 256 val 0x0 (...)"),
+    ("x86", "kvm:kvm_fast_mmio", "fast mmio at gpa 0xfe003000"),
+    ("x86", "kvm:kvm_msr", "msr_write 4b564d01 = 0xe8c21"),
+    ("x86", "kvm:kvm_cr", "cr_write 0 = 0x80050033"),
+    ("x86", "kvm:kvm_apic", "apic_write APIC_SPIV = 0x1ff"),
+    ("x86", "kvm:kvm_cpuid", "func 1 idx 3fd rax 0 rbx 0 rcx 0 rdx 0, cpuid entry found"),
+    ("x86", "kvm:kvm_hypercall", "nr 0x5 a0 0x7 a1 0x0 a2 0x0 a3 0x0"),
+    ("x86", "kvm:kvm_hv_hypercall", "code 0x5c fast var_cnt 0x0 rep_cnt 0x0 idx 0x0 in 0x0 out 0x0"),
+    ("x86", "kvm:kvm_xen_hypercall", "cpl 0 nr 0x14 a0 0x2 a1 0x0 a2 0x0 a3 0x0 a4 0x0 a5 0"),
+    ("x86", "kvm:kvm_page_fault", "vcpu 1 rip 0xe05b address 0x00000000000f61c8 error_code 0x100000004"),
+    ("x86", "kvm:kvm_inj_virq", "IRQ 0x8"),
+    ("x86", "kvm:kvm_ple_window_update", "vcpu 1 old 4096 new 8192 (growed)"),
+    ("x86", "kvm:kvm_ple_window", "vcpu 1: ple_window 4096 (shrink 8192)"),
+    ("x86", "kvm:kvm_emulate_insn", "0:fffffff0:ea 5b e0 00 f0 (real)"),
+    ("", "kvm:kvm_userspace_exit", "reason KVM_EXIT_IO (2)"),
+    ("", "kvm:kvm_userspace_exit", "reason restart (4)"),
+    ("", "kvm:kvm_fpu", "load"),
+    ("", "kvm:kvm_mmio", "mmio write len 4 gpa 0xfee000b0 val 0x7"),
+    ("", "kvm:kvm_mmio", "mmio read len 4 gpa 0xfee000b0 val 0x7"),
+    ("", "kvm:kvm_vcpu_wakeup", "wait time 592688 ns, polling valid"),
+    ("", "kvm:kvm_vcpu_wakeup", "poll time 592 ns, polling invalid"),
+    ("", "kvm:kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 10000 (grow 0)"),
+    ("aarch64", "kvm:kvm_exit", "TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x0000000040000020"),
+    ("aarch64", "kvm:kvm_exit", "IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0000000040000020"),
+    ("aarch64", "kvm:kvm_entry", "PC: 0x0000000040000020"),
+    ("aarch64", "kvm:kvm_guest_fault", "ipa 0x80a0000, hsr 0x938b0005, hxfar 0x80a0014, pc 0x00000040000020"),
+    ("aarch64", "kvm:kvm_wfx_arm64", "guest executed wfe at: 0x0000000040000020"),
+    ("aarch64", "kvm:kvm_hvc_arm64", "HVC at 0x000000004000007c (r0: 0x0000000084000000, imm: 0x1)"),
+    ("aarch64", "kvm:kvm_handle_sys_reg", "HSR 0x623a3016"),
+    ("aarch64", "kvm:kvm_sys_access", "PC: 4000007c ID_AA64PFR0_EL1 (3,0,0,4,0) read"),
+    ("ppc", "kvm_hv:kvm_guest_exit", "VCPU 3: trap=SYSCALL pc=0x2120 msr=0x8000000000009000, ceded=1"),
+    ("ppc", "kvm_hv:kvm_guest_enter", "VCPU 3: pc=0x2120 pexcp=0x0 ceded=0"),
+    ("ppc", "kvm_hv:kvm_hcall_enter", "VCPU 3: hcall=H_PUT_TERM_CHAR GPR4-7=0x9,0x1,0x41000000,0x0"),
+    ("ppc", "kvm_hv:kvm_page_fault_enter", "VCPU 3: hpte=0x1:0x2 guest=0x3 ea=0xc000,40000000 slot=0x0,0x0"),
+    ("ppc", "kvm_hv:kvmppc_run_core", "Exit runner_vcpu==3 runnable=4 tgid=229"),
+    ("ppc", "kvm_hv:kvmppc_run_vcpu_enter", "VCPU 3: tgid=229"),
+    ("ppc", "kvm_hv:kvmppc_run_vcpu_exit", "VCPU 3: exit=19, ret=2"),
+    ("ppc", "kvm_hv:kvmppc_vcore_wakeup", "wait time 81920 ns, tgid=229"),
+    ("ppc", "kvm:kvm_exit", "exit=SYSCALL | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0"),
+    ("ppc", "kvm_pr:kvm_exit", "exit=0xf60 | pc=0x1 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0"),
+    ("ppc", "kvm_pr:kvm_book3s_reenter", "reentry r=1 | pc=0x1"),
+    ("ppc", "kvm_booke:kvm_exit", "exit=DTLB_MISS | pc=0x1 | msr=0x2 | dar=0x0 | last_inst=0x0"),
+    ("s390", "kvm:kvm_s390_sie_exit", "03[0706c00180000000-000000000011d0f2]: exit sie icptcode 4 (Instruction)"),
+    ("s390", "kvm:kvm_s390_sie_enter", "03[0706c00180000000-000000000011d0f2]: entering sie flags 0"),
+    ("s390", "kvm:kvm_s390_handle_diag", "03[0706c00180000000-000000000011d0f2]: handle diagnose call 009c (yield)"),
+    (
+        "s390",
+        "kvm:kvm_s390_intercept_instruction",
+        "03[0706c00180000000-000000000011d0f2]: intercepted instruction b27d000000000000 (stsi)",
+    ),
+    (
+        "s390",
+        "kvm:kvm_s390_intercept_prog",
+        "03[0706c00180000000-000000000011d0f2]: intercepted program interruption 0011 (Page translation)",
+    ),
+    (
+        "s390",
+        "kvm:kvm_s390_handle_sigp",
+        "03[0706c00180000000-000000000011d0f2]: handle sigp order 02 (external call), cpu address 0001, parameter 00000000",
+    ),
+    (
+        "s390",
+        "kvm:kvm_s390_handle_sigp_pei",
+        "03[0706c00180000000-000000000011d0f2]: handle sigp pei order 02 (external call), cpu address 0001",
+    ),
+    ("riscv", "kvm:kvm_exit", "SEPC:0x80200000, SCAUSE:0x15, STVAL:0x0, HTVAL:0x0, HTINST:0x0"),
+    ("riscv", "kvm:kvm_entry", "PC: 0x01680200000"),
+    ("loongarch", "kvm:kvm_exit", "[Hypercall]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_idle", "[IDLE]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_cache", "[CACHE]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_cpucfg", "[CPUCFG]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_csr", "[CSR]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_enter", "vcpu 1 PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_reenter", "PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1"),
+    (
+        "",
+        "sched:sched_switch",
+        "prev_comm=a prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=2 next_prio=1",
+    ),
+    (
+        "",
+        "sched:sched_switch",
+        "prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=1",
+    ),
+    ("", "sched:sched_wakeup", "comm=a pid=1 prio=120 target_cpu=000"),
+    ("", "sched:sched_wakeup_new", "comm=a pid=1 prio=120 target_cpu=000"),
+    ("", "syscalls:sys_enter_ioctl", "fd: 0x0000000c, cmd: 0x0000ae80, arg: 0x00000000"),
+    ("", "syscalls:sys_enter_ioctl", "fd: 0x0000000c, cmd: 0x00005401, arg: 0x00000000"),
+    ("", "syscalls:sys_exit_ioctl", "0x0"),
+    ("", "raw_syscalls:sys_enter", "NR 16 (c, ae80, 0, 7f11, 0, 0)"),
+    ("", "raw_syscalls:sys_enter", "NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"),
+    ("", "raw_syscalls:sys_exit", "NR 16 = 0"),
+];
+
+/// What a record written for `event` on `arch` is read as.
+fn written_and_read(arch: &str, name: &str, event: &Event) -> Vec<Event> {
+    let mut names = EventNames::default();
+    names.intern(name);
+    let head = PerfHead {
+        arch: if arch == "s390" { "s390x" } else { arch },
+        cpuid: "",
+        cpu: "",
+        settings: &[],
+        hostname: "",
+        release: "",
+        cpus: 1,
+        command: &[],
+        names: &names,
+        compressed: false,
+    };
+    let mut bytes = Cursor::new(Vec::new());
+    let mut writer = PerfWriter::new(&mut bytes, &head).unwrap();
+    writer.event(event).unwrap();
+    writer.finish().unwrap();
+    let input = Input::from_bytes("written", &bytes.into_inner()).unwrap();
+    let mut source = open_input(input, Options::default()).unwrap();
+    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+    while source.read(&mut events, &mut ledger).unwrap() {}
+    events
+}
+
+#[test]
+fn every_row_is_read_alike_from_what_it_prints_and_from_its_record() {
+    for row in ROWS {
+        let mut examples = PRINTED.iter().filter(|of| (of.0, of.1) == (row.arch, row.event)).peekable();
+        assert!(examples.peek().is_some(), "{} of {:?} has no example", row.event, row.arch);
+        for (arch, name, text) in examples {
+            let (kind, vcpu) = read_fields(row.text, text.as_bytes(), &mut Reasons::new()).expect(text);
+            assert_ne!(kind, Kind::Other, "{text}");
+            let event = Event {
+                at: Moment::from_nanos(1_000),
+                tid: Tid(231),
+                vm: VmId(229),
+                vcpu,
+                cpu: PcpuId(0),
+                name: NameId(0),
+                kind,
+            };
+            assert_eq!(written_and_read(arch, name, &event), [event], "{arch} {name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_one_tracepoint_differ_only_in_what_tells_them_apart() {
+    for (at, row) in ROWS.iter().enumerate() {
+        for other in ROWS[..at].iter().filter(|other| other.event == row.event) {
+            assert_ne!(row.arch, other.arch, "{}", row.event);
+            assert_eq!(row.record, other.record, "{}", row.event);
+            assert_eq!(row.told_by.is_empty(), other.told_by.is_empty(), "{}", row.event);
+            assert!(row.meaning == other.meaning || !row.told_by.is_empty(), "{}", row.event);
+        }
+    }
+}
+
+#[test]
+fn a_format_is_read_by_the_row_whose_field_it_has() {
+    let meaning =
+        |fields: &'static [&str]| of_format("kvm", "kvm_exit", |field| fields.contains(&field)).map(|row| row.meaning);
+    assert_eq!(meaning(&["exit_reason", "guest_rip", "isa"]), Some(Meaning::ExitX86));
+    assert_eq!(meaning(&["exit_reason", "esr_ec", "vcpu_pc"]), Some(Meaning::ExitArm64));
+    assert_eq!(meaning(&["exit_nr", "pc"]), Some(Meaning::ExitOf(CodeList::PpcTrap)));
+    assert_eq!(meaning(&["reason", "pc"]), Some(Meaning::ExitOf(CodeList::Loongarch)));
+    assert_eq!(meaning(&["of_a_later_kernel"]), None);
+}
+
+#[test]
+fn record_takes_what_the_accounting_needs_and_says_why_it_leaves_the_rest() {
+    let always = recorded(|when| when == RecordWhen::Always);
+    for event in
+        ["kvm:kvm_exit", "kvm:kvm_entry", "kvm:kvm_userspace_exit", "kvm:kvm_vcpu_wakeup", "kvm:kvm_ple_window"]
+    {
+        assert_eq!(always.iter().filter(|of| **of == event).count(), 1, "{event}");
+    }
+    assert_eq!(recorded(|when| when == RecordWhen::WithoutExits), ["kvm:kvm_fpu"]);
+    assert_eq!(recorded(|when| when == RecordWhen::Scheduler), ["sched:sched_switch", "sched:sched_wakeup"]);
+    for row in ROWS {
+        assert!(!matches!(row.record, RecordWhen::Never(why) if why.is_empty()), "{}", row.event);
+    }
+}
