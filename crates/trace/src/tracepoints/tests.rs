@@ -3,7 +3,7 @@
 use super::printed::{Reasons, read_fields};
 use super::*;
 use crate::{Input, Options, PerfHead, PerfWriter, open_input};
-use exitscope_model::{Event, EventNames, Ledger, NameId};
+use exitscope_model::{CodeList, Event, EventNames, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
 

@@ -1,8 +1,8 @@
-//! What fields of records carry of an event.
+//! What tracepoints mean, and what the fields of their records carry of an event.
 
 use super::KVM_RUN;
 use exitscope_model::codes::{system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Detail, Event, Form, Kind};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, Form, Kind};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -11,6 +11,39 @@ const KVM_GET_REGS: u64 = 0x8090_ae81;
 /// `TASK_INTERRUPTIBLE`, and the flag of a thread that was preempted.
 const SLEEPS: u64 = 1;
 const PREEMPTED: u64 = 0x100;
+
+/// What to make of a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    ExitX86,
+    ExitArm64,
+    ExitOf(CodeList),
+    ExitCeded,
+    Enter,
+    Userspace,
+    Fpu,
+    Call,
+    CallEnd,
+    Emulate,
+    Mmio,
+    Pio,
+    Written(DetailKind),
+    Plain(DetailKind),
+    FastMmio,
+    S390Instruction,
+    SystemRegister,
+    TrappedSystemRegister,
+    Inject,
+    HaltEnd,
+    HaltPoll,
+    PleWindow,
+    Wfx,
+    VcpuHint,
+    RunCore,
+    Switch,
+    Wakeup,
+    Other,
+}
 
 /// What a field carries of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +109,7 @@ impl Carries {
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
             (C::Process, _) => event.vm.0.into(),
-            (C::Code, Kind::Exit { code, .. }) => code.number,
+            (C::Code, Kind::Exit { code, .. } | Kind::Refine { code }) => code.number,
             (C::Rip, Kind::Exit { rip, .. }) => rip,
             (C::Isa, Kind::Exit { code, .. }) => match code.list {
                 CodeList::Vmx => 1,
