@@ -1,7 +1,7 @@
 //! What tracepoints mean, and what the fields of their records carry of an event.
 
 use super::KVM_RUN;
-use exitscope_model::codes::{system_register_parts, system_register_trap};
+use exitscope_model::codes::{loongarch_instruction, system_register_parts, system_register_trap};
 use exitscope_model::{CodeList, Detail, DetailKind, Event, Form, Kind};
 use exitscope_units::Tid;
 
@@ -18,6 +18,11 @@ pub(crate) enum Meaning {
     ExitX86,
     ExitArm64,
     ExitOf(CodeList),
+    /// The open exit's reason, more exactly.
+    Refined(CodeList),
+    /// The same, by the instruction of loongarch that exited for its privilege.
+    Privileged,
+    Leave,
     ExitCeded,
     Enter,
     Userspace,
@@ -59,6 +64,8 @@ pub(crate) enum Carries {
     Isa,
     /// x86: what the exit says of a port access.
     Info1,
+    /// loongarch: the instruction.
+    Instruction,
     /// arm64: the code, or that it is a trap; and the class of the trap.
     Ret,
     TrapClass,
@@ -117,6 +124,7 @@ impl Carries {
                 _ => 0,
             },
             (C::Info1, Kind::Exit { words, .. }) => words.info1(),
+            (C::Instruction, Kind::Refine { code }) => loongarch_instruction(code),
             (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
             (C::Ret, Kind::Exit { code, .. }) => code.number,
             (C::TrapClass, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
