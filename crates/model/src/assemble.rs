@@ -168,6 +168,10 @@ impl Assembler {
                 self.kinds.doors = true;
                 self.lane(event)
             }
+            Kind::Leave => {
+                self.kinds.doors = true;
+                self.find(event)
+            }
             Kind::Detail(_) | Kind::Yield => self.lane(event),
             Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),

@@ -264,6 +264,17 @@ pub const fn system_register_parts(register: u64) -> [u64; 5] {
     [register >> 19 & 3, register >> 16 & 7, register >> 12 & 15, register >> 8 & 15, register >> 5 & 7]
 }
 
+/// Why a loongarch guest left for a privileged instruction; if it is none that is known, for its privilege.
+pub fn loongarch_privileged(instruction: u64) -> ExitCode {
+    let row = t::LOONGARCH_PRIVILEGED.iter().find(|row| instruction & row.0 == row.1);
+    ExitCode::new(CodeList::Loongarch, row.map_or(22, |row| row.2))
+}
+
+/// An instruction for which a loongarch guest leaves with this code; zero if there is none.
+pub fn loongarch_instruction(code: ExitCode) -> u64 {
+    t::LOONGARCH_PRIVILEGED.iter().find(|row| row.2 == code.number).map_or(0, |row| row.1)
+}
+
 /// The decode key of an intercepted s390 instruction, as `icpt_insn_decoder` of `sie.h` makes it.
 pub const fn s390_instruction_key(instruction: u64) -> u64 {
     let first = instruction >> 56;
@@ -317,6 +328,19 @@ mod tests {
             assert_eq!(system_register_parts(register), parts);
             assert_eq!(system_register_trap(register, write), esr & !(31 << 5));
         }
+    }
+
+    #[test]
+    fn privileged_instructions_of_loongarch_are_told_by_their_words() {
+        // idle 0; iocsrwr.w $a0, $a1; csrrd $t0, 0x0; cpucfg $a0, $a1; cacop 0x0, $zero, 0; and one that is none of these.
+        let words = [0x0648_8000, 0x0648_18a4, 0x0400_000c, 0x0000_6ca4, 0x0600_0000, 0x0649_8000];
+        let names = words.map(|word| loongarch_privileged(word).name());
+        assert_eq!(names, ["IDLE", "IOCSR", "CSR", "CPUCFG", "CACHE", "Privilege Error"]);
+        for word in &words[..5] {
+            let code = loongarch_privileged(*word);
+            assert_eq!(loongarch_privileged(loongarch_instruction(code)), code);
+        }
+        assert!(loongarch_privileged(words[0]).is_idle());
     }
 
     #[test]

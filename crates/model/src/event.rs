@@ -62,8 +62,15 @@ pub enum Kind {
         /// Where in the guest: the instruction pointer; zero if the event does not say.
         rip: u64,
     },
+    /// The open exit's reason, told again and more exactly: loongarch's `kvm_exit_idle` after its `kvm_exit`.
+    Refine {
+        /// Why.
+        code: ExitCode,
+    },
     /// The virtual CPU enters its guest.
     Enter,
+    /// loongarch `kvm_out`: the kernel has done what it can, and `KVM_RUN` returns. `kvm_userspace_exit` says why.
+    Leave,
     /// `kvm_userspace_exit`: `KVM_RUN` returns. `reason` is of `KVM_EXIT_*`.
     UserspaceExit {
         /// `KVM_EXIT_*`.

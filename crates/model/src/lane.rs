@@ -121,6 +121,8 @@ impl Lane {
             Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
             Kind::Detail(detail) => return self.detail(event.at, detail, rows, ledger),
             Kind::Fpu { load: false } => self.leave(event.at),
+            Kind::Leave => self.leave_unsaid(event.at),
+            Kind::Refine { code } => self.refine(event.at, code, halts),
             Kind::Call { registers } => self.call(event.at, registers),
             Kind::CallEnd => self.call_end(event.at),
             Kind::Emulate => {
@@ -321,6 +323,7 @@ impl Lane {
     fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut impl Rows, ledger: &mut Ledger) {
         let code = ExitCode::of_userspace(reason, errno);
         let reason = code.number as u32;
+        self.hand_over();
         self.account(event.at);
         self.kicked = steps::was_kicked(code, errno);
         if let Some(exit) = &mut self.open {

@@ -142,6 +142,36 @@ fn a_halt_is_idle_and_costs_nothing() {
 }
 
 #[test]
+fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
+    let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
+    let (rows, ledger, _) = assemble(&[
+        exit(1_000, privilege),
+        event(1_200, 10, Kind::Refine { code: idle }),
+        event(1_300, 10, Kind::Refine { code: idle }),
+        event(9_000, 10, Kind::HaltEnd { ns: 7_500, waited: true, valid: true }),
+        enter(9_400),
+        event(9_500, 10, Kind::Refine { code: idle }),
+    ]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].code, rows[0].is_idle, rows[0].events), (idle, true, 5));
+    assert_eq!((rows[0].kernel, rows[0].idle), (Nanos(200), Nanos(8_200)));
+    assert_eq!(ledger.get(Line::OutsideExit), 1);
+}
+
+#[test]
+fn who_leaves_is_in_user_space_unless_it_is_said_when_that_has_it() {
+    let leaves = [exit(1_000, IO), event(1_200, 10, Kind::Leave)];
+    let told = event(1_500, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
+    let (rows, ..) = assemble(&[&leaves[..], &[told, enter(5_000)]].concat());
+    assert_eq!((rows[0].door, rows[0].kernel, rows[0].user), (Door::Userspace(KVM_EXIT_IO), Nanos(500), Nanos(3_500)));
+    let steps = [Step::Handling, Step::Leaving, Step::User].map(|step| rows[0].way.time(step));
+    assert_eq!(steps, [Nanos(200), Nanos(300), Nanos(3_500)]);
+    let (rows, ..) = assemble(&[&leaves[..], &[enter(5_000)]].concat());
+    assert_eq!((rows[0].door, rows[0].kernel, rows[0].user), (Door::Userspace(0), Nanos(200), Nanos(3_800)));
+    assert_eq!(rows[0].way.time(Step::User), Nanos(3_800));
+}
+
+#[test]
 fn a_halt_within_another_exit_is_taken_out_of_its_cost() {
     let wakeup = event(9_000, 10, Kind::HaltEnd { ns: 8_000, waited: true, valid: true });
     let (rows, ..) = assemble(&[exit(0, IO), wakeup, enter(10_000)]);
@@ -274,6 +304,8 @@ fn any_kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         4 => prop_oneof![Just(HLT), Just(IO)].prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
         4 => Just(Kind::Enter),
+        1 => Just(Kind::Refine { code: HLT }),
+        1 => Just(Kind::Leave),
         2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| Kind::UserspaceExit { reason, errno }),
         2 => any::<bool>().prop_map(|load| Kind::Fpu { load }),
         2 => detail,

@@ -137,7 +137,12 @@ impl<'a> EventRow<'a> {
                 row.idle = idle.then_some(true);
                 "exit"
             }
+            Kind::Refine { code } => {
+                row.reason = Some(code.name());
+                "refine"
+            }
             Kind::Enter => "enter",
+            Kind::Leave => "leave",
             Kind::UserspaceExit { reason, errno } => {
                 row.reason = Some(Door::Userspace(reason).name());
                 row.errno = (errno < 0).then_some(errno);

@@ -1242,6 +1242,18 @@ pub static LOONGARCH: &[(u64, &str)] = &[
     (65, "CACHE"),
     (66, "CPUCFG"),
     (67, "CSR"),
+    // perf's own number (`tools/perf/arch/loongarch/util/kvm-stat.c`): the kernel has a tracepoint and no number for it.
+    (102, "IOCSR"),
+];
+
+/// Instructions of loongarch that exit for their privilege: the bits that tell them, these bits, and which of
+/// [`LOONGARCH`] they are (`kvm_trap_handle_gspr` of `arch/loongarch/kvm/exit.c`).
+pub static LOONGARCH_PRIVILEGED: &[(u64, u64, u64)] = &[
+    (0xffff_fc00, 0x0000_6c00, 66),
+    (0xff00_0000, 0x0400_0000, 67),
+    (0xffc0_0000, 0x0600_0000, 65),
+    (0xffff_8000, 0x0648_0000, 102),
+    (0xffff_8000, 0x0648_8000, 64),
 ];
 
 /// `KVM_EXIT_*`: why `KVM_RUN` returned to user space.

@@ -1,8 +1,11 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
 use super::{Lane, Run, State};
-use crate::{DetailKind, Event, Exit, ExitCode, Mark, PortWords, Step};
+use crate::{DetailKind, Door, Event, Exit, ExitCode, Halt, Mark, PortWords, Step};
 use exitscope_units::{Moment, Nanos};
+
+/// `KVM_EXIT_UNKNOWN`.
+const UNKNOWN: u32 = 0;
 
 impl Lane {
     /// The open exit goes into its next step: what it cost since the last one began was that one's.
@@ -23,6 +26,43 @@ impl Lane {
         if let (Some(exit), State::Kernel) = (&mut self.open, self.state) {
             exit.way.mark(Mark::Left);
             self.go(Step::Leaving);
+        }
+    }
+
+    /// The same, and whether anything will say when user space has it, and why, is not known yet: until then it has it.
+    #[inline(never)]
+    pub(super) fn leave_unsaid(&mut self, at: Moment) {
+        self.leave(at);
+        if let (Some(exit), State::Kernel) = (&mut self.open, self.state) {
+            exit.door = Door::Userspace(UNKNOWN);
+            self.state = State::User;
+            self.kicked = false;
+            self.step = Step::User;
+        }
+    }
+
+    /// User space is told now: what passed since KVM began to leave was the way there.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self) {
+        if let (Some(exit), State::User) = (&self.open, self.state)
+            && !exit.way.has(Mark::Handed)
+        {
+            self.state = State::Kernel;
+            self.step = Step::Leaving;
+        }
+    }
+
+    /// The open exit's reason is told again.
+    #[inline(never)]
+    pub(super) fn refine(&mut self, at: Moment, code: ExitCode, halts: &mut Vec<Halt>) {
+        self.account(at);
+        self.reach();
+        if let Some(exit) = &mut self.open {
+            exit.code = code;
+            if code.is_idle() && !exit.is_idle {
+                exit.is_idle = true;
+                self.halt.exit(at, true, halts);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
 use crate::tracepoints::{Carries, Meaning, about, call, exit, of_format};
-use exitscope_model::codes::{s390_instruction_key, system_register, trapped_system_register};
+use exitscope_model::codes::{loongarch_privileged, s390_instruction_key, system_register, trapped_system_register};
 use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -230,6 +230,9 @@ impl Decoder {
                 exit(ExitCode::new(CodeList::Riscv, number), field(1))
             }),
             Meaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)), field(1))),
+            Meaning::Refined(list) => then.take(Kind::Refine { code: ExitCode::new(list, field(0)) }),
+            Meaning::Privileged => then.take(Kind::Refine { code: loongarch_privileged(field(0)) }),
+            Meaning::Leave => then.take(Kind::Leave),
             Meaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
                 Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE, rip: field(2) }
@@ -344,6 +347,8 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::ExitX86 => &[Code, Isa, Info1, Rip],
         Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
         Meaning::ExitOf(_) => &[Code, Rip],
+        Meaning::Refined(_) => &[Code],
+        Meaning::Privileged => &[Instruction],
         Meaning::ExitCeded => &[Code, Ceded, Rip],
         Meaning::Userspace => &[Reason, Errno],
         Meaning::Fpu => &[Load],
@@ -366,7 +371,9 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::RunCore => &[Leaves, Runnable],
         Meaning::Switch => &[Prev, PrevState, Next],
         Meaning::Wakeup => &[Woken],
-        Meaning::Enter | Meaning::CallEnd | Meaning::Emulate | Meaning::VcpuHint | Meaning::Other => &[],
+        Meaning::Enter | Meaning::Leave | Meaning::CallEnd | Meaning::Emulate | Meaning::VcpuHint | Meaning::Other => {
+            &[]
+        }
     }
 }
 

@@ -9,14 +9,14 @@
 //! A new field of a tracepoint is a word of [`Carries`], named in the row and read where records (`tracefs/decode.rs`) and
 //! text (`printed.rs`) become events.
 
-mod carries;
+mod meaning;
 pub(crate) mod printed;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use carries::Carries;
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
+use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, PortWords};
+pub(crate) use meaning::{Carries, Meaning};
 use printed::ReadFields;
 use rows::ROWS;
 
@@ -49,39 +49,6 @@ pub enum RecordWhen {
     Scheduler,
     /// Never, for this reason.
     Never(&'static str),
-}
-
-/// What to make of a tracepoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    ExitX86,
-    ExitArm64,
-    ExitOf(CodeList),
-    ExitCeded,
-    Enter,
-    Userspace,
-    Fpu,
-    Call,
-    CallEnd,
-    Emulate,
-    Mmio,
-    Pio,
-    Written(DetailKind),
-    Plain(DetailKind),
-    FastMmio,
-    S390Instruction,
-    SystemRegister,
-    TrappedSystemRegister,
-    Inject,
-    HaltEnd,
-    HaltPoll,
-    PleWindow,
-    Wfx,
-    VcpuHint,
-    RunCore,
-    Switch,
-    Wakeup,
-    Other,
 }
 
 /// A tracepoint of one form that `record` always takes; the methods say otherwise.

@@ -9,7 +9,9 @@
 
 use super::exit as exited;
 use crate::scan::{Scan, ends_with_number, split_last};
-use exitscope_model::codes::{lookup, s390_instruction_key, system_register, tables, trapped_system_register};
+use exitscope_model::codes::{
+    lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
+};
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -215,17 +217,21 @@ fn rip(scan: &mut Scan, mark: &str) -> u64 {
 /// `kvm_exit` has one name and a form per architecture.
 pub(super) fn exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     match scan.rest.first()? {
-        b'v' | b'r' => exit_x86(scan, reasons),
+        b'v' | b'r' | b'[' => {
+            let vcpu = vcpu(scan)?;
+            scan.spaces();
+            match scan.rest.first()? {
+                b'[' => exit_loongarch(scan, reasons, vcpu),
+                _ => exit_x86(scan, reasons, vcpu),
+            }
+        }
         b'e' => exit_ppc(scan, reasons),
-        b'[' => exit_loongarch(scan, reasons),
         _ if scan.rest.starts_with(b"SEPC:") => exit_riscv(scan),
         _ => exit_arm64(scan, reasons),
     }
 }
 
-fn exit_x86(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
-    let vcpu = vcpu(scan)?;
-    scan.spaces();
+fn exit_x86(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said> {
     scan.literal("reason ")?;
     let name = scan.until(" rip 0x")?;
     let code = reasons.x86(name);
@@ -272,11 +278,34 @@ fn exit_riscv(scan: &mut Scan) -> Option<Said> {
     unnamed(exited(ExitCode::new(CodeList::Riscv, number), rip))
 }
 
-/// `[IDLE]PC: 0x…`
-fn exit_loongarch(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+/// `[IDLE] PC: 0x…`, in older kernels `[IDLE]PC: 0x…`
+fn exit_loongarch(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said> {
     scan.literal("[")?;
-    let name = scan.until("]PC: ")?;
-    unnamed(exited(reasons.of(CodeList::Loongarch, name), scan.hex().unwrap_or(0)))
+    let name = scan.until("]")?;
+    let code = reasons.of(CodeList::Loongarch, name);
+    Some((exited(code, rip(scan, "PC: ")), vcpu))
+}
+
+/// `kvm_exit_idle` and the like print what `kvm_exit` does.
+pub(super) fn refined(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.spaces();
+    match exit_loongarch(scan, reasons, vcpu)? {
+        (Kind::Exit { code, .. }, vcpu) => Some((Kind::Refine { code }, vcpu)),
+        _ => None,
+    }
+}
+
+/// `vcpu 0 Inst word: 0x06488000`, in older kernels without the vCPU.
+pub(super) fn privileged(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.until("Inst word: ")?;
+    Some((Kind::Refine { code: loongarch_privileged(scan.hex()?) }, vcpu))
+}
+
+/// `vcpu 0 PC: 0x…`, in older kernels without the vCPU.
+pub(super) fn leave(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    Some((Kind::Leave, vcpu(scan)?))
 }
 
 /// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.

@@ -5,8 +5,8 @@
 //! print fmt
 //! ```
 //!
-//! Fields and formats are those of Linux (`include/trace/events/{kvm,sched,syscalls}.h`, `arch/*/kvm/trace*.h`), the oldest
-//! that perf still makes sense of. `@TABLE` stands for the symbols of a table of codes.
+//! Fields and formats are those of Linux 6.1 (`include/trace/events/{kvm,sched,syscalls}.h`, `arch/*/kvm/trace*.h`);
+//! LoongArch's are later. `@TABLE` stands for the symbols of a table of codes.
 
 use super::Carries::*;
 use super::{Meaning as M, RecordWhen, Row, printed, row};
@@ -14,7 +14,7 @@ use exitscope_model::{CodeList as L, DetailKind as D};
 
 const CALLS: RecordWhen =
     RecordWhen::Never("every system call of every program fires it; `perf record` takes it for the view of phases");
-const REFINED: RecordWhen = RecordWhen::Never("kvm_exit comes before it");
+const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
 
 /// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
 /// their own.
@@ -576,9 +576,17 @@ pub(super) static ROWS: &[Row] = &[
     .told_by("reason"),
     row(
         "loongarch",
+        "kvm:kvm_exit_gspr",
+        M::Privileged,
+        printed::privileged,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned int inst_word", Instruction)],
+        r#""vcpu %u Inst word: 0x%08x", REC->vcpu_id, REC->inst_word"#,
+    ),
+    row(
+        "loongarch",
         "kvm:kvm_exit_idle",
-        M::ExitOf(L::Loongarch),
-        printed::exit,
+        M::Refined(L::Loongarch),
+        printed::refined,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
         r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
     )
@@ -586,8 +594,8 @@ pub(super) static ROWS: &[Row] = &[
     row(
         "loongarch",
         "kvm:kvm_exit_cache",
-        M::ExitOf(L::Loongarch),
-        printed::exit,
+        M::Refined(L::Loongarch),
+        printed::refined,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
         r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
     )
@@ -595,8 +603,8 @@ pub(super) static ROWS: &[Row] = &[
     row(
         "loongarch",
         "kvm:kvm_exit_cpucfg",
-        M::ExitOf(L::Loongarch),
-        printed::exit,
+        M::Refined(L::Loongarch),
+        printed::refined,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
         r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
     )
@@ -604,8 +612,8 @@ pub(super) static ROWS: &[Row] = &[
     row(
         "loongarch",
         "kvm:kvm_exit_csr",
-        M::ExitOf(L::Loongarch),
-        printed::exit,
+        M::Refined(L::Loongarch),
+        printed::refined,
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
         r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
     )
@@ -626,6 +634,15 @@ pub(super) static ROWS: &[Row] = &[
         &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Zero)],
         r#""vcpu %u PC: 0x%08lx", REC->vcpu_id, REC->pc"#,
     ),
+    row(
+        "loongarch",
+        "kvm:kvm_out",
+        M::Leave,
+        printed::leave,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Zero)],
+        r#""vcpu %u PC: 0x%08lx", REC->vcpu_id, REC->pc"#,
+    )
+    .when(RecordWhen::Never("kvm_userspace_exit comes after it, and says why")),
     row(
         "loongarch",
         "kvm:kvm_iocsr",

@@ -3,7 +3,7 @@
 use super::printed::{Reasons, read_fields};
 use super::*;
 use crate::{Input, Options, PerfHead, PerfWriter, open_input};
-use exitscope_model::{Event, EventNames, Ledger, NameId};
+use exitscope_model::{CodeList, Event, EventNames, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
 
@@ -81,13 +81,18 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ),
     ("riscv", "kvm:kvm_exit", "SEPC:0x80200000, SCAUSE:0x15, STVAL:0x0, HTVAL:0x0, HTINST:0x0"),
     ("riscv", "kvm:kvm_entry", "PC: 0x01680200000"),
+    ("loongarch", "kvm:kvm_exit", "vcpu 1 [0x16] PC: 0x90000000"),
     ("loongarch", "kvm:kvm_exit", "[Hypercall]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_gspr", "vcpu 1 Inst word: 0x06488000"),
+    ("loongarch", "kvm:kvm_exit_gspr", "Inst word: 0x04000000"),
+    ("loongarch", "kvm:kvm_exit_idle", "vcpu 1 [IDLE] PC: 0x90000000"),
     ("loongarch", "kvm:kvm_exit_idle", "[IDLE]PC: 0x90000000"),
-    ("loongarch", "kvm:kvm_exit_cache", "[CACHE]PC: 0x90000000"),
-    ("loongarch", "kvm:kvm_exit_cpucfg", "[CPUCFG]PC: 0x90000000"),
-    ("loongarch", "kvm:kvm_exit_csr", "[CSR]PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_cache", "vcpu 1 [CACHE] PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_cpucfg", "vcpu 1 [CPUCFG] PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_exit_csr", "vcpu 1 [CSR] PC: 0x90000000"),
     ("loongarch", "kvm:kvm_enter", "vcpu 1 PC: 0x90000000"),
     ("loongarch", "kvm:kvm_reenter", "PC: 0x90000000"),
+    ("loongarch", "kvm:kvm_out", "vcpu 1 PC: 0x90000000"),
     ("loongarch", "kvm:kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1"),
     (
         "",

@@ -1,8 +1,8 @@
-//! What fields of records carry of an event.
+//! What tracepoints mean, and what the fields of their records carry of an event.
 
 use super::KVM_RUN;
-use exitscope_model::codes::{system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Detail, Event, Form, Kind};
+use exitscope_model::codes::{loongarch_instruction, system_register_parts, system_register_trap};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, Form, Kind};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -11,6 +11,44 @@ const KVM_GET_REGS: u64 = 0x8090_ae81;
 /// `TASK_INTERRUPTIBLE`, and the flag of a thread that was preempted.
 const SLEEPS: u64 = 1;
 const PREEMPTED: u64 = 0x100;
+
+/// What to make of a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    ExitX86,
+    ExitArm64,
+    ExitOf(CodeList),
+    /// The open exit's reason, more exactly.
+    Refined(CodeList),
+    /// The same, by the instruction of loongarch that exited for its privilege.
+    Privileged,
+    Leave,
+    ExitCeded,
+    Enter,
+    Userspace,
+    Fpu,
+    Call,
+    CallEnd,
+    Emulate,
+    Mmio,
+    Pio,
+    Written(DetailKind),
+    Plain(DetailKind),
+    FastMmio,
+    S390Instruction,
+    SystemRegister,
+    TrappedSystemRegister,
+    Inject,
+    HaltEnd,
+    HaltPoll,
+    PleWindow,
+    Wfx,
+    VcpuHint,
+    RunCore,
+    Switch,
+    Wakeup,
+    Other,
+}
 
 /// What a field carries of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +64,8 @@ pub(crate) enum Carries {
     Isa,
     /// x86: what the exit says of a port access.
     Info1,
+    /// loongarch: the instruction.
+    Instruction,
     /// arm64: the code, or that it is a trap; and the class of the trap.
     Ret,
     TrapClass,
@@ -76,7 +116,7 @@ impl Carries {
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
             (C::Process, _) => event.vm.0.into(),
-            (C::Code, Kind::Exit { code, .. }) => code.number,
+            (C::Code, Kind::Exit { code, .. } | Kind::Refine { code }) => code.number,
             (C::Rip, Kind::Exit { rip, .. }) => rip,
             (C::Isa, Kind::Exit { code, .. }) => match code.list {
                 CodeList::Vmx => 1,
@@ -84,6 +124,7 @@ impl Carries {
                 _ => 0,
             },
             (C::Info1, Kind::Exit { words, .. }) => words.info1(),
+            (C::Instruction, Kind::Refine { code }) => loongarch_instruction(code),
             (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
             (C::Ret, Kind::Exit { code, .. }) => code.number,
             (C::TrapClass, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
