@@ -53,7 +53,8 @@ pub use halt::{GapRow, HaltRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
 pub use names::{
-    detail as detail_label, direction as direction_name, door as door_name, kind as kind_name, rate, share, thousands,
+    detail as detail_label, detail_of_kind, direction as direction_name, door as door_name, kind as kind_name, rate,
+    share, thousands,
 };
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
