@@ -5,81 +5,37 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { colors } from "./colors";
-import { count, ns, rate, share } from "./format";
+import { seeKind } from "./devices";
+import { ns, share } from "./format";
 import { go } from "./shell";
 import { data, everything } from "./state";
 import { DataTable, type Column } from "./table";
-import type { Advice, AdvisedCause, AdviceSetting } from "./types";
+import type { Advice, AdvisedCause } from "./types";
 
 type Item = Advice["advice"][number];
 type Fact = Advice["facts"][number];
 
-function figure(fact: Fact): string {
-  const show: Record<string, (value: number) => string> = { per_s: (value) => `${rate(value)}/s`, ns, share, cpus: (value) => value.toFixed(2) };
-  return (show[fact.unit] ?? count)(fact.value);
-}
-
-function setting(of: AdviceSetting): string {
-  const { side, name, value } = of;
-  switch (of.kind) {
-    case "knob":
-      return of.writable ? `${side}: ${name}=${value} in ${of.file ?? "the kernel"}` : `${side}: ${name}=${value} when the module is loaded (modprobe.d)`;
-    case "module":
-      return `${side}: load the module ${name} with ${value}`;
-    case "libvirt": {
-      const [first, ...others] = value.split("\n");
-      const more = others.length > 0 ? ` and ${count(others.length)} more like it (exitscope advise --as libvirt)` : "";
-      return `libvirt, in <${(of.within ?? "").replaceAll("/", "><")}>: ${first}${more}`;
-    }
-    case "qemu":
-      return value.startsWith("-cpu …,") ? `QEMU: ${value} (… is the model that the VM has; another one would change what it can be migrated to)` : `QEMU: ${value}`;
-    case "boot":
-      return `guest kernel's command line: ${value}`;
-    default:
-      return value;
-  }
-}
-
-/** What is said of a cause; not judged is not "nothing to do". */
-function verdict({ verdict, advice, why }: AdvisedCause): string {
-  if (verdict === "can_be_changed") return advice.length > 0 ? `can be changed: see ${advice.join(", ")}` : `can be changed, with little to win: ${why ?? ""}`;
-  return `${verdict.replace("_", " ")}: ${why ?? ""}`;
-}
+/** A subject, which leads to the things of its kind. */
+const Subject = ({ of }: { of: NonNullable<AdvisedCause["about"]> }) => (
+  <button type="button" class="plain" onClick={() => seeKind(of.kind)}>
+    {of.text}
+  </button>
+);
 
 const causeColumns: Column<AdvisedCause>[] = [
   { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
   { title: "reason", text: true, value: (row) => row.reason ?? row.of, show: (row) => row.reason ?? row.of.replace("_", " ") },
-  { title: "subject", text: true, value: (row) => row.subject ?? "", show: (row) => row.subject ?? "" },
+  { title: "subject", text: true, value: (row) => row.subject ?? "", show: ({ about }) => about && <Subject of={about} /> },
   { title: "of cost", value: (row) => row.share_of_cost ?? -1, show: (row) => (row.share_of_cost === null ? "" : share(row.share_of_cost)) },
   { title: "of vCPU time", value: (row) => row.share_of_time, show: (row) => share(row.share_of_time) },
-  { title: "what the rules say", text: true, value: verdict, show: verdict },
+  { title: "what the rules say", text: true, value: (row) => row.text, show: (row) => row.text },
 ];
 
-/** The section in which a fact can be seen. */
-function seenIn(fact: Fact): string {
-  const what = fact.what.toLowerCase();
-  if (/port|mmio|msr|cpuid|hypercall|register/.test(what)) return "devices";
-  if (/poll|halt|wake|sleep/.test(what) && data.report.halt) return "halts";
-  if (/yield|pause|lock/.test(what) && data.report.yield) return "yields";
-  if (/forced|core run|ganged/.test(what) && data.report.gang) return "gangs";
-  if (/idle|waited|cpu|wall/.test(what)) return "timeline";
-  return "reasons";
-}
-
-/** What a gain is of. */
-export const OF: Record<string, string> = {
-  exits: "of vCPU time in exits",
-  wake_ups: "from wake-ups to entries",
-  host_cpu: "of the host's CPU time",
-  waiting: "of waiting for a CPU",
-  forced_out: "lost to other threads' exits",
-};
-
-const whose = (item: { scope: string; vm: number | null; vm_name: string | null }) =>
-  item.scope === "host" ? "the host" : `VM ${item.vm_name ?? ""} ${item.vm ?? "(not named)"}`;
+/** Goes to where a fact can be seen, if the page has that. */
+const see = (fact: Fact) => go(document.getElementById(fact.topic) ? fact.topic : "reasons");
 
 function Gain({ item, most }: { item: Item; most: number }) {
-  const { low_ns_per_s: low, high_ns_per_s: high, how, source, of } = item.gain;
+  const { low_ns_per_s: low, high_ns_per_s: high, how, source, of_text } = item.gain;
   const range = low === high ? ns(low) : `${ns(low)} to ${ns(high)}`;
   return (
     <p class="gain">
@@ -87,20 +43,9 @@ function Gain({ item, most }: { item: Item; most: number }) {
         <i style={{ width: `${(high / most) * 100}%`, background: colors.value.states[0] + "55" }} />
         <i style={{ width: `${(low / most) * 100}%`, background: colors.value.states[0] }} />
       </span>
-      Wins <b>{range}</b> {OF[of] ?? ""}, each second ({how}: {source})
+      Wins <b>{range}</b> of {of_text}, each second ({how}: {source})
     </p>
   );
-}
-
-/** What tells an advice from the others, also when its figures change: numbers are left out, but not those of devices. */
-function keyed(items: Item[]): [string, Item][] {
-  const seen = new Map<string, number>();
-  return items.map((item) => {
-    const text = `${item.scope}/${item.vm}/${item.change.replace(/\b\d[\d,.]*\b/g, "#")}`;
-    const times = seen.get(text) ?? 0;
-    seen.set(text, times + 1);
-    return [`${text}/${times}`, item];
-  });
 }
 
 /** What was shown open or closed last. */
@@ -120,12 +65,12 @@ export function AdviceView() {
   const { advice } = data;
   const list = useRef<HTMLElement>(null);
   const order = useRef<string[]>([]);
-  const items = keyed(advice?.advice ?? []);
+  const items = [...(advice?.advice ?? [])];
   if (list.current?.matches(":hover, :focus-within")) {
-    const place = (key: string): number => (order.current.indexOf(key) + 1 || Infinity) - 1;
-    items.sort(([a], [b]) => (place(a) === place(b) ? 0 : place(a) - place(b)));
+    const place = (id: string): number => (order.current.indexOf(id) + 1 || Infinity) - 1;
+    items.sort(({ id: a }, { id: b }) => (place(a) === place(b) ? 0 : place(a) - place(b)));
   }
-  order.current = items.map(([key]) => key);
+  order.current = items.map((item) => item.id);
   const most = Math.max(1, ...(advice?.advice.map((item) => item.gain.high_ns_per_s) ?? []));
   const facts = (numbers: number[]) => (
     <ul class="facts">
@@ -134,10 +79,10 @@ export function AdviceView() {
         return (
           fact && (
             <li>
-              <button type="button" class="plain" onClick={() => go(seenIn(fact))}>
+              <button type="button" class="plain" onClick={() => see(fact)}>
                 fact {number}
               </button>{" "}
-              {fact.what}: <b>{figure(fact)}</b>
+              {fact.what}: <b>{fact.text}</b>
             </li>
           )
         );
@@ -150,21 +95,21 @@ export function AdviceView() {
       {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
       {advice && <p class="note">Of {everything()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
       {advice?.advice.length === 0 && <p>No advice. What weighs most, and whether any rule looks at it, is listed under Causes.</p>}
-      {items.map(([key, item]) => (
-        <article class="card wide" key={key}>
+      {items.map((item) => (
+        <article class="card wide" key={item.id}>
           <h3>
             {item.number}. {item.change}
           </h3>
-          <p class="soft">For {whose(item)}. Acts: {item.acts}.</p>
+          <p class="soft">For {item.scope_text}. Acts: {item.acts}.</p>
           <Gain item={item} most={most} />
           <ul class="plain-list">
             {item.settings.map((of) => (
               <li>
-                <code>{setting(of)}</code>
+                <code>{of.text}</code>
               </li>
             ))}
           </ul>
-          <Fold name={key} first={item.number === 1} summary="Why, risk, price, undoing">
+          <Fold name={item.id} first={item.number === 1} summary="Why, risk, price, undoing">
             {facts(item.evidence)}
             <dl>
               <dt>Risk</dt>

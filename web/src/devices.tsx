@@ -3,9 +3,16 @@ import { Bars, type Bar } from "./bars";
 import { colors } from "./colors";
 import { count, ns, share } from "./format";
 import { byAbout, handlers } from "./query";
+import { go } from "./shell";
 import { data, isAll } from "./state";
 import { DataTable, type Column } from "./table";
 import type { Detail, PioRow } from "./types";
+
+interface Thing {
+  kind: string;
+  key: number;
+  direction: string | null;
+}
 
 interface Row {
   label: string;
@@ -15,8 +22,7 @@ interface Row {
   pio: PioRow[];
 }
 
-const same = (row: { kind: string; key: number; direction: string | null }, about: { kind: string; key: number; label: string }) =>
-  row.kind === about.kind && row.key === about.key && (row.direction === null || about.label.split(" ").includes(row.direction));
+const same = (row: Thing, about: Thing) => row.kind === about.kind && row.key === about.key && row.direction === about.direction;
 
 /** Details and accesses of each thing of this report, looked up once. */
 let joined = new Map<number, Pick<Row, "detail" | "pio">>();
@@ -65,14 +71,16 @@ const columns = (heading: string): Column<Row>[] => {
 
 const NAMES: Record<string, string> = { port: "port", mmio: "MMIO page", msr: "MSR", cpuid: "CPUID leaf" };
 
-const KINDS: Record<string, string> = { mmio: "MMIO", msr: "MSR", cpuid: "CPUID", apic: "APIC" };
-
-/** What an exit was about, beside things of other kinds: a bare number says of what. */
-export function aboutName(at: number): string {
-  const about = data.over.abouts[at];
-  if (!about) return "(further)";
-  return about.label.startsWith("0x") ? `${KINDS[about.kind] ?? about.kind.replaceAll("_", " ")} ${about.label}` : about.label;
+/** Goes to the things of this kind. */
+export function seeKind(kind: string): void {
+  go("devices");
+  const of = document.getElementById(`devices-${kind}`);
+  if (of instanceof HTMLDetailsElement) of.open = true;
+  of?.scrollIntoView({ block: "start" });
 }
+
+/** What an exit was about, beside things of other kinds. */
+export const aboutName = (at: number): string => data.over.abouts[at]?.text ?? "(further)";
 
 export function Devices() {
   const kinds = [...new Set(data.over.abouts.map((about) => about.kind))];
@@ -102,7 +110,7 @@ export function Devices() {
         const list = rows(kind);
         const heading = data.over.abouts.find((about) => about.kind === kind)!.heading;
         return (
-          <details open={order.includes(kind)}>
+          <details id={`devices-${kind}`} open={order.includes(kind)}>
             <summary>
               {heading} ({list.length})
             </summary>

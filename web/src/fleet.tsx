@@ -1,6 +1,5 @@
 // The page of a fleet: what differs by kernel, host, week or day; which hosts stand out; what is advised most.
 import type { ComponentChildren } from "preact";
-import { OF } from "./advice";
 import { Bars, type Bar } from "./bars";
 import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
 import { colors } from "./colors";
@@ -293,7 +292,7 @@ const adviceColumns: Column<FleetAdvice>[] = [
   { title: "hosts", value: (row) => row.hosts, show: (row) => count(row.hosts) },
   { title: "wins at least", value: (row) => row.low_ns_per_s, show: (row) => `${ns(row.low_ns_per_s)}/s` },
   { title: "at most", value: (row) => row.high_ns_per_s, show: (row) => `${ns(row.high_ns_per_s)}/s` },
-  { title: "of what", text: true, value: (row) => row.of, show: (row) => OF[row.of] ?? row.of },
+  { title: "of what", text: true, value: (row) => row.of, show: (row) => row.of.replaceAll("_", " ") },
   { title: "how that is known", text: true, value: (row) => row.how, show: (row) => row.how },
   { title: "change", text: true, value: (row) => row.change, show: (row) => row.change },
 ];

@@ -196,18 +196,21 @@ export interface AdviceSetting {
   writable: boolean;
   value: string;
   within: string | null;
+  text: string;
 }
 
 export interface Advice {
-  facts: { number: number; scope: string; vm: number | null; vm_name: string | null; what: string; value: number; unit: string }[];
+  facts: { number: number; scope: string; vm: number | null; vm_name: string | null; topic: string; what: string; value: number; unit: string; text: string }[];
   advice: {
     number: number;
+    id: string;
     scope: string;
     vm: number | null;
     vm_name: string | null;
+    scope_text: string;
     change: string;
     settings: AdviceSetting[];
-    gain: { of: string; low_ns_per_s: number; high_ns_per_s: number; how: string; source: string };
+    gain: { of: string; of_text: string; low_ns_per_s: number; high_ns_per_s: number; how: string; source: string };
     evidence: number[];
     risk: string;
     payer: string;
@@ -226,6 +229,7 @@ export interface AdvisedCause {
   of: "exits" | "steal" | "forced_out";
   reason: string | null;
   subject: string | null;
+  about: { id: string; kind: string; key: number; text: string } | null;
   exits: number;
   time_ns: number;
   share_of_cost: number | null;
@@ -233,6 +237,7 @@ export interface AdvisedCause {
   verdict: "can_be_changed" | "inherent" | "not_judged";
   advice: number[];
   why: string | null;
+  text: string;
 }
 
 export interface PollRow {
@@ -273,7 +278,7 @@ export interface Over {
   in_time: boolean;
   lanes: Lane[];
   reasons: string[];
-  abouts: { kind: string; heading: string; key: number; label: string }[];
+  abouts: { kind: string; heading: string; key: number; direction: string | null; label: string; text: string }[];
   tables: TableHead[];
   slow: Slow[];
   named: { vm: string; from: string; to: number; count: number }[];

@@ -165,8 +165,14 @@ test("advice is the adviser's, and its facts lead to charts", async () => {
   const cards = page.locator("#advice article");
   assert.equal(await cards.count(), advised.advice.length);
   assert.equal(await cards.first().locator("h3").textContent(), `1. ${advised.advice[0].change}`);
+  const { text, topic } = advised.facts[advised.advice[0].evidence[0] - 1];
+  assert.equal(await cards.first().locator(".facts b").first().textContent(), text);
   await cards.first().getByRole("button", { name: /^fact/ }).first().click();
-  await page.waitForFunction(() => /view=(devices|reasons|halts|timeline)/.test(location.hash));
+  await page.waitForFunction((topic) => location.hash.includes(`view=${topic}`), topic);
+  // What a cause is about leads to the table of its kind.
+  const { about } = advised.causes.find((cause) => cause.about);
+  await page.locator("#advice td").getByRole("button", { name: about.text, exact: true }).first().click();
+  assert.ok(await page.locator(`#devices-${about.kind}`).evaluate((of) => of.open && of.querySelector("table") !== null));
   await done(page);
 });
 

@@ -68,7 +68,7 @@ impl Measure {
     /// All measures, what matters most first.
     pub const ALL: [Measure; 5] = [Measure::Cost, Measure::Rate, Measure::Mean, Measure::P50, Measure::P99];
 
-    /// What a limit calls it.
+    /// Its name, in limits and tables.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Cost => "cost",

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A limit on one figure of one reason, or of all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Threshold {
     text: String,
     figure: &'static Figure,
@@ -52,14 +52,6 @@ impl Figure {
         Figure { name, unit, of }
     }
 }
-
-impl PartialEq for Figure {
-    fn eq(&self, other: &Figure) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Figure {}
 
 const FIGURES: &[Figure] = &[
     Figure::new("count", Unit::Count, Of::Exits(|cell, _| Ok(cell.count))),

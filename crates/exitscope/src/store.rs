@@ -244,7 +244,7 @@ fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceIn
 
 fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
     let row = |advice: AdviceRow| AdvisedRow {
-        vm: (advice.scope == "vm").then(|| advice.whose()),
+        vm: (advice.scope == "vm").then_some(advice.scope_text),
         change: advice.change,
         of: advice.gain.of.to_string(),
         low_ns_per_s: advice.gain.low_ns_per_s,

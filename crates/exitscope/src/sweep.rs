@@ -14,7 +14,7 @@ use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_page::{Other, write_other};
 use exitscope_scenario::{Document, Op, Scenario};
-use exitscope_sim::{Limits, Metric, Unseen, possible_metrics};
+use exitscope_sim::{Limits, Measure, Metric, Unseen, possible_metrics};
 use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
@@ -200,7 +200,7 @@ impl Asked {
             .enumerate()
             .map(|(at, metric)| {
                 let (least, most) = varies(at);
-                !default || at == 0 || most >= least && (metric.unit != "share" || most - least >= VARIES)
+                !default || at == 0 || most >= least && (metric.measure != Measure::Share || most - least >= VARIES)
             })
             .collect();
         for configuration in configurations {

@@ -25,6 +25,13 @@ fn advised(trace: &Path, arguments: &[&str]) -> Value {
     assert_eq!(misfits(&advised, "advise-schema"), Vec::<String>::new());
     assert_eq!(advised["schema"], "exitscope.advise/1");
     let facts = advised["facts"].as_array().unwrap().len() as u64;
+    let ids = || advised["advice"].as_array().unwrap().iter().map(|advice| advice["id"].as_str().unwrap());
+    assert_eq!(
+        ids().collect::<std::collections::BTreeSet<_>>().len(),
+        ids().count(),
+        "{:?}",
+        ids().collect::<Vec<_>>()
+    );
     for advice in advised["advice"].as_array().unwrap() {
         let evidence = advice["evidence"].as_array().unwrap();
         assert!(!evidence.is_empty() && evidence.iter().all(|fact| (1..=facts).contains(&fact.as_u64().unwrap())));

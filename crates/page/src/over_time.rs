@@ -14,7 +14,7 @@ use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
 use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
-use exitscope_view::{SlowRow, detail_label};
+use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -43,7 +43,10 @@ struct AboutRow {
     kind: &'static str,
     heading: &'static str,
     key: u64,
+    direction: Option<&'static str>,
+    /// What it is called beside others of its kind, and beside those of other kinds.
     label: String,
+    text: String,
 }
 
 /// One of the slowest exits.
@@ -238,7 +241,14 @@ impl OverTime {
         });
         let abouts = names.abouts.keys().iter().map(|of| {
             let (kind, heading) = (of.kind.name(), of.kind.heading());
-            AboutRow { kind, heading, key: of.key, label: detail_label(of.kind, of.key, of.write) }
+            AboutRow {
+                kind,
+                heading,
+                key: of.key,
+                direction: of.kind.direction(of.write),
+                label: detail_label(of.kind, of.key, of.write),
+                text: detail_of_kind(of.kind, of.key, of.write),
+            }
         });
         let slow = names.slow.finish().into_iter().map(|exit| {
             let exit = Exit { who: exit.who.completed(&vcpu_of), ..exit };

@@ -4,12 +4,12 @@ use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::DetailKey;
 use exitscope_analysis::advice::{
-    Advice, CauseRow, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Setting, Side, Subject,
-    Verdict,
+    Advice, CauseRow, Fact, FactId, Figure, Gain, GoesInto, How, Judgement, NO_RULE, Rule, Setting, Side, Subject,
+    Topic, Verdict,
 };
 use exitscope_model::{DetailKind, TraceInfo};
-use exitscope_units::{Nanos, VmId};
-use schemars::JsonSchema;
+use exitscope_units::VmId;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
 /// What a recording says would win time back, and why.
@@ -51,6 +51,8 @@ pub struct AdvisedCauseRow {
     pub reason: Option<String>,
     /// What the exits are about; absent where they are about nothing that is told apart.
     pub subject: Option<String>,
+    /// The same, typed.
+    pub about: Option<SubjectRow>,
     /// Exits.
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
@@ -65,6 +67,24 @@ pub struct AdvisedCauseRow {
     pub advice: Vec<usize>,
     /// Why, or what would change it where there is no advice; absent where there is.
     pub why: Option<String>,
+    /// What is said of it, in a sentence.
+    pub text: String,
+    /// The same in few words.
+    #[serde(skip)]
+    pub short: String,
+}
+
+/// A port, a page, a register, a call, a leaf; or a device or a group of registers that rules have a name for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SubjectRow {
+    /// Its id: the same for the same thing in every recording.
+    pub id: String,
+    /// What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …
+    pub kind: &'static str,
+    /// Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group, that of the costliest.
+    pub key: u64,
+    /// What it is called.
+    pub text: String,
 }
 
 /// A fact.
@@ -78,12 +98,17 @@ pub struct FactRow {
     pub vm: Option<u32>,
     /// The VM's process name.
     pub vm_name: Option<String>,
+    /// Where in a report it can be seen: the id of a page's section.
+    #[schemars(schema_with = "topic_ids")]
+    pub topic: &'static str,
     /// What it says.
     pub what: String,
     /// How much.
     pub value: f64,
     /// Of what: `count`, `per_s`, `ns`, `share` (0 to 1), `cpus`, or `value`: a number that the guest wrote.
     pub unit: &'static str,
+    /// How much, for a person.
+    pub text: String,
 }
 
 /// An advice.
@@ -91,12 +116,21 @@ pub struct FactRow {
 pub struct AdviceRow {
     /// Its number, from 1 on.
     pub number: usize,
+    /// Its id, the only one of the recording: the same as long as the same is advised, whatever its figures.
+    pub id: String,
+    /// What is advised.
+    #[schemars(schema_with = "rule_ids")]
+    pub rule: &'static str,
+    /// What it is about; absent where that is no single thing that exits are about.
+    pub subject: Option<SubjectRow>,
     /// `vm` or `host`: for whom it is.
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     pub vm: Option<u32>,
     /// The VM's process name.
     pub vm_name: Option<String>,
+    /// For whom it is, for a person: `VM qemu-system-x86 121`, or `the host`.
+    pub scope_text: String,
     /// What to change.
     pub change: String,
     /// How exactly: alternatives and what belongs together, in the order in which to think of them.
@@ -121,6 +155,8 @@ pub struct GainRow {
     /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
     /// `waiting` (for a CPU) or `forced_out` (lost to other threads' exits).
     pub of: &'static str,
+    /// The same for a person, after a length of time and "of".
+    pub of_text: &'static str,
     /// At least so much, in each second of the recording, all vCPUs concerned together.
     pub low_ns_per_s: u64,
     /// At most so much.
@@ -148,6 +184,8 @@ pub struct AdviceSettingRow {
     pub value: String,
     /// Of libvirt, the elements below `<domain>` that it is in, with slashes between.
     pub within: Option<&'static str>,
+    /// For a person, in one line.
+    pub text: String,
 }
 
 /// Something that costs, and is to be left as it is.
@@ -231,84 +269,89 @@ fn name_of(vm: Option<VmId>, info: &TraceInfo) -> (Option<u32>, Option<String>) 
 impl FactRow {
     fn of(number: usize, fact: &Fact, info: &TraceInfo) -> FactRow {
         let (vm, vm_name) = name_of(fact.vm, info);
-        let (value, unit) = match fact.figure {
-            Figure::Count(count) => (count as f64, "count"),
-            Figure::Rate(rate) => (rate, "per_s"),
-            Figure::Time(time) => (time.0 as f64, "ns"),
-            Figure::Share(share) => (share, "share"),
-            Figure::Cpus(cpus) => (cpus, "cpus"),
-            Figure::Value(value) => (value as f64, "value"),
+        let (value, unit, text) = match fact.figure {
+            Figure::Count(count) => (count as f64, "count", names::thousands(count)),
+            Figure::Rate(rate) => (rate, "per_s", format!("{}/s", names::rate(rate))),
+            Figure::Time(time) => (time.0 as f64, "ns", time.to_string()),
+            Figure::Share(share) => (share, "share", names::share(share)),
+            Figure::Cpus(cpus) => (cpus, "cpus", format!("{cpus:.2}")),
+            Figure::Value(value) => (value as f64, "value", format!("{value:#x}")),
         };
-        FactRow { number, scope: scope(fact.vm), vm, vm_name, what: fact.what.clone(), value, unit }
+        let (topic, what) = (fact.topic.id(), fact.what.clone());
+        FactRow { number, scope: scope(fact.vm), vm, vm_name, topic, what, value, unit, text }
     }
+}
 
-    /// Its figure, for a person.
-    pub(crate) fn figure(&self) -> String {
-        match self.unit {
-            "per_s" => format!("{}/s", names::rate(self.value)),
-            "ns" => Nanos(self.value as u64).to_string(),
-            "share" => names::share(self.value),
-            "cpus" => format!("{:.2}", self.value),
-            "value" => format!("{:#x}", self.value as u64),
-            _ => names::thousands(self.value as u64),
-        }
+impl SubjectRow {
+    fn of(subject: Subject) -> Option<SubjectRow> {
+        let (DetailKey { kind, key, .. }, name) = match subject {
+            Subject::None => return None,
+            Subject::Named(name, of) => (of, Some(name)),
+            Subject::Key(of) => (of, None),
+        };
+        let of_kind = kind.name();
+        let text = match (name, kind, exitscope_model::codes::detail_name(kind, key)) {
+            (Some(name), ..) => name.to_string(),
+            (_, DetailKind::Port, None) => format!("port {key:#x}"),
+            (_, DetailKind::Msr, None) => format!("MSR {key:#x}"),
+            (_, DetailKind::Mmio, None) => format!("address {key:#x}"),
+            (_, DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
+            (_, _, Some(name)) => name.to_string(),
+            (_, kind, None) => names::detail(kind, key, false),
+        };
+        let id = name.map_or(format!("{of_kind}/{key:#x}"), |name| format!("{of_kind}/{}", id_of(name)));
+        Some(SubjectRow { id, kind: of_kind, key, text })
     }
+}
+
+/// A name as an id: `APIC's EOI and TPR` is `apic-s-eoi-and-tpr`.
+fn id_of(name: &str) -> String {
+    name.chars().map(|of| if of.is_alphanumeric() { of.to_ascii_lowercase() } else { '-' }).collect()
 }
 
 impl AdvisedCauseRow {
     fn of(row: &CauseRow, info: &TraceInfo) -> AdvisedCauseRow {
         let (vm, vm_name) = name_of(Some(row.vm), info);
-        let (verdict, advice, why) = match &row.verdict {
-            Verdict::Changed(numbers) => ("can_be_changed", numbers.clone(), None),
-            Verdict::Small(change) => ("can_be_changed", Vec::new(), Some(change.to_string())),
-            Verdict::Inherent(why) => ("inherent", Vec::new(), Some(why.clone())),
-            Verdict::NotJudged(why) => ("not_judged", Vec::new(), Some(why.clone())),
+        let (verdict, why, short) = match &row.verdict {
+            Verdict::Changed(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+                ("can_be_changed", None, format!("can be changed: see {}", numbers.join(", ")))
+            }
+            Verdict::Small(change) => {
+                ("can_be_changed", Some(change.to_string()), "can be changed, with little to win".to_string())
+            }
+            Verdict::Inherent(why) => ("inherent", Some(why.clone()), "inherent".to_string()),
+            Verdict::NotJudged(why) if why == NO_RULE => {
+                ("not_judged", Some(why.clone()), format!("not judged: {NO_RULE}"))
+            }
+            Verdict::NotJudged(why) => ("not_judged", Some(why.clone()), "not judged".to_string()),
+        };
+        let text = match &why {
+            Some(why) if why != NO_RULE => format!("{short}: {why}"),
+            _ => short.clone(),
         };
         let (of, reason) = match row.into {
             GoesInto::Exits(code) => ("exits", Some(code.name())),
             GoesInto::Steal => ("steal", None),
             GoesInto::ForcedOut => ("forced_out", None),
         };
-        let key = |DetailKey { kind, key, .. }: DetailKey| match (kind, exitscope_model::codes::detail_name(kind, key))
-        {
-            (DetailKind::Port, None) => format!("port {key:#x}"),
-            (DetailKind::Msr, None) => format!("MSR {key:#x}"),
-            (DetailKind::Mmio, None) => format!("address {key:#x}"),
-            (DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
-            (_, Some(name)) => name.to_string(),
-            (kind, None) => names::detail(kind, key, false),
-        };
+        let about = SubjectRow::of(row.subject);
         AdvisedCauseRow {
             vm,
             vm_name,
             of,
             reason,
-            subject: match row.subject {
-                Subject::None => None,
-                Subject::Named(name, _) => Some(name.to_string()),
-                Subject::Key(of) => Some(key(of)),
-            },
+            subject: about.as_ref().map(|about| about.text.clone()),
+            about,
             exits: row.exits,
             time_ns: row.time.0,
             share_of_cost: row.of_cost,
             share_of_time: row.of_time,
             verdict,
-            advice,
+            advice: if let Verdict::Changed(numbers) = &row.verdict { numbers.clone() } else { Vec::new() },
             why,
-        }
-    }
-
-    /// What is said of it, for a person, in few words; and whether there is more to say.
-    pub(crate) fn text(&self) -> (String, bool) {
-        match (self.verdict, self.advice.as_slice()) {
-            ("can_be_changed", []) => ("can be changed, with little to win".into(), true),
-            ("can_be_changed", numbers) => {
-                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-                (format!("can be changed: see {}", numbers.join(", ")), false)
-            }
-            ("inherent", _) => ("inherent".into(), true),
-            _ if self.why.as_deref() == Some(NO_RULE) => (format!("not judged: {NO_RULE}"), false),
-            _ => ("not judged".into(), true),
+            text,
+            short,
         }
     }
 
@@ -328,9 +371,16 @@ impl AdviceRow {
     fn of(number: usize, advice: &Advice, info: &TraceInfo) -> AdviceRow {
         let plan = advice.plan();
         let (vm, vm_name) = name_of(plan.vm, info);
+        let (scope, rule, subject) = (scope(plan.vm), plan.rule.id(), SubjectRow::of(plan.subject));
+        let of_vm = vm.map_or(scope.to_string(), |vm| format!("{scope}/{vm}"));
+        let of_subject = subject.as_ref().map_or(String::new(), |subject| format!("/{}", subject.id));
         AdviceRow {
             number,
-            scope: scope(plan.vm),
+            id: format!("{of_vm}/{rule}{of_subject}"),
+            rule,
+            subject,
+            scope,
+            scope_text: whose(scope, vm, vm_name.as_deref()),
             vm,
             vm_name,
             change: plan.change.clone(),
@@ -342,11 +392,6 @@ impl AdviceRow {
             undo: plan.undo.to_string(),
             acts: plan.acts.to_string(),
         }
-    }
-
-    /// `VM qemu-system-x86 121`, or `the host`.
-    pub fn whose(&self) -> String {
-        whose(self.scope, self.vm, self.vm_name.as_deref())
     }
 }
 
@@ -371,14 +416,14 @@ impl GainRow {
             How::Simulated(source) => ("simulated", source),
             How::Published(source) => ("published", source),
         };
-        let of = match gain.of {
-            GainOf::Exits => "exits",
-            GainOf::WakeUps => "wake_ups",
-            GainOf::HostCpu => "host_cpu",
-            GainOf::Waiting => "waiting",
-            GainOf::ForcedOut => "forced_out",
-        };
-        GainRow { of, low_ns_per_s: gain.low.0, high_ns_per_s: gain.high.0, how, source }
+        GainRow {
+            of: gain.of.id(),
+            of_text: gain.of.text(),
+            low_ns_per_s: gain.low.0,
+            high_ns_per_s: gain.high.0,
+            how,
+            source,
+        }
     }
 }
 
@@ -394,59 +439,64 @@ pub(crate) const CPU_FEATURES: &str = "-cpu …,";
 
 impl AdviceSettingRow {
     fn of(setting: &Setting) -> AdviceSettingRow {
-        let plain = |kind, value: String| AdviceSettingRow {
+        let plain = |kind, value: &str, text: String| AdviceSettingRow {
             kind,
             side: None,
             name: None,
             file: None,
             writable: false,
-            value,
+            value: value.to_string(),
             within: None,
+            text,
         };
         match setting {
-            Setting::Knob { side, knob, value } => AdviceSettingRow {
-                side: Some(side_name(*side)),
-                name: Some(knob.name.to_string()),
-                file: knob.file().map(|file| file.to_string()),
-                writable: knob.is_writable(),
-                ..plain("knob", knob.text(*value).to_string())
-            },
-            Setting::Module { side, name, parameters } => AdviceSettingRow {
-                side: Some(side_name(*side)),
-                name: Some(name.to_string()),
-                ..plain("module", parameters.to_string())
-            },
-            Setting::Libvirt { within, xml } => {
-                AdviceSettingRow { within: Some(within), ..plain("libvirt", xml.to_string()) }
+            Setting::Knob { side, knob, value } => {
+                let (side, name, value) = (side_name(*side), knob.name, knob.text(*value).to_string());
+                let file = knob.file().map(|file| file.to_string());
+                let text = match knob.is_writable() {
+                    true => format!("{side}: {name}={value} in {}", file.as_deref().unwrap_or("the kernel")),
+                    false => format!("{side}: {name}={value} when the module is loaded (modprobe.d)"),
+                };
+                AdviceSettingRow {
+                    side: Some(side),
+                    name: Some(name.to_string()),
+                    file,
+                    writable: knob.is_writable(),
+                    ..plain("knob", &value, text)
+                }
             }
-            Setting::Qemu(option) => plain("qemu", option.to_string()),
-            Setting::GuestBoot(words) => AdviceSettingRow { side: Some("guest"), ..plain("boot", words.to_string()) },
-            Setting::ByHand(text) => plain("by_hand", text.to_string()),
-        }
-    }
-
-    /// For a person, in one line.
-    pub(crate) fn text(&self) -> String {
-        let (side, name, value) =
-            (self.side.unwrap_or_default(), self.name.as_deref().unwrap_or_default(), &self.value);
-        match self.kind {
-            "knob" if !self.writable => format!("{side}: {name}={value} when the module is loaded (modprobe.d)"),
-            "knob" => format!("{side}: {name}={value} in {}", self.file.as_deref().unwrap_or("the kernel")),
-            "module" => format!("{side}: load the module {name} with {value}"),
-            "libvirt" => {
-                let mut elements = value.lines();
+            Setting::Module { side, name, parameters } => {
+                let side = side_name(*side);
+                let text = format!("{side}: load the module {name} with {parameters}");
+                AdviceSettingRow { side: Some(side), name: Some(name.to_string()), ..plain("module", parameters, text) }
+            }
+            Setting::Libvirt { within, xml } => {
+                let mut elements = xml.lines();
                 let (first, more) = (elements.next().unwrap_or_default(), elements.count());
                 let more = if more > 0 { format!(" and {more} more like it (--as libvirt)") } else { String::new() };
-                format!("libvirt, in <{}>: {first}{more}", self.within.unwrap_or_default().replace('/', "><"))
+                let text = format!("libvirt, in <{}>: {first}{more}", within.replace('/', "><"));
+                AdviceSettingRow { within: Some(within), ..plain("libvirt", xml, text) }
             }
-            "qemu" if value.starts_with(CPU_FEATURES) => {
-                format!(
-                    "QEMU: {value} (… is the model that the VM has; another one would change what it can be migrated to)"
-                )
+            Setting::Qemu(option) => {
+                let why = match option.starts_with(CPU_FEATURES) {
+                    true => " (… is the model that the VM has; another one would change what it can be migrated to)",
+                    false => "",
+                };
+                plain("qemu", option, format!("QEMU: {option}{why}"))
             }
-            "qemu" => format!("QEMU: {value}"),
-            "boot" => format!("guest kernel's command line: {value}"),
-            _ => value.clone(),
+            Setting::GuestBoot(words) => {
+                let text = format!("guest kernel's command line: {words}");
+                AdviceSettingRow { side: Some("guest"), ..plain("boot", words, text) }
+            }
+            Setting::ByHand(text) => plain("by_hand", text, text.to_string()),
         }
     }
+}
+
+fn topic_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": Topic::ALL.iter().map(|topic| topic.id()).collect::<Vec<_>>() })
+}
+
+fn rule_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": Rule::ALL.iter().map(|rule| rule.id()).collect::<Vec<_>>() })
 }

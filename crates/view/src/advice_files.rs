@@ -58,15 +58,15 @@ impl File<'_> {
                         lines.push(line);
                     }
                 }
-                None if row.scope == "host" => self.comments.push(format!("{}. {}", row.number, setting.text())),
-                None => self.comments.push(format!("{}. {}: {}", row.number, row.whose(), setting.text())),
+                None if row.scope == "host" => self.comments.push(format!("{}. {}", row.number, setting.text)),
+                None => self.comments.push(format!("{}. {}: {}", row.number, row.scope_text, setting.text)),
             }
         }
     }
 
     /// Where a setting goes in this form, if it can express it.
     fn place(&self, row: &AdviceRow, setting: &AdviceSettingRow) -> Option<Place> {
-        let of_vm = || row.whose();
+        let of_vm = || row.scope_text.clone();
         let value = &setting.value;
         match (self.form, setting.kind) {
             (Form::Qemu, "qemu") if value.starts_with(CPU_FEATURES) => Some((of_vm(), value.clone())),
@@ -101,7 +101,7 @@ impl File<'_> {
             say(out, "No advice.")?;
         }
         for row in &advised.advice {
-            say(out, &format!("{}. {}: {}", row.number, row.whose(), row.change))?;
+            say(out, &format!("{}. {}: {}", row.number, row.scope_text, row.change))?;
             say(out, &format!("   wins {}", gain(&row.gain)))?;
             say(out, &format!("   acts {}; undo: {}", row.acts, row.undo))?;
         }

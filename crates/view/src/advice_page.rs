@@ -61,13 +61,13 @@ fn lacks(advised: &Advised, what: &str) -> bool {
 
 fn advice(row: &AdviceRow) -> Section {
     let mut sentences = vec![plain(row.change.clone()), plain(format!("Wins: {}", gain(&row.gain)))];
-    sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text()))));
+    sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
     sentences.push(plain(format!("Because of: facts {}", list(&row.evidence))));
     sentences.push(plain(format!("Acts: {}", row.acts)));
     sentences.push(plain(format!("Risk: {}", row.risk)));
     sentences.push(plain(format!("Paid by: {}", row.payer)));
     sentences.push(plain(format!("Undo: {}", row.undo)));
-    Section { title: format!("{}. For {}", row.number, row.whose()), sentences, ..Section::default() }
+    Section { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..Section::default() }
 }
 
 /// `12.3ms to 20ms of … in each second; counted: …`.
@@ -75,18 +75,11 @@ pub(crate) fn gain(row: &GainRow) -> String {
     let length = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
     let (low, high) = (length(row.low_ns_per_s), length(row.high_ns_per_s));
     let range = if low == high { high } else { format!("{low} to {high}") };
-    let of = match row.of {
-        "exits" => "vCPU time in exits",
-        "wake_ups" => "time from wake-ups to entries into the guest",
-        "host_cpu" => "the host's CPU time",
-        "waiting" => "time that vCPUs wait for a CPU",
-        _ => "time that vCPUs lose to other threads' exits",
-    };
     let how = match row.how {
         "replayed" => format!("replayed: {} over this recording, 95 % confidence", row.source),
         how => format!("{how}: {}", row.source),
     };
-    format!("{range} of {of}, each second ({how})")
+    format!("{range} of {}, each second ({how})", row.of_text)
 }
 
 fn list(numbers: &[usize]) -> String {
@@ -101,7 +94,7 @@ fn facts(advised: &Advised) -> Section {
             "host" => "all".to_string(),
             _ => fact.vm.map_or("-".to_string(), |vm| vm.to_string()),
         };
-        vec![fact.number.to_string(), vm, fact.what.clone(), fact.figure()]
+        vec![fact.number.to_string(), vm, fact.what.clone(), fact.text.clone()]
     });
     Section { title: "Facts".into(), table: Some(Table { columns, rows: rows.collect() }), ..Section::default() }
 }
@@ -130,7 +123,7 @@ fn causes(advised: &Advised) -> Option<Section> {
             if row.reason.is_some() { thousands(row.exits) } else { String::new() },
             row.share_of_cost.map_or(String::new(), names::share),
             names::share(row.share_of_time),
-            row.text().0,
+            row.short.clone(),
         ]
     };
     let rows: Vec<Vec<String>> = advised.causes.iter().take(MOST_CAUSES).map(row).collect();
@@ -145,10 +138,10 @@ fn causes(advised: &Advised) -> Option<Section> {
     }
     // Of what was looked at and left alone, the facts say more above.
     let is_above = |why: &str| advised.left_alone.iter().any(|row| row.why.contains(why));
-    let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text().1);
+    let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text != row.short);
     let mut said: Vec<String> = more_to_say
-        .filter_map(|row| Some((row, row.why.as_deref().filter(|why| !is_above(why))?)))
-        .map(|(row, why)| format!("{}: {}: {why}", row.name(), row.text().0))
+        .filter(|row| row.why.as_deref().is_some_and(|why| !is_above(why)))
+        .map(|row| format!("{}: {}", row.name(), row.text))
         .collect();
     said.dedup();
     notes.splice(0..0, said);

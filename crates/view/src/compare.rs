@@ -63,6 +63,9 @@ pub struct Compared {
 pub struct ChangeRow {
     /// `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`.
     pub measure: &'static str,
+    /// What is compared.
+    #[serde(skip)]
+    pub of: Measure,
     /// Before; absent if there was nothing to measure.
     pub before: Option<f64>,
     /// After.
@@ -113,6 +116,7 @@ impl ChangeRow {
         };
         ChangeRow {
             measure,
+            of: change.measure,
             before: change.before.map(|value| value as f64 / unit),
             after: change.after.map(|value| value as f64 / unit),
             low: change.interval.map(|interval| interval.low as f64 / unit),
@@ -129,13 +133,13 @@ impl ChangeRow {
     /// A value of this measure for a person.
     pub(crate) fn text(&self, value: Option<f64>) -> String {
         let Some(value) = value else { return "-".to_string() };
-        match self.measure {
-            "rate_per_s" | "cost_ns_per_s" if value == 0.0 => "0/s".to_string(),
-            "rate_per_s" if value < 10.0 => format!("{value:.2}/s"),
-            "rate_per_s" if value < 100.0 => format!("{value:.1}/s"),
-            "rate_per_s" => format!("{}/s", thousands(value.round() as u64)),
-            "cost_ns_per_s" => format!("{}/s", Nanos(value.round() as u64)),
-            _ => Nanos(value.round() as u64).to_string(),
+        match self.of {
+            Measure::Rate | Measure::Cost if value == 0.0 => "0/s".to_string(),
+            Measure::Rate if value < 10.0 => format!("{value:.2}/s"),
+            Measure::Rate if value < 100.0 => format!("{value:.1}/s"),
+            Measure::Rate => format!("{}/s", thousands(value.round() as u64)),
+            Measure::Cost => format!("{}/s", Nanos(value.round() as u64)),
+            Measure::Mean | Measure::P50 | Measure::P99 => Nanos(value.round() as u64).to_string(),
         }
     }
 
@@ -170,12 +174,6 @@ impl ChangeRow {
 
 impl std::fmt::Display for ChangeRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.measure {
-            "rate_per_s" => "rate",
-            "mean_ns" => "mean",
-            "p50_ns" => "p50",
-            "p99_ns" => "p99",
-            _ => "cost",
-        })
+        f.write_str(self.of.name())
     }
 }

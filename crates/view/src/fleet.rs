@@ -3,6 +3,7 @@
 use crate::compare::{ChangeRow, Compared};
 use crate::names::thousands;
 use crate::page::{Page, Section, Sentence, Table, changes, column};
+use exitscope_analysis::Measure;
 use exitscope_analysis::fleet::FEWEST;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -265,7 +266,7 @@ fn verdicts(fleet: &Fleet) -> Section {
     for of in &fleet.comparisons {
         let against = fleet.against.as_deref().unwrap_or_default();
         for row in &of.rows {
-            let cost = row.changes.iter().find(|change| change.measure == "cost_ns_per_s");
+            let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
             let Some(change) = cost.filter(|change| matches!(change.verdict, "more" | "less")) else { continue };
             sentences.push(Sentence { text: verdict(of, against, row, change), warning: change.verdict == "more" });
         }
@@ -376,6 +377,7 @@ mod tests {
         let side = |at: usize| FleetSide { hosts: hosts[at], recordings: recordings[at], vcpu_ns: 1_000_000_000 };
         let change = ChangeRow {
             measure: "cost_ns_per_s",
+            of: Measure::Cost,
             before: Some(100.0),
             after: Some(120.0),
             low: Some(10.0),

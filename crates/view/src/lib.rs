@@ -52,7 +52,7 @@ pub use gang::{CauseRow, GangRows};
 pub use halt::{GapRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::{detail as detail_label, rate, share, thousands};
+pub use names::{detail as detail_label, detail_of_kind, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};

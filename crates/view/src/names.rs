@@ -6,20 +6,41 @@ use exitscope_units::{Moment, Nanos};
 
 /// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
 pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
-    // Numbers that people know stand before their names.
-    let numbered = matches!(of, DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault);
     let name = detail_name(of, key);
+    let by_number = is_by_number(of, name);
     let first = match name {
-        Some(name) if !numbered => name.to_string(),
+        _ if by_number => format!("{key:#x}"),
+        Some(name) => name.to_string(),
         // As assemblers write those that they have no name for.
-        None if of == DetailKind::SystemRegister => {
+        None => {
             let [op0, op1, crn, crm, op2] = system_register_parts(key);
             format!("S{op0}_{op1}_C{crn}_C{crm}_{op2}")
         }
-        _ => format!("{key:#x}"),
     };
-    let parts = [Some(first.as_str()), of.direction(write), name.filter(|_| numbered)];
+    let parts = [Some(first.as_str()), of.direction(write), name.filter(|_| by_number)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether it is called by its number: people know those of some kinds, which stand before their names.
+fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
+    match of {
+        DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault => true,
+        DetailKind::SystemRegister => false,
+        _ => name.is_none(),
+    }
+}
+
+/// The same beside those of other kinds: `port 0x3f8 out COM1`, `MSR 0x7777 read`, `MSR_IA32_TSC_DEADLINE write`.
+pub fn detail_of_kind(of: DetailKind, key: u64, write: bool) -> String {
+    let label = detail(of, key, write);
+    match of {
+        _ if !is_by_number(of, detail_name(of, key)) => label,
+        DetailKind::Mmio => format!("MMIO {label}"),
+        DetailKind::Msr => format!("MSR {label}"),
+        DetailKind::Cpuid => format!("CPUID {label}"),
+        DetailKind::Apic => format!("APIC {label}"),
+        _ => format!("{} {label}", of.name().replace('_', " ")),
+    }
 }
 
 /// `1,234,567`.

@@ -11,7 +11,7 @@ use crate::report::{
     BreachRow, Coverage, CoverageLine, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
-use exitscope_analysis::Dim;
+use exitscope_analysis::{Dim, Measure};
 use exitscope_model::{Line, WhoRow};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
@@ -570,7 +570,7 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
     ];
     // Idle exits cost nothing on either side.
     let says = |change: &&ChangeRow| {
-        change.measure != "cost_ns_per_s" || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
+        change.of != Measure::Cost || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
     };
     let rows = rows.iter().flat_map(|row| {
         row.changes.iter().filter(says).enumerate().map(move |(at, change)| {

@@ -378,12 +378,12 @@ pub(crate) fn unit(measure: Measure) -> &'static str {
 }
 
 /// A figure for a person.
-pub(crate) fn value_text(value: f64, unit: &str) -> String {
-    match unit {
-        "ns" => Nanos(value.round() as u64).to_string(),
-        "share" => share(value),
-        "1/s" if value == 0.0 || value >= 100.0 => format!("{}/s", thousands(value.round() as u64)),
-        "1/s" => format!("{value:.1}/s"),
-        _ => format!("{value:.2}"),
+pub(crate) fn value_text(value: f64, measure: Measure) -> String {
+    match measure {
+        Measure::Nanos => Nanos(value.round() as u64).to_string(),
+        Measure::Share => share(value),
+        Measure::PerSecond if value == 0.0 || value >= 100.0 => format!("{}/s", thousands(value.round() as u64)),
+        Measure::PerSecond => format!("{value:.1}/s"),
+        Measure::Count => format!("{value:.2}"),
     }
 }

@@ -49,6 +49,9 @@ pub struct SweepMetric {
     pub unit: &'static str,
     /// Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
     pub higher_is_better: Option<bool>,
+    /// What it is measured in.
+    #[serde(skip)]
+    pub measure: Measure,
 }
 
 /// One configuration.
@@ -175,7 +178,7 @@ impl SweepMetric {
             "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" | "named_share" => None,
             _ => Some(false),
         };
-        SweepMetric { name, unit: unit(measure), higher_is_better }
+        SweepMetric { name, measure, unit: unit(measure), higher_is_better }
     }
 
     /// A value as larger for better; none where neither is.

@@ -79,9 +79,9 @@ fn figure(metric: &SweepMetric, estimate: Option<&Estimate>, failed: bool) -> [S
     };
     let half = estimate.interval.map_or(String::new(), |(low, high)| match (high - low) / 2.0 {
         0.0 => "0".to_string(),
-        half => value_text(half, metric.unit).trim_end_matches("/s").to_string(),
+        half => value_text(half, metric.measure).trim_end_matches("/s").to_string(),
     });
-    [value_text(estimate.mean, metric.unit), half]
+    [value_text(estimate.mean, metric.measure), half]
 }
 
 /// What the best take of the host's CPUs, where others take less: a poll, for one, buys latency with CPU time.

@@ -42,6 +42,14 @@ impl Asked {
         let row = source(machine, is_qemu, key.kind, key.key);
         row.map_or(Asked::Other(key.kind, key.key), |row| Asked::Named(row.name))
     }
+
+    /// It, of which `key` is the costliest port or register.
+    pub fn subject(self, key: DetailKey) -> Subject {
+        match self {
+            Asked::Named(name) => Subject::Named(name, key),
+            Asked::Other(..) => Subject::Key(key),
+        }
+    }
 }
 
 /// Which exits a rule speaks of.
@@ -96,10 +104,10 @@ pub enum GoesInto {
     ForcedOut,
 }
 
-/// What exits are about.
+/// What a cause or an advice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// Exits that name no subject, or whose subjects no rule tells apart.
+    /// Nothing that exits name, or that rules tell apart.
     None,
     /// A device or a group of registers, by the name that rules give it; the costliest of its ports or registers.
     Named(&'static str, DetailKey),
@@ -171,8 +179,7 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
             vm,
             into: GoesInto::Exits(code),
             subject: match (asked, sum.top) {
-                (Some(Asked::Named(name)), Some((key, _))) => Subject::Named(name, key),
-                (_, Some((key, _))) => Subject::Key(key),
+                (Some(asked), Some((key, _))) => asked.subject(key),
                 _ => Subject::None,
             },
             exits: sum.exits,

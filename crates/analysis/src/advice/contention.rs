@@ -1,7 +1,7 @@
 //! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
-use super::causes::{Covered, Said};
-use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting};
+use super::causes::{Covered, Said, Subject};
+use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
 use super::kernels::version;
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
@@ -71,27 +71,28 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let mut worst: Vec<&(VmId, VmTime)> = felt.iter().collect();
     worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.waiting), *vm));
     for (vm, time) in worst.into_iter().take(NAMED) {
-        facts.push(judgement.note(Some(*vm), WAITED, share(time.waiting, time.wanted())));
+        facts.push(judgement.note(Some(*vm), Topic::Timeline, WAITED, share(time.waiting, time.wanted())));
     }
     for vm in throttled.iter().take(NAMED) {
         let what = "times that a vCPU wanted to run on and no task took the CPU from it, which was left idle";
-        facts.push(judgement.note(Some(*vm), what, Figure::Count(material.times_left_idle(*vm))));
+        facts.push(judgement.note(Some(*vm), Topic::Timeline, what, Figure::Count(material.times_left_idle(*vm))));
     }
     for (name, times) in intruders(material, machine, &felt) {
         let what = format!("times that {name} took the CPU from one of those vCPUs that wanted to run on");
-        facts.push(judgement.note(None, what, Figure::Count(times)));
+        facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(times)));
     }
     if felt.len() > NAMED {
         facts.push(judgement.note(
             None,
+            Topic::Timeline,
             "VMs whose vCPUs wait noteworthily for CPUs",
             Figure::Count(felt.len() as u64),
         ));
     }
     let cpus = wanted as f64 / duration as f64;
-    facts.push(judgement.note(None, "CPUs that all recorded vCPUs together want", Figure::Cpus(cpus)));
+    facts.push(judgement.note(None, Topic::Timeline, "CPUs that all recorded vCPUs together want", Figure::Cpus(cpus)));
     if machine.cpus > 0 {
-        facts.push(judgement.note(None, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
+        facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
     }
     let short = machine.cpus > 0 && wanted > have;
     let change = match short {
@@ -167,6 +168,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         }
     };
     let plan = Plan {
+        rule: Rule::Steal,
+        subject: Subject::None,
         vm: None,
         change,
         settings,
@@ -215,11 +218,13 @@ fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, jud
         return;
     }
     let facts = [
-        judgement.note(Some(vm), "port reads a second", Figure::Rate(material.rate(reads.count))),
-        judgement.note(Some(vm), "their time, of the vCPUs' time", share(reads.cost().0, time.wall)),
+        judgement.note(Some(vm), Topic::Devices, "port reads a second", Figure::Rate(material.rate(reads.count))),
+        judgement.note(Some(vm), Topic::Devices, "their time, of the vCPUs' time", share(reads.cost().0, time.wall)),
     ];
     let per_second = material.per_second(saved);
     let plan = Plan {
+        rule: Rule::NewerXen,
+        subject: Subject::None,
         vm: Some(vm),
         change: format!(
             "use Xen 4.1 or later: {} emulates every port access, newer ones decode it from the exit",

@@ -1,7 +1,7 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
-use super::causes::{Covered, Said};
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting};
+use super::causes::{Covered, Said, Subject};
+use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
 use super::material::{Machine, Material, Vmm, total};
 use super::sources::{WORTH, for_vmm};
 use super::trials::{Range, Trials, WIDTHS};
@@ -47,6 +47,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
     let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
+        rule: Rule::VirtualCores,
+        subject: Subject::None,
         vm: mostly.map(|(vm, _)| *vm),
         change: format!(
             "make virtual cores narrower: {} of {width}{subcores}",
@@ -92,14 +94,21 @@ fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId
             continue;
         }
         let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
-        facts.push(judgement.note(Some(vm), "part of its core runs that were ganged", share(cell.ganged, cell.runs)));
         facts.push(judgement.note(
             Some(vm),
+            Topic::Gangs,
+            "part of its core runs that were ganged",
+            share(cell.ganged, cell.runs),
+        ));
+        facts.push(judgement.note(
+            Some(vm),
+            Topic::Gangs,
             "part of its threads' exits that another thread forced",
             share(cell.forced, cell.exits),
         ));
         facts.push(judgement.note(
             Some(vm),
+            Topic::Gangs,
             "time lost from being forced out to the next entry, of all vCPUs' time",
             share(cell.lost.sum, wall),
         ));
@@ -110,7 +119,7 @@ fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId
     for ((vm, vcpu, trap), cause) in causes.into_iter().take(CAUSES) {
         let reason = exitscope_model::ExitCode::new(exitscope_model::CodeList::PpcTrap, u64::from(trap)).name();
         let what = format!("time that others lost to exits of vCPU {} for {reason}", vcpu.0);
-        facts.push(judgement.note(Some(vm), what, Figure::Time(Nanos(cause.lost))));
+        facts.push(judgement.note(Some(vm), Topic::Gangs, what, Figure::Time(Nanos(cause.lost))));
     }
     facts
 }

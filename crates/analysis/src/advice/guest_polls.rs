@@ -2,9 +2,9 @@
 //!
 //! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
 
-use super::causes::{Covered, Said};
+use super::causes::{Covered, Said, Subject};
 use super::contention::{WAITED, share};
-use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
 use super::material::{Material, VmTime, total};
 use super::polling::{FEWEST, is_short};
 use super::sources::WORTH;
@@ -47,20 +47,29 @@ fn advise(
     let mut facts = vec![
         judgement.note(
             Some(vm),
+            Topic::Halts,
             "halts a second, since its guest switched KVM's polling off because it polls itself",
             Figure::Rate(material.rate(before.count)),
         ),
         judgement.note(
             Some(vm),
+            Topic::Halts,
             "guest time before its halts, a poll's length of each, of the vCPUs' time",
             share(polled, wall),
         ),
-        judgement.note(None, WAITED, share(waiting, wanted)),
+        judgement.note(None, Topic::Timeline, WAITED, share(waiting, wanted)),
     ];
     if let Some(median) = before.quantile(5_000) {
-        facts.push(judgement.note(Some(vm), "median guest time before a halt, polls included", Figure::Time(median)));
+        facts.push(judgement.note(
+            Some(vm),
+            Topic::Halts,
+            "median guest time before a halt, polls included",
+            Figure::Time(median),
+        ));
     }
     let plan = Plan {
+        rule: Rule::NoGuestHaltPoll,
+        subject: Subject::None,
         vm: Some(vm),
         change: "let the guest halt without polling first: vCPUs wait for CPUs, and unlike KVM's own polling a guest's does \
             not end when another task wants the CPU"

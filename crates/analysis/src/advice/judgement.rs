@@ -1,10 +1,29 @@
 //! What a judgement is made of: facts with numbers, advice that cites them, and what is said of each cause.
 
-use super::causes::{CauseRow, Covered, Said};
+use super::causes::{CauseRow, Covered, Said, Subject};
 use exitscope_policy::Knob;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// An enum whose values have ids for JSON.
+macro_rules! ids {
+    ($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $value:ident $id:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$of])* $value),* }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [$name] = &[$($name::$value),*];
+
+            /// Its id in JSON.
+            pub const fn id(self) -> &'static str {
+                match self { $($name::$value => $id),* }
+            }
+        }
+    };
+}
 
 /// The number of a fact of a judgement; given by [`Judgement::note`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +53,63 @@ pub enum Figure {
     Value(u64),
 }
 
+ids! {
+    /// What a fact is of: the part of a page where it can be seen.
+    Topic {
+        /// What exits are about: ports, addresses, MSRs, CPUID leaves.
+        Devices "devices",
+        /// The phases of exits.
+        Phases "phases",
+        /// Halts and polls.
+        Halts "halts",
+        /// Yields.
+        Yields "yields",
+        /// Core runs, and who is forced out of them.
+        Gangs "gangs",
+        /// Where the time of vCPUs goes.
+        Timeline "timeline",
+    }
+}
+
+ids! {
+    /// What is advised: of one VM, or of the host, and of one subject, there is one advice of each at most.
+    Rule {
+        /// Another limit of the host's halt polling.
+        HostHaltPoll "host_halt_poll",
+        /// Halt polling by the guest.
+        GuestHaltPoll "guest_halt_poll",
+        /// No halt polling by the guest.
+        NoGuestHaltPoll "no_guest_halt_poll",
+        /// Find what takes the CPUs of vCPUs that wait for one.
+        Steal "steal",
+        /// Keep lock holders running.
+        LockHolders "lock_holders",
+        /// Let vCPUs spin longer before they yield.
+        SpinLonger "spin_longer",
+        /// Narrower virtual cores.
+        VirtualCores "virtual_cores",
+        /// A Xen that decodes port accesses.
+        NewerXen "newer_xen",
+        /// What the table of devices and registers has for the subject.
+        Cure "cure",
+        /// Ask for the subject less often.
+        AskLess "ask_less",
+        /// Let an event descriptor take writes to the subject.
+        Doorbell "doorbell",
+        /// Collect writes to the subject.
+        Coalesce "coalesce",
+        /// Replace the device behind the subject.
+        ReplaceDevice "replace_device",
+    }
+}
+
 /// Something that the recording says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// Of which VM; `None`: of the host, or of all VMs together.
     pub vm: Option<VmId>,
+    /// What it is of.
+    pub topic: Topic,
     /// What, in words.
     pub what: String,
     /// How much.
@@ -105,19 +176,33 @@ pub enum Setting {
     ByHand(Cow<'static, str>),
 }
 
-/// What a gain is a gain of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GainOf {
-    /// Time of vCPUs that went into exits.
-    Exits,
-    /// Time from a wake-up to the entry into the guest.
-    WakeUps,
-    /// CPU time of the host.
-    HostCpu,
-    /// Time that vCPUs wanted to run and could not.
-    Waiting,
-    /// Time that vCPUs lost to others' exits.
-    ForcedOut,
+ids! {
+    /// What a gain is a gain of.
+    GainOf {
+        /// Time of vCPUs that went into exits.
+        Exits "exits",
+        /// Time from a wake-up to the entry into the guest.
+        WakeUps "wake_ups",
+        /// CPU time of the host.
+        HostCpu "host_cpu",
+        /// Time that vCPUs wanted to run and could not.
+        Waiting "waiting",
+        /// Time that vCPUs lost to others' exits.
+        ForcedOut "forced_out",
+    }
+}
+
+impl GainOf {
+    /// In words, after a length of time and "of".
+    pub fn text(self) -> &'static str {
+        match self {
+            GainOf::Exits => "vCPU time in exits",
+            GainOf::WakeUps => "time from wake-ups to entries into the guest",
+            GainOf::HostCpu => "the host's CPU time",
+            GainOf::Waiting => "time that vCPUs wait for a CPU",
+            GainOf::ForcedOut => "time that vCPUs lose to other threads' exits",
+        }
+    }
 }
 
 /// How a gain was found out.
@@ -149,6 +234,10 @@ pub struct Gain {
 /// An advice but for its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// What is advised.
+    pub rule: Rule,
+    /// What it is about.
+    pub subject: Subject,
     /// For which VM; `None`: for the host.
     pub vm: Option<VmId>,
     /// What to change.
@@ -243,8 +332,8 @@ impl Judgement {
     pub const COST: &'static str = "what exits cost";
 
     /// Numbers a fact; what was noted before keeps its number.
-    pub fn note(&mut self, vm: Option<VmId>, what: impl Into<String>, figure: Figure) -> FactId {
-        let fact = Fact { vm, what: what.into(), figure };
+    pub fn note(&mut self, vm: Option<VmId>, topic: Topic, what: impl Into<String>, figure: Figure) -> FactId {
+        let fact = Fact { vm, topic, what: what.into(), figure };
         let recent = self.facts.len().saturating_sub(RECENT);
         let known = self.facts[recent..].iter().position(|old| *old == fact).map(|at| recent + at);
         let at = known.unwrap_or_else(|| {
@@ -323,6 +412,8 @@ mod tests {
         let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: How::Counted("") };
         let text = || Cow::Borrowed("");
         Plan {
+            rule: Rule::Cure,
+            subject: Subject::None,
             vm: None,
             change: String::new(),
             settings: Vec::new(),
@@ -337,10 +428,10 @@ mod tests {
     #[test]
     fn a_fact_keeps_its_number_and_advice_comes_best_first() {
         let mut judgement = Judgement::default();
-        let first = judgement.note(None, "exits", Figure::Count(3));
-        let other = judgement.note(Some(VmId(1)), "exits", Figure::Count(3));
+        let first = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
+        let other = judgement.note(Some(VmId(1)), Topic::Timeline, "exits", Figure::Count(3));
         assert_eq!((first.number(), other.number()), (1, 2));
-        assert_eq!(judgement.note(None, "exits", Figure::Count(3)), first);
+        assert_eq!(judgement.note(None, Topic::Timeline, "exits", Figure::Count(3)), first);
         judgement.advise(first, &[], plan(1));
         judgement.advise(other, &[first, other], plan(9));
         judgement.rank();
@@ -348,7 +439,7 @@ mod tests {
         assert_eq!(judgement.advice()[0].evidence(), [first, other]);
         // A fact that is cited first gets the first number.
         let mut judgement = Judgement::default();
-        let facts = [1, 2, 3].map(|count| judgement.note(None, "exits", Figure::Count(count)));
+        let facts = [1, 2, 3].map(|count| judgement.note(None, Topic::Timeline, "exits", Figure::Count(count)));
         judgement.advise(facts[0], &[], plan(1));
         judgement.advise(facts[2], &[facts[0]], plan(9));
         judgement.rank();

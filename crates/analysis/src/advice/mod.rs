@@ -39,7 +39,8 @@ mod unlisted;
 
 pub use causes::{CauseRow, GoesInto, NO_RULE, Subject, Verdict};
 pub use judgement::{
-    Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Setting, Side,
+    Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Rule, Setting,
+    Side, Topic,
 };
 pub(crate) use kernels::version;
 pub use kernels::{Reach, halt_poll_reach};

@@ -4,8 +4,8 @@
 //! high; between the two it is a matter of taste, and nothing is said. Nothing is said either where the recording does not
 //! tell what was in force, or where KVM polled for nobody although it should have.
 
-use super::causes::{Covered, Said};
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::causes::{Covered, Said, Subject};
+use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
 use super::kernels::halt_poll_reach;
 use super::material::{Machine, Material, VmTime, Vmm, total};
 use super::sources::{WORTH, for_vmm};
@@ -191,19 +191,25 @@ fn note(
     let recorded = bench.recorded();
     let share = recorded.caught as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
-        judgement.note(vm, "halts a second", Figure::Rate(material.rate(halts.halts()))),
-        judgement.note(vm, "part of the halts that KVM's polling caught", Figure::Share(share)),
+        judgement.note(vm, Topic::Halts, "halts a second", Figure::Rate(material.rate(halts.halts()))),
+        judgement.note(vm, Topic::Halts, "part of the halts that KVM's polling caught", Figure::Share(share)),
         judgement.note(
             vm,
+            Topic::Halts,
             "CPU time that KVM's polling took, in each second",
             Figure::Time(material.per_second(recorded.polling)),
         ),
     ];
     if let Some(gap) = halts.gaps().quantile(5_000) {
-        facts.push(judgement.note(vm, "median gap, from the halt to what ends it", Figure::Time(gap)));
+        facts.push(judgement.note(vm, Topic::Halts, "median gap, from the halt to what ends it", Figure::Time(gap)));
     }
     if let Some(latency) = halts.latencies().mean() {
-        facts.push(judgement.note(vm, "mean time from the wake-up to the entry into the guest", Figure::Time(latency)));
+        facts.push(judgement.note(
+            vm,
+            Topic::Halts,
+            "mean time from the wake-up to the entry into the guest",
+            Figure::Time(latency),
+        ));
     }
     facts
 }
@@ -261,6 +267,11 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
     };
     let vmm = vm.map_or(Vmm::Unknown, |vm| material.vmm(vm, machine));
     let plan = Plan {
+        rule: match side {
+            Side::Host => Rule::HostHaltPoll,
+            Side::Guest => Rule::GuestHaltPoll,
+        },
+        subject: Subject::None,
         vm,
         change,
         settings: settings(&vmm, side, knob, trial.value, longer),

@@ -4,9 +4,9 @@
 //! vCPUs; of an idle one, against one CPU, since it should need none.
 
 use super::about::About;
-use super::causes::{Asked, Covered, Said};
+use super::causes::{Asked, Covered, Said, Subject};
 use super::cures::{Acts, Answer, Cure, Helps, Least, Switch, by_hand, source};
-use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Side};
+use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
 use super::msr_cures::TIMERS;
 use super::simulated::{SOURCE, Simulate, Way, spared};
@@ -134,6 +134,7 @@ impl Vm<'_> {
             Asked::Named(name) if name != place => format!("{name} ({place})"),
             _ => place,
         };
+        let thing = Thing { subject: asked.subject(key), key, name: &name };
         let facts = self.note(&name, account, judgement);
         let leave = |said: Said, judgement: &mut Judgement| {
             if let Said::Inherent(why) = &said {
@@ -146,9 +147,9 @@ impl Vm<'_> {
             Some(Answer::Cure(cure)) if cure.helps != Helps::Always && !is_outside => {
                 leave(self.answered_inside(), judgement)
             }
-            Some(Answer::Cure(cure)) => Said::Advice(self.cure(cure, key, &name, account, &facts, judgement)),
+            Some(Answer::Cure(cure)) => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
             _ if key.kind != DetailKind::Msr && !is_outside => leave(self.answered_inside(), judgement),
-            _ => Said::Advice(self.unknown(key, &name, account, &facts, judgement)),
+            _ => Said::Advice(self.unknown(thing, account, &facts, judgement)),
         }
     }
 
@@ -168,20 +169,32 @@ impl Vm<'_> {
         let cell = &about.cell;
         let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
         let mut facts = vec![
-            judgement.note(vm, format!("exits a second for {name}"), Figure::Rate(self.material.rate(cell.count))),
             judgement.note(
                 vm,
+                Topic::Devices,
+                format!("exits a second for {name}"),
+                Figure::Rate(self.material.rate(cell.count)),
+            ),
+            judgement.note(
+                vm,
+                Topic::Devices,
                 format!("time of those exits, of the vCPUs' time: {name}"),
                 share(cell.cost().0, self.time.wall),
             ),
         ];
         if let Some(median) = cell.quantile(5_000) {
-            facts.push(judgement.note(vm, format!("median length of an exit for {name}"), Figure::Time(median)));
+            facts.push(judgement.note(
+                vm,
+                Topic::Devices,
+                format!("median length of an exit for {name}"),
+                Figure::Time(median),
+            ));
         }
         if self.material.facts.heard.doors {
             let whose = if self.machine.xen { "the device model" } else { "user space" };
             facts.push(judgement.note(
                 vm,
+                Topic::Devices,
                 format!("part of the exits for {name} that {whose} answers"),
                 share(cell.user_count, cell.count),
             ));
@@ -192,23 +205,28 @@ impl Vm<'_> {
                         format!("part of the time of those exits from leaving the kernel until entering again: {name}")
                     }
                 };
-                facts.push(judgement.note(vm, what, share(about.trip, cell.cost().0)));
+                facts.push(judgement.note(vm, Topic::Phases, what, share(about.trip, cell.cost().0)));
             }
             if about.asleep.saturating_mul(NOTED) > about.trip {
                 let what =
                     format!("part of that in which the vCPU's thread sleeps, as for a lock of all devices: {name}");
-                facts.push(judgement.note(vm, what, share(about.asleep, about.trip)));
+                facts.push(judgement.note(vm, Topic::Phases, what, share(about.asleep, about.trip)));
             }
         }
         if about.strings > 0 {
             let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
-            facts.push(judgement.note(vm, what, share(about.strings, cell.count)));
+            facts.push(judgement.note(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);
             let cpus = used as f64 / self.material.facts.duration.0.max(1) as f64;
-            facts.push(judgement.note(vm, "part of its time that it is halted", share(self.time.idle, self.time.wall)));
-            facts.push(judgement.note(vm, "CPUs that it keeps busy nevertheless", Figure::Cpus(cpus)));
+            facts.push(judgement.note(
+                vm,
+                Topic::Timeline,
+                "part of its time that it is halted",
+                share(self.time.idle, self.time.wall),
+            ));
+            facts.push(judgement.note(vm, Topic::Timeline, "CPUs that it keeps busy nevertheless", Figure::Cpus(cpus)));
         }
         facts
     }
@@ -225,8 +243,7 @@ impl Vm<'_> {
     fn cure(
         &self,
         cure: &Cure,
-        key: DetailKey,
-        name: &str,
+        Thing { subject, key, name }: Thing<'_>,
         account: &Account,
         facts: &[FactId],
         judgement: &mut Judgement,
@@ -263,7 +280,8 @@ impl Vm<'_> {
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
         let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
-        self.advise(Words { change, risk: cure.risk, payer: cure.payer, acts }, settings, range, facts, judgement)
+        let (rule, risk, payer) = (Rule::Cure, cure.risk, cure.payer);
+        self.advise(Words { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
     }
 
     /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
@@ -321,6 +339,8 @@ impl Vm<'_> {
             how,
         };
         let plan = Plan {
+            rule: words.rule,
+            subject: words.subject,
             vm: Some(self.id),
             change: words.change,
             settings,
@@ -392,8 +412,19 @@ const BEYOND: &str = "from their way out of the kernel and back, at most their m
 const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their median \
     length to all their time";
 
-/// The words of an advice that are not figures.
+/// What an advice is about, as far as facts and words go.
+#[derive(Clone, Copy)]
+pub(super) struct Thing<'a> {
+    pub subject: Subject,
+    /// The most costly of its ports or registers.
+    pub key: DetailKey,
+    pub name: &'a str,
+}
+
+/// What an advice is, but for its figures.
 pub(super) struct Words {
+    pub rule: Rule,
+    pub subject: Subject,
     pub change: String,
     pub risk: &'static str,
     pub payer: &'static str,

@@ -6,9 +6,9 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::causes::{Covered, Said};
+use super::causes::{Covered, Said, Subject};
 use super::contention::{WAITED, pins, share};
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Setting, Side};
+use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use super::trials::{SpinTrial, Trials};
@@ -79,10 +79,11 @@ fn note(
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
     let what = format!("yields a second of vCPUs that spin ({})", calls(material, machine, vm));
     let mut facts = vec![
-        judgement.note(Some(vm), what, Figure::Rate(material.rate(yields.count))),
-        judgement.note(Some(vm), "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
+        judgement.note(Some(vm), Topic::Yields, what, Figure::Rate(material.rate(yields.count))),
+        judgement.note(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
         judgement.note(
             Some(vm),
+            Topic::Yields,
             "part of the yields at which a sibling wanted to run and had lost its CPU",
             share(yields.preempted, yields.known()),
         ),
@@ -95,15 +96,15 @@ fn note(
     }
     if named > 0 {
         let what = "part of the yields to a vCPU by its number, at which that one wanted to run and did not";
-        facts.push(judgement.note(Some(vm), what, share(preempted, named)));
+        facts.push(judgement.note(Some(vm), Topic::Yields, what, share(preempted, named)));
     }
     let waited_for = waited_for(material, vm);
     if waited_for > Nanos::ZERO {
         let what = "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second";
-        facts.push(judgement.note(Some(vm), what, Figure::Time(material.per_second(waited_for.0))));
+        facts.push(judgement.note(Some(vm), Topic::Yields, what, Figure::Time(material.per_second(waited_for.0))));
     }
-    facts.push(judgement.note(Some(vm), WAITED, share(time.waiting, time.wanted())));
-    facts.push(judgement.note(Some(vm), "vCPUs", Figure::Count(time.vcpus)));
+    facts.push(judgement.note(Some(vm), Topic::Timeline, WAITED, share(time.waiting, time.wanted())));
+    facts.push(judgement.note(Some(vm), Topic::Timeline, "vCPUs", Figure::Count(time.vcpus)));
     facts
 }
 
@@ -169,6 +170,8 @@ fn preempted_holders(
         ),
     };
     let plan = Plan {
+        rule: Rule::LockHolders,
+        subject: Subject::None,
         vm: Some(vm),
         change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
             wait for a CPU"
@@ -222,6 +225,8 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
         ]);
     }
     let plan = Plan {
+        rule: Rule::SpinLonger,
+        subject: Subject::None,
         vm: None,
         change: match off {
             true => format!(

@@ -11,9 +11,9 @@
 use super::FactId;
 use super::about::About;
 use super::cures::{Acts, LESS, NOBODY, REPLACES, by_hand, libvirt, qemu};
-use super::judgement::{AdviceId, Figure, How, Judgement, Setting};
+use super::judgement::{AdviceId, Figure, How, Judgement, Rule, Setting, Topic};
 use super::simulated::Way;
-use super::sources::{Account, Range, Vm, Words};
+use super::sources::{Account, Range, Thing, Vm, Words};
 use crate::DetailKey;
 use exitscope_model::DetailKind;
 
@@ -28,18 +28,19 @@ impl Vm<'_> {
     /// Something that is not in the table.
     pub(super) fn unknown(
         &self,
-        key: DetailKey,
-        name: &str,
+        thing: Thing<'_>,
         account: &Account,
         facts: &[FactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
         let cell = &account.all.cell;
+        let Thing { subject, key, name } = thing;
         if key.kind == DetailKind::Msr {
             let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
             let how =
                 by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
-            let words = Words { change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
+            let words =
+                Words { rule: Rule::AskLess, subject, change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
             let range = Range { low: 0, high: cell.cost().0, how: How::Counted(LESS) };
             return self.advise(words, vec![how], range, facts, judgement);
         }
@@ -49,15 +50,15 @@ impl Vm<'_> {
                 true => format!("the value that is written to {name}, each time"),
                 false => format!("the largest value that is written to {name}; the smallest is {low:#x}"),
             };
-            judgement.note(Some(self.id), what, Figure::Value(high))
+            judgement.note(Some(self.id), Topic::Devices, what, Figure::Value(high))
         });
         let facts: Vec<FactId> = facts.iter().copied().chain(fact).collect();
         match written {
             Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
-                self.doorbell(key, name, &account.all, values, &facts, judgement)
+                self.doorbell(thing, &account.all, values, &facts, judgement)
             }
-            Some(_) => self.register(key, name, &account.all, &facts, judgement),
-            None => self.device(name, account, &facts, judgement),
+            Some(_) => self.register(thing, &account.all, &facts, judgement),
+            None => self.device(thing, account, &facts, judgement),
         }
     }
 
@@ -78,8 +79,7 @@ impl Vm<'_> {
 
     fn doorbell(
         &self,
-        key: DetailKey,
-        name: &str,
+        Thing { subject, key, name }: Thing<'_>,
         about: &About,
         (low, high): (u64, u64),
         facts: &[FactId],
@@ -101,6 +101,8 @@ impl Vm<'_> {
             ],
         };
         let words = Words {
+            rule: Rule::Doorbell,
+            subject,
             change: format!(
                 "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, \
                  let an ioeventfd take it, or vhost",
@@ -123,8 +125,7 @@ impl Vm<'_> {
     /// Values that are data: nobody may throw them away, but they may be kept for a while.
     fn register(
         &self,
-        key: DetailKey,
-        name: &str,
+        Thing { subject, key, name }: Thing<'_>,
         about: &About,
         facts: &[FactId],
         judgement: &mut Judgement,
@@ -146,6 +147,8 @@ impl Vm<'_> {
             ],
         };
         let words = Words {
+            rule: Rule::Coalesce,
+            subject,
             change: format!(
                 "{}the guest only ever writes to {}, values that are a device's state rather than a doorbell's and so not for an ioeventfd, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
                 self.idle_words(),
@@ -160,7 +163,13 @@ impl Vm<'_> {
         self.advise(words, settings, self.moved_in(about, key, Way::Coalesced), facts, judgement)
     }
 
-    fn device(&self, name: &str, account: &Account, facts: &[FactId], judgement: &mut Judgement) -> AdviceId {
+    fn device(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        account: &Account,
+        facts: &[FactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
         let (all, cell) = (&account.all, &account.all.cell);
         let does = match (account.writes.cell.count, cell.count) {
             (0, _) => "reads",
@@ -187,6 +196,8 @@ impl Vm<'_> {
             ));
         }
         let words = Words {
+            rule: Rule::ReplaceDevice,
+            subject,
             change: format!(
                 "{}the guest {does} {name}{by}, and {} answers each access: replace the device by one that needs \
                  fewer exits",
