@@ -16,6 +16,7 @@ use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, WhoRow, detail_label, kind_name};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The facts of a page that are not those of a report.
@@ -26,7 +27,7 @@ pub struct OverTime {
 }
 
 /// A vCPU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct LaneRow {
     #[serde(flatten)]
     who: WhoRow,
@@ -38,7 +39,7 @@ struct LaneRow {
 }
 
 /// What exits were about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct AboutRow {
     kind: &'static str,
     heading: &'static str,
@@ -47,7 +48,7 @@ struct AboutRow {
 }
 
 /// One of the slowest exits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct SlowOne {
     #[serde(flatten)]
     row: SlowRow,
@@ -58,7 +59,7 @@ struct SlowOne {
 }
 
 /// Yields of one vCPU that name another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct NamedRow {
     vm: String,
     from: String,
@@ -67,7 +68,7 @@ struct NamedRow {
 }
 
 /// A table of columns.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct TableHead {
     name: &'static str,
     /// Width of a bucket of time.
@@ -85,7 +86,7 @@ pub struct TimeTables {
 }
 
 /// What of it is JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OverTimeHead {
     /// The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
     /// more than a double holds.
