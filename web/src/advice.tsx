@@ -9,17 +9,17 @@ import { count, ns, rate, share } from "./format";
 import { go } from "./shell";
 import { data, everything } from "./state";
 import { DataTable, type Column } from "./table";
-import type { Advice, AdvisedCause, AdviceSetting } from "./types";
+import type { Advised, AdvisedCauseRow, AdviceSettingRow } from "./types.gen";
 
-type Item = Advice["advice"][number];
-type Fact = Advice["facts"][number];
+type Item = Advised["advice"][number];
+type Fact = Advised["facts"][number];
 
 function figure(fact: Fact): string {
   const show: Record<string, (value: number) => string> = { per_s: (value) => `${rate(value)}/s`, ns, share, cpus: (value) => value.toFixed(2) };
   return (show[fact.unit] ?? count)(fact.value);
 }
 
-function setting(of: AdviceSetting): string {
+function setting(of: AdviceSettingRow): string {
   const { side, name, value } = of;
   switch (of.kind) {
     case "knob":
@@ -41,12 +41,12 @@ function setting(of: AdviceSetting): string {
 }
 
 /** What is said of a cause; not judged is not "nothing to do". */
-function verdict({ verdict, advice, why }: AdvisedCause): string {
+function verdict({ verdict, advice, why }: AdvisedCauseRow): string {
   if (verdict === "can_be_changed") return advice.length > 0 ? `can be changed: see ${advice.join(", ")}` : `can be changed, with little to win: ${why ?? ""}`;
   return `${verdict.replace("_", " ")}: ${why ?? ""}`;
 }
 
-const causeColumns: Column<AdvisedCause>[] = [
+const causeColumns: Column<AdvisedCauseRow>[] = [
   { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
   { title: "reason", text: true, value: (row) => row.reason ?? row.of, show: (row) => row.reason ?? row.of.replace("_", " ") },
   { title: "subject", text: true, value: (row) => row.subject ?? "", show: (row) => row.subject ?? "" },

@@ -5,13 +5,13 @@ import { count, ns, share } from "./format";
 import { byAbout, handlers } from "./query";
 import { data, isAll } from "./state";
 import { DataTable, type Column } from "./table";
-import type { Detail, PioRow } from "./types";
+import type { DetailRow, PioRow } from "./types.gen";
 
 interface Row {
   label: string;
   count: number;
   cost: number;
-  detail?: Detail;
+  detail?: DetailRow;
   pio: PioRow[];
 }
 
