@@ -198,7 +198,4 @@ mod tests {
             assert_eq!(all, [&8u32.to_le_bytes()[..], b"\"a name\"", &columns].concat(), "{size}");
         }
     }
-
-    #[test]
-    fn names_cannot_end_the_title() {}
 }
