@@ -68,14 +68,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has the test that compares the documents write them, and makes the front end's types of the schemas among them.
+/// Has the tests that compare documents and pages write them, and makes the front end's types of the schemas among them.
 fn write_docs() -> anyhow::Result<()> {
-    let mut test = cargo()?;
-    test.args(["test", "--quiet", "--package", "exitscope", "--test", "documents"])
-        .env("EXITSCOPE_WRITE_DOCUMENTS", "1");
+    let mut tests = cargo()?;
+    let names = ["--package", "exitscope", "--test", "documents", "--package", "exitscope-view", "--test", "pages"];
+    tests.args(["test", "--quiet"]).args(names).env("EXITSCOPE_WRITE_DOCUMENTS", "1");
     let mut types = Command::new("npm");
     types.args(["run", "--silent", "types"]).current_dir(root().join("web"));
-    for mut command in [test, types] {
+    for mut command in [tests, types] {
         ensure!(command.status()?.success(), "{command:?} failed");
     }
     Ok(())
