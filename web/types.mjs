@@ -1,4 +1,4 @@
-// Types of a page's data, out of its schema. `npm run types` writes them; test/types.test.mjs holds them against it.
+// Makes the types of a page's data of its schema. `npm run types` writes them; test/types.test.mjs compares.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { compile } from "json-schema-to-typescript";
@@ -7,7 +7,7 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 export const written = here("src/types.gen.ts");
 
-/** As it is made from: a type that has a description where it is used is one type nevertheless; tuples as of old. */
+/** As the library reads schemas: a type that is described where it is used is one type nevertheless, a tuple is `items`. */
 const prepared = (key, of) => {
   if (!of?.$ref && !of?.prefixItems) return of;
   const { $ref, prefixItems, ...rest } = of;
@@ -21,4 +21,4 @@ export const made = () =>
     style: { printWidth: 120 },
   });
 
-if (process.argv[1] === here("types.mjs")) writeFileSync(written, await made());
+if (process.argv.includes("--write")) writeFileSync(written, await made());

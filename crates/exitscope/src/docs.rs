@@ -84,18 +84,20 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 fn absent_is_not_null(schema: &mut Schema) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&Value::from(name.as_str()))) {
-        if let Some([kind, null]) = property["type"].as_array().map(Vec::as_slice)
+    let optional = properties.iter_mut().filter(|(name, _)| !required.contains(&Value::from(name.as_str())));
+    for property in optional.filter_map(|(_, property)| property.as_object_mut()) {
+        let list = |name: &str| property.get(name).and_then(Value::as_array).map(Vec::as_slice);
+        if let Some([kind, null]) = list("type")
             && null == "null"
         {
-            property["type"] = kind.clone();
-        }
-        if let Some([of, null]) = property["anyOf"].as_array().map(Vec::as_slice)
+            let kind = kind.clone();
+            property.insert("type".to_string(), kind);
+        } else if let Some([Value::Object(of), null]) = list("anyOf")
             && null["type"] == "null"
         {
-            let (of, about) = (of.clone(), property["description"].take());
-            *property = of;
-            property["description"] = about;
+            let of = of.clone();
+            property.remove("anyOf");
+            property.extend(of);
         }
     }
 }
