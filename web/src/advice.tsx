@@ -10,19 +10,19 @@ import { ns, share } from "./format";
 import { go } from "./shell";
 import { data, everything } from "./state";
 import { DataTable, type Column } from "./table";
-import type { Advice, AdvisedCause } from "./types";
+import type { Advised, AdvisedCauseRow } from "./types.gen";
 
-type Item = Advice["advice"][number];
-type Fact = Advice["facts"][number];
+type Item = Advised["advice"][number];
+type Fact = Advised["facts"][number];
 
 /** A subject, which leads to the things of its kind. */
-const Subject = ({ of }: { of: NonNullable<AdvisedCause["about"]> }) => (
+const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["about"]> }) => (
   <button type="button" class="plain" onClick={() => seeKind(of.kind)}>
     {of.text}
   </button>
 );
 
-const causeColumns: Column<AdvisedCause>[] = [
+const causeColumns: Column<AdvisedCauseRow>[] = [
   { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
   { title: "reason", text: true, value: (row) => row.reason ?? row.of, show: (row) => row.reason ?? row.of.replace("_", " ") },
   { title: "subject", text: true, value: (row) => row.subject ?? "", show: ({ about }) => about && <Subject of={about} /> },

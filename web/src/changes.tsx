@@ -4,7 +4,7 @@ import { count, ns, rate } from "./format";
 import { Intervals, type IntervalRow } from "./intervals";
 import { kept } from "./link";
 import { DataTable, type Column } from "./table";
-import type { Change, Compared } from "./types";
+import type { ChangeRow, Compared } from "./types.gen";
 
 const MEASURES = ["cost_ns_per_s", "rate_per_s", "mean_ns", "p50_ns", "p99_ns"] as const;
 type Measure = (typeof MEASURES)[number];
@@ -41,23 +41,23 @@ function percent(value: number): string {
   return `${value > 0 ? "+" : value < 0 ? "-" : ""}${size >= 99.95 ? count(size) : size.toFixed(1)}%`;
 }
 
-export const difference = (change: Change): number | null => (change.before === null || change.after === null ? null : change.after - change.before);
-export const part = (change: Change): number | null => (change.before ? (difference(change) ?? NaN) / change.before : null);
-export const partText = (change: Change): string => {
+export const difference = (change: ChangeRow): number | null => (change.before === null || change.after === null ? null : change.after - change.before);
+export const part = (change: ChangeRow): number | null => (change.before ? (difference(change) ?? NaN) / change.before : null);
+export const partText = (change: ChangeRow): string => {
   const found = part(change);
   return found === null || Number.isNaN(found) ? "–" : percent(found);
 };
-export const interval = (of: Measure, change: Change): string => (change.low === null ? "–" : `${signed(of, change.low)} to ${signed(of, change.high)}`);
+export const interval = (of: Measure, change: ChangeRow): string => (change.low === null ? "–" : `${signed(of, change.low)} to ${signed(of, change.high)}`);
 
 const VERDICTS = { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" } as const;
 
-function verdictColor(change: Change): string {
+function verdictColor(change: ChangeRow): string {
   const { states, other } = colors.value;
   return change.verdict === "more" ? states[2]! : change.verdict === "less" ? states[1]! : other;
 }
 
 export const nameOf = (row: Compared): string => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
-export const changeOf = (row: Compared, of: Measure = measure.value): Change =>
+export const changeOf = (row: Compared, of: Measure = measure.value): ChangeRow =>
   row.changes.find((change) => change.measure === of) ?? { measure: of, before: null, after: null, low: null, high: null, verdict: "too few" };
 
 /** Whether a measure changed by more than chance explains. */
@@ -81,7 +81,7 @@ export interface Choice {
   choose(reason: string): void;
 }
 
-export function Verdict({ change }: { change: Change }) {
+export function Verdict({ change }: { change: ChangeRow }) {
   return (
     <>
       <i class="swatch" style={{ background: verdictColor(change) }} aria-hidden="true" />
@@ -92,7 +92,7 @@ export function Verdict({ change }: { change: Change }) {
 
 function columns({ names, where }: Sides, choice?: Choice): Column<Compared>[] {
   const of = measure.value;
-  const number = (title: string, value: (change: Change) => number | null, text: (change: Change) => string): Column<Compared> => ({
+  const number = (title: string, value: (change: ChangeRow) => number | null, text: (change: ChangeRow) => string): Column<Compared> => ({
     title,
     value: (row) => value(changeOf(row)),
     show: (row) => text(changeOf(row)),

@@ -1,5 +1,5 @@
 // gzip( length of the JSON │ JSON │ columns ), in the page as base64 → the page's data, columns as typed arrays.
-import type { Other, Over, Page } from "./types";
+import type { OverTimeHead, PageData } from "./types.gen";
 
 /** One table of columns, ordered by bucket of time. */
 export interface Table {
@@ -10,7 +10,10 @@ export interface Table {
   col: Record<string, Float64Array>;
 }
 
-export interface Data extends Page {
+/** What pages of all but reports show. */
+export type Other = Exclude<PageData, { kind: "report" }>;
+
+export interface Data extends Extract<PageData, { kind: "report" }> {
   tables: Record<"states" | "exits" | "lengths" | "about", Table>;
   /** From the base: first and last moment that has anything, in ns. */
   from: number;
@@ -19,7 +22,7 @@ export interface Data extends Page {
   snap: number;
 }
 
-function columns(over: Over, bytes: Uint8Array): Data["tables"] {
+function columns(over: OverTimeHead, bytes: Uint8Array): Data["tables"] {
   let at = 0;
   const next = (): number => {
     let value = 0;
@@ -65,7 +68,7 @@ export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as Page | Other;
+  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as PageData;
   if (page.kind !== "report") return page;
   const tables = columns(page.over, bytes.subarray(4 + length));
   const ends = Object.values(tables).flatMap((table) =>

@@ -6,7 +6,7 @@ import { byAbout, handlers } from "./query";
 import { go } from "./shell";
 import { data, isAll } from "./state";
 import { DataTable, type Column } from "./table";
-import type { Detail, PioRow } from "./types";
+import type { DetailRow, PioRow } from "./types.gen";
 
 interface Thing {
   kind: string;
@@ -18,7 +18,7 @@ interface Row {
   label: string;
   count: number;
   cost: number;
-  detail?: Detail;
+  detail?: DetailRow;
   pio: PioRow[];
 }
 

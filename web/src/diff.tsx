@@ -1,9 +1,10 @@
 // The page of a comparison: what changed from one recording to another, and how long exits took in both.
 import { Changes, ChangesTable, Sentence, changeOf, difference, isSure, nameOf, partText, signed, type Choice, type Sides } from "./changes";
+import type { Other } from "./data";
 import { Lengths, reason } from "./diff_lengths";
 import { chosenBy, count, ns, share } from "./format";
 import { Card, Shell } from "./shell";
-import type { Compared, Comparison, Other, Side } from "./types";
+import type { Compared, Comparison, SideRow } from "./types.gen";
 
 function Overview({ diff }: { diff: Comparison }) {
   const [all, ...reasons] = diff.rows;
@@ -36,11 +37,11 @@ function Overview({ diff }: { diff: Comparison }) {
   );
 }
 
-const side = (of: Side): string => of.traces.map((trace) => trace.name.split("/").at(-1)).join(", ");
+const side = (of: SideRow): string => of.traces.map((trace) => trace.name.split("/").at(-1)).join(", ");
 
 function Coverage({ diff }: { diff: Comparison }) {
-  const bad = (of: Side) => of.lines.filter((line) => line.severity === "loss" || line.severity === "error");
-  const sides: [string, Side][] = [
+  const bad = (of: SideRow) => of.lines.filter((line) => line.severity === "loss" || line.severity === "error");
+  const sides: [string, SideRow][] = [
     ["Before", diff.before],
     ["After", diff.after],
   ];
@@ -62,7 +63,7 @@ function Coverage({ diff }: { diff: Comparison }) {
 }
 
 export function DiffPage({ diff, lengths, version }: Extract<Other, { kind: "diff" }>) {
-  const ofAll = (of: Side) => (of.traces[0] ? [of.traces[0].arch, of.traces[0].hostname, of.traces[0].release].filter(Boolean).join(" ") : "");
+  const ofAll = (of: SideRow) => (of.traces[0] ? [of.traces[0].arch, of.traces[0].hostname, of.traces[0].release].filter(Boolean).join(" ") : "");
   const hosts = [...new Set([ofAll(diff.before), ofAll(diff.after)])].filter(Boolean);
   const names: [string, string] = ["before", "after"];
   const sides: Sides = { rows: diff.rows, confidence: diff.confidence_percent, names, where: names, second: "a second" };

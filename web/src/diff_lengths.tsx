@@ -6,7 +6,7 @@ import { colors } from "./colors";
 import { count, rate } from "./format";
 import { Distribution, Percentiles, type LengthSeries } from "./lengths";
 import { kept } from "./link";
-import type { Comparison, SideLengths } from "./types";
+import type { Comparison, SideLengths } from "./types.gen";
 
 /** Buckets to a doubling, as a power of two: those that the report's own percentiles come from. */
 const BITS = 5;

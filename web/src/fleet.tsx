@@ -3,12 +3,13 @@ import type { ComponentChildren } from "preact";
 import { Bars, type Bar } from "./bars";
 import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
 import { colors } from "./colors";
+import type { Other } from "./data";
 import { count, ns, plural } from "./format";
 import { kept } from "./link";
 import { long } from "./served";
 import { Card, go, Shell } from "./shell";
 import { DataTable, type Column } from "./table";
-import type { Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Other, Outlier, Shape } from "./types";
+import type { Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Outlier, Shape } from "./types.gen";
 
 const COST = "cost_ns_per_s";
 

@@ -5,7 +5,7 @@ import { Dragged } from "./drags";
 import { count, ns, share } from "./format";
 import { data, everything } from "./state";
 import { DataTable } from "./table";
-import type { GangRow } from "./types";
+import type { GangRow } from "./types.gen";
 
 const gangName = (row: GangRow) => `${row.vm_name ?? "VM"} ${row.vm ?? ""}${row.vcpus ? ` vCPUs ${row.vcpus.join(", ")}` : ""}`;
 

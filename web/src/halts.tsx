@@ -9,7 +9,7 @@ import { data, everything } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
 import { laneName } from "./timeline";
-import type { HaltRow, PollRow } from "./types";
+import type { HaltRow, PollRow } from "./types.gen";
 
 /** Shorter gaps are drawn as such of this length. */
 const SHORTEST = 1024;

@@ -12,7 +12,7 @@ import { data, lanes, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
 import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
-import type { Slow } from "./types";
+import type { SlowOne } from "./types.gen";
 
 /** The next 1, 2 or 5 times a power of ten that is not above. */
 function below(nanos: number): number {
@@ -117,12 +117,12 @@ export function HeatMap() {
   );
 }
 
-const part = (title: string, value: (exit: Slow) => number): Column<Slow> => ({ title, value, show: (exit) => ns(value(exit)) });
+const part = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
 
 /** Xen is no kernel. */
-const doorName = (exit: Slow): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
+const doorName = (exit: SlowOne): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
 
-export const slowColumns = (): Column<Slow>[] => [
+export const slowColumns = (): Column<SlowOne>[] => [
   {
     title: "when (s)",
     value: (exit) => (exit.after_ns - zero()) / 1e9,
@@ -156,16 +156,16 @@ export const slowColumns = (): Column<Slow>[] => [
 ];
 
 /** Looks at an exit with some time before and after it. */
-function around(exit: Slow): void {
+function around(exit: SlowOne): void {
   const long = Math.max(exit.total_ns, data.snap * 4);
   look(exit.after_ns - long * 2, exit.after_ns + long * 3);
 }
 
 export function Slowest() {
   const brush = useSignal<[number, number] | null>(null);
-  const last = useRef<{ plot: Plot; x: Scale; y: Scale; list: Slow[] } | null>(null);
+  const last = useRef<{ plot: Plot; x: Scale; y: Scale; list: SlowOne[] } | null>(null);
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
-  const long = (exit: Slow) => exit.total_ns - exit.idle_ns;
+  const long = (exit: SlowOne) => exit.total_ns - exit.idle_ns;
   const draw = (s: Surface, w: number, h: number) => {
     // Where all of it is idle, there is no length.
     const list = slowestIn(range.value).filter((exit) => long(exit) > 0);
@@ -182,7 +182,7 @@ export function Slowest() {
     drawBrush(s, plot, x, brush.value);
   };
   const hit = (px: number, py: number): Tip | null => {
-    let best: Slow | null = null;
+    let best: SlowOne | null = null;
     let near = 144;
     for (const exit of last.current?.list ?? []) {
       const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(long(exit)) - py) ** 2;

@@ -1,12 +1,13 @@
 // The page of an experiment of the lab: every figure with its interval, as bars, or as a curve over what was varied.
 import { colors } from "./colors";
 import { Curves, type Curve } from "./curve";
+import type { Other } from "./data";
 import { count, ns, quantity, unitName } from "./format";
 import { Intervals, type IntervalRow } from "./intervals";
 import { kept } from "./link";
 import { Shell } from "./shell";
 import type { Column } from "./table";
-import type { LabFigure, LabRun, LabTable, Other } from "./types";
+import type { LabFigure, LabReport, LabTable } from "./types.gen";
 
 type Row = LabTable["rows"][0];
 
@@ -65,17 +66,17 @@ function columns(table: LabTable, name: string): Column<Row>[] {
 }
 
 /** The figures that are chosen, a name for each table. */
-function nameOf(lab: LabRun, at: number): string {
+function nameOf(lab: LabReport, at: number): string {
   const names = figureNames(lab.tables[at]!);
   const asked = figures.value.split(";")[at] ?? "";
   return names.includes(asked) ? asked : (names[0] ?? "");
 }
 
-function choose(lab: LabRun, at: number, name: string): void {
+function choose(lab: LabReport, at: number, name: string): void {
   figures.value = lab.tables.map((_, other) => (other === at ? name : nameOf(lab, other))).join(";");
 }
 
-function Table({ lab, at }: { lab: LabRun; at: number }) {
+function Table({ lab, at }: { lab: LabReport; at: number }) {
   const table = lab.tables[at]!;
   const name = nameOf(lab, at);
   const unit = table.rows.map((row) => find(row, name)?.unit).find(Boolean) ?? "count";

@@ -1,7 +1,7 @@
 // exitscope's page: unpacks what it shows, and shows it.
 import { render, type VNode } from "preact";
 import { rankReasons } from "./colors";
-import { inText, unpack } from "./data";
+import { inText, unpack, type Other } from "./data";
 import { DiffPage } from "./diff";
 import { filesPage } from "./files";
 import { FleetPage } from "./fleet";
@@ -13,7 +13,6 @@ import { listen, load, served, type Addresses } from "./source";
 import { begin } from "./state";
 import "./style.css";
 import { SweepPage } from "./sweep";
-import type { Other } from "./types";
 
 const root = document.getElementById("app")!;
 

@@ -7,7 +7,7 @@ import { quantity, unitName } from "./format";
 import { kept } from "./link";
 import type { Surface } from "./surface";
 import { figure, settings } from "./sweep_rows";
-import type { Sweep, SweepMetric } from "./types";
+import type { Sweep, SweepMetric } from "./types.gen";
 
 const first = kept<string>("px", "");
 const second = kept<string>("py", "");

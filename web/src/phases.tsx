@@ -9,9 +9,9 @@ import { data, everything } from "./state";
 import type { Surface } from "./surface";
 import { textWidth } from "./surface";
 import { DataTable } from "./table";
-import type { Phase } from "./types";
+import type { PhaseRow } from "./types.gen";
 
-const STEPS: [keyof Phase, string][] = [
+const STEPS: [keyof PhaseRow, string][] = [
   ["reaching_ns", "to the handler"],
   ["handling_ns", "handling"],
   ["leaving_ns", "leaving to user space"],
@@ -19,9 +19,9 @@ const STEPS: [keyof Phase, string][] = [
   ["asleep_ns", "asleep in user space"],
   ["entering_ns", "entering again"],
 ];
-const of = (row: Phase, step: keyof Phase) => row[step] as number;
-const cost = (row: Phase) => STEPS.reduce((sum, [step]) => sum + of(row, step), 0);
-const handler = (row: Phase) => handlers()[row.outside ? 1 : 0];
+const of = (row: PhaseRow, step: keyof PhaseRow) => row[step] as number;
+const cost = (row: PhaseRow) => STEPS.reduce((sum, [step]) => sum + of(row, step), 0);
+const handler = (row: PhaseRow) => handlers()[row.outside ? 1 : 0];
 
 interface Frame {
   label: string;
@@ -30,7 +30,7 @@ interface Frame {
   parts: Frame[];
 }
 
-function tree(rows: Phase[]): Frame {
+function tree(rows: PhaseRow[]): Frame {
   const reasons = new Map<string, Frame>();
   for (const row of rows) {
     const reason = row.reason ?? "";
@@ -52,7 +52,7 @@ function tree(rows: Phase[]): Frame {
 
 const DEEP = 26;
 
-function Flame({ rows }: { rows: Phase[] }) {
+function Flame({ rows }: { rows: PhaseRow[] }) {
   const boxes = useRef<{ x: number; y: number; w: number; frame: Frame; path: string }[]>([]);
   const draw = (s: Surface, w: number) => {
     boxes.current = [];
@@ -80,9 +80,9 @@ function Flame({ rows }: { rows: Phase[] }) {
   };
   const twin = () => ({
     columns: [
-      { title: "reason", text: true, show: (row: Phase) => row.reason, value: (row: Phase) => row.reason },
+      { title: "reason", text: true, show: (row: PhaseRow) => row.reason, value: (row: PhaseRow) => row.reason },
       { title: "handled by", text: true, show: handler, value: handler },
-      ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: Phase) => ns(of(row, step)), value: (row: Phase) => of(row, step) })),
+      ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
     ],
     rows,
   });

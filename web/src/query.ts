@@ -2,7 +2,7 @@
 import { computed } from "@preact/signals";
 import { UNTIMED } from "./data";
 import { collapsed, level, levelsOf, rowsIn, type Levels } from "./levels";
-import type { Slow } from "./types";
+import type { SlowOne } from "./types.gen";
 import { calm, data, lanes, reasons } from "./state";
 
 /** The sums of a reason's exits. */
@@ -132,7 +132,7 @@ export const byAbout = computed<Map<number, { count: number; cost: number }>>(()
 });
 
 /** The slowest exits of a range, of the vCPUs and reasons that are looked at. */
-export function slowestIn([from, to]: [number, number]): Slow[] {
+export function slowestIn([from, to]: [number, number]): SlowOne[] {
   return data.over.slow.filter(
     (exit) =>
       (!data.over.in_time || (exit.after_ns >= from && exit.after_ns < to)) &&

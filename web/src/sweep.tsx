@@ -1,13 +1,14 @@
 // The page of a sweep: what was best, every figure over what was varied, and what can be had for what.
 import { colors } from "./colors";
 import { Curves, type Curve, type CurvePoint } from "./curve";
+import type { Other } from "./data";
 import { count, ns, quantity, unitName } from "./format";
 import { kept } from "./link";
 import { Pareto } from "./pareto";
 import { Shell } from "./shell";
 import { figure, placesOf, settings } from "./sweep_rows";
 import { DataTable, type Column } from "./table";
-import type { Other, Sweep, SweepMetric, SweepRow } from "./types";
+import type { Sweep, SweepMetric, SweepRow } from "./types.gen";
 
 /** The key along the curves, the key that tells them apart, and the values of all others: numbers of keys and values. */
 const across = kept<string>("x", "");

@@ -1,5 +1,5 @@
 // The rows of a sweep: their figures, and what was set in each.
-import type { Sweep, SweepMetric, SweepRow } from "./types";
+import type { Sweep, SweepMetric, SweepRow } from "./types.gen";
 
 /** The mean, and the bounds of its interval. */
 export const figure = (row: SweepRow, metric: SweepMetric): { mean: number | null; low: number | null; high: number | null } => ({

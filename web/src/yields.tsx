@@ -6,9 +6,9 @@ import { Matrix } from "./matrix";
 import { data, everything } from "./state";
 import { DataTable } from "./table";
 import { laneName } from "./timeline";
-import type { PreemptedRow, Who, YieldRow } from "./types";
+import type { PreemptedRow, YieldRow } from "./types.gen";
 
-function nameOf(row: Who): string {
+function nameOf(row: Pick<YieldRow, "vm" | "vcpu" | "tid">): string {
   const lane = data.over.lanes.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
   return lane >= 0 ? laneName(lane) : `vCPU ${row.vcpu ?? "?"}`;
 }

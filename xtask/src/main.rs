@@ -1,8 +1,8 @@
 //! What the project needs beside cargo itself.
 //!
 //! ```text
-//! cargo xtask tidy    checks the tree: paths, sizes, headers, links, generated files, the corpus tables, modules and names
-//! cargo xtask docs    writes the generated documents anew
+//! cargo xtask tidy    checks the tree: paths, sizes, headers, links, the corpus tables, modules and names
+//! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
@@ -18,7 +18,7 @@ mod sanitize;
 mod soak;
 mod tidy;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -35,7 +35,7 @@ struct Flags {
 enum Task {
     /// Check the tree for what must not be in it
     Tidy,
-    /// Write the generated documents anew: JSON schemas, the list of losses, examples
+    /// Write anew what is generated: JSON schemas, tables, examples, the front end's types
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
     Bench(bench::Flags),
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let result = match Flags::parse().task {
         Task::Tidy => tidy::run().map(done),
-        Task::Docs => tidy::write_generated().map(done),
+        Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
@@ -67,6 +67,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has the tests that compare documents and pages write them, and makes the front end's types of the schemas among them.
+fn write_docs() -> anyhow::Result<()> {
+    let mut tests = cargo()?;
+    let names = ["--package", "exitscope", "--test", "documents", "--package", "exitscope-view", "--test", "pages"];
+    tests.args(["test", "--quiet"]).args(names).env("EXITSCOPE_WRITE_DOCUMENTS", "1");
+    let mut types = Command::new("npm");
+    types.args(["run", "--silent", "types"]).current_dir(root().join("web"));
+    for mut command in [tests, types] {
+        ensure!(command.status()?.success(), "{command:?} failed");
+    }
+    Ok(())
 }
 
 /// The repository's top directory.

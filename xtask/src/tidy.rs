@@ -1,81 +1,10 @@
 //! Checks of the tree that no compiler makes. Every finding is one line, `file:line: what`; any finding fails.
 
-use crate::{cargo, house, root};
+use crate::{house, root};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Files that the command itself prints, relative to the top directory, and its arguments. `cargo xtask docs` writes
-/// them anew.
-const GENERATED: &[(&str, &[&str])] = &[
-    ("docs/report.schema.json", &["docs", "report-schema"]),
-    ("docs/diff.schema.json", &["docs", "diff-schema"]),
-    ("docs/events.schema.json", &["docs", "events-schema"]),
-    ("docs/top.schema.json", &["docs", "top-schema"]),
-    ("docs/replay.schema.json", &["docs", "replay-schema"]),
-    ("docs/advise.schema.json", &["docs", "advise-schema"]),
-    ("docs/sim.schema.json", &["docs", "sim-schema"]),
-    ("docs/sweep.schema.json", &["docs", "sweep-schema"]),
-    ("docs/validate.schema.json", &["docs", "validate-schema"]),
-    ("docs/lab.schema.json", &["docs", "lab-schema"]),
-    ("docs/fleet.schema.json", &["docs", "fleet-schema"]),
-    ("docs/doctor.schema.json", &["docs", "doctor-schema"]),
-    ("docs/validation.md", &["validate", "--format", "markdown"]),
-    ("docs/losses.md", &["docs", "losses"]),
-    ("docs/knobs.md", &["docs", "knobs"]),
-    ("docs/figures.md", &["docs", "figures"]),
-    ("docs/models.md", &["docs", "models"]),
-    ("docs/metrics.md", &["docs", "metrics"]),
-    ("docs/columns.md", &["docs", "columns"]),
-    ("docs/examples/report.txt", &["report", "corpus/x86-svm/t2.data.gz"]),
-    ("docs/examples/xen.txt", &["report", "corpus/xen/hvm1_dm_sched_hvm.xentrace.gz", "--tsc-hz", "2596120000"]),
-    ("docs/examples/by.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "vcpu,reason", "--reason", "io,npf"]),
-    ("docs/examples/rip.txt", &["report", "corpus/x86-svm/t2.data.gz", "--by", "rip,reason", "--top", "8"]),
-    ("docs/examples/gang.txt", &["report", "corpus/powerpc/p8_smt4_trace.dat.gz", "--view", "gang"]),
-    ("docs/examples/halt.txt", &["report", "corpus/x86-svm/t4-none.dat.gz", "--view", "halt"]),
-    (
-        "docs/examples/phases.txt",
-        &["report", "corpus/x86-svm/t2.data.gz", "--view", "phases", "--tsc-hz", "2596120000"],
-    ),
-    ("docs/examples/pio.txt", &["report", "corpus/x86-svm/t2.data.gz", "--view", "pio"]),
-    (
-        "docs/examples/yield.txt",
-        &["report", "corpus/xen/pvh2_contend_sched_hvm.xentrace.gz", "--view", "yield", "--tsc-hz", "2596120000"],
-    ),
-    ("docs/examples/replay.txt", &["replay", "corpus/x86-svm/t4-none.dat.gz", "--policy", "guest_halt_poll"]),
-    ("docs/examples/replay-host.txt", &["replay", "corpus/arm64/arm.dat.gz", "--policy", "host_halt_poll"]),
-    ("docs/examples/replay-port.txt", &["replay", "corpus/x86-svm/t2.data.gz", "--policy", "port_path"]),
-    (
-        "docs/examples/replay-xen.txt",
-        &[
-            "replay",
-            "corpus/xen/hvm1_dm_sched_hvm.xentrace.gz",
-            "--policy",
-            "port_path",
-            "--tsc-hz",
-            "2596120000",
-            "--vary",
-            "quick_path=0,1",
-            "--costs",
-            "nehalem-xen-3.3",
-        ],
-    ),
-    ("docs/examples/replay-vcore.txt", &["replay", "corpus/powerpc/p8_smt4_trace.dat.gz", "--policy", "vcore"]),
-    (
-        "docs/examples/replay-yield.txt",
-        &["replay", "corpus/lab/contended.data.gz", "--policy", "yielding", "--from", "+724ms", "--to", "+827ms"],
-    ),
-    ("docs/examples/advise-gang.txt", &["advise", "corpus/powerpc/p8_smt4_two_vms.data.gz"]),
-    ("docs/examples/advise-as.txt", &["advise", "corpus/x86-svm/t4-none.dat.gz", "--as", "libvirt"]),
-    ("docs/examples/advise.txt", &["advise", "corpus/x86-svm/t4-zstd.data.gz"]),
-    ("docs/examples/sim.txt", &["sim", "scenarios/ping-pong.toml", "--set", "guest_halt_poll_ns=0"]),
-    (
-        "docs/examples/sweep.txt",
-        &["sweep", "scenarios/web.toml", "--vary", "spin_retry=0,10..100000:*10", "--metric", "throughput,yields"],
-    ),
-    ("docs/examples/diff.txt", &["diff", "corpus/x86-svm/t4-zstd.data.gz", "corpus/x86-svm/t4-pipe.data.gz"]),
-];
 
 /// Which of our crates each crate may import: nothing imports to its right, so that no stage knows the next.
 const IMPORTS: &[(&str, &[&str])] = &[
@@ -154,7 +83,6 @@ pub fn run() -> anyhow::Result<()> {
     check_imports(&mut findings)?;
     check_corpus(&files, &mut findings)?;
     house::check(&mut findings)?;
-    check_generated(&mut findings)?;
     check_excerpts(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
@@ -314,35 +242,6 @@ fn check_imports(findings: &mut Vec<String>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn check_generated(findings: &mut Vec<String>) -> anyhow::Result<()> {
-    for (path, arguments) in GENERATED {
-        if std::fs::read(root().join(path)).ok() != Some(printed(arguments)?) {
-            findings.push(format!("{path}: not current; `cargo xtask docs` writes it anew"));
-        }
-    }
-    Ok(())
-}
-
-/// Writes every generated file anew.
-pub fn write_generated() -> anyhow::Result<()> {
-    for (path, arguments) in GENERATED {
-        let path = root().join(path);
-        std::fs::create_dir_all(path.parent().context("a generated file is in a directory")?)?;
-        std::fs::write(&path, printed(arguments)?)?;
-    }
-    Ok(())
-}
-
-/// What the command prints with these arguments.
-fn printed(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
-    let command = ["run", "--quiet", "--package", "exitscope", "--"];
-    let output = cargo()?.args(command).args(arguments).env_remove("COLUMNS").output()?;
-    if !output.status.success() {
-        bail!("exitscope {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output.stdout)
 }
 
 /// Excerpts in the README, each below a comment that names the file they are from, must be in that file.

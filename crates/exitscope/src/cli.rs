@@ -166,6 +166,8 @@ pub enum Document {
     FleetSchema,
     /// JSON schema of `doctor --format json`
     DoctorSchema,
+    /// JSON schema of the data of a page (`--html`)
+    PageSchema,
     /// What can be seen and not used, and what it means (Markdown)
     Losses,
     /// The knobs of every mechanism (Markdown)

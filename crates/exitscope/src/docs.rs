@@ -6,11 +6,16 @@ use anyhow::Context;
 use clap::CommandFactory;
 use exitscope_exporter::FAMILIES;
 use exitscope_model::{Column, Line, Severity, exit_columns, gang_columns, halt_columns, sum_columns};
+use exitscope_page::PageData;
 use exitscope_policy::host_halt_poll::HALT_POLL_NS_DEFAULTS;
 use exitscope_policy::{Knob, POLICIES, Unit};
 use exitscope_scenario::CostModel;
 use exitscope_units::Nanos;
 use exitscope_view::{Advised, Checkup, Comparison, EventRow, Fleet, LabReport, Report, Simulated, Sweep};
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 
@@ -33,6 +38,8 @@ pub fn man(directory: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outc
 }
 
 pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let settings = SchemaSettings::default().for_serialize();
+    let schemas = settings.with_transform(RecursiveTransform(absent_is_not_null)).into_generator();
     let schema = match what {
         Document::Losses => {
             losses(out)?;
@@ -58,22 +65,45 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             columns(out)?;
             return Ok(Outcome::Fine);
         }
-        Document::ReportSchema => schemars::schema_for!(Report),
-        Document::DiffSchema => schemars::schema_for!(Comparison),
-        Document::EventsSchema => schemars::schema_for!(EventRow),
-        Document::TopSchema => schemars::schema_for!(crate::top::Frame),
-        Document::ReplaySchema => schemars::schema_for!(exitscope_view::Replay),
-        Document::AdviseSchema => schemars::schema_for!(Advised),
-        Document::SimSchema => schemars::schema_for!(Simulated),
-        Document::SweepSchema => schemars::schema_for!(Sweep),
-        Document::LabSchema => schemars::schema_for!(LabReport),
-        Document::FleetSchema => schemars::schema_for!(Fleet),
-        Document::DoctorSchema => schemars::schema_for!(Checkup),
-        Document::ValidateSchema => schemars::schema_for!(exitscope_validation::Validation),
+        Document::ReportSchema => schemas.into_root_schema_for::<Report>(),
+        Document::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
+        Document::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
+        Document::TopSchema => schemas.into_root_schema_for::<crate::top::Frame>(),
+        Document::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
+        Document::AdviseSchema => schemas.into_root_schema_for::<Advised>(),
+        Document::SimSchema => schemas.into_root_schema_for::<Simulated>(),
+        Document::SweepSchema => schemas.into_root_schema_for::<Sweep>(),
+        Document::LabSchema => schemas.into_root_schema_for::<LabReport>(),
+        Document::FleetSchema => schemas.into_root_schema_for::<Fleet>(),
+        Document::PageSchema => schemas.into_root_schema_for::<PageData>(),
+        Document::DoctorSchema => schemas.into_root_schema_for::<Checkup>(),
+        Document::ValidateSchema => schemas.into_root_schema_for::<exitscope_validation::Validation>(),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;
     writeln!(out)?;
     Ok(Outcome::Fine)
+}
+
+/// A field that is left out where it is `None` is never null.
+fn absent_is_not_null(schema: &mut Schema) {
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let optional = properties.iter_mut().filter(|(name, _)| !required.contains(&Value::from(name.as_str())));
+    for property in optional.filter_map(|(_, property)| property.as_object_mut()) {
+        let list = |name: &str| property.get(name).and_then(Value::as_array).map(Vec::as_slice);
+        if let Some([kind, null]) = list("type")
+            && null == "null"
+        {
+            let kind = kind.clone();
+            property.insert("type".to_string(), kind);
+        } else if let Some([Value::Object(of), null]) = list("anyOf")
+            && null["type"] == "null"
+        {
+            let of = of.clone();
+            property.remove("anyOf");
+            property.extend(of);
+        }
+    }
 }
 
 fn losses(out: &mut dyn Write) -> anyhow::Result<()> {

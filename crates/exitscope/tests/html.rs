@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{corpus, data_of, run, stderr};
+use common::{check_json, corpus, data_of, run, stderr};
 
 #[test]
 fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
@@ -32,6 +32,7 @@ fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
         }
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let json = data_of(&page);
+        check_json("page", [&json]);
         let printed = run(&[command, &["--format", "json"]].concat());
         let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
         assert_eq!(json["kind"], kind);
@@ -65,6 +66,7 @@ fn a_page_is_written_or_what_is_missing_is_said() {
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let json = data_of(&page);
+    check_json("page", [&json]);
     assert_eq!(json["kind"], "report");
     let report = run(&["report", trace.to_str().unwrap(), "--format", "json"]);
     let mut report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{exitscope, misfits, report, run, stderr, stdout};
+use common::{check_json, exitscope, report, run, stderr, stdout};
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -46,7 +46,7 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("lab.data");
     let found = json(&lab(&["exits", "--format", "json", "--trace", trace.to_str().unwrap()]));
-    assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+    check_json("lab", [&found]);
     let rows: Vec<_> = found["tables"].as_array().unwrap().iter().flat_map(|t| t["rows"].as_array().unwrap()).collect();
     for what in ["hypercall", "CPUID", "MSR read", "MSR write", "halt and wake", "IPI to itself", "timer", "page fault"]
     {
@@ -75,7 +75,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
     let trace = folder.path().join("lab.data");
     for (experiment, tables, rows) in [("haltpoll", 2, 11), ("yield", 3, 13), ("gang", 1, 12)] {
         let found = json(&lab(&[experiment, "--format", "json", "--trace", trace.to_str().unwrap()]));
-        assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+        check_json("lab", [&found]);
         assert_eq!(found["experiment"], experiment);
         assert_eq!(found["tables"].as_array().unwrap().len(), tables, "{experiment}");
         for table in found["tables"].as_array().unwrap() {
@@ -155,7 +155,7 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
 fn the_doctor_finds_what_guests_can_do() {
     let Some(_machine) = machine() else { return };
     let found = json(&run(&["doctor", "--format", "json"]));
-    assert_eq!(misfits(&found, "doctor-schema"), Vec::<String>::new());
+    check_json("doctor", [&found]);
     let state = |what: &str| {
         let checks = found["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["what"] == what).unwrap_or_else(|| panic!("{what} is missing"));
@@ -232,7 +232,7 @@ fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
         return;
     }
     let found = json(&output);
-    assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new());
+    check_json("lab", [&found]);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert!(["0", "100", "150", "200", "30000"].iter().all(|delay| rows.iter().any(|row| row["labels"][0] == *delay)));
     // The shortest of all cannot be shorter than the delays in it.
@@ -277,7 +277,7 @@ fn every_bundled_scenario_runs_on_real_guests() {
         let path = entry.unwrap().path();
         let output = run(&["lab", "run", path.to_str().unwrap(), "--duration", "60ms", "--format", "json"]);
         let found = json(&output);
-        assert_eq!(misfits(&found, "lab-schema"), Vec::<String>::new(), "{}", path.display());
+        check_json("lab", [&found]);
         assert_eq!(found["tables"][0]["title"], "Work done, and how long each took", "{}", path.display());
         ran += 1;
     }

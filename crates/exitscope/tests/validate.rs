@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{misfits, run, stderr, stdout};
+use common::{check_json, run, stderr, stdout};
 
 fn validate(arguments: &[&str]) -> (String, String, Option<i32>) {
     let output = run(&[&["validate"], arguments].concat());
@@ -30,7 +30,7 @@ fn scripts_get_the_same_rows_as_json_and_csv() {
     assert_eq!(code, Some(0));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "exitscope.validate/1");
-    assert_eq!(misfits(&json, "validate-schema"), Vec::<String>::new());
+    check_json("validate", [&json]);
     let rows: Vec<_> =
         json["experiments"].as_array().unwrap().iter().flat_map(|e| e["rows"].as_array().unwrap()).collect();
     let (csv, _, _) = validate(&["xen-pio", "halt-polling", "--format", "csv", "--replicates", "1"]);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{corpus, exitscope, misfits, report, run, stderr, stdout};
+use common::{check_json, corpus, exitscope, report, run, stderr, stdout};
 use serde_json::Value;
 
 /// Where something was counted by another tool: `count name` lines.
@@ -17,7 +17,7 @@ fn replay(trace: &str, arguments: &[&str]) -> Value {
         exitscope().arg("replay").arg(corpus(trace)).args(arguments).args(["--format", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let replay = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(misfits(&replay, "replay-schema"), Vec::<String>::new());
+    check_json("replay", [&replay]);
     replay
 }
 
@@ -29,7 +29,6 @@ fn every_halt_that_kvm_tells_of_is_counted() {
         ("arm64/arm.dat.gz", "arm64/arm.dat.event-counts.txt"),
     ] {
         let report = report(&[&corpus(trace)], &[]);
-        assert_eq!(misfits(&report, "report-schema"), Vec::<String>::new());
         let all = &report["halt"]["all"];
         assert_eq!(all["halts"].as_u64(), Some(counted_by_peers(counts, "kvm_vcpu_wakeup")), "{trace}");
         assert_eq!(all["caught"].as_u64().unwrap() + all["slept"].as_u64().unwrap(), all["halts"].as_u64().unwrap());
@@ -96,7 +95,6 @@ fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
 fn ganged_exits_are_what_was_counted_over_the_text_by_either_rule() {
     // Counted over perf script's text when the recording was made; the last two numbers add up to the third.
     let rfc = report(&[&corpus("powerpc/p8_smt4_gang_exits_rfc.data.gz")], &[]);
-    assert_eq!(misfits(&rfc, "report-schema"), Vec::<String>::new());
     assert_eq!(gang_counts(&rfc, 251)[..3], [748, 724, 747]);
     assert_eq!(gang_counts(&rfc, 252), [276, 0, 0, 0, 0]);
     // One active thread: nothing may count, by any rule.
@@ -160,7 +158,6 @@ fn port_accesses_are_as_many_as_their_events_and_the_string_ones_are_told() {
         ("x86-svm/t4-none.dat.gz", "x86-svm/peers/t4-none.dat.event-counts.txt"),
     ] {
         let report = report(&[&corpus(trace)], &[]);
-        assert_eq!(misfits(&report, "report-schema"), Vec::<String>::new());
         let ports = &report["pio"]["ports"];
         // One exit more than events: a REP INS with a count of zero accesses nothing, and only kvm_exit tells of it.
         assert_eq!(ports["exits"].as_u64(), Some(counted_by_peers(counts, "kvm_pio") + 1), "{trace}");
@@ -332,7 +329,6 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
 #[test]
 fn what_takes_steps_away_is_told_in_cycles_too_and_never_by_another_machines_figure() {
     let report = report(&[&corpus("x86-svm/t2.data.gz")], &["--tsc-hz", "2596120000"]);
-    assert_eq!(misfits(&report, "report-schema"), Vec::<String>::new());
     let removable = report["phases"]["removable"].as_array().unwrap();
     let row = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap();
     // A figure of s390 (KVM Forum 2016), for tests that Linux does not make: `kvm_request_pending` in include/linux/kvm_host.h

@@ -10,6 +10,7 @@ use crate::rows::{FURTHER, Rows};
 use exitscope_analysis::{Drag, Index, Runs, Selection};
 use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{Moment, VcpuId, VmId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Rows at most.
@@ -32,7 +33,7 @@ pub struct Drags {
 }
 
 /// It as JSON; columns of equal length.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DragsHead {
     /// The width of a bucket of time.
     width_ns: u64,
@@ -51,7 +52,7 @@ pub struct DragsHead {
 }
 
 /// A vCPU that was forced out, and who forced it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct TripleRow {
     vm: Option<u32>,
     vcpu: Option<u32>,

@@ -5,6 +5,7 @@
 //! ```
 
 use crate::drags::DragsHead;
+use crate::other::Other;
 use crate::over_time::{OverTimeHead, TimeTables};
 use crate::polls::Polls;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use base64::write::EncoderWriter;
 use exitscope_model::encode;
 use exitscope_view::{Advised, Report};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::panic::resume_unwind;
@@ -45,31 +47,43 @@ pub struct Contents<'a> {
     pub drags: Option<DragsHead>,
 }
 
-#[derive(Serialize)]
-struct Json<'a> {
+/// What the front end is given as JSON. Lengths are in nanoseconds.
+#[derive(Serialize, JsonSchema)]
+pub struct PageData<'a> {
+    /// Name and version of this layout.
+    schema: &'static str,
+    /// The version of exitscope that made the page.
+    version: &'static str,
     #[serde(flatten)]
-    head: Head,
+    shown: Shown<'a>,
+}
+
+/// What is shown; its `kind` says which of its views the front end shows.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Shown<'a> {
+    Report(&'a ReportPage<'a>),
+    Other(&'a Other<'a>),
+}
+
+impl<'a> From<Shown<'a>> for PageData<'a> {
+    fn from(shown: Shown<'a>) -> PageData<'a> {
+        PageData { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), shown }
+    }
+}
+
+/// A report, and what of it is shown over time.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ReportPage<'a> {
+    #[schemars(extend("const" = "report"))]
+    kind: &'static str,
     report: &'a Report,
+    /// How many of the report's `details` a page does not hold.
     left_out: usize,
     advice: Option<&'a Advised>,
     polls: Option<&'a Polls>,
     over: OverTimeHead,
     drags: Option<DragsHead>,
-}
-
-/// What the data of every page begins with.
-#[derive(Serialize)]
-pub(crate) struct Head {
-    schema: &'static str,
-    version: &'static str,
-    /// Which of its views the front end shows.
-    kind: &'static str,
-}
-
-impl Head {
-    pub(crate) fn of(kind: &'static str) -> Head {
-        Head { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), kind }
-    }
 }
 
 /// Whether the front end was there when this program was built.
@@ -93,8 +107,8 @@ pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Wr
         pio.rows.truncate(MOST_ROWS);
     }
     let TimeTables { head: over, columns } = over_time;
-    let json = Json { head: Head::of("report"), report: &report, left_out, advice, polls, over, drags };
-    pack(&json, &columns, packing, out)
+    let shown = ReportPage { kind: "report", report: &report, left_out, advice, polls, over, drags };
+    pack(&PageData::from(Shown::Report(&shown)), &columns, packing, out)
 }
 
 /// Writes the front end with this title and what `data` writes.
@@ -184,7 +198,4 @@ mod tests {
             assert_eq!(all, [&8u32.to_le_bytes()[..], b"\"a name\"", &columns].concat(), "{size}");
         }
     }
-
-    #[test]
-    fn names_cannot_end_the_title() {}
 }

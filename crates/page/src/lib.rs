@@ -27,7 +27,7 @@ mod sums;
 
 pub use drags::{Drags, DragsHead};
 pub use flate2::Compression;
-pub use html::{Contents, is_built, write_data, write_page};
+pub use html::{Contents, PageData, is_built, write_data, write_page};
 pub use names::{Brief, Names};
 pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};

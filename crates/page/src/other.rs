@@ -1,15 +1,16 @@
 //! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
 
-use crate::html::{Head, PACKING, pack, write_file};
+use crate::html::{PACKING, PageData, Shown, pack, write_file};
 use exitscope_analysis::{Diff, DiffRow};
 use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// What such a page shows.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Other<'a> {
     /// Two sides of a comparison.
     Diff {
@@ -36,11 +37,11 @@ pub enum Other<'a> {
 }
 
 /// How long the exits of one reason took on both sides.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SideLengths {
     /// The reason; absent for all exits.
     reason: Option<String>,
-    /// Shortest length of each bucket, and the exits of it before and after. Buckets are those of [`exitscope_stats::FineBuckets`].
+    /// Shortest length of each bucket, and the exits of it before and after.
     counts: Vec<(u64, u64, u64)>,
 }
 
@@ -59,15 +60,6 @@ impl SideLengths {
 }
 
 impl Other<'_> {
-    fn kind(&self) -> &'static str {
-        match self {
-            Other::Diff { .. } => "diff",
-            Other::Sweep { .. } => "sweep",
-            Other::Lab { .. } => "lab",
-            Other::Fleet { .. } => "fleet",
-        }
-    }
-
     fn title(&self) -> String {
         match self {
             Other::Diff { diff, .. } => {
@@ -83,14 +75,6 @@ impl Other<'_> {
     }
 }
 
-#[derive(Serialize)]
-struct Json<'a> {
-    #[serde(flatten)]
-    head: Head,
-    #[serde(flatten)]
-    shown: &'a Other<'a>,
-}
-
 /// Writes the page. Errors: those of `out`; also if the front end is not there.
 pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
     write_file(&shown.title(), |to| write_other_data(shown, to), out)
@@ -98,6 +82,5 @@ pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes what the page shows, packed, without the page. Errors: those of `out`.
 pub fn write_other_data(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let json = Json { head: Head::of(shown.kind()), shown };
-    pack(&json, &[], PACKING, out)
+    pack(&PageData::from(Shown::Other(shown)), &[], PACKING, out)
 }

@@ -16,6 +16,7 @@ use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The facts of a page that are not those of a report.
@@ -26,7 +27,7 @@ pub struct OverTime {
 }
 
 /// A vCPU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct LaneRow {
     #[serde(flatten)]
     who: WhoRow,
@@ -38,7 +39,7 @@ struct LaneRow {
 }
 
 /// What exits were about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct AboutRow {
     kind: &'static str,
     heading: &'static str,
@@ -50,7 +51,7 @@ struct AboutRow {
 }
 
 /// One of the slowest exits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct SlowOne {
     #[serde(flatten)]
     row: SlowRow,
@@ -61,7 +62,7 @@ struct SlowOne {
 }
 
 /// Yields of one vCPU that name another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct NamedRow {
     vm: String,
     from: String,
@@ -70,7 +71,7 @@ struct NamedRow {
 }
 
 /// A table of columns.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct TableHead {
     name: &'static str,
     /// Width of a bucket of time.
@@ -88,7 +89,7 @@ pub struct TimeTables {
 }
 
 /// What of it is JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OverTimeHead {
     /// The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
     /// more than a double holds.

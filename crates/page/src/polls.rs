@@ -4,6 +4,7 @@ use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, Recorded};
 use exitscope_analysis::{Halts, Lengths, PollHost};
 use exitscope_view::LengthsRow;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::thread;
@@ -15,7 +16,7 @@ const HOST: [u64; 10] = [0, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500
 const GUEST: [u64; 7] = [0, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000];
 
 /// Halt polling with other limits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Polls {
     /// Halts that were replayed: the last ones, of so many that there were.
     replayed: u64,
@@ -33,7 +34,7 @@ pub struct Polls {
 }
 
 /// What one limit would have made of the halts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PollRow {
     value_ns: Option<u64>,
     halts: u64,

@@ -46,6 +46,7 @@ pub struct AdvisedCauseRow {
     pub vm_name: Option<String>,
     /// `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
     /// leave).
+    #[schemars(extend("enum" = ["exits", "steal", "forced_out"]))]
     pub of: &'static str,
     /// The exits' reason.
     pub reason: Option<String>,
@@ -62,6 +63,7 @@ pub struct AdvisedCauseRow {
     /// Part of the time of the VM's vCPUs.
     pub share_of_time: f64,
     /// `can_be_changed`, `inherent` or `not_judged`.
+    #[schemars(extend("enum" = ["can_be_changed", "inherent", "not_judged"]))]
     pub verdict: &'static str,
     /// The numbers of the advice that changes it; none where too little is to be won for one.
     pub advice: Vec<usize>,

@@ -75,6 +75,7 @@ pub struct ChangeRow {
     /// Upper bound.
     pub high: Option<f64>,
     /// `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
+    #[schemars(extend("enum" = ["more", "less", "unclear", "too few"]))]
     pub verdict: &'static str,
 }
 

@@ -29,6 +29,7 @@ pub struct Fleet {
     /// Files that could not be read, with which nothing here was counted.
     pub left_out: Vec<LeftOutFile>,
     /// What is compared: `kernel`, `host`, `week` or `day`.
+    #[schemars(extend("enum" = ["kernel", "host", "week", "day"]))]
     pub by: &'static str,
     /// What the others are compared with; absent if there are no others.
     pub against: Option<String>,

@@ -170,6 +170,7 @@ pub struct CoverageLine {
     /// What it is, as docs/losses.md lists it.
     pub id: &'static str,
     /// `info`, `notice`, `loss` or `error`.
+    #[schemars(extend("enum" = ["info", "notice", "loss", "error"]))]
     pub severity: &'static str,
     /// How many.
     pub count: u64,

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use flate2::read::{GzDecoder, MultiGzDecoder};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,9 +13,14 @@ use std::time::{Duration, Instant};
 /// Set to 1, this allows tests to pass on a machine where a guest cannot be watched.
 const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
 
+/// The repository's top directory.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// A file of the corpus.
 pub fn corpus(path: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path);
+    let path = root().join("corpus").join(path);
     assert!(path.is_file(), "{} is missing", path.display());
     path
 }
@@ -27,7 +33,7 @@ pub fn unpacked(path: &str) -> Vec<u8> {
 }
 
 /// The JSON in a page's data.
-pub fn page_data(packed: &[u8]) -> serde_json::Value {
+pub fn page_data(packed: &[u8]) -> Value {
     let mut bytes = Vec::new();
     GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
     let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
@@ -35,7 +41,7 @@ pub fn page_data(packed: &[u8]) -> serde_json::Value {
 }
 
 /// The JSON in a page that was written into a file.
-pub fn data_of(page: &Path) -> serde_json::Value {
+pub fn data_of(page: &Path) -> Value {
     let text = std::fs::read_to_string(page).unwrap();
     let (_, data) = text.split_once("id=\"data\">").unwrap();
     let (data, _) = data.split_once('<').unwrap();
@@ -44,7 +50,7 @@ pub fn data_of(page: &Path) -> serde_json::Value {
 
 /// Every trace of the corpus.
 pub fn traces() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
+    let root = root().join("corpus");
     let mut traces: Vec<PathBuf> = ["x86-svm", "arm64", "powerpc"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap())
@@ -79,10 +85,12 @@ pub fn stderr(output: &Output) -> String {
 }
 
 /// The JSON report of these files.
-pub fn report(files: &[&Path], arguments: &[&str]) -> serde_json::Value {
+pub fn report(files: &[&Path], arguments: &[&str]) -> Value {
     let output = exitscope().arg("report").args(files).args(["--format", "json"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let report = serde_json::from_slice(&output.stdout).unwrap();
+    check_json("report", [&report]);
+    report
 }
 
 /// Who watches the whole machine sees the guests of every test, so only one test runs guests at a time.
@@ -185,7 +193,7 @@ impl Drop for Terminal {
 }
 
 /// Exits at this place in a report: port and direction, or page and direction.
-pub fn exits_at(report: &serde_json::Value, kind: &str, key: u64, direction: &str) -> u64 {
+pub fn exits_at(report: &Value, kind: &str, key: u64, direction: &str) -> u64 {
     let details = report["details"].as_array().unwrap().iter();
     details
         .filter(|row| row["kind"] == kind && row["key"] == key && row["direction"] == direction)
@@ -193,69 +201,29 @@ pub fn exits_at(report: &serde_json::Value, kind: &str, key: u64, direction: &st
         .sum()
 }
 
-/// What of `value` does not fit the schema that `exitscope docs` prints under this name.
-pub fn misfits(value: &serde_json::Value, schema: &str) -> Vec<String> {
-    let schema: serde_json::Value = serde_json::from_slice(&run(&["docs", schema]).stdout).unwrap();
-    let mut found = Vec::new();
-    fit(value, &schema, &schema, "", &mut found);
-    found
+/// Holds JSON against docs/<name>.schema.json. Nothing may be there that it does not describe.
+pub fn check_json<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) {
+    let path = root().join("docs").join(format!("{name}.schema.json"));
+    let mut schema = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    // What a page holds is described in several places at once.
+    if name != "page" {
+        close(&mut schema);
+    }
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for value in values {
+        let misfits = schema.iter_errors(value).map(|misfit| format!("{}: {misfit}", misfit.instance_path()));
+        assert_eq!(misfits.collect::<Vec<_>>(), [""; 0], "{name}");
+    }
 }
 
-/// As far as our schemas go: types, properties, items, references. Nothing may be there that has no description.
-fn fit(
-    value: &serde_json::Value,
-    schema: &serde_json::Value,
-    root: &serde_json::Value,
-    path: &str,
-    found: &mut Vec<String>,
-) {
-    if let Some(name) = schema["$ref"].as_str() {
-        return fit(value, root.pointer(name.trim_start_matches('#')).unwrap(), root, path, found);
+/// Has the objects of a schema hold only what it describes.
+fn close(schema: &mut Value) {
+    if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
+        schema["unevaluatedProperties"] = Value::Bool(false);
     }
-    if let Some(any) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
-        let fits = |schema| {
-            let mut misfits = Vec::new();
-            fit(value, schema, root, path, &mut misfits);
-            misfits.is_empty()
-        };
-        if !any.iter().any(fits) {
-            found.push(format!("{path}: fits none of {any:?}"));
-        }
-        return;
-    }
-    let kind = match value {
-        serde_json::Value::Null => "null",
-        serde_json::Value::Bool(_) => "boolean",
-        serde_json::Value::Number(number) if number.is_f64() => "number",
-        serde_json::Value::Number(_) => "integer",
-        serde_json::Value::String(_) => "string",
-        serde_json::Value::Array(_) => "array",
-        serde_json::Value::Object(_) => "object",
-    };
-    let is = |name: &serde_json::Value| name == kind || (name == "number" && kind == "integer");
-    let fits = match &schema["type"] {
-        serde_json::Value::Array(kinds) => kinds.iter().any(is),
-        serde_json::Value::Null => true,
-        one => is(one),
-    };
-    if !fits {
-        found.push(format!("{path}: {kind} instead of {}", schema["type"]));
-    }
-    for (at, item) in value.as_array().into_iter().flatten().enumerate() {
-        fit(item, &schema["items"], root, &format!("{path}[{at}]"), found);
-    }
-    let Some(object) = value.as_object() else { return };
-    for (key, inner) in object {
-        let path = format!("{path}.{key}");
-        match (&schema["properties"][key], &schema["additionalProperties"]) {
-            (serde_json::Value::Null, serde_json::Value::Null) => found.push(format!("{path}: not in the schema")),
-            (serde_json::Value::Null, _) => {}
-            (known, _) => fit(inner, known, root, &path, found),
-        }
-    }
-    for key in schema["required"].as_array().into_iter().flatten() {
-        if !object.contains_key(key.as_str().unwrap()) {
-            found.push(format!("{path}.{}: missing", key.as_str().unwrap()));
-        }
+    match schema {
+        Value::Object(of) => of.values_mut().for_each(close),
+        Value::Array(of) => of.iter_mut().for_each(close),
+        _ => {}
     }
 }

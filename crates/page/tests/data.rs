@@ -1,0 +1,160 @@
+//! The data of a page: what is unpacked is what went in, and what its schema says.
+
+use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, LaneSpan, Ledger, TraceInfo, Way, Who,
+};
+use exitscope_page::{Compression, Contents, OverTime, is_built, write_data, write_page};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use exitscope_view::{Made, Report, SortKey, TraceRow};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// 23 writes to a port, each finished by user space, and 17 halts, which nobody saw the end of; on two vCPUs.
+fn exits() -> Vec<Exit> {
+    let written = Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x10, value: 0 };
+    let exit = |number: u64, is_write: bool| Exit {
+        at: Moment::from_nanos(1_000_000_000 + number * 70_000),
+        who: Who { vm: VmId(7), vcpu: VcpuId((number % 2) as u32), tid: Tid(70 + (number % 2) as u32) },
+        cpu: PcpuId(0),
+        code: ExitCode::new(CodeList::Vmx, if is_write { 30 } else { 12 }),
+        rip: 0,
+        door: if is_write { Door::Userspace(2) } else { Door::Kernel },
+        detail: is_write.then_some(written),
+        injected: None,
+        guest: Nanos(5_000),
+        kernel: Nanos(2_000),
+        user: Nanos(300),
+        idle: Nanos::ZERO,
+        waiting: Nanos(11),
+        way: Way::default(),
+        timed: is_write,
+        is_idle: false,
+        events: 2,
+    };
+    (0..40).map(|number| exit(number, number < 23)).collect()
+}
+
+/// What a page of these exits shows, of a trace of this name.
+fn contents(name: &str, in_time: bool) -> Contents<'static> {
+    let (selection, info, exits) = (Selection::default(), TraceInfo::default(), exits());
+    let (first, last) = (exits[0].at, exits[exits.len() - 1].at);
+    let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: selection.clone() });
+    let mut over_time = OverTime::new(&selection);
+    facts.begin(first);
+    over_time.begin(first);
+    for exit in &exits {
+        facts.absorb(exit);
+        over_time.absorb(exit);
+    }
+    let span = |who| LaneSpan { who, first, last, tail_guest: Nanos::ZERO };
+    let lanes = [span(exits[0].who), span(exits[1].who)];
+    facts.end(first, last, &lanes, &Default::default());
+    over_time.end(&lanes, &Default::default());
+    let made = Made {
+        exits: exits.len() as u64,
+        timed_exits: 23,
+        selection,
+        sort: SortKey::Cost,
+        top: usize::MAX,
+        breaches: Vec::new(),
+        threads_per_core: None,
+        cycles_per_s: None,
+        emulations: false,
+        functions: BTreeMap::new(),
+    };
+    let trace = TraceRow::of(name.to_string(), &info, "", (first, last), 80);
+    let report = Report::of(&facts, &Ledger::default(), vec![trace], &info, made);
+    Contents { report, advice: None, polls: None, over_time: over_time.finish(in_time, &info), drags: None }
+}
+
+/// The JSON of a page's data, and its columns by table and name, read as the front end reads them.
+fn unpacked(packed: &[u8]) -> (Value, BTreeMap<(String, String), Vec<u64>>) {
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+    let (json, columns) = rest.split_at(u32::from_le_bytes(*length) as usize);
+    let json: Value = serde_json::from_slice(json).unwrap();
+    let mut columns = columns.iter();
+    let mut next = || {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = *columns.next().unwrap();
+            number |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return number;
+            }
+        }
+    };
+    let mut found = BTreeMap::new();
+    for table in json["over"]["tables"].as_array().unwrap() {
+        for column in table["columns"].as_array().unwrap() {
+            let numbers = (0..table["rows"].as_u64().unwrap()).map(|_| next()).collect();
+            let [table, column] = [&table["name"], column].map(|name| name.as_str().unwrap().to_string());
+            found.insert((table, column), numbers);
+        }
+    }
+    assert_eq!(columns.next(), None);
+    (json, found)
+}
+
+fn packed(contents: Contents) -> Vec<u8> {
+    let mut packed = Vec::new();
+    write_data(contents, Compression::fast(), &mut packed).unwrap();
+    packed
+}
+
+#[test]
+fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
+    for in_time in [true, false] {
+        let (json, columns) = unpacked(&packed(contents("trace", in_time)));
+        let sum = |table: &str, column: &str| columns[&(table.to_string(), column.to_string())].iter().sum::<u64>();
+        let sums = ["count", "timed", "to_user", "kernel", "user", "idle", "waiting"].map(|name| sum("exits", name));
+        assert_eq!(sums, [40, 23, 23, 23 * 2_000, 23 * 300, 0, 23 * 11]);
+        assert_eq!(sum("lengths", "count"), 40);
+        assert_eq!([sum("about", "count"), sum("about", "cost")], [23, 23 * 2_300]);
+        let sums = ["guest", "kernel", "user", "idle", "waiting"].map(|name| sum("states", name));
+        assert_eq!(sums, [40 * 5_000, 23 * 2_000, 23 * 300, 0, 23 * 11]);
+
+        let lanes = &columns[&("exits".to_string(), "lane".to_string())];
+        let counts = &columns[&("exits".to_string(), "count".to_string())];
+        let of = |lane| lanes.iter().zip(counts).filter(|row| *row.0 == lane).map(|row| row.1).sum::<u64>();
+        assert_eq!([of(0), of(1)], [20, 20], "a vCPU each");
+        // What rises is written as what it rose by.
+        let span: u64 = columns[&("exits".to_string(), "bucket".to_string())].iter().skip(1).sum();
+        assert_eq!(span, if in_time { 39 * 70 } else { 0 }, "from the first to the last, in microseconds");
+        assert_eq!(json["report"]["total"]["count"], 40);
+    }
+}
+
+#[test]
+fn data_are_as_their_schema_says() {
+    let schema = include_str!("../../../docs/page.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let (mut json, _) = unpacked(&packed(contents("trace", true)));
+    let misfits: Vec<String> = schema.iter_errors(&json).map(|misfit| misfit.to_string()).collect();
+    assert_eq!(misfits, [""; 0]);
+    json["over"]["lanes"][0]["vcpu_label"].take();
+    assert!(!schema.is_valid(&json), "a label is a text");
+}
+
+#[test]
+fn no_name_can_end_its_place_in_the_page() {
+    const NAME: &str = "</title></script><script>alert(1)</script><!--exitscope:data-->";
+    let (json, _) = unpacked(&packed(contents(NAME, true)));
+    assert_eq!(json["report"]["traces"][0]["name"], NAME, "data are as they are");
+    if !is_built() {
+        return;
+    }
+    let [page, harmless] = [NAME, "trace"].map(|name| {
+        let mut page = Vec::new();
+        write_page(contents(name, true), &mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    });
+    assert!(page.contains("<title>exitscope: &lt;/title&gt;&lt;/script&gt;&lt;script&gt;alert(1)"), "a title is text");
+    let tags = |page: &str| page.matches('<').count();
+    assert_eq!(tags(&page), tags(&harmless));
+}

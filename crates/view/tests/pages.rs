@@ -1,0 +1,186 @@
+//! Pages of text, of recordings that are a few events. `cargo xtask docs` has this test write them anew; look at what changed.
+
+use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_model::{
+    Assembler, CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, Ledger, NameId, PortWords, TraceInfo,
+};
+use exitscope_policy::vcore::H_DOORBELL;
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use exitscope_view::{Look, Made, Page, Report, SortKey, TraceRow, View, report_page, view_page, write_page};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Set, this has pages written instead of compared.
+const WRITE: &str = "EXITSCOPE_WRITE_DOCUMENTS";
+
+const US: u64 = 1_000;
+
+/// What threads of one VM do, one thing after the other; thread 10 + n runs vCPU n.
+#[derive(Default)]
+struct Recording {
+    now: u64,
+    events: Vec<Event>,
+}
+
+impl Recording {
+    /// So many nanoseconds later, on this vCPU.
+    fn after(&mut self, nanos: u64, vcpu: u32, kind: Kind) {
+        self.now += nanos;
+        let (at, tid) = (Moment::from_nanos(1_000_000_000 + self.now), Tid(10 + vcpu));
+        self.events.push(Event {
+            at,
+            tid,
+            vm: VmId(1),
+            vcpu: VcpuId(vcpu),
+            cpu: PcpuId(vcpu),
+            name: NameId::NONE,
+            kind,
+        });
+    }
+
+    fn exit(&mut self, vcpu: u32, code: ExitCode) {
+        self.after(50 * US, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 });
+    }
+}
+
+/// An AMD host: 23 writes to a port, which user space finishes; 5 halts, of which 3 are polled out and 2 sleep; 7 loops of
+/// PAUSE, in which another thread gets the CPU.
+fn svm() -> Recording {
+    let [io, hlt, pause] = [0x7b, 0x78, 0x77].map(|code| ExitCode::new(CodeList::Svm, code));
+    let mut all = Recording::default();
+    all.after(0, 0, Kind::Enter);
+    all.after(0, 1, Kind::Enter);
+    for number in 0..23 {
+        let written =
+            Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: number };
+        all.exit(0, io);
+        all.after(US, 0, Kind::Detail(written));
+        all.after(US, 0, Kind::UserspaceExit { reason: 2, errno: 0 });
+        all.after(US, 0, Kind::CallEnd);
+        all.after(10 * US, 0, Kind::RunEnter);
+        all.after(2 * US, 0, Kind::Enter);
+    }
+    for number in 0..5 {
+        let waited = number >= 3;
+        let length = if waited { 300 * US } else { (20 + number) * US };
+        all.exit(1, hlt);
+        if waited {
+            all.after(50 * US, 1, Kind::Switch { prev: Tid(11), sleeps: true, next: Tid(0) });
+            all.after(length - 60 * US, 1, Kind::Wakeup { tid: Tid(11) });
+            all.after(10 * US, 1, Kind::Switch { prev: Tid(0), sleeps: true, next: Tid(11) });
+        } else {
+            all.after(length, 1, Kind::Other);
+        }
+        all.after(0, 1, Kind::HaltEnd { ns: length, waited, valid: true });
+        all.after(2 * US, 1, Kind::Enter);
+    }
+    for _ in 0..7 {
+        all.exit(1, pause);
+        all.after(US, 1, Kind::Switch { prev: Tid(11), sleeps: false, next: Tid(77) });
+        all.after(30 * US, 1, Kind::Switch { prev: Tid(77), sleeps: true, next: Tid(11) });
+        all.after(US, 1, Kind::Enter);
+    }
+    all
+}
+
+/// A POWER8 host: 13 runs of a virtual core of two threads; in 11, the system call of one forces the other out.
+fn powerpc() -> Recording {
+    let [syscall, forced] = [0xc00, H_DOORBELL as u64].map(|trap| ExitCode::new(CodeList::PpcTrap, trap));
+    let mut all = Recording::default();
+    for number in 0..13 {
+        all.after(US, 0, Kind::RunCore { exit: false, runnable: 2 });
+        all.after(US, 0, Kind::Enter);
+        all.after(0, 1, Kind::Enter);
+        all.exit(0, syscall);
+        all.after(
+            0,
+            1,
+            Kind::Exit {
+                code: if number < 11 { forced } else { syscall },
+                idle: false,
+                words: PortWords::NONE,
+                rip: 0,
+            },
+        );
+        all.after(US, 0, Kind::RunCore { exit: true, runnable: 2 });
+    }
+    // The runner records for the threads of its core.
+    all.events.iter_mut().for_each(|event| event.tid = Tid(10));
+    all
+}
+
+/// The report of a recording.
+fn report(recording: &Recording, arch: &str) -> Report {
+    let events = &recording.events;
+    let (first, last) = (events[0].at, events[events.len() - 1].at);
+    let comms = [(1, "guest".to_string())].into_iter().collect();
+    let info = TraceInfo { format: "events".into(), arch: arch.into(), comms, ..TraceInfo::default() };
+    let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: Selection::default() });
+    let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
+    ledger.events = events.len() as u64;
+    let beside = |facts: &mut Facts, assembler: &Assembler| {
+        facts.hear(assembler.kinds());
+        assembler.halts().iter().for_each(|halt| _ = facts.absorb_halt(halt));
+        assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
+        assembler.preemptions().iter().for_each(|of| _ = facts.absorb_preemption(of));
+        assembler.queue_stays().iter().for_each(|stay| facts.absorb_queue_stay(stay));
+    };
+    facts.begin(first);
+    assembler.push(events, &mut rows, &mut ledger);
+    beside(&mut facts, &assembler);
+    if assembler.is_by_runner() {
+        events.iter().for_each(|event| facts.absorb_runner_event(event));
+    }
+    let lanes = assembler.finish(&mut rows, &mut ledger);
+    beside(&mut facts, &assembler);
+    rows.iter().for_each(|exit| _ = facts.absorb(exit));
+    facts.end(first, last, &lanes, &Default::default());
+    let made = Made {
+        exits: rows.len() as u64,
+        timed_exits: rows.iter().filter(|exit| exit.timed).count() as u64,
+        selection: Selection::default(),
+        sort: SortKey::Cost,
+        top: usize::MAX,
+        breaches: Vec::new(),
+        threads_per_core: None,
+        cycles_per_s: None,
+        emulations: false,
+        functions: BTreeMap::new(),
+    };
+    let trace = TraceRow::of("made.up".into(), &info, "host", (first, last), ledger.events);
+    Report::of(&facts, &ledger, vec![trace], &info, made)
+}
+
+fn check(name: &str, page: &Page) {
+    let mut text = Vec::new();
+    write_page(page, Look { width: Some(120), colour: false }, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/pages/{name}.txt"));
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, golden, "{}: `cargo xtask docs` writes it anew", path.display());
+}
+
+#[test]
+fn pages_of_writes_halts_and_yields_are_as_they_were() {
+    let report = report(&svm(), "x86_64");
+    check("report", &report_page(&report, 10));
+    for (name, view) in [("halt", View::Halt), ("pio", View::Pio), ("phases", View::Phases), ("yield", View::Yield)] {
+        check(name, &view_page(&report, view));
+    }
+}
+
+#[test]
+fn a_page_of_ganged_exits_is_as_it_was() {
+    check("gang", &view_page(&report(&powerpc(), "ppc64le"), View::Gang));
+}
+
+#[test]
+fn pages_of_views_that_a_recording_has_nothing_of_say_so() {
+    let report = report(&powerpc(), "ppc64le");
+    for (name, view) in [("no-pio", View::Pio), ("no-yield", View::Yield)] {
+        check(name, &view_page(&report, view));
+    }
+}

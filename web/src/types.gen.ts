@@ -1,0 +1,3154 @@
+// Made of docs/page.schema.json by `npm run types`.
+
+/**
+ * What the front end is given as JSON. Lengths are in nanoseconds.
+ */
+export type PageData = (ReportPage | Other) & {
+  /**
+   * Name and version of this layout.
+   */
+  schema: string;
+  /**
+   * The version of exitscope that made the page.
+   */
+  version: string;
+};
+/**
+ * A moment as it was given.
+ */
+export type WhenRow =
+  | {
+      at_ns: number;
+    }
+  | {
+      after_first_ns: number;
+    };
+/**
+ * What such a page shows.
+ */
+export type Other =
+  | {
+      /**
+       * What changed.
+       */
+      diff: Comparison;
+      kind: "diff";
+      /**
+       * How long exits took on both sides; all together first, then by reason, as in the comparison.
+       */
+      lengths: SideLengths[];
+    }
+  | {
+      kind: "sweep";
+      /**
+       * What they gave.
+       */
+      sweep: Sweep;
+    }
+  | {
+      kind: "lab";
+      /**
+       * What it found.
+       */
+      lab: LabReport;
+    }
+  | {
+      /**
+       * What differs within it.
+       */
+      fleet: Fleet;
+      kind: "fleet";
+    };
+
+/**
+ * A report, and what of it is shown over time.
+ */
+export interface ReportPage {
+  advice: Advised | null;
+  drags: DragsHead | null;
+  kind: "report";
+  /**
+   * How many of the report's `details` a page does not hold.
+   */
+  left_out: number;
+  over: OverTimeHead;
+  polls: Polls | null;
+  report: Report;
+}
+/**
+ * What a recording says would win time back, and why.
+ */
+export interface Advised {
+  /**
+   * Advice, what wins most first.
+   */
+  advice: AdviceRow[];
+  /**
+   * What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
+   */
+  causes: AdvisedCauseRow[];
+  /**
+   * What was seen and not used.
+   */
+  coverage: CoverageLine[];
+  /**
+   * Exits that were looked at.
+   */
+  exits: number;
+  /**
+   * What the recording says, as far as advice is made of it.
+   */
+  facts: FactRow[];
+  /**
+   * What costs, and is to be left as it is.
+   */
+  left_alone: LeftAloneRow[];
+  /**
+   * What could not be judged, for what the recording lacks.
+   */
+  not_judged: NotJudgedRow[];
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * What was looked at.
+   */
+  selection: SelectionRow;
+  /**
+   * What was read.
+   */
+  trace: TraceRow;
+}
+/**
+ * An advice.
+ */
+export interface AdviceRow {
+  /**
+   * From when on it acts.
+   */
+  acts: string;
+  /**
+   * What to change.
+   */
+  change: string;
+  /**
+   * The numbers of the facts that say so.
+   */
+  evidence: number[];
+  /**
+   * What it is expected to win.
+   */
+  gain: GainRow;
+  /**
+   * Its id, the only one of the recording: the same as long as the same is advised, whatever its figures.
+   */
+  id: string;
+  /**
+   * Its number, from 1 on.
+   */
+  number: number;
+  /**
+   * Who pays for it.
+   */
+  payer: string;
+  /**
+   * What can go wrong.
+   */
+  risk: string;
+  /**
+   * What is advised.
+   */
+  rule:
+    | "host_halt_poll"
+    | "guest_halt_poll"
+    | "no_guest_halt_poll"
+    | "steal"
+    | "lock_holders"
+    | "spin_longer"
+    | "virtual_cores"
+    | "newer_xen"
+    | "cure"
+    | "ask_less"
+    | "doorbell"
+    | "coalesce"
+    | "replace_device";
+  /**
+   * `vm` or `host`: for whom it is.
+   */
+  scope: string;
+  /**
+   * For whom it is, for a person: `VM qemu-system-x86 121`, or `the host`.
+   */
+  scope_text: string;
+  /**
+   * How exactly: alternatives and what belongs together, in the order in which to think of them.
+   */
+  settings: AdviceSettingRow[];
+  /**
+   * What it is about; absent where that is no single thing that exits are about.
+   */
+  subject: SubjectRow | null;
+  /**
+   * How to undo it.
+   */
+  undo: string;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+}
+/**
+ * What a change is expected to win.
+ */
+export interface GainRow {
+  /**
+   * At most so much.
+   */
+  high_ns_per_s: number;
+  /**
+   * How it was found out: `replayed`, `counted`, `simulated` or `published`.
+   */
+  how: string;
+  /**
+   * At least so much, in each second of the recording, all vCPUs concerned together.
+   */
+  low_ns_per_s: number;
+  /**
+   * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
+   * `waiting` (for a CPU) or `forced_out` (lost to other threads' exits).
+   */
+  of: string;
+  /**
+   * The same for a person, after a length of time and "of".
+   */
+  of_text: string;
+  /**
+   * The policy that was replayed, what was counted, what the simulator said of what, or the publication.
+   */
+  source: string;
+}
+/**
+ * A single thing to set.
+ */
+export interface AdviceSettingRow {
+  /**
+   * Of a knob, its file.
+   */
+  file: string | null;
+  /**
+   * `knob`, `module`, `libvirt`, `qemu`, `boot` or `by_hand`.
+   */
+  kind: string;
+  /**
+   * Of a knob or a module, its name.
+   */
+  name: string | null;
+  /**
+   * Whose system it is of: `host` or `guest`; absent where the VM's configuration is changed.
+   */
+  side: string | null;
+  /**
+   * For a person, in one line.
+   */
+  text: string;
+  /**
+   * What to set it to, in the kernel's, libvirt's or QEMU's spelling, or what to do.
+   */
+  value: string;
+  /**
+   * Of libvirt, the elements below `<domain>` that it is in, with slashes between.
+   */
+  within: string | null;
+  /**
+   * Of a knob, whether writing the file changes it on a running system; otherwise only loading the module does.
+   */
+  writable: boolean;
+}
+/**
+ * A port, a page, a register, a call, a leaf; or a device or a group of registers that rules have a name for.
+ */
+export interface SubjectRow {
+  /**
+   * Its id: the same for the same thing in every recording.
+   */
+  id: string;
+  /**
+   * Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group, that of the costliest.
+   */
+  key: number;
+  /**
+   * What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …
+   */
+  kind: string;
+  /**
+   * What it is called.
+   */
+  text: string;
+}
+/**
+ * Something that weighs, and what is said of it. Not judged is not "nothing to do": no rule looks at it.
+ */
+export interface AdvisedCauseRow {
+  /**
+   * The same, typed.
+   */
+  about: SubjectRow | null;
+  /**
+   * The numbers of the advice that changes it; none where too little is to be won for one.
+   */
+  advice: number[];
+  /**
+   * Exits.
+   */
+  exits: number;
+  /**
+   * `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
+   * leave).
+   */
+  of: "exits" | "steal" | "forced_out";
+  /**
+   * The exits' reason.
+   */
+  reason: string | null;
+  /**
+   * Of exits, part of the cost of all exits of the VM.
+   */
+  share_of_cost: number | null;
+  /**
+   * Part of the time of the VM's vCPUs.
+   */
+  share_of_time: number;
+  /**
+   * What the exits are about; absent where they are about nothing that is told apart.
+   */
+  subject: string | null;
+  /**
+   * What is said of it, in a sentence.
+   */
+  text: string;
+  /**
+   * What they cost, in the kernel and in user space; of steal and the like, how long.
+   */
+  time_ns: number;
+  /**
+   * `can_be_changed`, `inherent` or `not_judged`.
+   */
+  verdict: "can_be_changed" | "inherent" | "not_judged";
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+  /**
+   * Why, or what would change it where there is no advice; absent where there is.
+   */
+  why: string | null;
+}
+/**
+ * Something that was seen and not used.
+ */
+export interface CoverageLine {
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * Where the first was met: byte offset, or line number for text traces.
+   */
+  first_at: number | null;
+  /**
+   * What it is, as docs/losses.md lists it.
+   */
+  id: string;
+  /**
+   * `info`, `notice`, `loss` or `error`.
+   */
+  severity: "info" | "notice" | "loss" | "error";
+  /**
+   * One sentence.
+   */
+  text: string;
+}
+/**
+ * A fact.
+ */
+export interface FactRow {
+  /**
+   * Its number, from 1 on.
+   */
+  number: number;
+  /**
+   * `vm`, or `host`: of the host, or of all VMs together.
+   */
+  scope: string;
+  /**
+   * How much, for a person.
+   */
+  text: string;
+  /**
+   * Where in a report it can be seen: the id of a page's section.
+   */
+  topic: "devices" | "phases" | "halts" | "yields" | "gangs" | "timeline";
+  /**
+   * Of what: `count`, `per_s`, `ns`, `share` (0 to 1), `cpus`, or `value`: a number that the guest wrote.
+   */
+  unit: string;
+  /**
+   * How much.
+   */
+  value: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+  /**
+   * What it says.
+   */
+  what: string;
+}
+/**
+ * Something that costs, and is to be left as it is.
+ */
+export interface LeftAloneRow {
+  /**
+   * The numbers of the facts.
+   */
+  evidence: number[];
+  /**
+   * `vm` or `host`: about whom it is.
+   */
+  scope: string;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * What, and why.
+   */
+  why: string;
+}
+/**
+ * What could not be judged.
+ */
+export interface NotJudgedRow {
+  /**
+   * Why: what the recording does not have.
+   */
+  missing: string;
+  /**
+   * How to record it: commands between backquotes.
+   */
+  record: string;
+  /**
+   * What.
+   */
+  what: string;
+}
+/**
+ * Which exits were looked at; an empty list or an absent field leaves nothing out.
+ */
+export interface SelectionRow {
+  /**
+   * Not before.
+   */
+  from?: WhenRow;
+  /**
+   * Only exits longer than this, idle time included.
+   */
+  longer_than_ns?: number;
+  /**
+   * Exit reasons, as they were given.
+   */
+  reasons: string[];
+  /**
+   * Not after.
+   */
+  to?: WhenRow;
+  /**
+   * vCPU numbers.
+   */
+  vcpus: number[];
+  /**
+   * Process ids of VMs.
+   */
+  vms: number[];
+}
+/**
+ * A trace that was read.
+ */
+export interface TraceRow {
+  /**
+   * Machine architecture, as `uname -m` says it; empty if unknown.
+   */
+  arch: string;
+  /**
+   * The clock's name; empty if unknown.
+   */
+  clock: string;
+  /**
+   * The CPU's model; empty if unknown.
+   */
+  cpu: string;
+  /**
+   * CPUs of the machine; 0 if unknown.
+   */
+  cpus: number;
+  /**
+   * Events read.
+   */
+  events: number;
+  /**
+   * The first event.
+   */
+  first_ns: number;
+  /**
+   * Its format.
+   */
+  format: string;
+  /**
+   * Host name; empty if unknown.
+   */
+  hostname: string;
+  /**
+   * The last event.
+   */
+  last_ns: number;
+  /**
+   * The file.
+   */
+  name: string;
+  /**
+   * Kernel release; empty if unknown.
+   */
+  release: string;
+  /**
+   * What was in force on the machine, and what the recorder says of itself; empty unless the recorder says.
+   */
+  settings: HostSettingRow[];
+}
+/**
+ * What was in force on the recorded machine.
+ */
+export interface HostSettingRow {
+  /**
+   * Its name, the kernel's where the kernel has one.
+   */
+  name: string;
+  /**
+   * The kernel module, `host`, or `exitscope` for what the recorder says of itself.
+   */
+  of: string;
+  /**
+   * What it was, in the kernel's spelling.
+   */
+  value: string;
+}
+/**
+ * It as JSON; columns of equal length.
+ */
+export interface DragsHead {
+  /**
+   * The moment that buckets are counted from, on the trace's clock. As text, for it may be more than a double holds.
+   */
+  base_ns: string;
+  /**
+   * Of each row: its bucket, less that of the row before.
+   */
+  bucket: number[];
+  /**
+   * How often. Where several had a reason, once for each.
+   */
+  forced: number[];
+  /**
+   * Time from being forced out to the next entry, in nanoseconds; shared where several had a reason.
+   */
+  lost: number[];
+  /**
+   * The number of its triple.
+   */
+  triple: number[];
+  /**
+   * Every vCPU that was forced out with who forced it; the last one, without a VM, stands for all further.
+   */
+  triples: TripleRow[];
+  /**
+   * The width of a bucket of time.
+   */
+  width_ns: number;
+}
+/**
+ * A vCPU that was forced out, and who forced it.
+ */
+export interface TripleRow {
+  cause: number | null;
+  reason: string | null;
+  vcpu: number | null;
+  vm: number | null;
+}
+/**
+ * What of it is JSON.
+ */
+export interface OverTimeHead {
+  abouts: AboutRow[];
+  /**
+   * The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
+   * more than a double holds.
+   */
+  base_ns: string;
+  /**
+   * Whether there is a time axis: one trace.
+   */
+  in_time: boolean;
+  lanes: LaneRow[];
+  named: NamedRow[];
+  reasons: string[];
+  slow: SlowOne[];
+  tables: TableHead[];
+}
+/**
+ * What exits were about.
+ */
+export interface AboutRow {
+  direction: string | null;
+  heading: string;
+  key: number;
+  kind: string;
+  /**
+   * What it is called beside others of its kind, and beside those of other kinds.
+   */
+  label: string;
+  text: string;
+}
+/**
+ * A vCPU.
+ */
+export interface LaneRow {
+  /**
+   * Its first and last entry or exit, counted from the page's begin.
+   */
+  first_ns: number | null;
+  last_ns: number | null;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  vcpu_label: string;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  vm_label: string;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+}
+/**
+ * Yields of one vCPU that name another.
+ */
+export interface NamedRow {
+  count: number;
+  from: string;
+  to: number;
+  vm: string;
+}
+/**
+ * One of the slowest exits.
+ */
+export interface SlowOne {
+  /**
+   * What `detail` is about: `port`, `mmio`, `msr`, …
+   */
+  about: string | null;
+  /**
+   * When, counted from the page's begin.
+   */
+  after_ns: number;
+  /**
+   * When it left its guest.
+   */
+  at_ns: number;
+  /**
+   * Where.
+   */
+  cpu: number;
+  /**
+   * About what, for a person.
+   */
+  detail: string | null;
+  /**
+   * `in`/`out`, `read`/`write`, where that has a meaning.
+   */
+  direction: string | null;
+  /**
+   * Where to.
+   */
+  door: string;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * Handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  key: number | null;
+  lane: number;
+  /**
+   * What it is called, where it has a name.
+   */
+  name: string | null;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * Why.
+   */
+  reason: string;
+  reason_at: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  total_ns: number;
+  /**
+   * In user space.
+   */
+  user_ns: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Runnable but not running.
+   */
+  waiting_ns: number;
+}
+/**
+ * A table of columns.
+ */
+export interface TableHead {
+  columns: string[];
+  name: string;
+  rows: number;
+  /**
+   * Width of a bucket of time.
+   */
+  width_ns: number;
+}
+/**
+ * Halt polling with other limits.
+ */
+export interface Polls {
+  /**
+   * Gaps by length: shortest, width of the bucket, how many were caught, and how many not.
+   */
+  gaps: [number, number, number, number][];
+  /**
+   * The guest's with each limit; none on powerpc, whose guests have no such governor.
+   */
+  guest: PollRow[];
+  halts: number;
+  /**
+   * The host's with each limit.
+   */
+  host: PollRow[];
+  /**
+   * The host's polling with the settings that were in force.
+   */
+  in_force: PollRow;
+  /**
+   * Halts whose gap is not known exactly.
+   */
+  inexact: number;
+  /**
+   * Halts that were replayed: the last ones, of so many that there were.
+   */
+  replayed: number;
+}
+/**
+ * What one limit would have made of the halts.
+ */
+export interface PollRow {
+  caught: number;
+  halts: number;
+  latency: LengthsRow;
+  missed_ns: number;
+  polling_ns: number;
+  value_ns: number | null;
+}
+/**
+ * Lengths of time of one kind.
+ */
+export interface LengthsRow {
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * Longest.
+   */
+  max_ns: number | null;
+  /**
+   * Mean.
+   */
+  mean_ns: number | null;
+  /**
+   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
+   */
+  p50_ns: number | null;
+  /**
+   * 90th percentile.
+   */
+  p90_ns: number | null;
+  /**
+   * 99th percentile.
+   */
+  p99_ns: number | null;
+  /**
+   * Their sum.
+   */
+  sum_ns: number;
+}
+/**
+ * Where the time of VM exits went. All lengths are in nanoseconds, all moments in nanoseconds on the trace's clock.
+ */
+export interface Report {
+  /**
+   * Thresholds of --fail-on that were passed.
+   */
+  breaches: BreachRow[];
+  /**
+   * The dimensions of `rows`.
+   */
+  by: string[];
+  /**
+   * What was seen, and what was seen and not used.
+   */
+  coverage: Coverage;
+  /**
+   * What exits were about, by kind and number, most costly first.
+   */
+  details: DetailRow[];
+  /**
+   * Time from the first to the last event, within --from and --to, summed over the traces.
+   */
+  duration_ns: number;
+  /**
+   * Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
+   */
+  exits_elsewhere: number;
+  /**
+   * Ganged exits; not narrowed to vCPUs, reasons or lengths. Absent unless the host is a powerpc.
+   */
+  gang: GangRows | null;
+  /**
+   * Halts; not narrowed to reasons or lengths. Absent if there are none.
+   */
+  halt: HaltRows | null;
+  /**
+   * Interrupts injected at the entries that ended exits.
+   */
+  injected: InjectedRow[];
+  /**
+   * The steps of exits. Absent if no exit is timed.
+   */
+  phases: PhaseRows | null;
+  /**
+   * Accesses to ports and to emulated memory. Absent if there are none.
+   */
+  pio: PioRows | null;
+  /**
+   * Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
+   * beyond those that are kept.
+   */
+  rows: Row[];
+  /**
+   * Rows left out by --top.
+   */
+  rows_left_out: number;
+  /**
+   * How long Xen's scheduler had each virtual CPU in each run state; empty for traces of others.
+   */
+  run_states: RunStatesRow[];
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * Which exits were looked at.
+   */
+  selection: SelectionRow;
+  /**
+   * The slowest single exits by cost and waiting time, idle time left out.
+   */
+  slowest: SlowRow[];
+  /**
+   * Exits over time, for one trace.
+   */
+  timeline: TimelineRows | null;
+  /**
+   * What the traces tell at all.
+   */
+  told: ToldRow;
+  /**
+   * All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
+   */
+  total: Figures;
+  /**
+   * The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
+   */
+  total_without: string[];
+  /**
+   * What was read.
+   */
+  traces: TraceRow[];
+  /**
+   * How the wall time of each virtual CPU divides.
+   */
+  vcpus: VcpuRow[];
+  /**
+   * Yields, preemptions and the run queue; not narrowed to reasons or lengths. Absent if there are none.
+   */
+  yield: YieldRows | null;
+}
+/**
+ * A threshold that was passed.
+ */
+export interface BreachRow {
+  /**
+   * What was found.
+   */
+  found: string;
+  /**
+   * As it was given to --fail-on.
+   */
+  threshold: string;
+}
+/**
+ * What was seen, and what was seen and not used.
+ */
+export interface Coverage {
+  /**
+   * Events read.
+   */
+  events: number;
+  /**
+   * Exits made of them.
+   */
+  exits: number;
+  /**
+   * Everything that was seen and not used.
+   */
+  lines: CoverageLine[];
+  /**
+   * Records that the recorder says it lost.
+   */
+  lost: number;
+  /**
+   * Exits of which both ends were seen, so that they have a length.
+   */
+  timed_exits: number;
+}
+/**
+ * What exits were about.
+ */
+export interface DetailRow {
+  /**
+   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   */
+  cost_ns: number;
+  /**
+   * Exits.
+   */
+  count: number;
+  /**
+   * `in`/`out`, `read`/`write`, where that has a meaning.
+   */
+  direction: string | null;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * Handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  key: number;
+  /**
+   * `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
+   */
+  kind: string;
+  /**
+   * Longest.
+   */
+  max_ns: number | null;
+  /**
+   * Mean.
+   */
+  mean_ns: number | null;
+  /**
+   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   */
+  min_ns: number | null;
+  /**
+   * What it is called, where it has a name.
+   */
+  name: string | null;
+  /**
+   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
+   */
+  p50_ns: number | null;
+  /**
+   * 90th percentile.
+   */
+  p90_ns: number | null;
+  /**
+   * 99.9th percentile.
+   */
+  p999_ns: number | null;
+  /**
+   * 99th percentile.
+   */
+  p99_ns: number | null;
+  /**
+   * Exits per second of the recording; in a bucket of time, of the bucket.
+   */
+  rate_per_s: number;
+  /**
+   * Share of the cost of all selected exits, 0 to 1.
+   */
+  share_of_cost: number;
+  /**
+   * Exits of which both ends were seen; all times are of these alone.
+   */
+  timed: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  total_ns: number;
+  /**
+   * In user space.
+   */
+  user_ns: number;
+  /**
+   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   */
+  user_share: number;
+  /**
+   * Runnable but not running.
+   */
+  waiting_ns: number;
+}
+/**
+ * Ganged exits: threads of a virtual core that had to leave the guest because another did (POWER7 and POWER8).
+ */
+export interface GangRows {
+  /**
+   * Exits that forced others out, most forced first.
+   */
+  causes: CauseRow[];
+  /**
+   * Exits of powerpc guests. Without any run, every vCPU runs by itself: POWER9 and later.
+   */
+  guest_exits: number;
+  /**
+   * Runs of which only one end was seen.
+   */
+  unpaired_runs: number;
+  /**
+   * By virtual core, as `--threads-per-core` makes them or as the runs show them.
+   */
+  vcores: GangRow[];
+  /**
+   * By VM.
+   */
+  vms: GangRow[];
+}
+/**
+ * Exits that forced others out.
+ */
+export interface CauseRow {
+  /**
+   * Exits that were forced in these runs; where several threads had a reason, each has them all.
+   */
+  forced: number;
+  /**
+   * Time that those lost who were forced out, shared equally where several had a reason.
+   */
+  lost_ns: number;
+  /**
+   * Its exit reason.
+   */
+  reason: string;
+  /**
+   * Ganged runs in which it had it.
+   */
+  runs: number;
+  /**
+   * The vCPU that had to leave.
+   */
+  vcpu: number;
+  /**
+   * The VM's process id; absent if the trace does not say.
+   */
+  vm: number | null;
+}
+/**
+ * The core runs of one VM or of one virtual core (powerpc).
+ */
+export interface GangRow {
+  /**
+   * CPUs that recorded the runs: of a core, its first thread.
+   */
+  cpus: number[];
+  /**
+   * Exits of threads that had not ceded.
+   */
+  exits: number;
+  /**
+   * Exits that were forced: the thread had no reason of its own.
+   */
+  forced: number;
+  /**
+   * Of these, the others: one thread's exit took the rest along.
+   */
+  ganged: number;
+  /**
+   * Runs that the rule of the script of 2015 counts: more than one vCPU runnable at the end, less those that ceded.
+   */
+  ganged_script: number;
+  /**
+   * vCPUs that joined a run under way.
+   */
+  joined: number;
+  /**
+   * From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
+   */
+  lost: LengthsRow;
+  /**
+   * Core runs of which both ends were seen.
+   */
+  runs: number;
+  /**
+   * Of these, runs that ended for all of them with the hypervisor decrementer: nobody forced anybody.
+   */
+  timer: number;
+  /**
+   * Threads that did not get into the guest, because others were leaving already.
+   */
+  too_late: number;
+  /**
+   * Runs that at least two threads left that had not ceded.
+   */
+  two_active: number;
+  /**
+   * The virtual core's vCPUs, as far as they were seen to run; absent of a VM.
+   */
+  vcpus: number[] | null;
+  /**
+   * The VM's process id; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+}
+/**
+ * What vCPUs do when they have nothing to do. A gap is from the exit with which a vCPU says so until something wakes
+ * it; the wake-up latency is from there to its entry into the guest.
+ */
+export interface HaltRows {
+  /**
+   * All vCPUs together.
+   */
+  all: HaltRow;
+  /**
+   * Gaps by length, all vCPUs together.
+   */
+  gaps: GapRow[];
+  /**
+   * Whether a guest switched the host's polling off (a write of 0 to MSR_KVM_POLL_CONTROL): it polls itself.
+   */
+  guest_polls: boolean;
+  /**
+   * Whether these are the halts of virtual cores (powerpc), each under the vCPU that ran it.
+   */
+  of_vcores: boolean;
+  /**
+   * What KVM's decisions show of the settings of its polling, by VM.
+   */
+  settings: PollSettingsRow[];
+  /**
+   * By vCPU.
+   */
+  vcpus: HaltRow[];
+}
+/**
+ * The halts of one vCPU, or of all.
+ */
+export interface HaltRow {
+  /**
+   * Idle exits that did not become halts, because something was pending.
+   */
+  at_once: number;
+  /**
+   * From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
+   */
+  before_sleep_ns: number | null;
+  /**
+   * Halts that ended before the thread gave its CPU away. Absent unless KVM told.
+   */
+  caught: number | null;
+  /**
+   * Idle exits that a loss or the recording's end cut off.
+   */
+  cut: number;
+  /**
+   * Lengths of the gaps.
+   */
+  gaps: LengthsRow;
+  /**
+   * Times KVM made its poll longer, as far as it traced that.
+   */
+  grown: number;
+  /**
+   * Halts.
+   */
+  halts: number;
+  /**
+   * Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.
+   */
+  inexact_gaps: number;
+  /**
+   * Wake-ups that nothing came of (s390).
+   */
+  invalid: number;
+  /**
+   * Wake-up latencies, of all halts whose gap is exact.
+   */
+  latency: LengthsRow;
+  /**
+   * Wake-up latencies of halts that were caught.
+   */
+  latency_caught: LengthsRow;
+  /**
+   * Wake-up latencies of halts that slept.
+   */
+  latency_slept: LengthsRow;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * CPU time of polls that caught the wake-up.
+   */
+  poll_hit_ns: number;
+  /**
+   * CPU time of polls that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
+   */
+  poll_miss_ns: number | null;
+  /**
+   * Polls that did not catch the wake-up, likewise.
+   */
+  poll_misses: number | null;
+  /**
+   * Times it made it shorter.
+   */
+  shrunk: number;
+  /**
+   * Halts that slept. Absent unless KVM told.
+   */
+  slept: number | null;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * Whether KVM told of its halts (`kvm_vcpu_wakeup`); if not, they are its idle exits.
+   */
+  told: boolean;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+}
+/**
+ * Gaps of about one length.
+ */
+export interface GapRow {
+  /**
+   * Of halts that ended before the thread gave its CPU away.
+   */
+  caught: number;
+  /**
+   * Of others.
+   */
+  slept: number;
+  /**
+   * The longest of them; absent for all that are longer than the row before.
+   */
+  up_to_ns: number | null;
+}
+/**
+ * The settings of host halt polling that KVM's decisions show; what they do not show is absent.
+ */
+export interface PollSettingsRow {
+  /**
+   * Decisions that it is read off.
+   */
+  changes: number;
+  /**
+   * The factor by which polls grow.
+   */
+  grow: number | null;
+  /**
+   * What polls of zero grow to.
+   */
+  grow_start_ns: number | null;
+  /**
+   * The longest poll is shorter than this.
+   */
+  halt_poll_less_than_ns: number | null;
+  /**
+   * The longest poll is longer than this.
+   */
+  halt_poll_more_than_ns: number;
+  /**
+   * The longest poll, where a poll was cut down to it.
+   */
+  halt_poll_ns: number | null;
+  /**
+   * What replay takes for the longest poll: where it was not seen, the architecture's default if that is within the
+   * bounds.
+   */
+  halt_poll_taken_ns: number;
+  /**
+   * The divisor by which polls shrink; 0: they are reset to zero.
+   */
+  shrink: number | null;
+  /**
+   * The VM's process id.
+   */
+  vm: number;
+}
+/**
+ * Interrupts injected with one vector.
+ */
+export interface InjectedRow {
+  /**
+   * How often.
+   */
+  count: number;
+  /**
+   * The vector.
+   */
+  vector: number;
+}
+/**
+ * How the cost of exits divides into steps, and what would take steps away.
+ */
+export interface PhaseRows {
+  /**
+   * Cycles of the processor in a second, if somebody said.
+   */
+  cycles_per_s: number | null;
+  /**
+   * All that did not.
+   */
+  inside: PhaseRow;
+  /**
+   * All that left the kernel.
+   */
+  outside: PhaseRow;
+  /**
+   * What would take steps away.
+   */
+  removable: RemovableRow[];
+  /**
+   * By reason and by whether they left the kernel (or Xen), most costly first; without reasons of which no exit is timed.
+   */
+  rows: PhaseRow[];
+  /**
+   * Whether the host is Xen.
+   */
+  xen: boolean;
+}
+/**
+ * The steps of exits of one reason that went the same way; lengths are sums over the timed ones.
+ */
+export interface PhaseRow {
+  /**
+   * In user space, asleep: the vCPU's thread waits for another.
+   */
+  asleep_ns: number;
+  /**
+   * Exits of which it was seen when KVM_RUN was called again.
+   */
+  called: number;
+  /**
+   * System calls that user space made for them.
+   */
+  calls: number;
+  /**
+   * Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
+   */
+  emulated?: number;
+  /**
+   * From the call of KVM_RUN until the entry.
+   */
+  entering_ns: number;
+  /**
+   * Exits.
+   */
+  exits: number;
+  /**
+   * In the kernel's handler.
+   */
+  handling_ns: number;
+  /**
+   * Halted; in no step.
+   */
+  idle_ns: number;
+  /**
+   * Time in these; part of `user_ns` and `asleep_ns`.
+   */
+  in_calls_ns: number;
+  /**
+   * Time in those.
+   */
+  in_register_calls_ns: number;
+  /**
+   * From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
+   * calls only until kvm_userspace_exit.
+   */
+  leaving_ns: number;
+  /**
+   * Exits of which it was seen when KVM began to leave.
+   */
+  left: number;
+  /**
+   * Whether they left the kernel, or Xen.
+   */
+  outside: boolean;
+  /**
+   * Exits with an event of their handler.
+   */
+  reached: number;
+  /**
+   * Until the first event of the handler; of exits without one, the time is in `handling_ns`.
+   */
+  reaching_ns: number;
+  /**
+   * The reason; absent for all together.
+   */
+  reason: string | null;
+  /**
+   * Of these, ioctls that read or write registers.
+   */
+  register_calls: number;
+  /**
+   * Exits of which it was seen when the system call returned.
+   */
+  returned: number;
+  /**
+   * Exits of which both ends were seen.
+   */
+  timed: number;
+  /**
+   * In user space; on Xen, waiting for the device model.
+   */
+  user_ns: number;
+  /**
+   * Runnable but not running; in no step.
+   */
+  waiting_ns: number;
+}
+/**
+ * A change that takes steps of exits away.
+ */
+export interface RemovableRow {
+  /**
+   * `ioeventfd`, `synced_registers`, `split_lock`.
+   */
+  change: string;
+  /**
+   * Exits that it would change.
+   */
+  exits: number;
+  /**
+   * How that was found out: `counted` in this recording.
+   */
+  how: string;
+  /**
+   * The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
+   */
+  removes_cycles_an_exit: number | null;
+  /**
+   * What it would take away, at most; absent if the trace does not say.
+   */
+  removes_ns: number | null;
+  /**
+   * By which rule.
+   */
+  rule: string;
+}
+/**
+ * Accesses to ports and to emulated memory: who served them, how long that took, and what cheaper ways would save.
+ */
+export interface PioRows {
+  /**
+   * What the emulation of an instruction typically takes: how much later a string access is handed over than a plain one
+   * of the same direction, by the medians. Absent if the recording lacks either.
+   */
+  emulation_ns: number | null;
+  /**
+   * Accesses to emulated memory, all together.
+   */
+  mmio: PioSum;
+  /**
+   * Accesses to ports, all together; each is *outside* if user space or Xen's device model served it.
+   */
+  ports: PioSum;
+  /**
+   * By port or page, direction and who served them, most costly first.
+   */
+  rows: PioRow[];
+  /**
+   * Whether the recording tells who served accesses: it has kvm_userspace_exit, or Xen's scheduler records. If not,
+   * `outside` means nothing.
+   */
+  servers_told: boolean;
+  /**
+   * Whether the host is Xen, where a device model in another domain serves what Xen does not.
+   */
+  xen: boolean;
+}
+/**
+ * Accesses of one kind, all together.
+ */
+export interface PioSum {
+  /**
+   * Accesses.
+   */
+  exits: number;
+  /**
+   * Accesses served outside the kernel.
+   */
+  outside: number;
+  /**
+   * What these cost.
+   */
+  outside_cost_ns: number;
+  /**
+   * Accesses whose data are in a register, so that what the exit says is enough to serve them (Xen's quick path).
+   */
+  plain: number;
+  /**
+   * What a read typically takes that the kernel serves, the median; absent if there is none. Where there is no read, a
+   * write.
+   */
+  read_in_kernel_ns: number | null;
+  /**
+   * Accesses whose data are in memory (INS, OUTS), so that the instruction has to be emulated.
+   */
+  string: number;
+  /**
+   * The same of a write.
+   */
+  write_in_kernel_ns: number | null;
+}
+/**
+ * Accesses to one port or page in one direction, served by the same.
+ */
+export interface PioRow {
+  /**
+   * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again.
+   */
+  answered: LengthsRow;
+  /**
+   * `in`, `out`, `read`, `write`.
+   */
+  direction: string | null;
+  /**
+   * Accesses.
+   */
+  exits: number;
+  /**
+   * From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
+   * the same physical CPU, or this one stopped running.
+   */
+  handed: LengthsRow;
+  /**
+   * Time in the kernel, all accesses together.
+   */
+  kernel_ns: number;
+  /**
+   * The port, or the first address of the 4 KiB page.
+   */
+  key: number;
+  /**
+   * `port` or `mmio`.
+   */
+  kind: string;
+  /**
+   * From exit to entry, everything included.
+   */
+  lengths: LengthsRow;
+  /**
+   * What it is called, where it has a name.
+   */
+  name: string | null;
+  /**
+   * Whether somebody outside the kernel served them.
+   */
+  outside: boolean;
+  /**
+   * Time outside.
+   */
+  outside_ns: number;
+  /**
+   * The lowest and the highest address that was accessed; of a port, the port.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  places: [number, number] | null;
+  /**
+   * Accesses of which the trace says that their data are in a register.
+   */
+  plain: number;
+  /**
+   * What serving them without leaving the kernel would save at most: their cost, less what those typically take that the
+   * kernel serves in this recording. Absent if it has none, or these are served there already.
+   */
+  saves_ns: number | null;
+  /**
+   * Whether their data are in memory (INS, OUTS).
+   */
+  string: boolean;
+  /**
+   * Time runnable but not running.
+   */
+  waiting_ns: number;
+  /**
+   * The smallest and the largest value that was written, unless the data are in memory.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  written: [number, number] | null;
+}
+/**
+ * A group of exits.
+ */
+export interface Row {
+  /**
+   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   */
+  cost_ns: number;
+  /**
+   * Exits.
+   */
+  count: number;
+  /**
+   * The physical CPU.
+   */
+  cpu?: number;
+  /**
+   * The CPUID leaf.
+   */
+  cpuid?: number;
+  /**
+   * `in`/`out`, `read`/`write`.
+   */
+  direction?: string;
+  /**
+   * `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
+   */
+  door?: string;
+  /**
+   * The guest's function, of --guestkallsyms.
+   */
+  function?: string;
+  /**
+   * The hypercall's number.
+   */
+  hypercall?: number;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * Handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * Longest.
+   */
+  max_ns: number | null;
+  /**
+   * Mean.
+   */
+  mean_ns: number | null;
+  /**
+   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   */
+  min_ns: number | null;
+  /**
+   * First address of the 4 KiB page.
+   */
+  mmio?: number;
+  /**
+   * The MSR.
+   */
+  msr?: number;
+  /**
+   * What port, page, MSR, hypercall or leaf is called.
+   */
+  name?: string;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
+   */
+  p50_ns: number | null;
+  /**
+   * 90th percentile.
+   */
+  p90_ns: number | null;
+  /**
+   * 99.9th percentile.
+   */
+  p999_ns: number | null;
+  /**
+   * 99th percentile.
+   */
+  p99_ns: number | null;
+  /**
+   * The port.
+   */
+  port?: number;
+  /**
+   * Exits per second of the recording; in a bucket of time, of the bucket.
+   */
+  rate_per_s: number;
+  /**
+   * The exit reason, in the kernel's spelling.
+   */
+  reason?: string;
+  /**
+   * The guest's instruction pointer; with --guestkallsyms, where its function begins.
+   */
+  rip?: number;
+  /**
+   * Share of the cost of all selected exits, 0 to 1.
+   */
+  share_of_cost: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * Beginning of the bucket of time.
+   */
+  time_ns?: number;
+  /**
+   * Exits of which both ends were seen; all times are of these alone.
+   */
+  timed: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  total_ns: number;
+  /**
+   * In user space.
+   */
+  user_ns: number;
+  /**
+   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   */
+  user_share: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Runnable but not running.
+   */
+  waiting_ns: number;
+}
+/**
+ * How long Xen's scheduler had a virtual CPU in each run state. Stays that the recording's begin cuts are left out,
+ * and what follows the last record of those that its end cuts.
+ */
+export interface RunStatesRow {
+  /**
+   * It was idle.
+   */
+  blocked: StaysRow;
+  /**
+   * Nobody knows, because records were lost or contradict one another.
+   */
+  lost: StaysRow;
+  /**
+   * It waited for the device model, or was paused and nothing says so.
+   */
+  offline: StaysRow;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * It was paused, as a record of the scheduler says.
+   */
+  paused: StaysRow;
+  /**
+   * It was preempted, and waited for a physical CPU.
+   */
+  preempted: StaysRow;
+  /**
+   * It ran.
+   */
+  running: StaysRow;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * It had been blocked or offline, and waited for a physical CPU.
+   */
+  woken: StaysRow;
+}
+/**
+ * Stays in a run state.
+ */
+export interface StaysRow {
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * How long in all.
+   */
+  ns: number;
+}
+/**
+ * One of the slowest exits.
+ */
+export interface SlowRow {
+  /**
+   * What `detail` is about: `port`, `mmio`, `msr`, …
+   */
+  about: string | null;
+  /**
+   * When it left its guest.
+   */
+  at_ns: number;
+  /**
+   * Where.
+   */
+  cpu: number;
+  /**
+   * About what, for a person.
+   */
+  detail: string | null;
+  /**
+   * `in`/`out`, `read`/`write`, where that has a meaning.
+   */
+  direction: string | null;
+  /**
+   * Where to.
+   */
+  door: string;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * Handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  key: number | null;
+  /**
+   * What it is called, where it has a name.
+   */
+  name: string | null;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * Why.
+   */
+  reason: string;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  total_ns: number;
+  /**
+   * In user space.
+   */
+  user_ns: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Runnable but not running.
+   */
+  waiting_ns: number;
+}
+/**
+ * Exits over time.
+ */
+export interface TimelineRows {
+  /**
+   * What they cost, bucket by bucket.
+   */
+  cost_ns: number[];
+  /**
+   * Exits, bucket by bucket.
+   */
+  counts: number[];
+  /**
+   * Beginning of the first bucket.
+   */
+  first_ns: number;
+  /**
+   * Width of a bucket.
+   */
+  width_ns: number;
+}
+/**
+ * What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
+ */
+export interface ToldRow {
+  /**
+   * When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
+   */
+  scheduler: boolean;
+  /**
+   * Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
+   * is counted as the kernel's.
+   */
+  user: boolean;
+}
+/**
+ * The figures of a group of exits.
+ */
+export interface Figures {
+  /**
+   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   */
+  cost_ns: number;
+  /**
+   * Exits.
+   */
+  count: number;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * Handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * Longest.
+   */
+  max_ns: number | null;
+  /**
+   * Mean.
+   */
+  mean_ns: number | null;
+  /**
+   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   */
+  min_ns: number | null;
+  /**
+   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
+   */
+  p50_ns: number | null;
+  /**
+   * 90th percentile.
+   */
+  p90_ns: number | null;
+  /**
+   * 99.9th percentile.
+   */
+  p999_ns: number | null;
+  /**
+   * 99th percentile.
+   */
+  p99_ns: number | null;
+  /**
+   * Exits per second of the recording; in a bucket of time, of the bucket.
+   */
+  rate_per_s: number;
+  /**
+   * Share of the cost of all selected exits, 0 to 1.
+   */
+  share_of_cost: number;
+  /**
+   * Exits of which both ends were seen; all times are of these alone.
+   */
+  timed: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  total_ns: number;
+  /**
+   * In user space.
+   */
+  user_ns: number;
+  /**
+   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   */
+  user_share: number;
+  /**
+   * Runnable but not running.
+   */
+  waiting_ns: number;
+}
+/**
+ * How the wall time of one virtual CPU divides.
+ */
+export interface VcpuRow {
+  /**
+   * Exits.
+   */
+  exits: number;
+  /**
+   * In the guest.
+   */
+  guest_ns: number;
+  /**
+   * Halted.
+   */
+  idle_ns: number;
+  /**
+   * In exits, handled by the kernel.
+   */
+  kernel_ns: number;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * From its first to its last entry or exit.
+   */
+  span_ns: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * What nothing in the trace explains.
+   */
+  unknown_ns: number;
+  /**
+   * In exits, in user space; on Xen, waiting for the device model.
+   */
+  user_ns: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * In exits, runnable but not running; zero without scheduler events.
+   */
+  waiting_ns: number;
+}
+/**
+ * vCPUs that wait for another and say so to the hypervisor; vCPUs that lost their CPU meanwhile; and how many wait for a
+ * CPU. Where others were is known from scheduler events alone.
+ */
+export interface YieldRows {
+  /**
+   * All yields of vCPUs that wait for somebody (not KVM_HC_KICK_CPU and H_PROD, which wake).
+   */
+  all: YieldRow;
+  /**
+   * All of them together.
+   */
+  all_preempted: PreemptedRow;
+  /**
+   * Those preemptions during which siblings waited longest, longest first.
+   */
+  longest: LongestRow[];
+  /**
+   * Yields that name further vCPUs than are kept.
+   */
+  other_targets: number;
+  /**
+   * vCPUs that lost their CPU though they wanted to run.
+   */
+  preempted: PreemptedRow[];
+  /**
+   * How many vCPUs waited for a CPU; absent without scheduler events.
+   */
+  queue: QueueRow | null;
+  /**
+   * Yields that name a vCPU, by vCPU and call.
+   */
+  targets: TargetRow[];
+  /**
+   * By vCPU and call.
+   */
+  vcpus: YieldRow[];
+  /**
+   * How windows of PAUSE loops changed, by VM.
+   */
+  windows: WindowRow[];
+}
+/**
+ * Yields of one vCPU by one call, or of all.
+ */
+export interface YieldRow {
+  /**
+   * Yields whose exit before was a yield as well.
+   */
+  again: number;
+  /**
+   * Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
+   */
+  between: LengthsRow;
+  /**
+   * What it said: `PAUSE`, `WFE`, `X'44'`, `X'9C'`, `KVM_HC_SCHED_YIELD`, `H_CONFER`, `SCHEDOP_yield`, …; absent of all.
+   */
+  call: string | null;
+  /**
+   * Yields.
+   */
+  count: number;
+  /**
+   * Yields that gave it to another VM, or to no vCPU.
+   */
+  gave_other: number;
+  /**
+   * Yields that gave it to another vCPU of the VM.
+   */
+  gave_sibling: number;
+  /**
+   * Yields that gave the CPU to the vCPU that they named.
+   */
+  gave_target: number;
+  /**
+   * Yields that gave it to nobody: the hypervisor ignored them, passed them on, or found nobody better.
+   */
+  kept: number;
+  /**
+   * Time from exit to entry.
+   */
+  lasted: LengthsRow;
+  /**
+   * Yields at which no sibling waited for a CPU.
+   */
+  nobody_waited: number;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * Yields at which a sibling had lost its CPU and waited for one.
+   */
+  sibling_preempted: number;
+  /**
+   * Yields at which no sibling had, but one was woken and waited for a CPU.
+   */
+  sibling_woken: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Of that, time in which the vCPU could run and did not.
+   */
+  waited_ns: number;
+  /**
+   * Whether who calls so waits for somebody; else it wakes one that waited for it.
+   */
+  waits: boolean;
+}
+/**
+ * How one vCPU lost its CPU though it wanted to run.
+ */
+export interface PreemptedRow {
+  /**
+   * From the first of these until the vCPU ran.
+   */
+  blocked: LengthsRow;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * How often.
+   */
+  preemptions: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * From there until it ran again.
+   */
+  waits: LengthsRow;
+  /**
+   * Preemptions during which siblings yielded.
+   */
+  yielded_for: number;
+  /**
+   * Yields of siblings meanwhile.
+   */
+  yields: number;
+}
+/**
+ * One preemption.
+ */
+export interface LongestRow {
+  /**
+   * When the vCPU lost its CPU.
+   */
+  at_ns: number;
+  /**
+   * When a sibling first yielded.
+   */
+  first_yield_ns: number;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * When the vCPU ran again.
+   */
+  ran_ns: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Yields of siblings meanwhile.
+   */
+  yields: number;
+}
+/**
+ * How many vCPUs of all VMs could run and did not, for each CPU that runs vCPUs. Like a dispatch vector (PLDV) of z/VM.
+ */
+export interface QueueRow {
+  /**
+   * How many waited for a CPU, on average over time and CPUs.
+   */
+  mean: number;
+  /**
+   * Most at a time, for one CPU.
+   */
+  most: number;
+  /**
+   * Time in which that is known, summed over CPUs.
+   */
+  span_ns: number;
+  /**
+   * Time in which none waited, one, two, …; the last is of as many and more.
+   */
+  time_ns: number[];
+  /**
+   * Over time, for one trace: `counts` are nanoseconds of each bucket, `cost_ns` nanoseconds times vCPUs that waited.
+   */
+  timeline: TimelineRows | null;
+}
+/**
+ * Yields to one vCPU.
+ */
+export interface TargetRow {
+  /**
+   * It had nothing to do.
+   */
+  asleep: number;
+  /**
+   * By which call.
+   */
+  call: string;
+  /**
+   * Yields.
+   */
+  count: number;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * It had lost its CPU and waited for one.
+   */
+  preempted: number;
+  /**
+   * It ran already.
+   */
+  running: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * Nobody knows.
+   */
+  unknown: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * It was woken and waited for a CPU.
+   */
+  woken: number;
+}
+/**
+ * How windows of PAUSE loops changed: cycles on VMX, PAUSEs on SVM.
+ */
+export interface WindowRow {
+  /**
+   * How often one grew.
+   */
+  grown: number;
+  /**
+   * The smallest.
+   */
+  least: number;
+  /**
+   * The largest.
+   */
+  most: number;
+  /**
+   * How often one shrank.
+   */
+  shrunk: number;
+  /**
+   * The VM's process id; absent if the trace does not say.
+   */
+  vm: number | null;
+}
+/**
+ * What changed between two recordings. All lengths are in nanoseconds.
+ */
+export interface Comparison {
+  /**
+   * The traces looked at.
+   */
+  after: SideRow;
+  /**
+   * The traces compared against.
+   */
+  before: SideRow;
+  /**
+   * Confidence of the intervals, in per cent.
+   */
+  confidence_percent: number;
+  /**
+   * All reasons together first, then reason by reason, most costly first.
+   */
+  rows: Compared[];
+  /**
+   * Reasons left out by --top.
+   */
+  rows_left_out: number;
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * Which exits were looked at, on both sides.
+   */
+  selection: SelectionRow;
+}
+/**
+ * One side of a comparison.
+ */
+export interface SideRow {
+  /**
+   * Time from the first to the last event, within --from and --to, summed over the traces.
+   */
+  duration_ns: number;
+  /**
+   * Events read.
+   */
+  events: number;
+  /**
+   * Exits selected.
+   */
+  exits: number;
+  /**
+   * Everything that was seen and not used.
+   */
+  lines: CoverageLine[];
+  /**
+   * Records that the recorder says it lost.
+   */
+  lost: number;
+  /**
+   * What was read.
+   */
+  traces: TraceRow[];
+}
+/**
+ * One reason on both sides.
+ */
+export interface Compared {
+  /**
+   * Every measure.
+   */
+  changes: ChangeRow[];
+  /**
+   * Exits after.
+   */
+  count_after: number;
+  /**
+   * Exits before.
+   */
+  count_before: number;
+  /**
+   * The exit reason, in the kernel's spelling; absent for all reasons together.
+   */
+  reason: string | null;
+  /**
+   * The reasons that all together are without, because vCPUs are idle there.
+   */
+  without: string[];
+}
+/**
+ * One measure on both sides.
+ */
+export interface ChangeRow {
+  /**
+   * After.
+   */
+  after: number | null;
+  /**
+   * Before; absent if there was nothing to measure.
+   */
+  before: number | null;
+  /**
+   * Upper bound.
+   */
+  high: number | null;
+  /**
+   * Lower bound of after minus before; absent where there is too little for an interval.
+   */
+  low: number | null;
+  /**
+   * `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`.
+   */
+  measure: string;
+  /**
+   * `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
+   */
+  verdict: "more" | "less" | "unclear" | "too few";
+}
+/**
+ * How long the exits of one reason took on both sides.
+ */
+export interface SideLengths {
+  /**
+   * Shortest length of each bucket, and the exits of it before and after.
+   */
+  counts: [number, number, number][];
+  /**
+   * The reason; absent for all exits.
+   */
+  reason: string | null;
+}
+/**
+ * What a sweep found.
+ */
+export interface Sweep {
+  /**
+   * Confidence of the intervals, in per cent.
+   */
+  confidence_percent: number;
+  /**
+   * The figures; the first one decides which configuration is the best.
+   */
+  metrics: SweepMetric[];
+  /**
+   * Runs of each configuration.
+   */
+  replicates: number;
+  /**
+   * The configurations, the first of `vary` changing slowest.
+   */
+  rows: SweepRow[];
+  /**
+   * What ran, before anything was varied. Its seed is that of the first replicate; each further one has the next.
+   */
+  scenario: ScenarioRow;
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * What was varied.
+   */
+  vary: AxisRow[];
+}
+/**
+ * A figure of a sweep.
+ */
+export interface SweepMetric {
+  /**
+   * Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
+   */
+  higher_is_better: boolean | null;
+  /**
+   * Its name, such as `web.latency_p99`.
+   */
+  name: string;
+  /**
+   * `1/s`, `ns`, `share` (0 to 1) or `count`.
+   */
+  unit: string;
+}
+/**
+ * One configuration.
+ */
+export interface SweepRow {
+  /**
+   * Whether it is the best, or its interval meets that of the best.
+   */
+  best: boolean;
+  /**
+   * Why it did not run to its end.
+   */
+  error: string | null;
+  /**
+   * Whether no other is better in one of the figures and as good in all others.
+   */
+  pareto: boolean;
+  /**
+   * Runs made.
+   */
+  replicates: number;
+  [k: string]: unknown;
+}
+/**
+ * A scenario, as far as it says what ran.
+ */
+export interface ScenarioRow {
+  /**
+   * What it stands for.
+   */
+  about: string;
+  /**
+   * `vmx`, `svm`, `powerpc` or `s390`.
+   */
+  arch: string;
+  /**
+   * Cores of each socket.
+   */
+  cores: number;
+  /**
+   * The cost model.
+   */
+  costs: CostsRow;
+  /**
+   * Simulated and measured.
+   */
+  duration_ns: number;
+  /**
+   * Its file; `-` is standard input.
+   */
+  file: string;
+  /**
+   * Its name.
+   */
+  name: string;
+  /**
+   * The seed.
+   */
+  seed: number;
+  /**
+   * Values set on the command line, as they were given.
+   */
+  set: string[];
+  /**
+   * Sockets of the host.
+   */
+  sockets: number;
+  /**
+   * Hardware threads of each core.
+   */
+  threads: number;
+  /**
+   * Their vCPUs, all together.
+   */
+  vcpus: number;
+  /**
+   * Virtual machines.
+   */
+  vms: number;
+  /**
+   * Simulated before measuring began.
+   */
+  warmup_ns: number;
+}
+/**
+ * A cost model, and how its numbers are known.
+ */
+export interface CostsRow {
+  /**
+   * Numbers of the right size only.
+   */
+  assumed: number;
+  /**
+   * Numbers fitted to published figures.
+   */
+  calibrated: number;
+  /**
+   * Its name.
+   */
+  name: string;
+  /**
+   * Numbers printed in a publication.
+   */
+  published: number;
+}
+/**
+ * A key that was varied.
+ */
+export interface AxisRow {
+  /**
+   * Its column in the rows: the key, and `_ns` behind it if the values are times.
+   */
+  column: string;
+  /**
+   * The key, as `--set` takes it.
+   */
+  key: string;
+  /**
+   * Its values, as they were set.
+   */
+  values: string[];
+}
+/**
+ * What an experiment on real KVM guests found.
+ */
+export interface LabReport {
+  /**
+   * What it is about.
+   */
+  about: string;
+  /**
+   * What the guests executed in all that leaves a guest, as they counted it: also those that probed the machine, first
+   * turns and warm-ups. A recording of the kernel's shows as many exits, but where the processor answers by itself (MSRs
+   * of interrupts, with APICv or AVIC), or an end of time stopped a guest in the middle (`lab run`).
+   */
+  executed: ExecutedRow[];
+  /**
+   * The experiment, as the command has it.
+   */
+  experiment: string;
+  /**
+   * What ran it.
+   */
+  manifest: ManifestRow;
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * What was found, in plain words.
+   */
+  summary: string[];
+  /**
+   * The figures.
+   */
+  tables: LabTable[];
+  /**
+   * What makes the figures less sure.
+   */
+  warnings: string[];
+}
+/**
+ * Instructions of a kind.
+ */
+export interface ExecutedRow {
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * `hypercall`, `CPUID`, `MSR access`, `port access`, `MMIO access`, `HLT` or `first touch of a page`.
+   */
+  instruction: string;
+}
+/**
+ * What ran an experiment.
+ */
+export interface ManifestRow {
+  /**
+   * KVM's back end, by its module.
+   */
+  back_end: string;
+  /**
+   * CPUs on which the lab may run.
+   */
+  cpus: number;
+  /**
+   * How long each row is measured, all rounds together.
+   */
+  duration_ns: number;
+  /**
+   * Whether ring 0 of guests is emulated: then costs are the emulator's.
+   */
+  emulates_ring_0: boolean;
+  /**
+   * The kernel's release.
+   */
+  kernel: string;
+  /**
+   * Whether vCPUs were kept on a CPU each.
+   */
+  pinned: boolean;
+  /**
+   * Rounds, in which all rows take turns.
+   */
+  rounds: number;
+  /**
+   * Ticks of the time stamp counter in a second.
+   */
+  tsc_hz: number;
+  /**
+   * The processor's vendor, as CPUID spells it.
+   */
+  vendor: string;
+}
+/**
+ * Figures of a kind.
+ */
+export interface LabTable {
+  /**
+   * The names of the labels.
+   */
+  labels: string[];
+  /**
+   * The rows.
+   */
+  rows: LabRow[];
+  /**
+   * What they are.
+   */
+  title: string;
+}
+/**
+ * One thing that was measured, or cannot be.
+ */
+export interface LabRow {
+  /**
+   * Why it could not be measured; there are no figures then.
+   */
+  cannot: string | null;
+  /**
+   * The figures.
+   */
+  figures: LabFigure[];
+  /**
+   * What tells it from the others: a text for each of the table's labels.
+   */
+  labels: string[];
+}
+/**
+ * A figure.
+ */
+export interface LabFigure {
+  /**
+   * Upper bound.
+   */
+  high: number | null;
+  /**
+   * Lower bound of its 95 % confidence interval, from round to round.
+   */
+  low: number | null;
+  /**
+   * Its name.
+   */
+  name: string;
+  /**
+   * Samples beyond the middle half by more than three times its width; they count like the others.
+   */
+  outliers: number | null;
+  /**
+   * 5th percentile of the samples.
+   */
+  p5: number | null;
+  /**
+   * 95th percentile of the samples.
+   */
+  p95: number | null;
+  /**
+   * The value of each round.
+   */
+  rounds: number[];
+  /**
+   * Samples.
+   */
+  samples: number | null;
+  /**
+   * `ns`, `cycles`, `1/s`, `share` (0 to 1) or `count`.
+   */
+  unit: string;
+  /**
+   * Its value: of times the median of all samples.
+   */
+  value: number;
+}
+/**
+ * What differs within a fleet. Figures per second are per second of a vCPU.
+ */
+export interface Fleet {
+  /**
+   * What is advised by the newest recording of each host, on most hosts first.
+   */
+  advice: FleetAdvice[];
+  /**
+   * What the others are compared with; absent if there are no others.
+   */
+  against: string | null;
+  /**
+   * What is compared: `kernel`, `host`, `week` or `day`.
+   */
+  by: "kernel" | "host" | "week" | "day";
+  /**
+   * Each of the others, shape by shape.
+   */
+  comparisons: FleetComparison[];
+  /**
+   * Confidence of the intervals, in per cent.
+   */
+  confidence_percent: number;
+  /**
+   * Exits in them.
+   */
+  exits: number;
+  /**
+   * The first day.
+   */
+  first_day: string;
+  /**
+   * Hosts that they are of.
+   */
+  hosts: number;
+  /**
+   * The last day.
+   */
+  last_day: string;
+  /**
+   * Files that could not be read, with which nothing here was counted.
+   */
+  left_out: LeftOutFile[];
+  /**
+   * Records that recorders lost.
+   */
+  lost: number;
+  /**
+   * What is on one side only, and so is not compared.
+   */
+  not_compared: string[];
+  /**
+   * Hosts whose VMs cost far more or less than is usual for their shape, the farthest first.
+   */
+  outliers: Outlier[];
+  /**
+   * Recordings looked at.
+   */
+  recordings: number;
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+}
+/**
+ * Something to change on many hosts.
+ */
+export interface FleetAdvice {
+  /**
+   * What.
+   */
+  change: string;
+  /**
+   * At most so much.
+   */
+  high_ns_per_s: number;
+  /**
+   * On how many hosts.
+   */
+  hosts: number;
+  /**
+   * How that was found out: `replayed`, `counted`, `simulated`, `published`.
+   */
+  how: string;
+  /**
+   * At least so much in each second, of all these hosts together.
+   */
+  low_ns_per_s: number;
+  /**
+   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+   */
+  of: string;
+}
+/**
+ * VMs of one shape, with one kernel (or week, …) and with another.
+ */
+export interface FleetComparison {
+  /**
+   * Who is looked at of `value`.
+   */
+  after: FleetSide;
+  /**
+   * Who is looked at of `against`.
+   */
+  before: FleetSide;
+  /**
+   * All reasons together first, then reason by reason, most costly first.
+   */
+  rows: Compared[];
+  /**
+   * Reasons left out by --top.
+   */
+  rows_left_out: number;
+  /**
+   * Of which VMs.
+   */
+  shape: Shape;
+  /**
+   * Whether a side has fewer than five hosts (recordings, where hosts are compared). Then no difference is called certain:
+   * verdicts are `too few`, and intervals cover only what differs over time.
+   */
+  too_few: boolean;
+  /**
+   * The kernel, host, week or day that is compared with `against`.
+   */
+  value: string;
+}
+/**
+ * Who is on one side of a comparison.
+ */
+export interface FleetSide {
+  /**
+   * Hosts.
+   */
+  hosts: number;
+  /**
+   * Recordings.
+   */
+  recordings: number;
+  /**
+   * Time recorded, times the vCPUs that ran, in nanoseconds.
+   */
+  vcpu_ns: number;
+}
+/**
+ * VMs that may be compared with one another.
+ */
+export interface Shape {
+  /**
+   * Machine architecture; empty if unknown.
+   */
+  arch: string;
+  /**
+   * The CPU's model; empty if unknown.
+   */
+  cpu: string;
+  /**
+   * vCPUs that a VM has; 0 if unknown.
+   */
+  vcpus: number;
+}
+/**
+ * A file that could not be read.
+ */
+export interface LeftOutFile {
+  /**
+   * Its path, below the store.
+   */
+  path: string;
+  /**
+   * Why.
+   */
+  why: string;
+}
+/**
+ * A host that is far from the others.
+ */
+export interface Outlier {
+  /**
+   * What their exits cost, in nanoseconds per second of a vCPU.
+   */
+  cost_ns_per_s: number;
+  /**
+   * Which.
+   */
+  host: string;
+  /**
+   * Hosts with such VMs.
+   */
+  hosts: number;
+  /**
+   * The median of all hosts.
+   */
+  median_ns_per_s: number;
+  /**
+   * The reason that is farthest from its own median.
+   */
+  reason: string;
+  /**
+   * Its median.
+   */
+  reason_median_ns_per_s: number;
+  /**
+   * What that costs here.
+   */
+  reason_ns_per_s: number;
+  /**
+   * How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
+   */
+  score: number;
+  /**
+   * Of its VMs of this shape.
+   */
+  shape: Shape;
+}
