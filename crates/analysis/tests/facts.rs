@@ -16,6 +16,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             cpu: PcpuId(code as u32 % 2),
             code: ExitCode::new(CodeList::Vmx, code),
             rip: 0,
+            info: exitscope_model::ExitInfo::default(),
             door: if write { Door::Userspace(2) } else { Door::Kernel },
             detail: key.map(|key| Detail {
                 kind: DetailKind::Port,
@@ -127,6 +128,7 @@ fn plain() -> Exit {
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, 0),
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: Door::Kernel,
         detail: None,
         injected: None,
@@ -372,6 +374,7 @@ fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) ->
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, 30),
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: if outside { Door::Userspace(2) } else { Door::Kernel },
         detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
         injected: None,

@@ -270,7 +270,7 @@ impl ClockArgs {
             Vendor::Svm => XenMode::Svm,
             Vendor::Vmx => XenMode::Vmx,
         });
-        Options { clock_hz: self.tsc_hz, keep, xen_mode }
+        Options { clock_hz: self.tsc_hz, keep, exit_info: false, xen_mode }
     }
 }
 

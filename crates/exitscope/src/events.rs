@@ -3,31 +3,52 @@
 use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
-use exitscope_model::Ledger;
 use exitscope_model::encode::line;
-use exitscope_trace::Keep;
+use exitscope_model::{Event, EventNames, ExitInfo, Kind, Ledger};
+use exitscope_trace::{Keep, Options};
 use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, args.clock.options(Keep::All))?;
+    let options = Options { exit_info: true, ..args.clock.options(Keep::All) };
+    let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
+    let mut print = |event: &Event, info: Option<&ExitInfo>, names: &EventNames| -> anyhow::Result<()> {
+        let row = EventRow::of(event, names);
+        let row = info.map_or(row.clone(), |info| row.with_exit_info(info));
+        match args.format {
+            EventsFormat::Text => writeln!(out, "{}", line(&event_text(event.at, row)))?,
+            EventsFormat::Json => {
+                serde_json::to_writer(&mut *out, &row)?;
+                writeln!(out)?;
+            }
+        }
+        Ok(())
+    };
+    // The last exit, until it is known whether what it says besides follows.
+    let mut exit: Option<Event> = None;
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger)?;
         let names = &source.info().names;
         for event in &events {
-            match args.format {
-                EventsFormat::Text => writeln!(out, "{}", line(&event_text(event, names)))?,
-                EventsFormat::Json => {
-                    serde_json::to_writer(&mut *out, &EventRow::of(event, names))?;
-                    writeln!(out)?;
+            match (exit.take(), event.kind) {
+                (Some(exit), Kind::ExitInfo(info)) => {
+                    print(&exit, Some(&info), names)?;
+                    continue;
                 }
+                (Some(exit), _) => print(&exit, None, names)?,
+                (None, _) => {}
+            }
+            match event.kind {
+                Kind::Exit { .. } => exit = Some(*event),
+                _ => print(event, None, names)?,
             }
         }
         if !more {
+            exit.iter().try_for_each(|exit| print(exit, None, names))?;
             break;
         }
     }

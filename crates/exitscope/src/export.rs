@@ -17,7 +17,7 @@ use exitscope_export::{
 };
 use exitscope_exporter::{Limits, Recorded};
 use exitscope_model::{Exit, Halt, Line, TraceInfo, Who, WhoRow};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{Input, Keep, Options};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, thousands};
 use rustc_hash::FxHashMap;
@@ -201,7 +201,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             export: export.as_mut(),
             failed: None,
         };
-        let options = args.select.clock.options(Keep::Timed);
+        let options = Options { exit_info: true, ..args.select.clock.options(Keep::Timed) };
         read::read_knowing(input.try_clone()?, &mut earlier, vcpu_of, options, &mut passing)?;
         if let Some(error) = passing.failed {
             return Err(error.into());

@@ -22,7 +22,7 @@ use exitscope_stats::Histogram;
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
 };
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{Input, Keep, Options};
 use exitscope_units::Moment;
 use exitscope_view::{AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, thousands, write_page};
 use sha2::{Digest, Sha256};
@@ -182,7 +182,8 @@ fn add_one(
     let adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
     let mut passing =
         Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&first.row), failed: None };
-    let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, options, &mut passing)?;
+    let told = Options { exit_info: true, ..options };
+    let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, told, &mut passing)?;
     let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());

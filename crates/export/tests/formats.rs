@@ -27,6 +27,7 @@ fn exit(at: u64, number: u64, kernel: u64, idle: u64) -> Exit {
         cpu: PcpuId(3),
         code: ExitCode::new(CodeList::Svm, number),
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: Door::Kernel,
         detail: Some(Detail {
             kind: DetailKind::Port,

@@ -149,6 +149,10 @@ impl Assembler {
             self.latest = event.at;
         }
         let lane = match event.kind {
+            Kind::ExitInfo(_) => {
+                let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
+                return lane.into_iter().for_each(|lane| lane.take(event, rows, &mut self.halts, ledger));
+            }
             Kind::Exit { code, .. } => {
                 self.has_hardware(ledger);
                 if code.list == CodeList::PpcTrap {

@@ -1,6 +1,6 @@
 //! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
 
-use crate::{ExitCode, Form, PortWords};
+use crate::{ExitCode, ExitInfo, Form, PortWords};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -67,6 +67,8 @@ pub enum Kind {
         /// Why.
         code: ExitCode,
     },
+    /// What the exit before says besides: of the same record, for those who ask for it.
+    ExitInfo(ExitInfo),
     /// The virtual CPU enters its guest.
     Enter,
     /// loongarch `kvm_out`: the kernel has done what it can, and `KVM_RUN` returns. `kvm_userspace_exit` says why.

@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Detail, ExitCode, Way};
+use crate::{CodeList, Detail, ExitCode, ExitInfo, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -64,6 +64,8 @@ pub struct Exit {
     /// Where in the guest: its instruction pointer (`guest_rip`, `vcpu_pc`, `sepc`, `pc`, the PSW's address); zero if the
     /// trace does not say.
     pub rip: u64,
+    /// What it says besides.
+    pub info: ExitInfo,
     /// Where to.
     pub door: Door,
     /// About what.

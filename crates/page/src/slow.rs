@@ -112,6 +112,7 @@ pub(crate) mod tests {
             cpu: PcpuId(0),
             code: ExitCode::new(CodeList::Vmx, 30),
             rip: 0,
+            info: exitscope_model::ExitInfo::default(),
             door: Door::Kernel,
             detail: None,
             injected: None,

@@ -21,6 +21,7 @@ fn exits() -> Vec<Exit> {
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, if is_write { 30 } else { 12 }),
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: if is_write { Door::Userspace(2) } else { Door::Kernel },
         detail: is_write.then_some(written),
         injected: None,

@@ -132,6 +132,7 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             cpu: PcpuId(or_zero(2) as u32),
             code: ExitCode::of_unlisted(word(0)),
             rip: 0,
+            info: exitscope_model::ExitInfo::default(),
             door: ExitCode::from_name(CodeList::KvmExit, word(1))
                 .map_or(Door::Kernel, |of| Door::Userspace(of.number as u32)),
             detail,

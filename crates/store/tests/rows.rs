@@ -43,6 +43,7 @@ fn exit(at: u64, timed: bool) -> Exit {
         cpu: PcpuId(1),
         code: ExitCode::new(CodeList::Vmx, 12),
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: Door::Kernel,
         detail: None,
         injected: None,

@@ -35,6 +35,8 @@ pub struct Options {
     pub clock_hz: Option<u64>,
     /// Which events are passed on; the ledger counts the others. Readers of text pass on all.
     pub keep: Keep,
+    /// Whether an exit is followed by what it says besides ([`Kind::ExitInfo`](exitscope_model::Kind::ExitInfo)).
+    pub exit_info: bool,
     /// Whose exit codes a xentrace log has, which it does not say; found out by its codes if this does not say either.
     pub xen_mode: Option<XenMode>,
 }
@@ -192,7 +194,7 @@ pub fn open_input(input: Input, options: Options) -> Result<Box<dyn Source>, Tra
         return xentrace::open(input, options);
     }
     if text::looks_like(head) {
-        return text::open(input);
+        return text::open(input, options);
     }
     Err(TraceError::Unknown { name: input.name().to_string(), first: describe(head) })
 }

@@ -128,7 +128,8 @@ fn text(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Row, WhoRow};
+    use crate::Row;
+    use exitscope_model::WhoRow;
 
     #[test]
     fn each_column_holds_what_json_has_under_its_name() {

@@ -1,6 +1,7 @@
 //! Single events as text and as JSON lines.
 
-use exitscope_model::{Door, Event, EventNames, Kind};
+use exitscope_model::{Door, Event, EventNames, ExitInfo, ExitWord, Kind};
+use exitscope_units::Moment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,6 +31,9 @@ pub struct EventRow<'a> {
     /// Of an exit, the guest's instruction pointer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rip: Option<u64>,
+    /// What x86's exit says besides: VMX's exit qualification, SVM's EXITINFO1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub info1: Option<u64>,
     /// Whether the event itself says that the vCPU is idle (powerpc `ceded`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<bool>,
@@ -108,6 +112,7 @@ impl<'a> EventRow<'a> {
             kind: "other",
             reason: None,
             rip: None,
+            info1: None,
             idle: None,
             errno: None,
             about: None,
@@ -141,6 +146,8 @@ impl<'a> EventRow<'a> {
                 row.reason = Some(code.name());
                 "refine"
             }
+            // Beside its exit, this is said in that one's row.
+            Kind::ExitInfo(_) => "exit_info",
             Kind::Enter => "enter",
             Kind::Leave => "leave",
             Kind::UserspaceExit { reason, errno } => {
@@ -212,14 +219,19 @@ impl<'a> EventRow<'a> {
         };
         row
     }
+
+    /// Adds what the exit says besides.
+    pub fn with_exit_info(mut self, info: &ExitInfo) -> EventRow<'a> {
+        self.info1 = info.get(ExitWord::Info1);
+        self
+    }
 }
 
 /// One line of text: moment, CPU, thread, tracepoint, then what was understood as `key=value`.
-pub fn event_text(event: &Event, names: &EventNames) -> String {
-    let row = EventRow::of(event, names);
+pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     let mut text = format!(
         "{} [{}] {:>7} {:<28} {:<14}",
-        event.at,
+        at,
         row.cpu.map_or("---".to_string(), |cpu| format!("{cpu:03}")),
         row.tid,
         row.event,
@@ -238,6 +250,7 @@ pub fn event_text(event: &Event, names: &EventNames) -> String {
     put("vcpu", row.vcpu.map(|vcpu| vcpu.to_string()));
     put("reason", row.reason);
     put("rip", row.rip.map(|rip| format!("{rip:#x}")));
+    put("info1", row.info1.map(|word| format!("{word:#x}")));
     put("idle", row.idle.map(|idle| idle.to_string()));
     put("errno", row.errno.map(|errno| errno.to_string()));
     put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));

@@ -17,6 +17,7 @@ pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         cpu: PcpuId(0),
         code,
         rip: 0,
+        info: exitscope_model::ExitInfo::default(),
         door: Door::Kernel,
         detail: None,
         injected: None,

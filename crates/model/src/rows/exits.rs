@@ -3,7 +3,7 @@
 use super::WhoRow;
 use super::who::{OfVcpu, who_columns};
 use crate::codes::detail_name;
-use crate::{Column, Door, Exit, ExitCode, Of, Spelling, Step};
+use crate::{Column, Door, Exit, ExitCode, ExitWord, Of, Spelling, Step};
 use exitscope_units::PcpuId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -71,6 +71,15 @@ macro_rules! time {
             }),
         )
         .lacking()
+    };
+}
+
+/// A word of `kvm_exit`, as the kernel calls it.
+macro_rules! word {
+    ($word:expr, $prose:literal) => {
+        Column::new($word.name(), "", $prose, Of::U64(|row: &ExitRow| row.exit.info.get($word)))
+            .lacking()
+            .noted(Spelling::Hex)
     };
 }
 
@@ -187,6 +196,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::U64(|row: &ExitRow| Some(row.exit.guest.0)),
         )
         .passing(),
+        word!(ExitWord::Info1, "What x86's exit says of itself: VMX's exit qualification, SVM's EXITINFO1."),
     ]);
     columns
 }

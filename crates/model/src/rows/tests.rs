@@ -1,7 +1,7 @@
 //! Every column has of a row what it says, under a name of its own. All values are different, so that none is another's.
 
 use super::*;
-use crate::{CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, Form, Step, Way, Who};
+use crate::{CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, ExitInfo, Form, Step, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
 
@@ -41,6 +41,7 @@ fn exit() -> Exit {
         cpu: PcpuId(13),
         code: ExitCode::new(CodeList::Svm, 0x7b),
         rip: 17,
+        info: ExitInfo::from_words(|word| Some(1009 + word as u64)).unwrap(),
         door: Door::Userspace(2),
         detail: Some(Detail {
             kind: DetailKind::Port,
@@ -70,7 +71,7 @@ fn columns_of_exits() {
     let expected = "at_ns 11, vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, cpu 13, reason io, door KVM_EXIT_IO, about port, \
                     key 1016, name COM1, direction out, size_bytes 4, value 65, injected_vector 236, timed true, total_ns 120, \
                     kernel_ns 23, user_ns 29, idle_ns 31, waiting_ns 37, reaching_ns 41, leaving_ns 43, asleep_ns 47, \
-                    entering_ns 53, guest_ns 19";
+                    entering_ns 53, guest_ns 19, info1 1009";
     assert_eq!(of.join(", "), expected);
 
     // Only one end was seen, of an exit of which little is known.
@@ -79,6 +80,7 @@ fn columns_of_exits() {
         door: Door::Kernel,
         detail: None,
         injected: None,
+        info: ExitInfo::default(),
         timed: false,
         guest: Nanos(0),
         ..exit()

@@ -56,6 +56,8 @@ pub struct Context {
     pub decoders: Decoders,
     /// Which events are passed on; the others are only counted.
     pub keep: Keep,
+    /// Whether an exit is followed by what it says besides.
+    pub exit_info: bool,
 }
 
 /// A header that was read.
@@ -86,6 +88,7 @@ impl Context {
             attr_of: FxHashMap::default(),
             decoders: Decoders::default(),
             keep,
+            exit_info: false,
         }
     }
 

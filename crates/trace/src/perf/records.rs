@@ -229,7 +229,11 @@ impl Block {
                 let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, Kind::Other) };
                 self.ledger.events += 1;
                 self.heard(cpu, at);
-                return decoder.append_near(raw, order, event, &mut self.events);
+                decoder.append_near(raw, order, event, &mut self.events);
+                if context.exit_info {
+                    decoder.append_info(&ahead[plain.raw + 4..][..size], order, &mut self.events);
+                }
+                return;
             }
         }
         self.odd_sample(order, attr, body, here, context);
@@ -274,6 +278,9 @@ impl Block {
             },
         }
         self.push(event);
+        if let (true, Some(raw), Some(decoder)) = (context.exit_info, raw, decoder) {
+            decoder.append_info(raw, order, &mut self.events);
+        }
     }
 
     /// A sample of which nothing can be said but that it was there.

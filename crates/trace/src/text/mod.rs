@@ -13,8 +13,8 @@ mod lines;
 
 use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
 use crate::tracepoints::of_text;
-use crate::tracepoints::printed::{ReadFields, Reasons, read_fields};
-use crate::{Input, Source, TraceError};
+use crate::tracepoints::printed::{ReadFields, Reasons, exit_info, read_fields};
+use crate::{Input, Options, Source, TraceError};
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use layout::{Columns, Layout, LineKind, NO_TASK};
@@ -37,12 +37,13 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Opens it.
-pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     let head = input.read_vec(0, 4096)?;
     let layout = Layout::of(&head, input.len() <= head.len() as u64).unwrap_or(Layout::Ftrace);
     Ok(Box::new(Text {
         info: TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() },
         layout,
+        exit_info: options.exit_info,
         lines: Lines::new(input),
         known: FxHashMap::default(),
         reasons: Reasons::new(),
@@ -59,6 +60,8 @@ pub fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
 struct Text {
     info: TraceInfo,
     layout: Layout,
+    /// Whether an exit is followed by what it says besides.
+    exit_info: bool,
     lines: Lines,
     /// Event names met so far, as printed.
     known: FxHashMap<Box<[u8]>, Known>,
@@ -208,6 +211,8 @@ impl Text {
             ledger.count_at(Line::UnknownFormat, number);
             (Kind::Other, VcpuId::UNKNOWN)
         });
+        let is_asked = self.exit_info && matches!(kind, Kind::Exit { .. });
+        let info = is_asked.then(|| exit_info(columns.fields)).flatten();
         note_comm(&columns, &mut self.info);
         let Columns { tid, tgid, cpu, at, .. } = columns;
         if !self.lost.is_empty() {
@@ -220,7 +225,9 @@ impl Text {
         self.latest = at;
         self.events += 1;
         ledger.events += 1;
-        events.push(Event { at, tid: Tid(tid), vm: VmId(tgid), vcpu, cpu: PcpuId(cpu), name, kind });
+        let event = Event { at, tid: Tid(tid), vm: VmId(tgid), vcpu, cpu: PcpuId(cpu), name, kind };
+        events.push(event);
+        events.extend(info.map(|info| Event { kind: Kind::ExitInfo(info), ..event }));
         Ok(true)
     }
 

@@ -78,6 +78,7 @@ impl TraceDat {
                 decoders: head.decoders,
                 clock: head.clock,
                 keep: options.keep,
+                exit_info: options.exit_info,
                 vcpus: head.vcpus,
                 vms: FxHashMap::default(),
             },
@@ -170,6 +171,7 @@ struct Decode {
     decoders: Decoders,
     clock: Clock,
     keep: Keep,
+    exit_info: bool,
     /// The virtual CPU that each thread runs, where the recorder knew.
     vcpus: FxHashMap<u32, u32>,
     /// The VM of each thread of which an event said it.
@@ -235,6 +237,9 @@ impl Decode {
         let (vm, vcpu) = self.who(tid);
         let head = Event { tid, vm, vcpu, ..Event::nameless(at, cpu, Kind::Other) };
         decoder.append(payload, self.order, head, events);
+        if self.exit_info {
+            decoder.append_info(payload, self.order, events);
+        }
     }
 
     /// Whose a thread is, as far as the trace said.

@@ -5,7 +5,9 @@ use crate::Keep;
 use crate::bytes::Order;
 use crate::tracepoints::{Carries, Meaning, about, call, exit, of_format};
 use exitscope_model::codes::{loongarch_privileged, s390_instruction_key, system_register, trapped_system_register};
-use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, PortWords,
+};
 use exitscope_units::{Tid, VcpuId, VmId};
 
 /// Bytes that are enough to read the fields of nearly all payloads without looking where each ends.
@@ -39,6 +41,8 @@ pub struct Decoder {
     tgid: At,
     /// Up to six fields, in the order that the meaning asks for.
     pub(super) fields: [At; 6],
+    /// What an exit says besides.
+    words: [At; ExitWord::ALL.len()],
     /// Bytes that a payload must have.
     needs: usize,
 }
@@ -123,6 +127,7 @@ impl Decoder {
         for (at, &carries) in fields.iter_mut().zip(reads(meaning)) {
             *at = find(carries);
         }
+        let words = ExitWord::ALL.map(|word| find(Carries::Word(word)));
         let vcpu = find(Carries::Vcpu);
         let named = |name: &str| At::named(format, name).unwrap_or_default();
         let pid = named("common_pid");
@@ -138,6 +143,7 @@ impl Decoder {
             name: names.intern(&format!("{system}:{}", format.name)),
             meaning,
             keep,
+            words,
             pid,
             vcpu,
             tgid,
@@ -188,6 +194,17 @@ impl Decoder {
     fn append_of(&self, get: impl Fn(At) -> u64 + Copy, head: Event, events: &mut Vec<Event>) {
         let head = Event { name: self.name, vcpu: self.named_vcpu(get, head.vcpu), ..head };
         self.make(get, Append { head, events });
+    }
+
+    /// Appends what the exit that `payload` says, the last event, says besides.
+    pub fn append_info(&self, payload: &[u8], order: Order, events: &mut Vec<Event>) {
+        let is_there = |at: &At| at.size > 0 && at.offset as usize + usize::from(at.size) <= payload.len();
+        let of = |word: ExitWord| Some(self.words[word as usize]).filter(is_there);
+        if let Some(&exit) = events.last().filter(|event| matches!(event.kind, Kind::Exit { .. }))
+            && let Some(info) = ExitInfo::from_words(|word| Some(of(word)?.get(payload, order)))
+        {
+            events.push(Event { kind: Kind::ExitInfo(info), ..exit });
+        }
     }
 
     /// The vCPU that the event names.
@@ -344,7 +361,7 @@ impl At {
 const fn reads(meaning: Meaning) -> &'static [Carries] {
     use Carries::*;
     match meaning {
-        Meaning::ExitX86 => &[Code, Isa, Info1, Rip],
+        Meaning::ExitX86 => &[Code, Isa, Word(ExitWord::Info1), Rip],
         Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
         Meaning::ExitOf(_) => &[Code, Rip],
         Meaning::Refined(_) => &[Code],

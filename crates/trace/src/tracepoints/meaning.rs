@@ -2,7 +2,7 @@
 
 use super::KVM_RUN;
 use exitscope_model::codes::{loongarch_instruction, system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Detail, DetailKind, Event, Form, Kind};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitWord, Form, Kind};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -62,8 +62,8 @@ pub(crate) enum Carries {
     Rip,
     /// x86: whose codes they are.
     Isa,
-    /// x86: what the exit says of a port access.
-    Info1,
+    /// x86: what the exit says besides its reason.
+    Word(ExitWord),
     /// loongarch: the instruction.
     Instruction,
     /// arm64: the code, or that it is a trap; and the class of the trap.
@@ -123,7 +123,8 @@ impl Carries {
                 CodeList::Svm => 2,
                 _ => 0,
             },
-            (C::Info1, Kind::Exit { words, .. }) => words.info1(),
+            // Of the others, the event does not know.
+            (C::Word(ExitWord::Info1), Kind::Exit { words, .. }) => words.info1(),
             (C::Instruction, Kind::Refine { code }) => loongarch_instruction(code),
             (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
             (C::Ret, Kind::Exit { code, .. }) => code.number,

@@ -12,7 +12,7 @@ use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
     lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, PortWords};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -237,6 +237,26 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said
     let code = reasons.x86(name);
     let rip = scan.hex().unwrap_or(0);
     Some((Kind::Exit { code, idle: false, words: port_words(scan, code), rip }, vcpu))
+}
+
+/// What an exit says besides: `info1 0x… …`, by libtraceevent's plugin and in older kernels `info … …`.
+pub(crate) fn exit_info(fields: &[u8]) -> Option<ExitInfo> {
+    let behind = |mark: &str| {
+        let mut scan = Scan::new(fields);
+        scan.until(mark).map(|_| scan)
+    };
+    let older = behind(" info ");
+    ExitInfo::from_words(|word| match behind(&format!(" {} 0x", word.name())) {
+        Some(mut scan) => scan.hex(),
+        None => {
+            let mut scan = older?;
+            for _ in 0..word as usize {
+                scan.hex()?;
+                scan.spaces();
+            }
+            scan.hex()
+        }
+    })
 }
 
 /// `info1 0x…`, by libtraceevent's plugin and in older kernels `info …`.

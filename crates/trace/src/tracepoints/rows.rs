@@ -10,7 +10,7 @@
 
 use super::Carries::*;
 use super::{Meaning as M, RecordWhen, Row, printed, row};
-use exitscope_model::{CodeList as L, DetailKind as D};
+use exitscope_model::{CodeList as L, DetailKind as D, ExitWord as W};
 
 const CALLS: RecordWhen =
     RecordWhen::Never("every system call of every program fires it; `perf record` takes it for the view of phases");
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[Row] = &[
             ("unsigned int exit_reason", Code),
             ("unsigned long guest_rip", Rip),
             ("u32 isa", Isa),
-            ("u64 info1", Info1),
+            ("u64 info1", Word(W::Info1)),
             ("u64 info2", Zero),
             ("u32 intr_info", Zero),
             ("u32 error_code", Zero),

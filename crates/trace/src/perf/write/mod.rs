@@ -178,6 +178,10 @@ impl<W: Write + Seek> PerfWriter<W> {
 
     /// Writes an event. Events come in the order of their moments.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Kind::ExitInfo(_) = event.kind {
+            // No record of its own.
+            return Ok(());
+        }
         if let Kind::Lost { count } = event.kind {
             let record = self.block.begin_record(LOST, 0);
             self.block.u64s(&[DUMMY_ID, count]);
