@@ -50,7 +50,7 @@ fn it_follows_every_exit_of_x86_and_is_the_same_from_bytes_and_from_text() {
 }
 
 /// What libtraceevent's plugin prints of them, too.
-const WORDS_OF_PLUGIN: [ExitWord; 1] = [ExitWord::Info1];
+const WORDS_OF_PLUGIN: [ExitWord; 2] = [ExitWord::Info1, ExitWord::Info2];
 
 #[test]
 fn nobody_else_hears_of_it() {
@@ -81,14 +81,14 @@ fn every_form_of_text_is_read_as_far_as_it_goes() {
     for (fields, expected) in [
         (
             "vcpu 0 reason npf rip 0xfff0 info1 0x0000000100000014 info2 0x00000000fffffff0 intr_info 0x80000306 error_code 0x00000009 requests 0x0000000000000041",
-            "1: 100000014",
+            "1: 100000014, 2: fffffff0, 3: 80000306, 4: 9, 5: 41",
         ),
         (
             "vcpu 0 reason npf rip 0xfff0 info1 0x0000000100000014 info2 0x00000000fffffff0 intr_info 0x00000000 error_code 0x00000000",
-            "1: 100000014",
+            "1: 100000014, 2: fffffff0, 3: 0, 4: 0",
         ),
-        ("reason npf rip 0xfff0 info 100000014 fffffff0", "1: 100000014"),
-        ("reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0", "1: 100000014"),
+        ("reason npf rip 0xfff0 info 100000014 fffffff0", "1: 100000014, 2: fffffff0"),
+        ("reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0", "1: 100000014, 2: fffffff0"),
         ("reason npf rip 0xfff0", ""),
         ("reason npf rip 0xfff0 info1 nonsense", ""),
     ] {

@@ -34,6 +34,18 @@ pub struct EventRow<'a> {
     /// What x86's exit says besides: VMX's exit qualification, SVM's EXITINFO1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info1: Option<u64>,
+    /// The same, further: VMX's IDT-vectoring information, SVM's EXITINFO2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub info2: Option<u64>,
+    /// Of x86: the interrupt or exception that the exit was for, or that it interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intr_info: Option<u64>,
+    /// Of x86: the error code of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<u64>,
+    /// Of x86: what others had asked of the vCPU (`KVM_REQ_*`), as bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
     /// Whether the event itself says that the vCPU is idle (powerpc `ceded`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<bool>,
@@ -113,6 +125,10 @@ impl<'a> EventRow<'a> {
             reason: None,
             rip: None,
             info1: None,
+            info2: None,
+            intr_info: None,
+            error_code: None,
+            requests: None,
             idle: None,
             errno: None,
             about: None,
@@ -223,6 +239,10 @@ impl<'a> EventRow<'a> {
     /// Adds what the exit says besides.
     pub fn with_exit_info(mut self, info: &ExitInfo) -> EventRow<'a> {
         self.info1 = info.get(ExitWord::Info1);
+        self.info2 = info.get(ExitWord::Info2);
+        self.intr_info = info.get(ExitWord::IntrInfo);
+        self.error_code = info.get(ExitWord::ErrorCode);
+        self.requests = info.get(ExitWord::Requests);
         self
     }
 }
@@ -251,6 +271,10 @@ pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     put("reason", row.reason);
     put("rip", row.rip.map(|rip| format!("{rip:#x}")));
     put("info1", row.info1.map(|word| format!("{word:#x}")));
+    put("info2", row.info2.map(|word| format!("{word:#x}")));
+    put("intr_info", row.intr_info.map(|word| format!("{word:#x}")));
+    put("error_code", row.error_code.map(|word| format!("{word:#x}")));
+    put("requests", row.requests.map(|word| format!("{word:#x}")));
     put("idle", row.idle.map(|idle| idle.to_string()));
     put("errno", row.errno.map(|errno| errno.to_string()));
     put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));

@@ -197,6 +197,10 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         )
         .passing(),
         word!(ExitWord::Info1, "What x86's exit says of itself: VMX's exit qualification, SVM's EXITINFO1."),
+        word!(ExitWord::Info2, "The same, further: VMX's IDT-vectoring information, SVM's EXITINFO2."),
+        word!(ExitWord::IntrInfo, "Of x86: the interrupt or exception that the exit was for, or that it interrupted."),
+        word!(ExitWord::ErrorCode, "Of x86: the error code of that."),
+        word!(ExitWord::Requests, "Of x86: what others had asked of the vCPU (`KVM_REQ_*`), as bits."),
     ]);
     columns
 }

@@ -71,7 +71,7 @@ fn columns_of_exits() {
     let expected = "at_ns 11, vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, cpu 13, reason io, door KVM_EXIT_IO, about port, \
                     key 1016, name COM1, direction out, size_bytes 4, value 65, injected_vector 236, timed true, total_ns 120, \
                     kernel_ns 23, user_ns 29, idle_ns 31, waiting_ns 37, reaching_ns 41, leaving_ns 43, asleep_ns 47, \
-                    entering_ns 53, guest_ns 19, info1 1009";
+                    entering_ns 53, guest_ns 19, info1 1009, info2 1010, intr_info 1011, error_code 1012, requests 1013";
     assert_eq!(of.join(", "), expected);
 
     // Only one end was seen, of an exit of which little is known.

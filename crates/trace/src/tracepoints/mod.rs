@@ -33,6 +33,8 @@ pub(crate) struct Row {
     pub text: ReadFields,
     /// Fields as the kernel declares them, with what they carry of an event. `|` is before the names of older kernels.
     pub fields: &'static [(&'static str, Carries)],
+    /// Fields of later kernels, which are read and not written.
+    pub later: &'static [(&'static str, Carries)],
     /// The `print fmt`.
     pub print: &'static str,
     pub record: RecordWhen,
@@ -60,12 +62,16 @@ const fn row(
     fields: &'static [(&'static str, Carries)],
     print: &'static str,
 ) -> Row {
-    Row { arch, event, told_by: "", meaning, text, fields, print, record: RecordWhen::Always }
+    Row { arch, event, told_by: "", meaning, text, fields, later: &[], print, record: RecordWhen::Always }
 }
 
 impl Row {
     const fn told_by(self, field: &'static str) -> Row {
         Row { told_by: field, ..self }
+    }
+
+    const fn later(self, later: &'static [(&'static str, Carries)]) -> Row {
+        Row { later, ..self }
     }
 
     const fn when(self, record: RecordWhen) -> Row {
@@ -79,7 +85,7 @@ impl Row {
 
     /// The names of the field that carries this, the newest first; an array with the number of its elements.
     pub fn field(&self, carries: Carries) -> Option<impl Iterator<Item = &'static str>> {
-        let (declared, _) = self.fields.iter().find(|field| field.1 == carries)?;
+        let (declared, _) = self.fields.iter().chain(self.later).find(|field| field.1 == carries)?;
         Some(declared.rsplit(' ').next()?.split('|'))
     }
 }

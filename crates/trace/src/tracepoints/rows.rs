@@ -29,14 +29,15 @@ pub(super) static ROWS: &[Row] = &[
             ("unsigned long guest_rip", Rip),
             ("u32 isa", Isa),
             ("u64 info1", Word(W::Info1)),
-            ("u64 info2", Zero),
-            ("u32 intr_info", Zero),
-            ("u32 error_code", Zero),
+            ("u64 info2", Word(W::Info2)),
+            ("u32 intr_info", Word(W::IntrInfo)),
+            ("u32 error_code", Word(W::ErrorCode)),
             ("unsigned int vcpu_id", Vcpu),
         ],
         r#""vcpu %u reason %s%s%s rip 0x%lx info1 0x%016llx info2 0x%016llx intr_info 0x%08x error_code 0x%08x", REC->vcpu_id, (REC->isa == 1) ? __print_symbolic(REC->exit_reason & 0xffff, @VMX) : __print_symbolic(REC->exit_reason, @SVM), (REC->isa == 1 && REC->exit_reason & ~0xffff) ? " " : "", (REC->isa == 1) ? __print_flags(REC->exit_reason & ~0xffff, " ", { 0x80000000, "FAILED_VMENTRY" }) : "", REC->guest_rip, REC->info1, REC->info2, REC->intr_info, REC->error_code"#,
     )
-    .told_by("guest_rip"),
+    .told_by("guest_rip")
+    .later(&[("u64 requests", Word(W::Requests))]),
     row(
         "x86",
         "kvm:kvm_entry",

@@ -2,8 +2,10 @@
 
 use super::printed::{Reasons, read_fields};
 use super::*;
+use crate::bytes::Order;
+use crate::tracefs::{Decoder, Format};
 use crate::{Input, Options, PerfHead, PerfWriter, open_input};
-use exitscope_model::{CodeList, Event, EventNames, Ledger, NameId};
+use exitscope_model::{CodeList, Event, EventNames, ExitWord, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
 
@@ -198,5 +200,34 @@ fn record_takes_what_the_accounting_needs_and_says_why_it_leaves_the_rest() {
     assert_eq!(recorded(|when| when == RecordWhen::Scheduler), ["sched:sched_switch", "sched:sched_wakeup"]);
     for row in ROWS {
         assert!(!matches!(row.record, RecordWhen::Never(why) if why.is_empty()), "{}", row.event);
+    }
+}
+
+#[test]
+fn fields_that_later_kernels_have_are_read_from_their_records_alone() {
+    let field = |of: &str, offset, size| format!("\tfield:{of};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+    let format = |requests: &str| {
+        let fields =
+            [("unsigned short common_type", 0, 2), ("int common_pid", 4, 4), ("unsigned int exit_reason", 8, 4)];
+        let fields = fields.into_iter().chain([
+            ("unsigned long guest_rip", 16, 8),
+            ("u32 error_code", 24, 4),
+            (requests, 32, 8),
+        ]);
+        let fields: String = fields.map(|(of, offset, size)| field(of, offset, size)).collect();
+        format!("name: kvm_exit\nID: 7\nformat:\n{fields}\nprint fmt: \"\"\n")
+    };
+    let record: Vec<u8> = (0..40).map(|byte| if byte < 37 { byte } else { 0 }).collect();
+    for (requests, expected) in [("u64 requests", Some(0x24_2322_2120)), ("u64 something", None)] {
+        let format = Format::parse(&format(requests)).unwrap();
+        let decoder = Decoder::new("kvm", &format, &mut EventNames::default());
+        for (length, expected) in [(40, expected), (39, None)] {
+            let exit = Event::nameless(Moment::default(), PcpuId(0), exit(ExitCode::new(CodeList::Svm, 1), 0));
+            let mut events = vec![exit];
+            decoder.append_info(&record[..length], Order::Little, &mut events);
+            let Kind::ExitInfo(info) = events[1].kind else { panic!("{events:?}") };
+            let words = [ExitWord::Info1, ExitWord::ErrorCode, ExitWord::Requests].map(|word| info.get(word));
+            assert_eq!(words, [None, Some(0x1b1a_1918), expected]);
+        }
     }
 }
