@@ -55,19 +55,19 @@ pub struct PageData<'a> {
     /// The version of exitscope that made the page.
     version: &'static str,
     #[serde(flatten)]
-    shown: Content<'a>,
+    shown: PageContent<'a>,
 }
 
 /// What is shown; its `kind` says which of its views the front end shows.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum Content<'a> {
+pub(crate) enum PageContent<'a> {
     Report(&'a ReportPage<'a>),
     Other(&'a Other<'a>),
 }
 
-impl<'a> From<Content<'a>> for PageData<'a> {
-    fn from(shown: Content<'a>) -> PageData<'a> {
+impl<'a> From<PageContent<'a>> for PageData<'a> {
+    fn from(shown: PageContent<'a>) -> PageData<'a> {
         PageData { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), shown }
     }
 }
@@ -108,7 +108,7 @@ pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Wr
     }
     let TimeTables { head: over, columns } = over_time;
     let shown = ReportPage { kind: "report", report: &report, left_out, advice, polls, over, drags };
-    pack(&PageData::from(Content::Report(&shown)), &columns, packing, out)
+    pack(&PageData::from(PageContent::Report(&shown)), &columns, packing, out)
 }
 
 /// Writes the front end with this title and what `data` writes.

@@ -1,6 +1,6 @@
 //! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
 
-use crate::html::{Content, PACKING, PageData, pack, write_file};
+use crate::html::{PACKING, PageContent, PageData, pack, write_file};
 use exitscope_analysis::{Diff, DiffRow};
 use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
 use schemars::JsonSchema;
@@ -82,5 +82,5 @@ pub fn write_other(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes what the page shows, packed, without the page. Errors: those of `out`.
 pub fn write_other_data(shown: &Other<'_>, out: &mut dyn Write) -> io::Result<()> {
-    pack(&PageData::from(Content::Other(shown)), &[], PACKING, out)
+    pack(&PageData::from(PageContent::Other(shown)), &[], PACKING, out)
 }
