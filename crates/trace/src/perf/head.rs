@@ -8,7 +8,7 @@
 use super::attr::Attr;
 use crate::bytes::{Order, beginning};
 use crate::input::Input;
-use crate::source::{Keep, MAX_SECTION, TraceError};
+use crate::source::{Keep, MAX_SECTION, Options, TraceError};
 use crate::tracefs::{Decoders, Sections, Torn};
 use exitscope_model::{Ledger, Line, Setting, TraceInfo};
 use rustc_hash::FxHashMap;
@@ -79,7 +79,7 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 impl Context {
-    fn new(order: Order, keep: Keep) -> Context {
+    fn new(order: Order, options: Options) -> Context {
         Context {
             order,
             attrs: Vec::new(),
@@ -87,16 +87,18 @@ impl Context {
             sampling: false,
             attr_of: FxHashMap::default(),
             decoders: Decoders::default(),
-            keep,
-            exit_info: false,
+            keep: options.keep,
+            exit_info: options.exit_info,
         }
     }
 
     /// Adds an attr and the ids that name it; returns whether there is room for it.
-    pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
+    pub fn add(&mut self, mut attr: Attr, ids: impl Iterator<Item = u64>) -> bool {
         if self.attrs.len() >= MAX_ATTRS || self.attr_of.len() >= MAX_IDS {
             return false;
         }
+        // Those for whom exits are followed by more are few, and do without the short way.
+        attr.plain = attr.plain.filter(|_| !self.exit_info);
         if !attr.dummy {
             self.only = if self.sampling { self.only.filter(|only| *only == attr) } else { Some(attr) };
             self.sampling = true;
@@ -129,7 +131,7 @@ impl Context {
 }
 
 /// Reads the header of `input`.
-pub fn read(input: &Input, keep: Keep, ledger: &mut Ledger) -> Result<Head, TraceError> {
+pub fn read(input: &Input, options: Options, ledger: &mut Ledger) -> Result<Head, TraceError> {
     let bytes = input.read_vec(0, FILE_HEADER)?;
     let order = if bytes.starts_with(MAGIC_BIG) { Order::Big } else { Order::Little };
     let damaged = |offset, problem: String| TraceError::Damaged {
@@ -139,7 +141,7 @@ pub fn read(input: &Input, keep: Keep, ledger: &mut Ledger) -> Result<Head, Trac
         problem,
     };
     let u64_at = |at: usize| order.u64(&bytes, at).ok_or_else(|| damaged(at as u64, "is cut off".to_string()));
-    let mut context = Context::new(order, keep);
+    let mut context = Context::new(order, options);
     let mut info = TraceInfo { clock: "perf".to_string(), ..TraceInfo::default() };
     let size = u64_at(8)?;
     if size == PIPE_HEADER {

@@ -107,8 +107,7 @@ impl Source for PerfData {
 impl PerfData {
     fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
         let mut ledger = Ledger::default();
-        let mut head = head::read(&input, options.keep, &mut ledger)?;
-        head.context.exit_info = options.exit_info;
+        let head = head::read(&input, options, &mut ledger)?;
         if input.cut().is_some() {
             ledger.count_at(Line::BadCompression, input.len());
         }

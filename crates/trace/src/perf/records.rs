@@ -229,11 +229,7 @@ impl Block {
                 let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, Kind::Other) };
                 self.ledger.events += 1;
                 self.heard(cpu, at);
-                decoder.append_near(raw, order, event, &mut self.events);
-                if context.exit_info {
-                    decoder.append_info(&ahead[plain.raw + 4..][..size], order, &mut self.events);
-                }
-                return;
+                return decoder.append_near(raw, order, event, &mut self.events);
             }
         }
         self.odd_sample(order, attr, body, here, context);
