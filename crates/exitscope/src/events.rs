@@ -15,9 +15,8 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
-    let mut print = |event: &Event, info: Option<&ExitInfo>, names: &EventNames| -> anyhow::Result<()> {
-        let row = EventRow::of(event, names);
-        let row = info.map_or(row.clone(), |info| row.with_exit_info(info));
+    let mut print = |event: &Event, info: &ExitInfo, names: &EventNames| -> anyhow::Result<()> {
+        let row = EventRow::of(event, info, names);
         match args.format {
             EventsFormat::Text => writeln!(out, "{}", line(&event_text(event.at, row)))?,
             EventsFormat::Json => {
@@ -27,28 +26,27 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         Ok(())
     };
-    // The last exit, until it is known whether what it says besides follows.
+    let nothing = ExitInfo::default();
+    // The last event if it is an exit: what it says besides may follow.
     let mut exit: Option<Event> = None;
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger)?;
         let names = &source.info().names;
         for event in &events {
-            match (exit.take(), event.kind) {
-                (Some(exit), Kind::ExitInfo(info)) => {
-                    print(&exit, Some(&info), names)?;
-                    continue;
-                }
-                (Some(exit), _) => print(&exit, None, names)?,
-                (None, _) => {}
+            let before = exit.take();
+            if let Kind::ExitInfo(info) = event.kind {
+                before.iter().try_for_each(|exit| print(exit, &info, names))?;
+                continue;
             }
+            before.iter().try_for_each(|exit| print(exit, &nothing, names))?;
             match event.kind {
                 Kind::Exit { .. } => exit = Some(*event),
-                _ => print(event, None, names)?,
+                _ => print(event, &nothing, names)?,
             }
         }
         if !more {
-            exit.iter().try_for_each(|exit| print(exit, None, names))?;
+            exit.iter().try_for_each(|exit| print(exit, &nothing, names))?;
             break;
         }
     }

@@ -112,8 +112,8 @@ pub struct EventRow<'a> {
 }
 
 impl<'a> EventRow<'a> {
-    /// The row of an event.
-    pub fn of(event: &Event, names: &'a EventNames) -> EventRow<'a> {
+    /// The row of an event; `info` is what an exit says besides.
+    pub fn of(event: &Event, info: &ExitInfo, names: &'a EventNames) -> EventRow<'a> {
         let mut row = EventRow {
             at_ns: event.at.as_nanos(),
             cpu: (event.cpu.0 != u32::MAX).then_some(event.cpu.0),
@@ -124,11 +124,11 @@ impl<'a> EventRow<'a> {
             kind: "other",
             reason: None,
             rip: None,
-            info1: None,
-            info2: None,
-            intr_info: None,
-            error_code: None,
-            requests: None,
+            info1: info.get(ExitWord::Info1),
+            info2: info.get(ExitWord::Info2),
+            intr_info: info.get(ExitWord::IntrInfo),
+            error_code: info.get(ExitWord::ErrorCode),
+            requests: info.get(ExitWord::Requests),
             idle: None,
             errno: None,
             about: None,
@@ -234,16 +234,6 @@ impl<'a> EventRow<'a> {
             Kind::Other => "other",
         };
         row
-    }
-
-    /// Adds what the exit says besides.
-    pub fn with_exit_info(mut self, info: &ExitInfo) -> EventRow<'a> {
-        self.info1 = info.get(ExitWord::Info1);
-        self.info2 = info.get(ExitWord::Info2);
-        self.intr_info = info.get(ExitWord::IntrInfo);
-        self.error_code = info.get(ExitWord::ErrorCode);
-        self.requests = info.get(ExitWord::Requests);
-        self
     }
 }
 
