@@ -59,6 +59,10 @@ export type Other =
       fleet: Fleet;
       kind: "fleet";
     };
+/**
+ * The unit of a figure.
+ */
+export type FigureUnit = "ns" | "cycles" | "1/s" | "share" | "count";
 
 /**
  * A report, and what of it is shown over time.
@@ -2639,9 +2643,9 @@ export interface SweepMetric {
    */
   name: string;
   /**
-   * `1/s`, `ns`, `share` (0 to 1) or `count`.
+   * What it is measured in.
    */
-  unit: string;
+  unit: FigureUnit;
 }
 /**
  * One configuration.
@@ -2928,9 +2932,9 @@ export interface LabFigure {
    */
   samples: number | null;
   /**
-   * `ns`, `cycles`, `1/s`, `share` (0 to 1) or `count`.
+   * What it is measured in.
    */
-  unit: string;
+  unit: FigureUnit;
   /**
    * Its value: of times the median of all samples.
    */

@@ -242,8 +242,8 @@ fn counts(program: &[Op]) -> bool {
 /// Lists the figures that runs of a scenario can have.
 fn list_figures(scenario: &Scenario, out: &mut dyn Write) -> anyhow::Result<()> {
     for metric in possible_metrics(scenario) {
-        let SweepMetric { name, unit, .. } = SweepMetric::new(metric.name, metric.measure);
-        writeln!(out, "{name:<40} {unit}")?;
+        let SweepMetric { name, unit, .. } = SweepMetric::of(metric);
+        writeln!(out, "{name:<40} {}", unit.name())?;
     }
     Ok(())
 }
@@ -251,7 +251,7 @@ fn list_figures(scenario: &Scenario, out: &mut dyn Write) -> anyhow::Result<()> 
 /// The figure of this name.
 fn find(known: &[Metric], name: &str) -> anyhow::Result<SweepMetric> {
     if let Some(metric) = known.iter().find(|metric| metric.name == name) {
-        return Ok(SweepMetric::new(metric.name.clone(), metric.measure));
+        return Ok(SweepMetric::of(metric.clone()));
     }
     let names = || known.iter().map(|metric| metric.name.as_str());
     // Names without whose they are count as near, too.

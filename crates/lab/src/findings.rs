@@ -108,16 +108,36 @@ pub enum Unit {
     Count,
 }
 
-impl Unit {
-    /// As JSON and CSV spell it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Nanos => "ns",
-            Unit::Cycles => "cycles",
-            Unit::PerSecond => "1/s",
-            Unit::Share => "share",
-            Unit::Count => "count",
-        }
+/// What an experiment measures in each of its rounds.
+#[derive(Debug)]
+pub struct Measured<Round: 'static> {
+    name: &'static str,
+    unit: Unit,
+    /// Its value in a round, if there is one.
+    of: fn(&Round) -> Option<f64>,
+}
+
+impl<Round> Measured<Round> {
+    /// Of this name and unit.
+    pub const fn new(name: &'static str, unit: Unit, of: fn(&Round) -> Option<f64>) -> Measured<Round> {
+        Measured { name, unit, of }
+    }
+
+    /// Its figure; none of no round.
+    pub fn figure(&self, rounds: &[Round]) -> Option<Figure> {
+        Figure::of_rounds(self.name, self.unit, &self.values(rounds))
+    }
+
+    /// Its values.
+    pub fn values(&self, rounds: &[Round]) -> Vec<f64> {
+        rounds.iter().filter_map(self.of).collect()
+    }
+
+    /// Round by round, how many times as much it is as in other rounds: what is slow in one round is so for both. Rounds in
+    /// which there was nothing of it tell nothing.
+    pub fn ratios(&self, own: &[Round], other: &[Round]) -> Vec<f64> {
+        let pairs = own.iter().zip(other).filter_map(|(own, other)| Some((self.of)(own)? / (self.of)(other)?));
+        pairs.filter(|ratio| ratio.is_finite()).collect()
     }
 }
 

@@ -8,8 +8,8 @@
 use crate::abi::{Step, op};
 use crate::account::Reason;
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit, counted, noise};
-use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
+use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
+use crate::guests::{ComputeSpeed, Guests, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
@@ -118,32 +118,33 @@ impl Group {
     }
 }
 
-const FIGURES: [(&str, Unit); 7] = [
-    ("rounds", Unit::PerSecond),
-    ("of alone", Unit::Share),
-    ("gang exits", Unit::PerSecond),
-    ("taken along", Unit::PerSecond),
-    ("own exits", Unit::PerSecond),
-    ("outside", Unit::Share),
-    ("for each gang exit", Unit::Nanos),
+const ROUNDS: Measured<Turn> = Measured::new("rounds", Unit::PerSecond, |turn| Some(rate(turn, turn.rounds)));
+
+const FIGURES: [Measured<Turn>; 5] = [
+    Measured::new("gang exits", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.ganged))),
+    Measured::new("taken along", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.forced))),
+    Measured::new("own exits", Unit::PerSecond, |turn| {
+        let reads = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
+        Some(rate(turn, reads))
+    }),
+    Measured::new("outside", Unit::Share, |turn| Some(outside(turn) / seconds(turn))),
+    Measured::new("for each gang exit", Unit::Nanos, |turn| {
+        let gangs = turn.ganged.gangs.ganged;
+        (gangs > 0).then(|| outside(turn) * 1e9 / gangs as f64)
+    }),
 ];
 
-/// A round's figures, all but the second, which needs another row's.
-fn figures(turn: &Turn) -> [Option<f64>; FIGURES.len()] {
-    let out = &turn.ganged;
-    let seconds = out.elapsed.as_secs_f64().max(1e-9);
-    let rate = |count: u64| count as f64 / seconds;
-    let reads = out.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
-    let outside = out.outside.first().map_or(0.0, Duration::as_secs_f64);
-    [
-        Some(rate(turn.rounds)),
-        None,
-        Some(rate(out.gangs.ganged)),
-        Some(rate(out.gangs.forced)),
-        Some(rate(reads)),
-        Some(outside / seconds),
-        (out.gangs.ganged > 0).then(|| outside * 1e9 / out.gangs.ganged as f64),
-    ]
+fn seconds(turn: &Turn) -> f64 {
+    turn.ganged.elapsed.as_secs_f64().max(1e-9)
+}
+
+fn rate(turn: &Turn, count: u64) -> f64 {
+    count as f64 / seconds(turn)
+}
+
+/// How long the computing vCPU was not in the guest though it had no reason of its own, in seconds.
+fn outside(turn: &Turn) -> f64 {
+    turn.ganged.outside.first().map_or(0.0, Duration::as_secs_f64)
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
@@ -151,17 +152,17 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     let mut group = Group::new(machine)?;
     let cases: Vec<(u32, Beside)> =
         WIDTHS.into_iter().flat_map(|width| Beside::ALL.map(|beside| (width, beside))).collect();
-    let mut rounds = vec![Vec::new(); cases.len()];
+    let mut rounds: Vec<Vec<Turn>> = cases.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, cases.len(), |round, at| {
         let ((width, beside), keep) = (cases[at], keep_events && round == last);
-        let turn = group.turn(machine, width, beside, 0, plan.turn(), keep)?;
-        if round.is_some() {
-            rounds[at].push(figures(&turn));
-        }
+        let mut turn = group.turn(machine, width, beside, 0, plan.turn(), keep)?;
         if keep {
-            events.extend(turn.ganged.events);
+            events.append(&mut turn.ganged.events);
+        }
+        if round.is_some() {
+            rounds[at].push(turn);
         }
         Ok(())
     })?;
@@ -188,14 +189,9 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     let in_table = Beside::ALL.len();
     let rows = cases.iter().enumerate().map(|(at, &(width, beside))| {
         let alone = &rounds[at - at % in_table];
-        let mut shown = Vec::new();
-        for (figure, (name, unit)) in FIGURES.into_iter().enumerate() {
-            let values: Vec<f64> = match figure {
-                1 => ratios(&rounds[at], alone),
-                _ => rounds[at].iter().filter_map(|round| round[figure]).collect(),
-            };
-            shown.extend(Figure::of_rounds(name, unit, &values));
-        }
+        let of_alone = Figure::of_rounds("of alone", Unit::Share, &ROUNDS.ratios(&rounds[at], alone));
+        let others = FIGURES.iter().filter_map(|figure| figure.figure(&rounds[at]));
+        let shown = ROUNDS.figure(&rounds[at]).into_iter().chain(of_alone).chain(others).collect();
         Row { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
     });
     let table = Table {

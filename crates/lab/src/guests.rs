@@ -52,13 +52,6 @@ pub fn repeat(rounds: u64, steps: &[Step]) -> Vec<Step> {
     [&[Step { b: rounds, ..step(op::REPEAT) }], steps, &[step(op::AGAIN)]].concat()
 }
 
-/// Round by round, how many times as much the first figure is as the other's: what is slow in one round is so for both.
-/// Rounds in which the other did nothing tell nothing.
-pub fn ratios<const N: usize>(own: &[[Option<f64>; N]], other: &[[Option<f64>; N]]) -> Vec<f64> {
-    let pairs = own.iter().zip(other).filter_map(|(own, other)| Some(own[0]? / other[0]?));
-    pairs.filter(|ratio| ratio.is_finite()).collect()
-}
-
 /// How fast a guest's compute loop runs on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct ComputeSpeed {

@@ -14,7 +14,7 @@ use crate::abi::{self, Step, op};
 use crate::account::Account;
 use crate::events::Events;
 use crate::exits::not_ours;
-use crate::findings::{Figure, Findings, Row, Table, Unit, counted, noise};
+use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
 use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
 use crate::machine::pin_to;
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
@@ -209,20 +209,29 @@ struct Played {
     game: PingPong,
     /// Round trips that fit into a turn.
     fit: u64,
-    /// Each round's figures, in the order of [`FIGURES`]; `None` where there is none.
-    rounds: Vec<[Option<f64>; FIGURES.len()]>,
+    rounds: Vec<Turn>,
     events: Vec<Events>,
 }
 
-const FIGURES: [(&str, Unit); 7] = [
-    ("round trips", Unit::PerSecond),
-    ("CPU each", Unit::Nanos),
-    ("halts each", Unit::Count),
-    ("wake-ups each", Unit::Count),
-    ("sleeps each", Unit::Count),
-    ("polls each", Unit::Count),
-    ("polls that paid", Unit::Share),
+const ROUND_TRIPS: Measured<Turn> = Measured::new("round trips", Unit::PerSecond, |turn| {
+    Some(turn.rounds as f64 / turn.elapsed.as_secs_f64().max(1e-9))
+});
+
+const FIGURES: [Measured<Turn>; 6] = [
+    Measured::new("CPU each", Unit::Nanos, |turn| Some(each(turn, turn.cpu.as_nanos() as f64))),
+    Measured::new("halts each", Unit::Count, |turn| Some(each(turn, turn.halts as f64))),
+    Measured::new("wake-ups each", Unit::Count, |turn| Some(each(turn, turn.wakes as f64))),
+    Measured::new("sleeps each", Unit::Count, |turn| Some(each(turn, turn.sleeps as f64))),
+    Measured::new("polls each", Unit::Count, |turn| turn.polls.map(|polls| each(turn, polls[0] as f64))),
+    Measured::new("polls that paid", Unit::Share, |turn| {
+        turn.polls.filter(|polls| polls[0] > 0).map(|polls| polls[1] as f64 / polls[0] as f64)
+    }),
 ];
+
+/// For each round trip.
+fn each(turn: &Turn, count: f64) -> f64 {
+    count / turn.rounds as f64
+}
 
 impl Played {
     fn new(machine: &Machine, plan: &Plan, polls: Polls, work: Step) -> Result<Result<Played, String>, LabError> {
@@ -236,38 +245,24 @@ impl Played {
     }
 
     fn turn(&mut self, machine: &Machine, plan: &Plan, round: Option<u32>, events: bool) -> Result<(), LabError> {
-        let turn = self.game.turn(machine, self.fit, plan.pin, events)?;
-        let each = |count: f64| Some(count / turn.rounds as f64);
-        if round.is_some() {
-            self.rounds.push([
-                Some(turn.rounds as f64 / turn.elapsed.as_secs_f64().max(1e-9)),
-                each(turn.cpu.as_nanos() as f64),
-                each(turn.halts as f64),
-                each(turn.wakes as f64),
-                each(turn.sleeps as f64),
-                turn.polls.map(|polls| polls[0] as f64 / turn.rounds as f64),
-                turn.polls.filter(|polls| polls[0] > 0).map(|polls| polls[1] as f64 / polls[0] as f64),
-            ]);
-        }
+        let mut turn = self.game.turn(machine, self.fit, plan.pin, events)?;
         if events {
-            self.events = turn.events;
+            self.events = std::mem::take(&mut turn.events);
+        }
+        if round.is_some() {
+            self.rounds.push(turn);
         }
         Ok(())
     }
 
     fn rate(&self) -> f64 {
-        self.rounds.iter().filter_map(|round| round[0]).sum::<f64>() / self.rounds.len().max(1) as f64
+        ROUND_TRIPS.values(&self.rounds).iter().sum::<f64>() / self.rounds.len().max(1) as f64
     }
 
     fn row(&self, labels: Vec<String>, best: f64) -> Row {
-        let of = |at: usize| self.rounds.iter().filter_map(move |round| round[at]);
-        let mut figures: Vec<Figure> = Vec::new();
-        for (at, (name, unit)) in FIGURES.into_iter().enumerate() {
-            figures.extend(Figure::of_rounds(name, unit, &of(at).collect::<Vec<_>>()));
-            if at == 0 {
-                figures.push(Figure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9)));
-            }
-        }
+        let of_best = Figure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9));
+        let trips = ROUND_TRIPS.figure(&self.rounds).into_iter().chain([of_best]);
+        let figures = trips.chain(FIGURES.iter().filter_map(|figure| figure.figure(&self.rounds))).collect();
         Row { labels, figures, cannot: None }
     }
 }

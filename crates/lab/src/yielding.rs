@@ -9,8 +9,8 @@
 use crate::abi::{Step, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit, counted, largest};
-use crate::guests::{ComputeSpeed, Guests, ratios, repeat};
+use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, largest};
+use crate::guests::{ComputeSpeed, Guests, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
 use exitscope_model::Event;
@@ -156,40 +156,34 @@ impl Contention {
     }
 }
 
-const FIGURES: [(&str, Unit); 11] = [
-    ("locks", Unit::PerSecond),
-    ("times nothing", Unit::Count),
-    ("found held", Unit::Share),
-    ("X'44'", Unit::PerSecond),
-    ("fast path", Unit::Share),
-    ("X'9C'", Unit::PerSecond),
-    ("holder ran", Unit::Share),
-    ("senses", Unit::PerSecond),
-    ("preempted", Unit::PerSecond),
-    ("queue empty", Unit::Share),
-    ("queue depth", Unit::Count),
+const LOCKS: Measured<Turn> = Measured::new("locks", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.counted)));
+
+const FIGURES: [Measured<Turn>; 9] = [
+    Measured::new("found held", Unit::Share, |turn| share(turn.contended, turn.locks)),
+    Measured::new("X'44'", Unit::PerSecond, |turn| Some(rate(turn, undirected(turn)))),
+    Measured::new("fast path", Unit::Share, |turn| share(turn.dispatched.fast_path, undirected(turn))),
+    Measured::new("X'9C'", Unit::PerSecond, |turn| Some(rate(turn, directed(turn)))),
+    Measured::new("holder ran", Unit::Share, |turn| share(turn.dispatched.already_running, directed(turn))),
+    Measured::new("senses", Unit::PerSecond, |turn| Some(rate(turn, turn.calls[2]))),
+    Measured::new("preempted", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.preemptions))),
+    Measured::new("queue empty", Unit::Share, |turn| Some(turn.dispatched.queue_empty)),
+    Measured::new("queue depth", Unit::Count, |turn| Some(turn.dispatched.queue_depth)),
 ];
 
-/// A round's figures, all but the second, which needs another row's.
-fn figures(turn: &Turn) -> [Option<f64>; FIGURES.len()] {
-    let out = &turn.dispatched;
-    let rate = |count: u64| count as f64 / out.elapsed.as_secs_f64().max(1e-9);
-    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-    let undirected = out.fast_path + out.normal_path;
-    let directed = out.directed + out.already_running + out.ignored_otherwise;
-    [
-        Some(rate(out.counted)),
-        None,
-        share(turn.contended, turn.locks),
-        Some(rate(undirected)),
-        share(out.fast_path, undirected),
-        Some(rate(directed)),
-        share(out.already_running, directed),
-        Some(rate(turn.calls[2])),
-        Some(rate(out.preemptions)),
-        Some(out.queue_empty),
-        Some(out.queue_depth),
-    ]
+fn rate(turn: &Turn, count: u64) -> f64 {
+    count as f64 / turn.dispatched.elapsed.as_secs_f64().max(1e-9)
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn undirected(turn: &Turn) -> u64 {
+    turn.dispatched.fast_path + turn.dispatched.normal_path
+}
+
+fn directed(turn: &Turn) -> u64 {
+    turn.dispatched.directed + turn.dispatched.already_running + turn.dispatched.ignored_otherwise
 }
 
 /// Every row of a table.
@@ -205,17 +199,17 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     // One VM for all rows: nothing but the programs and knobs differs.
     let mut contention = Contention::new(machine)?;
     let all: Vec<Case> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
-    let mut rounds = vec![Vec::new(); all.len()];
+    let mut rounds: Vec<Vec<Turn>> = all.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, all.len(), |round, at| {
         let keep = keep_events && round == last;
-        let turn = contention.turn(machine, all[at], 0, plan.turn().max(SHORTEST_TURN), keep)?;
-        if round.is_some() {
-            rounds[at].push(figures(&turn));
-        }
+        let mut turn = contention.turn(machine, all[at], 0, plan.turn().max(SHORTEST_TURN), keep)?;
         if keep {
-            events.extend(turn.dispatched.events);
+            events.append(&mut turn.dispatched.events);
+        }
+        if round.is_some() {
+            rounds[at].push(turn);
         }
         Ok(())
     })?;
@@ -248,18 +242,11 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     Ok((findings, Events::merge(events)))
 }
 
-type Rounds = Vec<[Option<f64>; FIGURES.len()]>;
-
-fn table(title: &'static str, cases: &[Case], rounds: &[Rounds]) -> Table {
+fn table(title: &'static str, cases: &[Case], rounds: &[Vec<Turn>]) -> Table {
     let rows = cases.iter().zip(rounds).map(|(case, own)| {
-        let mut shown = Vec::new();
-        for (at, (name, unit)) in FIGURES.into_iter().enumerate() {
-            let values: Vec<f64> = match at {
-                1 => ratios(own, &rounds[0]),
-                _ => own.iter().filter_map(|round| round[at]).collect(),
-            };
-            shown.extend(Figure::of_rounds(name, unit, &values));
-        }
+        let times = Figure::of_rounds("times nothing", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
+        let others = FIGURES.iter().filter_map(|figure| figure.figure(own));
+        let shown = LOCKS.figure(own).into_iter().chain(times).chain(others).collect();
         let retry = if case.says == Says::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
         Row { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
     });

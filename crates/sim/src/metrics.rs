@@ -27,7 +27,15 @@ pub struct Metric {
     pub value: f64,
     /// What it is measured in.
     pub measure: Measure,
+    /// Whether more of it is better, or less; none where neither is.
+    pub higher_is_better: Option<bool>,
 }
+
+/// More of it is better: work, and polls that paid. Less is: what costs or delays. Neither: what guests do with their time,
+/// what queues hold, how yields divide.
+const MORE: Option<bool> = Some(true);
+const LESS: Option<bool> = Some(false);
+const NEITHER: Option<bool> = None;
 
 /// The names of figures, and what they mean: rates are a second, shares 0 to 1, times in nanoseconds. `<vm>` stands for
 /// the name of a VM, and so on.
@@ -66,70 +74,70 @@ impl Outcome {
         let mut list = List { metrics: Vec::new(), seconds: self.time.0 as f64 / 1e9 };
         let work = self.vms.iter().map(|vm| &vm.work).chain(&self.threads);
         let done = work.map(|work| work.count).sum::<u64>();
-        list.rate("throughput", done);
+        list.rate("throughput", done, MORE);
         if self.busy_cpus > 0.0 {
             let per_s = done as f64 / list.seconds;
-            list.push("throughput_per_cpu", per_s / self.busy_cpus, Measure::PerSecond);
+            list.push("throughput_per_cpu", per_s / self.busy_cpus, Measure::PerSecond, MORE);
         }
         for (vm, spec) in self.vms.iter().zip(&scenario.vms) {
             let name = &vm.name;
-            list.rate(&format!("{name}.throughput"), vm.work.count);
+            list.rate(&format!("{name}.throughput"), vm.work.count, MORE);
             list.latency(name, &vm.work.latency);
-            list.rate(&format!("{name}.exits"), vm.exits.iter().map(|(_, count)| count).sum());
+            list.rate(&format!("{name}.exits"), vm.exits.iter().map(|(_, count)| count).sum(), LESS);
             for (reason, count) in &vm.exits {
-                list.rate(&format!("{name}.exits.{}", word(reason)), *count);
+                list.rate(&format!("{name}.exits.{}", word(reason)), *count, LESS);
             }
             if scenario.host.ganged {
-                list.rate(&format!("{name}.gang_exits"), vm.gang_exits);
-                list.rate(&format!("{name}.gang_exits_by_script"), vm.gang_exits_by_script);
+                list.rate(&format!("{name}.gang_exits"), vm.gang_exits, LESS);
+                list.rate(&format!("{name}.gang_exits_by_script"), vm.gang_exits_by_script, LESS);
             }
             list.mean(&format!("{name}.to_device_model_mean"), &vm.to_device_model);
             let whole = self.time.0 as f64 * f64::from(spec.copies) * f64::from(spec.vcpus);
             let t = &vm.time;
             let parts = [
-                ("guest", t.guest),
-                ("spinning", t.spinning),
-                ("guest_polling", t.guest_polling),
-                ("polling", t.polling),
-                ("kernel", t.kernel),
-                ("user", t.user),
-                ("idle", t.idle),
-                ("waiting", t.waiting),
-                ("blocked", t.blocked),
+                ("guest", t.guest, NEITHER),
+                ("spinning", t.spinning, LESS),
+                ("guest_polling", t.guest_polling, LESS),
+                ("polling", t.polling, LESS),
+                ("kernel", t.kernel, LESS),
+                ("user", t.user, LESS),
+                ("idle", t.idle, NEITHER),
+                ("waiting", t.waiting, LESS),
+                ("blocked", t.blocked, LESS),
             ];
-            for (part, time) in parts {
-                list.share(&format!("{name}.{part}"), time.0 as f64, whole);
+            for (part, time, better) in parts {
+                list.share(&format!("{name}.{part}"), time.0 as f64, whole, better);
             }
-            list.push(&format!("{name}.cpu"), t.cpu().0 as f64 / self.time.0 as f64, Measure::Count);
+            list.push(&format!("{name}.cpu"), t.cpu().0 as f64 / self.time.0 as f64, Measure::Count, LESS);
         }
         for (thread, spec) in self.threads.iter().zip(&scenario.threads) {
-            list.rate(&format!("{}.throughput", spec.name), thread.count);
+            list.rate(&format!("{}.throughput", spec.name), thread.count, MORE);
             list.latency(&spec.name, &thread.latency);
         }
         for (latency, spec) in self.loads.iter().zip(&scenario.loads) {
             let name = scenario.channels.get(spec.channel).map_or("?", |channel| &channel.name);
-            list.rate(&format!("load.{name}.throughput"), latency.total());
+            list.rate(&format!("load.{name}.throughput"), latency.total(), MORE);
             list.latency(&format!("load.{name}"), latency);
         }
-        list.push("cpus.busy", self.busy_cpus, Measure::Count);
-        list.push("queues.empty", self.queues.empty, Measure::Share);
-        list.push("queues.depth", self.queues.depth, Measure::Count);
+        list.push("cpus.busy", self.busy_cpus, Measure::Count, LESS);
+        list.push("queues.empty", self.queues.empty, Measure::Share, NEITHER);
+        list.push("queues.depth", self.queues.depth, Measure::Count, NEITHER);
         let y = &self.yields;
         let yields = y.fast + y.undirected + y.directed + y.ignored;
-        list.rate("yields", yields);
+        list.rate("yields", yields, LESS);
         for (kind, count) in
             [("fast", y.fast), ("undirected", y.undirected), ("directed", y.directed), ("ignored", y.ignored)]
         {
-            list.rate(&format!("yields.{kind}"), count);
+            list.rate(&format!("yields.{kind}"), count, LESS);
         }
-        list.share("yields.fast_share", y.fast as f64, yields as f64);
-        list.share("yields.directed_share", y.directed as f64, yields as f64);
-        list.share("yields.named_share", y.named as f64, yields as f64);
-        list.share("locks.contended_share", self.locks.contended as f64, self.locks.taken as f64);
+        list.share("yields.fast_share", y.fast as f64, yields as f64, NEITHER);
+        list.share("yields.directed_share", y.directed as f64, yields as f64, NEITHER);
+        list.share("yields.named_share", y.named as f64, yields as f64, NEITHER);
+        list.share("locks.contended_share", self.locks.contended as f64, self.locks.taken as f64, LESS);
         list.mean("locks.wait_mean", &self.locks.wait);
-        list.share("host_polls.paid_share", self.host_polls.paid as f64, self.host_polls.tried as f64);
-        list.share("guest_polls.paid_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64);
-        list.rate("big_lock_waits", self.big_lock_waits);
+        list.share("host_polls.paid_share", self.host_polls.paid as f64, self.host_polls.tried as f64, MORE);
+        list.share("guest_polls.paid_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64, MORE);
+        list.rate("big_lock_waits", self.big_lock_waits, LESS);
         list.metrics
     }
 }
@@ -179,23 +187,23 @@ struct List {
 }
 
 impl List {
-    fn push(&mut self, name: &str, value: f64, measure: Measure) {
-        self.metrics.push(Metric { name: name.to_string(), value, measure });
+    fn push(&mut self, name: &str, value: f64, measure: Measure, higher_is_better: Option<bool>) {
+        self.metrics.push(Metric { name: name.to_string(), value, measure, higher_is_better });
     }
 
-    fn rate(&mut self, name: &str, count: u64) {
-        self.push(name, count as f64 / self.seconds, Measure::PerSecond);
+    fn rate(&mut self, name: &str, count: u64, higher_is_better: Option<bool>) {
+        self.push(name, count as f64 / self.seconds, Measure::PerSecond, higher_is_better);
     }
 
-    fn share(&mut self, name: &str, part: f64, whole: f64) {
+    fn share(&mut self, name: &str, part: f64, whole: f64, higher_is_better: Option<bool>) {
         if whole > 0.0 {
-            self.push(name, part / whole, Measure::Share);
+            self.push(name, part / whole, Measure::Share, higher_is_better);
         }
     }
 
     fn mean(&mut self, name: &str, times: &Times) {
         if let Some(mean) = times.mean() {
-            self.push(name, mean, Measure::Nanos);
+            self.push(name, mean, Measure::Nanos, LESS);
         }
     }
 
@@ -203,7 +211,7 @@ impl List {
         self.mean(&format!("{name}.latency_mean"), times);
         for (suffix, per_10_000) in [("p50", 5_000), ("p90", 9_000), ("p99", 9_900)] {
             if let Some(value) = times.quantile(per_10_000) {
-                self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos);
+                self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos, LESS);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What an experiment of the lab found, as plain data: what JSON shows, and what `--against` reads back.
 
+use crate::FigureUnit;
 use exitscope_lab::findings::{Figure, Findings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,8 +88,8 @@ pub struct LabRow {
 pub struct LabFigure {
     /// Its name.
     pub name: String,
-    /// `ns`, `cycles`, `1/s`, `share` (0 to 1) or `count`.
-    pub unit: String,
+    /// What it is measured in.
+    pub unit: FigureUnit,
     /// Its value: of times the median of all samples.
     pub value: f64,
     /// Lower bound of its 95 % confidence interval, from round to round.
@@ -166,7 +167,7 @@ impl LabReport {
 fn figure(figure: &Figure) -> LabFigure {
     LabFigure {
         name: figure.name.to_string(),
-        unit: figure.unit.name().to_string(),
+        unit: figure.unit.into(),
         value: figure.value,
         low: figure.interval.map(|interval| interval.0),
         high: figure.interval.map(|interval| interval.1),

@@ -1,5 +1,6 @@
 //! How what the lab found becomes a page, a comparison with an earlier run, CSV, and lines for benchstat.
 
+use crate::FigureUnit;
 use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
@@ -120,7 +121,7 @@ fn section(table: &LabTable) -> Section {
 
 /// Value, half of the interval, spread, samples, those far out.
 fn shown(figure: &LabFigure) -> [String; 5] {
-    let text = |value: f64| quantity(&figure.unit, value);
+    let text = |value: f64| quantity(figure.unit, value);
     [
         text(figure.value),
         figure.low.zip(figure.high).map_or(String::new(), |(low, high)| text((high - low) / 2.0)),
@@ -131,15 +132,15 @@ fn shown(figure: &LabFigure) -> [String; 5] {
 }
 
 /// A value in its unit; negative lengths come of subtracting what measuring costs.
-fn quantity(unit: &str, value: f64) -> String {
+fn quantity(unit: FigureUnit, value: f64) -> String {
     let sign = if value < -0.5 { "-" } else { "" };
     match unit {
-        "ns" => format!("{sign}{}", Nanos(value.abs().round() as u64)),
-        "1/s" => format!("{}/s", rate(value)),
-        "share" => share(value),
-        "cycles" => format!("{sign}{}", thousands(value.abs().round() as u64)),
-        _ if value.fract() == 0.0 => format!("{sign}{}", thousands(value.abs() as u64)),
-        _ => format!("{value:.2}"),
+        FigureUnit::Ns => format!("{sign}{}", Nanos(value.abs().round() as u64)),
+        FigureUnit::PerSecond => format!("{}/s", rate(value)),
+        FigureUnit::Share => share(value),
+        FigureUnit::Cycles => format!("{sign}{}", thousands(value.abs().round() as u64)),
+        FigureUnit::Count if value.fract() == 0.0 => format!("{sign}{}", thousands(value.abs() as u64)),
+        FigureUnit::Count => format!("{value:.2}"),
     }
 }
 
@@ -159,9 +160,9 @@ fn compared(before: &[LabReport], table: &LabTable) -> Section {
             let change = mean
                 .filter(|&mean| mean > 0.0)
                 .map_or("-".to_string(), |mean| format!("{:+.1}%", (figure.value / mean - 1.0) * 100.0));
-            let was_text = mean.map_or("-".to_string(), |mean| quantity(&figure.unit, mean));
+            let was_text = mean.map_or("-".to_string(), |mean| quantity(figure.unit, mean));
             let verdict = verdict(&was, figure).to_string();
-            let cells = [figure.name.clone(), was_text, quantity(&figure.unit, figure.value), change, verdict];
+            let cells = [figure.name.clone(), was_text, quantity(figure.unit, figure.value), change, verdict];
             rows.push([row.labels.clone(), cells.to_vec()].concat());
         }
     }
@@ -240,7 +241,7 @@ pub fn write_lab_csv(report: &LabReport, out: &mut dyn Write) -> io::Result<()> 
                 let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
                 let rest = [
                     f.name.clone(),
-                    f.unit.clone(),
+                    f.unit.name().to_string(),
                     f.value.to_string(),
                     number(f.low),
                     number(f.high),
@@ -267,7 +268,7 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
         for row in &table.rows {
             let figures: Vec<LabFigure> = having_rounds(row);
             // benchstat takes less for better unless it is told. The first rate of a row is that of its work.
-            if let Some(unit) = figures.iter().find(|figure| figure.unit == "1/s").map(benchmark_unit)
+            if let Some(unit) = figures.iter().find(|figure| figure.unit == FigureUnit::PerSecond).map(benchmark_unit)
                 && !told.contains(&unit)
             {
                 writeln!(out, "Unit {unit} better=higher")?;
@@ -285,8 +286,8 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
                 // A round without a figure, like the part of no polls that paid, has fewer.
                 for figure in &figures {
                     if let Some(value) = figure.rounds.get(round) {
-                        let value = if figure.unit == "share" { value * 100.0 } else { *value };
-                        let decimals = if figure.unit == "ns" { 1 } else { 4 };
+                        let value = if figure.unit == FigureUnit::Share { value * 100.0 } else { *value };
+                        let decimals = if figure.unit == FigureUnit::Ns { 1 } else { 4 };
                         write!(out, " {value:.decimals$} {}", benchmark_unit(figure))?;
                     }
                 }
@@ -300,12 +301,12 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
 /// `ns/op`, `exit-to-entry-ns/op`, `locks/s`, `found-held-%`, `halts-each`.
 fn benchmark_unit(figure: &LabFigure) -> String {
     let name = word(&figure.name, '-').trim_matches('-').to_string();
-    match (figure.unit.as_str(), name.as_str()) {
-        ("ns", "time") => "ns/op".to_string(),
-        ("ns", name) => format!("{name}-ns/op"),
-        ("1/s", name) => format!("{name}/s"),
-        ("share", name) => format!("{name}-%"),
-        (_, name) => name.to_string(),
+    match figure.unit {
+        FigureUnit::Ns if name == "time" => "ns/op".to_string(),
+        FigureUnit::Ns => format!("{name}-ns/op"),
+        FigureUnit::PerSecond => format!("{name}/s"),
+        FigureUnit::Share => format!("{name}-%"),
+        FigureUnit::Cycles | FigureUnit::Count => name,
     }
 }
 
@@ -327,7 +328,7 @@ mod tests {
     fn report(rounds: &[f64]) -> LabReport {
         let time = LabFigure {
             name: "time".into(),
-            unit: "ns".into(),
+            unit: FigureUnit::Ns,
             value: rounds[0],
             low: Some(rounds[0] - 10.0),
             high: Some(rounds[0] + 10.0),
@@ -405,18 +406,18 @@ mod tests {
     fn benchstat_has_a_line_for_each_round_and_a_unit_for_each_figure() {
         let mut found = report(&[100.0, 102.5]);
         let time = found.tables[0].rows[0].figures[0].clone();
-        let figure = |name: &str, unit: &str, rounds: &[f64]| LabFigure {
+        let figure = |name: &str, unit: FigureUnit, rounds: &[f64]| LabFigure {
             name: name.into(),
-            unit: unit.into(),
+            unit,
             samples: None,
             rounds: rounds.to_vec(),
             ..time.clone()
         };
         found.tables[0].rows[0].figures.extend([
-            figure("exit to entry", "ns", &[7.0, 8.0]),
-            figure("X'9C'", "1/s", &[3.0, 4.0]),
-            figure("polls that paid", "share", &[0.25]),
-            figure("cycles", "cycles", &[]),
+            figure("exit to entry", FigureUnit::Ns, &[7.0, 8.0]),
+            figure("X'9C'", FigureUnit::PerSecond, &[3.0, 4.0]),
+            figure("polls that paid", FigureUnit::Share, &[0.25]),
+            figure("cycles", FigureUnit::Cycles, &[]),
         ]);
         let mut lines = Vec::new();
         write_benchstat(&found, &mut lines).unwrap();

@@ -15,6 +15,7 @@ mod compare;
 mod csv_rows;
 mod doctor_page;
 mod events;
+mod figure_unit;
 mod fleet;
 mod gang;
 mod gang_page;
@@ -47,6 +48,7 @@ pub use compare::{ChangeRow, Compared, Comparison, SideRow};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, Checkup, doctor_page};
 pub use events::{EventRow, event_text};
+pub use figure_unit::FigureUnit;
 pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
 pub use gang::{CauseRow, GangRows};
 pub use halt::{GapRow, HaltRows, LengthsRow, PollSettingsRow};
@@ -57,7 +59,7 @@ pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, re
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
 pub use recorded::{HostSettingRow, own};
-pub use replay::{DecisionsRow, FigureRow, FigureUnit, Replay, ReplayRow, SettingRow};
+pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,

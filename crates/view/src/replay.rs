@@ -1,5 +1,6 @@
 //! A replay as plain data: one row for each setting.
 
+use crate::FigureUnit;
 use crate::report::{CoverageLine, SelectionRow, TraceRow};
 use crate::sweep::{AxisRow, Columns};
 use exitscope_units::Nanos;
@@ -76,18 +77,6 @@ pub struct FigureRow {
     pub rank: u8,
 }
 
-/// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FigureUnit {
-    /// Nanoseconds.
-    Ns,
-    /// A part of a whole, 0 to 1.
-    Share,
-    /// A number of things.
-    Count,
-}
-
 /// One setting.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReplayRow {
@@ -161,7 +150,8 @@ impl FigureRow {
                 format!("{sign}{length}")
             }
             FigureUnit::Share => crate::names::share(value),
-            FigureUnit::Count => crate::names::thousands(value as u64),
+            FigureUnit::PerSecond => format!("{}/s", crate::names::rate(value)),
+            FigureUnit::Cycles | FigureUnit::Count => crate::names::thousands(value as u64),
         }
     }
 }

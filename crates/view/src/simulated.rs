@@ -1,5 +1,6 @@
 //! A simulated run as plain data.
 
+use crate::FigureUnit;
 use crate::names::{share, thousands};
 use exitscope_scenario::{Arch, CostModel, Host, Origin, Scenario};
 use exitscope_sim::{Measure, Outcome, Paid, Times, Work};
@@ -97,8 +98,8 @@ pub struct MetricRow {
     pub name: String,
     /// Its value.
     pub value: f64,
-    /// `1/s`, `ns`, `share` (0 to 1) or `count`.
-    pub unit: &'static str,
+    /// What it is measured in.
+    pub unit: FigureUnit,
 }
 
 /// VMs of one description.
@@ -260,7 +261,7 @@ impl Simulated {
         let metric = |metric: exitscope_sim::Metric| MetricRow {
             name: metric.name,
             value: metric.value,
-            unit: unit(metric.measure),
+            unit: metric.measure.into(),
         };
         let polls = |polls: Paid| PollsRow { tried: polls.tried, paid: polls.paid };
         let (yields, locks) = (outcome.yields, &outcome.locks);
@@ -365,16 +366,6 @@ impl YieldsRow {
 
 fn per_second(count: u64, time: Nanos) -> f64 {
     count as f64 * 1e9 / time.0 as f64
-}
-
-/// What a figure is measured in, in JSON and CSV.
-pub(crate) fn unit(measure: Measure) -> &'static str {
-    match measure {
-        Measure::PerSecond => "1/s",
-        Measure::Nanos => "ns",
-        Measure::Share => "share",
-        Measure::Count => "count",
-    }
 }
 
 /// A figure for a person.

@@ -1,8 +1,8 @@
 //! A sweep as plain data: one row for each configuration, with columns to plot.
 
+use crate::FigureUnit;
 use crate::ScenarioRow;
-use crate::simulated::unit;
-use exitscope_sim::Measure;
+use exitscope_sim::{Measure, Metric};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -45,8 +45,8 @@ pub struct AxisRow {
 pub struct SweepMetric {
     /// Its name, such as `web.latency_p99`.
     pub name: String,
-    /// `1/s`, `ns`, `share` (0 to 1) or `count`.
-    pub unit: &'static str,
+    /// What it is measured in.
+    pub unit: FigureUnit,
     /// Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
     pub higher_is_better: Option<bool>,
     /// What it is measured in.
@@ -169,16 +169,10 @@ impl SweepMetric {
     /// The figure of the CPU time that a configuration takes.
     pub const BUSY_CPUS: &'static str = "cpus.busy";
 
-    /// A figure of this name. More throughput and polls that paid are better; less of what costs or delays. What guests
-    /// do and what queues hold is neither good nor bad.
-    pub fn new(name: String, measure: Measure) -> SweepMetric {
-        let last = name.rsplit('.').next().unwrap_or_default();
-        let higher_is_better = match last {
-            "throughput" | "throughput_per_cpu" | "paid_share" => Some(true),
-            "guest" | "idle" | "empty" | "depth" | "fast_share" | "directed_share" | "named_share" => None,
-            _ => Some(false),
-        };
-        SweepMetric { name, measure, unit: unit(measure), higher_is_better }
+    /// This figure.
+    pub fn of(metric: Metric) -> SweepMetric {
+        let Metric { name, measure, higher_is_better, .. } = metric;
+        SweepMetric { name, measure, unit: measure.into(), higher_is_better }
     }
 
     /// A value as larger for better; none where neither is.
