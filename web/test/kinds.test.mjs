@@ -396,7 +396,7 @@ test("names out of hostile files are shown, and run nothing", async () => {
     pageBy("hostile-diff", "diff", ...traces),
     lab("hostile-lab", (run) => {
       run.about = run.summary[0] = run.warnings[0] = run.manifest.kernel = run.tables[0].title = bad;
-      run.tables[0].labels[0] = run.tables[0].rows[0].labels[0] = run.tables[0].rows[0].figures[0].unit = bad;
+      run.tables[0].labels[0] = run.tables[0].rows[0].labels[0] = run.tables[0].rows[0].figures[0].name = bad;
       run.tables[0].rows[2].cannot = "</script><script>alert(2)</script>";
     }),
   ];

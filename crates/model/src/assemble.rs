@@ -149,9 +149,10 @@ impl Assembler {
             self.latest = event.at;
         }
         let lane = match event.kind {
-            Kind::ExitInfo(_) => {
+            // It is no event of its own.
+            Kind::ExitInfo(info) => {
                 let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
-                return lane.into_iter().for_each(|lane| lane.take(event, rows, &mut self.halts, ledger));
+                return lane.and_then(|lane| lane.open.as_mut()).into_iter().for_each(|exit| exit.info = info);
             }
             Kind::Exit { code, .. } => {
                 self.has_hardware(ledger);

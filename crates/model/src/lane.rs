@@ -112,10 +112,6 @@ impl Lane {
                 self.words = words;
                 return;
             }
-            Kind::ExitInfo(info) => {
-                // It is no event of its own.
-                return self.open.iter_mut().for_each(|exit| exit.info = info);
-            }
             Kind::Enter => {
                 let idle = self.open.as_ref().is_some_and(|exit| exit.is_idle);
                 self.halt.enter(event.at, self.who, idle, halts);
