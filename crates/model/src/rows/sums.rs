@@ -259,7 +259,6 @@ type Gangs = GangRow<Spread>;
 
 /// The columns of ganged exits, by virtual core.
 pub fn gang_columns() -> Vec<Column<GangRow<Spread>>> {
-    let vcpus = |row: &Gangs| row.vcpus.as_ref().map(|vcpus| vcpus.len() as u64).or(Some(0));
     let mut columns = vec![
         Column::new("vm", "", "The VM's process id.", Of::U32(|row: &Gangs| row.vm)).lacking(),
         Column::new("vm_name", "", "The VM's process name.", Of::Words(|row: &Gangs| row.vm_name.as_deref())).lacking(),
@@ -270,7 +269,12 @@ pub fn gang_columns() -> Vec<Column<GangRow<Spread>>> {
             Of::U32(|row: &Gangs| row.vcpus.as_ref()?.first().copied()),
         )
         .lacking(),
-        Column::new("vcpus", "", "How many vCPUs of it were seen.", Of::U64(vcpus)),
+        Column::new(
+            "vcpus",
+            "",
+            "How many vCPUs of it were seen.",
+            Of::U64(|row: &Gangs| Some(row.vcpus.as_ref().map_or(0, Vec::len) as u64)),
+        ),
         number!(Gangs: "runs", "", "Core runs of which both ends were seen.", runs),
         number!(Gangs: "ganged_script", "", "Runs that the rule of the script of 2015 counts.", ganged_script),
         number!(Gangs: "two_active", "", "Runs that at least two threads left that had not ceded.", two_active),

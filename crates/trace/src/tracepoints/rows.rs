@@ -16,6 +16,19 @@ const CALLS: RecordWhen =
     RecordWhen::Never("every system call of every program fires it; `perf record` takes it for the view of phases");
 const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
 
+/// LoongArch's that say more of the exit that `kvm_exit` began: all of one event class.
+const fn refined(event: &'static str) -> Row {
+    row(
+        "loongarch",
+        event,
+        M::Refined(L::Loongarch),
+        printed::refined,
+        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
+        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
+    )
+    .when(REFINED)
+}
+
 /// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
 /// their own.
 pub(super) static ROWS: &[Row] = &[
@@ -583,42 +596,10 @@ pub(super) static ROWS: &[Row] = &[
         &[("unsigned int vcpu_id", Vcpu), ("unsigned int inst_word", Instruction)],
         r#""vcpu %u Inst word: 0x%08x", REC->vcpu_id, REC->inst_word"#,
     ),
-    row(
-        "loongarch",
-        "kvm:kvm_exit_idle",
-        M::Refined(L::Loongarch),
-        printed::refined,
-        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
-        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
-    )
-    .when(REFINED),
-    row(
-        "loongarch",
-        "kvm:kvm_exit_cache",
-        M::Refined(L::Loongarch),
-        printed::refined,
-        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
-        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
-    )
-    .when(REFINED),
-    row(
-        "loongarch",
-        "kvm:kvm_exit_cpucfg",
-        M::Refined(L::Loongarch),
-        printed::refined,
-        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
-        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
-    )
-    .when(REFINED),
-    row(
-        "loongarch",
-        "kvm:kvm_exit_csr",
-        M::Refined(L::Loongarch),
-        printed::refined,
-        &[("unsigned int vcpu_id", Vcpu), ("unsigned long pc", Rip), ("unsigned int reason", Code)],
-        r#""vcpu %u [%s] PC: 0x%08lx", REC->vcpu_id, __print_symbolic(REC->reason, @LOONGARCH), REC->pc"#,
-    )
-    .when(REFINED),
+    refined("kvm:kvm_exit_idle"),
+    refined("kvm:kvm_exit_cache"),
+    refined("kvm:kvm_exit_cpucfg"),
+    refined("kvm:kvm_exit_csr"),
     row(
         "loongarch",
         "kvm:kvm_enter",
