@@ -19,6 +19,7 @@ use exitscope_record::{
 use exitscope_trace::PerfWriter;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use exitscope_view::own;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -58,7 +59,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     }
     let began = Instant::now();
     let mut child = start(&args.command)?;
-    let ended = record(args, &mut capture, &mut file, &mut child, began);
+    let ended = record(args, &mut capture, &mut file, &child, began);
     let took = began.elapsed();
     // Detaching takes a while, in which a ring might get full: that is after the end.
     let drained = file.drain(&mut capture);
@@ -90,7 +91,7 @@ fn record(
     args: &RecordArgs,
     capture: &mut Capture,
     file: &mut Recording,
-    child: &mut Option<Child>,
+    child: &Option<Child>,
     began: Instant,
 ) -> anyhow::Result<()> {
     let mut flushed = Instant::now();
@@ -109,7 +110,7 @@ fn record(
             flushed = Instant::now();
         }
         let has_ended = match child {
-            Some(child) => child.try_wait()?.is_some(),
+            Some(child) => has_ended(child)?,
             None => false,
         };
         let is_over = args.length.is_some_and(|length| began.elapsed() >= Duration::from_nanos(length.0));
@@ -118,6 +119,13 @@ fn record(
         }
         sleep(TURN);
     }
+}
+
+/// Whether the command has ended. It is not waited for yet: until then the kernel keeps its name, which its last events need.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(true) };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(waitid(WaitId::Pid(pid), options)?.is_some())
 }
 
 impl WhoseArgs {
@@ -295,5 +303,20 @@ impl Recording {
             say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_has_ended_keeps_its_name_until_it_is_waited_for() {
+        let mut child = Command::new("true").spawn().unwrap();
+        while !has_ended(&child).unwrap() {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(thread_name(child.id(), child.id()), "true");
+        assert!(child.wait().unwrap().success());
     }
 }
