@@ -40,8 +40,8 @@ function Gain({ item, most }: { item: Item; most: number }) {
   return (
     <p class="gain">
       <span class="track" aria-hidden="true">
-        <i style={{ width: `${(high / most) * 100}%`, background: colors.value.states[0] + "55" }} />
-        <i style={{ width: `${(low / most) * 100}%`, background: colors.value.states[0] }} />
+        <i style={{ width: `${(high / most) * 100}%`, background: colors.value.parts.guest_ns + "55" }} />
+        <i style={{ width: `${(low / most) * 100}%`, background: colors.value.parts.guest_ns }} />
       </span>
       Wins <b>{range}</b> of {of_text}, each second ({how}: {source})
     </p>

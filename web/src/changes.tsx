@@ -52,8 +52,8 @@ export const interval = (of: Measure, change: ChangeRow): string => (change.low 
 const VERDICTS = { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" } as const;
 
 function verdictColor(change: ChangeRow): string {
-  const { states, other } = colors.value;
-  return change.verdict === "more" ? states[2]! : change.verdict === "less" ? states[1]! : other;
+  const { parts, other } = colors.value;
+  return change.verdict === "more" ? parts.user_ns : change.verdict === "less" ? parts.kernel_ns : other;
 }
 
 export const nameOf = (row: Compared): string => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
@@ -169,10 +169,10 @@ export function Changes({ sides, title = "", choice }: Props) {
       show={(value) => (relative.value ? percent(value) : signed(measure.value, value))}
       click={choice && ((at) => choice.choose(all[at]?.reason ?? ""))}
       legend={() => {
-        const { states, other } = colors.value;
+        const { parts, other } = colors.value;
         return [
-          { label: `more than ${names[0]}`, color: states[2]! },
-          { label: `less than ${names[0]}`, color: states[1]! },
+          { label: `more than ${names[0]}`, color: parts.user_ns },
+          { label: `less than ${names[0]}`, color: parts.kernel_ns },
           { label: "may be chance, or too few", color: other },
         ];
       }}

@@ -3,7 +3,7 @@ import { signal, useSignal, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { colors } from "./colors";
-import { CanvasSurface, SvgSurface, type Surface } from "./surface";
+import { CanvasSurface, cssFill, SvgSurface, type Surface } from "./surface";
 import { csvOf, DataTable, type Column } from "./table";
 
 export interface Tip {
@@ -253,5 +253,5 @@ export function Chart(props: ChartProps) {
 }
 
 function Swatch({ color, line }: LegendItem) {
-  return <i class={line ? "swatch line" : "swatch"} style={{ background: color }} aria-hidden="true" />;
+  return <i class={line ? "swatch line" : "swatch"} style={{ background: cssFill(color) }} aria-hidden="true" />;
 }

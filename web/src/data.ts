@@ -14,7 +14,7 @@ export interface Table {
 export type Other = Exclude<PageData, { kind: "report" }>;
 
 export interface Data extends Extract<PageData, { kind: "report" }> {
-  tables: Record<"states" | "exits" | "lengths" | "about", Table>;
+  tables: Record<"states" | "exits" | "waits" | "lengths" | "about", Table>;
   /** From the base: first and last moment that has anything, in ns. */
   from: number;
   to: number;

@@ -70,7 +70,7 @@ function Lanes() {
   const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush));
   const drawn = () => (all.value ? cores.value : cores.value.slice(0, FIRST));
   const draw = (s: Surface, w: number, h: number) => {
-    const { ink, line, states, ground } = colors.value;
+    const { ink, line, parts, ground } = colors.value;
     const names = drawn().flatMap((core) => core.lanes.map(laneName));
     const left = Math.min(170, Math.max(60, ...names.map((name) => textWidth(name) + 34)));
     const outer = { x: left, y: 4, w: w - left - 56, h: h - 42 };
@@ -78,7 +78,7 @@ function Lanes() {
     bottomAxis(s, outer, scale, timeAxis());
     const list = within(range.value);
     const single = list.reduce((sum, drag) => sum + drag.forced, 0) <= SINGLE;
-    const running = statesOver(range.value, outer.w / 2);
+    const running = statesOver(range.value, outer.w / 2, data.over.parts.filter((part) => part.column === "guest_ns"));
     const step = stepFor(data.snap, range.value, outer.w / 3);
     const plots: { lane: number; plot: Plot }[] = [];
     let y = outer.y;
@@ -98,7 +98,7 @@ function Lanes() {
         for (let group = 0; group < (of?.groups ?? 0); group++) {
           const part = of!.values[0]![group]! / of!.step;
           const x = scale(of!.from + group * of!.step);
-          if (part > 0) s.rect(x, plot.y, Math.max(0.7, scale(of!.from + (group + 1) * of!.step) - x), plot.h * 0.4, mix(ground, states[0]!, Math.min(1, part)));
+          if (part > 0) s.rect(x, plot.y, Math.max(0.7, scale(of!.from + (group + 1) * of!.step) - x), plot.h * 0.4, mix(ground, parts.guest_ns, Math.min(1, part)));
         }
         s.rect(plot.x, plot.y + plot.h, plot.w, 1, line);
       }
@@ -154,7 +154,7 @@ function Lanes() {
       twin={twin}
       pointing={pointing}
       legend={() => [
-        { label: "in the guest", color: colors.value.states[0]! },
+        { label: "in the guest", color: colors.value.parts.guest_ns },
         ...widest().lanes.map((lane, at) => ({ label: cores.value.length === 1 ? `lost to ${laneName(lane)}` : `lost to vCPU ${at + 1} of the core`, color: colors.value.reasons[at % 8]! })),
       ]}
       note="Above in each lane: time in the guest. Below: time lost after it was forced out, in the colour of who forced it, up to the share of time at the right; zoomed in far enough, each loss is drawn, with a line from who forced it."

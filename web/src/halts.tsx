@@ -133,7 +133,7 @@ function Compare({ now, then, guest }: { now: PollRow; then: PollRow; guest: boo
   );
 }
 
-/** Idle gaps by length, five lengths to a doubling or fewer, with the limit drawn. */
+/** Gaps by length, five lengths to a doubling or fewer, with the limit drawn. */
 function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   const polls = data.polls!;
   const told = data.report.halt!.all.told;
@@ -150,19 +150,19 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   const titles = told ? ["caught by polling", "slept"] : ["caught by polling", "halts"];
   const last = useRef<Scale | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
-    const { states, accent } = colors.value;
+    const { parts, accent } = colors.value;
     const plot = { x: 0, y: 18, w: 0, h: h - 58 };
     const y = linear(0, most * 1.05, plot.y + plot.h, plot.y, 5, count);
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 14;
     const x = logarithmic(Math.min(from, 5_000), Math.max(to, 2_000_000), plot.x, plot.x + plot.w);
     leftAxis(s, plot, y, "Halts");
-    bottomAxis(s, plot, x, "Idle gap (log)");
+    bottomAxis(s, plot, x, "Gap (log)");
     for (const [bin, [caught, slept]] of bins) {
       const left = x(2 ** (bin / STEP));
       const wide = x(2 ** ((bin + 1) / STEP)) - left - 1;
-      s.rect(left, y(caught), wide, plot.y + plot.h - y(caught), states[0]!);
-      s.rect(left, y(caught + slept), wide, y(caught) - y(caught + slept), states[3]!);
+      s.rect(left, y(caught), wide, plot.y + plot.h - y(caught), parts.polling_ns);
+      s.rect(left, y(caught + slept), wide, y(caught) - y(caught + slept), parts.halted_ns);
     }
     const line = limit();
     if (line > 0) {
@@ -191,15 +191,15 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   return (
     <Chart
       id="gaps"
-      title="Idle gaps by length"
+      title="Gaps by length"
       summary={() => `${count(polls.halts)} halts; the limit of polling is drawn at ${ns(limit())}.`}
       height={240}
       draw={draw}
       hit={hit}
       twin={twin}
       legend={() => [
-        { label: titles[0]!, color: colors.value.states[0]! },
-        { label: titles[1]!, color: colors.value.states[3]! },
+        { label: titles[0]!, color: colors.value.parts.polling_ns },
+        { label: titles[1]!, color: colors.value.parts.halted_ns },
         { label: "limit of polling", color: colors.value.accent, line: true },
       ]}
     />
@@ -209,7 +209,7 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
 /** What each limit costs, and how long waking up takes then. */
 function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
   const draw = (s: Surface, w: number, h: number) => {
-    const { states, ink, soft } = colors.value;
+    const { parts, accent, ink, soft } = colors.value;
     const list = rows();
     const most = Math.max(1, ...list.map((row) => row.polling_ns));
     const slow = Math.max(1, ...list.map((row) => row.latency.mean_ns ?? 0));
@@ -225,10 +225,10 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
       s.path(list.flatMap((row, place) => [x(place), scale(of(row))]), color, 1.8);
       list.forEach((row, place) => s.dot(x(place), scale(of(row)), 3, color));
     };
-    line((row) => row.polling_ns, y, states[2]!);
-    line((row) => row.latency.mean_ns ?? 0, right, states[1]!);
+    line((row) => row.polling_ns, y, parts.polling_ns);
+    line((row) => row.latency.mean_ns ?? 0, right, accent);
     list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, round(row.value_ns ?? 0), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
-    for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: states[1]! });
+    for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: accent });
     s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
     s.text(plot.x + plot.w / 2, plot.y + plot.h + 27, "Limit of polling", { color: soft, align: "center" });
   };
@@ -252,8 +252,8 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
       draw={draw}
       twin={twin}
       legend={() => [
-        { label: "polling, CPU time (left)", color: colors.value.states[2]!, line: true },
-        { label: "wake-up latency, mean (right)", color: colors.value.states[1]!, line: true },
+        { label: "polling, CPU time (left)", color: colors.value.parts.polling_ns, line: true },
+        { label: "wake-up latency, mean (right)", color: colors.value.accent, line: true },
       ]}
     />
   );

@@ -7,7 +7,7 @@ import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
-import { handlers, heat, slowest, slowestIn, type Heat } from "./query";
+import { costOf, exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./query";
 import { data, lanes, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
@@ -117,7 +117,10 @@ export function HeatMap() {
   );
 }
 
-const part = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
+/** By what exits are slow: halts, and a VM that is stopped, are as long as they are to be. */
+const lengthOf = (exit: SlowOne): number => costOf(exit) + timeOf(exit, "steal_ns");
+
+const time = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
 
 /** Xen is no kernel. */
 const doorName = (exit: SlowOne): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
@@ -148,11 +151,8 @@ export const slowColumns = (): Column<SlowOne>[] => [
   },
   { title: "about", text: true, value: (exit) => exit.detail ?? "", show: (exit) => exit.detail ?? "" },
   { title: "handled by", text: true, value: doorName, show: doorName },
-  part("without idle", (exit) => exit.total_ns - exit.idle_ns),
-  part(handlers()[0], (exit) => exit.kernel_ns),
-  part(handlers()[1], (exit) => exit.user_ns),
-  part("not running", (exit) => exit.waiting_ns),
-  part("idle", (exit) => exit.idle_ns),
+  time("cost and steal", lengthOf),
+  ...exitParts().map((part) => time(partName(part), (exit) => timeOf(exit, part.column))),
 ];
 
 /** Looks at an exit with some time before and after it. */
@@ -165,19 +165,17 @@ export function Slowest() {
   const brush = useSignal<[number, number] | null>(null);
   const last = useRef<{ plot: Plot; x: Scale; y: Scale; list: SlowOne[] } | null>(null);
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
-  const long = (exit: SlowOne) => exit.total_ns - exit.idle_ns;
   const draw = (s: Surface, w: number, h: number) => {
-    // Where all of it is idle, there is no length.
-    const list = slowestIn(range.value).filter((exit) => long(exit) > 0);
+    const list = slowestIn(range.value);
     const plot = { x: 0, y: 10, w: 0, h: h - 48 };
-    const [low, high] = list.length ? [below(long(list.at(-1)!)), long(list[0]!) * 1.3] : [1e3, 1e6];
+    const [low, high] = list.length ? [below(lengthOf(list.at(-1)!)), lengthOf(list[0]!) * 1.3] : [1e3, 1e6];
     const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
-    leftAxis(s, plot, y, "Length without idle (log)");
+    leftAxis(s, plot, y, "Cost and steal (log)");
     bottomAxis(s, plot, x, timeAxis());
-    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(long(exit)), 3, reasonColor(exit.reason_at));
+    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(lengthOf(exit)), 3, reasonColor(exit.reason_at));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);
   };
@@ -185,7 +183,7 @@ export function Slowest() {
     let best: SlowOne | null = null;
     let near = 144;
     for (const exit of last.current?.list ?? []) {
-      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(long(exit)) - py) ** 2;
+      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(lengthOf(exit)) - py) ** 2;
       if (away < near) [best, near] = [exit, away];
     }
     return (
@@ -195,10 +193,9 @@ export function Slowest() {
           ["vCPU", laneName(best.lane)],
           ["at", `${((best.after_ns - zero()) / 1e9).toFixed(6)} s`],
           ["trace clock", clock(data.over.base_ns, best.after_ns)],
-          [handlers()[0], ns(best.kernel_ns)],
-          [handlers()[1], ns(best.user_ns)],
-          ["not running", ns(best.waiting_ns)],
-          ["idle", ns(best.idle_ns)],
+          ...exitParts()
+            .filter((part) => timeOf(best!, part.column) > 0)
+            .map((part): [string, string] => [partName(part), ns(timeOf(best!, part.column))]),
         ],
       }
     );
@@ -219,7 +216,7 @@ export function Slowest() {
           legend={legend}
           twin={() => ({ columns: slowColumns(), rows: slowest.value })}
           pointing={pointing}
-          note="The ten slowest of every hundredth of the recording; idle time does not count."
+          note="The ten of every hundredth of the recording with the most cost and steal."
         />
       )}
       <DataTable columns={slowColumns()} rows={slowest.value} caption="The slowest exits" top={10} />

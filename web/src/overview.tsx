@@ -1,11 +1,11 @@
-// The first screen: what the recording is worth, where the time went, what is hot, what was slow, what to change.
+// The first screen: what the recording is worth, where the time went, which cause costs most, the slowest exit, what to change.
 import { useSignal } from "@preact/signals";
 import { Bars, type Bar } from "./bars";
-import { colors, reasonName } from "./colors";
+import { partFills, reasonName } from "./colors";
 import { aboutName } from "./devices";
 import { clock, count, ns, plural, rate, share } from "./format";
 import { go } from "./shell";
-import { byAbout, byLane, byReason, costliest, costOf, handlers, slowest, spanOf, stateNames } from "./query";
+import { byAbout, byLane, byReason, COST, costliest, costOf, handlers, partName, parts, slowest, timeOf, totalOf, type Sums } from "./query";
 import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
 import { laneName, MoreVcpus, zero } from "./timeline";
 
@@ -13,9 +13,9 @@ import { laneName, MoreVcpus, zero } from "./timeline";
 function untold(): string | null {
   const { told, coverage } = data.report;
   const [near, far] = handlers();
-  const what = [!told.user && `what ${far} did`, !told.scheduler && "how long vCPUs waited for a CPU"].filter(Boolean);
+  const what = [!told.user && `what ${far} did`, !told.scheduler && "steal"].filter(Boolean);
   if (what.length === 0 || coverage.exits === 0) return null;
-  return `Not recorded: ${what.join(" and ")}. That time is counted as ${told.user ? "whatever they were doing" : `${near} time`}.`;
+  return `Not recorded: ${what.join(" and ")}. That time is counted as ${told.user ? `that of ${near}, ${far} or the halt` : `${near} time`}.`;
 }
 
 /** What is missing from the recording; first where figures suffer. */
@@ -62,20 +62,12 @@ export function CoverageTable() {
   );
 }
 
-/** Whole-recording figures are the report's; of a range, those of its exits. */
-export function vcpuParts(lane: number): { parts: number[]; exits: number; span: number } {
+/** Where a vCPU's time went, and how many exits it had: of the whole recording the report's figures; of a range, the page's. */
+function vcpuTimes(lane: number): { times: object; exits: number } {
   const row = isCalmWhole.value ? vcpuRow(lane) : undefined;
-  if (row) {
-    return {
-      parts: [row.guest_ns, row.kernel_ns, row.user_ns, row.waiting_ns, row.idle_ns, row.unknown_ns],
-      exits: row.exits,
-      span: row.span_ns,
-    };
-  }
-  const { times, exits } = byLane.value[lane]!;
-  const span = data.over.in_time ? spanOf(lane) : 0;
-  const known = times.reduce((sum, time) => sum + time, 0);
-  return { parts: [...times, Math.max(0, span - known)], exits, span: Math.max(span, known) };
+  if (row) return { times: row, exits: row.exits };
+  const times = byLane.value.get(lane)!;
+  return { times, exits: times.count! };
 }
 
 function vcpuRow(lane: number) {
@@ -92,7 +84,6 @@ const RATED = 1e6;
 const guestsTold = (): boolean => !data.report.coverage.lines.some((line) => line.id === "no_kvm_exit");
 
 const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
-const parts = (): string[] => [...stateNames(), "unknown"];
 
 function Sentence({ to, head, children }: { to: string; head: string; children: preact.ComponentChildren }) {
   return (
@@ -107,10 +98,12 @@ function Sentence({ to, head, children }: { to: string; head: string; children: 
 }
 
 export function Overview() {
-  const rows = shownLanes().map((lane) => vcpuParts(lane).parts);
-  const sums = parts().map((_, at) => rows.reduce((sum, row) => sum + row[at]!, 0));
+  const lanesTimes = shownLanes().map((lane) => vcpuTimes(lane).times);
+  const sums: Sums = Object.fromEntries(parts.value.map(({ column }) => [column, lanesTimes.reduce((sum, times) => sum + timeOf(times, column), 0)]));
   const [near, far] = handlers();
-  const wall = sums.reduce((sum, part) => sum + part, 0) || 1;
+  const wall = totalOf(sums) || 1;
+  const shareOf = (column: string): string => share(timeOf(sums, column) / wall);
+  const rest = parts.value.filter((part) => part.column !== "guest_ns" && !COST.includes(part.column));
   const ranked = [...byReason.value].filter(([, sums]) => costOf(sums) > 0).sort((a, b) => costOf(b[1]) - costOf(a[1]));
   const cost = ranked.reduce((sum, row) => sum + costOf(row[1]), 0) || 1;
   const about = [...byAbout.value].sort((a, b) => b[1].cost - a[1].cost);
@@ -120,9 +113,10 @@ export function Overview() {
   const all = useSignal(false);
   const drawn = () => (all.value ? shownLanes() : costliest(shownLanes(), FIRST_VCPUS));
   const bar = (lane: number): Bar => {
-    const { parts, exits, span } = vcpuParts(lane);
+    const { times, exits } = vcpuTimes(lane);
+    const span = totalOf(times);
     const perSecond = span < RATED ? "" : `, ${rate((exits * 1e9) / span)}/s`;
-    return { label: laneName(lane), parts, after: `${plural(exits, "exit")}${perSecond}` };
+    return { label: laneName(lane), parts: parts.value.map(({ column }) => timeOf(times, column)), after: `${plural(exits, "exit")}${perSecond}` };
   };
   return (
     <section id="overview" aria-label="Overview">
@@ -130,7 +124,7 @@ export function Overview() {
       <CoverageNote />
       <div class="cards">
         <Sentence to="reasons" head="Where the time went">
-          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${share(sums[0]! / wall)}` : "how much guests ran is not known"}. Exits cost ${share((sums[1]! + sums[2]!) / wall)}${data.report.told.user ? ` (${near} ${share(sums[1]! / wall)}, ${far} ${share(sums[2]! / wall)})` : ""}`}
+          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${shareOf("guest_ns")}` : "how much guests ran is not known"}. Exits cost ${share(costOf(sums) / wall)}${data.report.told.user ? ` (${near} ${shareOf("kernel_ns")}, ${far} ${shareOf("user_ns")})` : ""}`}
           {ranked.length > 0 ? ", most of it for " : "."}
           {ranked.slice(0, 2).map(([reason, of], at) => (
             <>
@@ -140,11 +134,11 @@ export function Overview() {
           ))}
           {ranked.length > 0 && "."}
         </Sentence>
-        <Sentence to="timeline" head="What was idle">
-          {`Halted ${share(sums[4]! / wall)} of the time: no cost. ${data.report.told.scheduler ? `Wanted to run and had no CPU ${share(sums[3]! / wall)}` : "Whether they waited for a CPU was not recorded"}.`}
-          {sums[5]! / wall > 0.01 && ` ${share(sums[5]! / wall)} is not explained by the recording.`}
+        <Sentence to="timeline" head="Halts, steal and the rest">
+          {rest.length > 0 ? `No cost: ${rest.map((part) => `${part.name} ${shareOf(part.column)}`).join(", ")} of the time.` : "All time is the guests' or cost."}
+          {data.report.told.scheduler || " Steal was not recorded."}
         </Sentence>
-        <Sentence to="devices" head="What was hot">
+        <Sentence to="devices" head="Costliest cause">
           {about[0] ? (
             <>
               <b>{aboutName(about[0][0])}</b>
@@ -161,11 +155,11 @@ export function Overview() {
             "The recording does not say what exits were about."
           )}
         </Sentence>
-        <Sentence to="slowest" head="What was slow">
+        <Sentence to="slowest" head="Slowest exit">
           {slow ? (
             <>
               <b>{slow.reason}</b>
-              {` ${slow.detail ?? ""} on ${laneName(slow.lane)}: ${ns(slow.total_ns - slow.idle_ns)}`}
+              {` ${slow.detail ?? ""} on ${laneName(slow.lane)}: ${ns(costOf(slow))} of cost${timeOf(slow, "steal_ns") ? ` and ${ns(timeOf(slow, "steal_ns"))} of steal` : ""}`}
               {data.over.in_time && ` at ${((slow.after_ns - zero()) / 1e9).toFixed(4)}\u00a0s (${clock(data.over.base_ns, slow.after_ns)} on the trace's clock)`}
               {"."}
             </>
@@ -184,12 +178,12 @@ export function Overview() {
       <Bars
         id="vcpus"
         title="Where the wall time of each vCPU went"
-        summary={() => `${guestsTold() ? `Guests ran ${share(sums[0]! / wall)}, idle` : "Idle"} ${share(sums[4]! / wall)}.`}
+        summary={() => `${guestsTold() ? `Guests ran ${shareOf("guest_ns")}, halted` : "Halted"} ${shareOf("halted_ns")}.`}
         axis="Share of the vCPU's wall time (%)"
         bars={() => drawn().map(bar)}
         every={() => shownLanes().map(bar)}
-        parts={parts()}
-        fills={() => colors.value.states}
+        parts={parts.value.map(partName)}
+        fills={() => partFills(parts.value)}
         show={ns}
         relative
         first="vCPU"

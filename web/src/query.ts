@@ -1,24 +1,50 @@
 // What the range, vCPUs and reasons that are looked at come to.
 import { computed } from "@preact/signals";
-import { UNTIMED } from "./data";
+import { UNTIMED, type Table } from "./data";
 import { collapsed, level, levelsOf, rowsIn, type Levels } from "./levels";
-import type { SlowOne } from "./types.gen";
+import type { PartRow, SlowOne } from "./types.gen";
 import { calm, data, lanes, reasons } from "./state";
 
-/** The sums of a reason's exits. */
-export interface Sums {
-  count: number;
-  timed: number;
-  toUser: number;
-  kernel: number;
-  user: number;
-  idle: number;
-  waiting: number;
-}
+/** Times by the columns of their parts, and what is counted beside them. */
+export type Sums = Record<string, number>;
 
-const none = (): Sums => ({ count: 0, timed: 0, toUser: 0, kernel: 0, user: 0, idle: 0, waiting: 0 });
-export const costOf = (sums: Sums): number => sums.kernel + sums.user;
-export const totalOf = (sums: Sums): number => costOf(sums) + sums.idle + sums.waiting;
+/** The parts of vCPUs' time that the recording has any of. */
+export const parts = computed<PartRow[]>(() => {
+  const { col, rows } = data.tables.states;
+  const has = ({ column }: PartRow) => {
+    for (let row = 0; row < rows; row++) if (col[column]![row]! > 0) return true;
+    return false;
+  };
+  return data.over.parts.filter(has);
+});
+
+/** What cost is made of. */
+export const COST = ["kernel_ns", "user_ns"];
+
+/** Those of exits, and of these those that are no cost. */
+export const exitParts = (): PartRow[] => parts.value.filter((part) => part.of_exits);
+export const waitParts = (): PartRow[] => exitParts().filter((part) => !COST.includes(part.column));
+
+/** How long a part is of what has a field, or a sum, for each. */
+export const timeOf = (of: object, column: string): number => (of as Sums)[column] ?? 0;
+export const costOf = (of: object): number => COST.reduce((sum, column) => sum + timeOf(of, column), 0);
+export const totalOf = (of: object): number => data.over.parts.reduce((sum, part) => sum + timeOf(of, part.column), 0);
+
+/** Adds the sums of a range's rows, those of a key in one, where `show` names the lane. */
+function sumUp(found: Map<number, Sums>, table: Table, key: Float64Array, show: Uint8Array): void {
+  const names = Object.keys(table.col).filter((name) => !["bucket", "lane", "reason"].includes(name));
+  const columns = names.map((name) => table.col[name]!);
+  const lane = table.col.lane!;
+  const all = new Map<number, Float64Array>();
+  const [from, to] = rowsIn(table, calm.value);
+  for (let row = from; row < to; row++) {
+    if (!show[lane[row]!]) continue;
+    let sums = all.get(key[row]!);
+    if (!sums) all.set(key[row]!, (sums = new Float64Array(names.length)));
+    for (let at = 0; at < columns.length; at++) sums[at]! += columns[at]![row]!;
+  }
+  for (const [key, sums] of all) found.set(key, { ...found.get(key), ...Object.fromEntries(names.map((name, at) => [name, sums[at]!])) });
+}
 
 /** Whether a number is shown, as a list for fast look-ups. */
 function shown(of: ReadonlySet<number> | null, size: number): Uint8Array {
@@ -32,70 +58,27 @@ const reasonShown = computed(() => shown(reasons.value, data.over.reasons.length
 
 /** By reason: of the vCPUs that are looked at, all reasons. */
 export const byReason = computed<Map<number, Sums>>(() => {
-  const table = data.tables.exits;
-  const { lane, reason, count, timed, to_user, kernel, user, idle, waiting } = table.col;
-  const show = laneShown.value;
   const found = new Map<number, Sums>();
-  const [from, to] = rowsIn(table, calm.value);
-  for (let row = from; row < to; row++) {
-    if (!show[lane![row]!]) continue;
-    const key = reason![row]!;
-    let sums = found.get(key);
-    if (!sums) found.set(key, (sums = none()));
-    sums.count += count![row]!;
-    sums.timed += timed![row]!;
-    sums.toUser += to_user![row]!;
-    sums.kernel += kernel![row]!;
-    sums.user += user![row]!;
-    sums.idle += idle![row]!;
-    sums.waiting += waiting![row]!;
-  }
+  for (const table of [data.tables.exits, data.tables.waits]) sumUp(found, table, table.col.reason!, laneShown.value);
   return found;
 });
 
-/** Everything that is looked at. */
-export const total = computed<Sums>(() => {
-  const all = none();
-  for (const [key, sums] of byReason.value) {
-    if (reasons.value && !reasons.value.has(key)) continue;
-    for (const name of Object.keys(all) as (keyof Sums)[]) all[name] += sums[name];
-  }
-  return all;
-});
-
-/** Guest, kernel, user, idle, waiting by lane; and exits. */
-export const byLane = computed<{ times: number[]; exits: number }[]>(() => {
-  const rows = data.over.lanes.map(() => ({ times: [0, 0, 0, 0, 0], exits: 0 }));
-  const table = data.tables.states;
-  const parts = STATES.map((state) => table.col[state.key]!);
-  const [from, to] = rowsIn(table, calm.value);
-  for (let row = from; row < to; row++) {
-    const times = rows[table.col.lane![row]!]?.times;
-    if (times) for (let at = 0; at < parts.length; at++) times[at]! += parts[at]![row]!;
-  }
-  const exits = data.tables.exits;
-  const [first, last] = rowsIn(exits, calm.value);
-  for (let row = first; row < last; row++) {
-    const lane = rows[exits.col.lane![row]!];
-    if (lane) lane.exits += exits.col.count![row]!;
-  }
-  return rows;
+/** By lane: times, and exits as `count`. */
+export const byLane = computed<Map<number, Sums>>(() => {
+  const [times, exits] = [data.tables.states, data.tables.exits].map((table) => {
+    const found = new Map<number, Sums>();
+    sumUp(found, table, table.col.lane!, shown(null, 0));
+    return found;
+  });
+  return new Map(data.over.lanes.map((_, lane) => [lane, { ...times!.get(lane), count: exits!.get(lane)?.count ?? 0 }]));
 });
 
 /** Of these vCPUs the `most` whose exits cost most, in their own order: those to draw where there is no room for all. */
 export function costliest(all: number[], most: number): number[] {
   if (all.length <= most) return all;
-  const cost = (lane: number) => (byLane.value[lane]?.times[1] ?? 0) + (byLane.value[lane]?.times[2] ?? 0);
+  const cost = (lane: number) => costOf(byLane.value.get(lane) ?? {});
   const last = [...all].sort((a, b) => cost(b) - cost(a)).slice(0, most);
   return last.sort((a, b) => a - b);
-}
-
-/** What of a lane's span lies within the range. */
-export function spanOf(lane: number): number {
-  const { first_ns, last_ns } = data.over.lanes[lane]!;
-  const [from, to] = calm.value;
-  if (first_ns === null || last_ns === null) return 0;
-  return Math.max(0, Math.min(to, last_ns) - Math.max(from, first_ns));
 }
 
 /** Lengths by reason: counts by bucket of length. */
@@ -144,22 +127,13 @@ export function slowestIn([from, to]: [number, number]): SlowOne[] {
 /** The slowest exits that are looked at. */
 export const slowest = computed(() => slowestIn(calm.value));
 
-/** What a vCPU does; on Xen, who handles exits has other names. */
-export const STATES = [
-  { key: "guest", title: "guest", xen: "guest" },
-  { key: "kernel", title: "exit: kernel", xen: "exit: Xen" },
-  { key: "user", title: "exit: user space", xen: "exit: device model" },
-  { key: "waiting", title: "not running", xen: "not running" },
-  { key: "idle", title: "idle", xen: "idle" },
-] as const;
-
 export const isXen = (): boolean => data.report.traces.some((trace) => trace.format.startsWith("xentrace"));
-
-/** The names of {@link STATES}. */
-export const stateNames = (): string[] => STATES.map((state) => (isXen() ? state.xen : state.title));
 
 /** Who handles exits: near, and far. */
 export const handlers = (): [string, string] => (isXen() ? ["Xen", "device model"] : ["kernel", "user space"]);
+
+/** A part's name; on Xen, who handles exits has other ones. */
+export const partName = ({ column, name }: PartRow): string => handlers()[COST.indexOf(column)] ?? name;
 
 /** Stacks over time: of `lane` (all that are shown for -1), by group of `step` ns. */
 export interface Stacks {
@@ -180,23 +154,23 @@ export function stepFor(width: number, [from, to]: [number, number], most: numbe
   return width * factor;
 }
 
-/** What vCPUs do over time: ns of each state in each group; by lane. */
-export function statesOver(at: [number, number], most: number): Map<number, Stacks> {
+/** What vCPUs do over time: ns of each of these parts in each group; by lane. */
+export function statesOver(at: [number, number], most: number, of = parts.value): Map<number, Stacks> {
   const step = stepFor(data.tables.states.width, at, most);
   const table = level(levelsOf(data.tables.states, ["lane"]), step / data.tables.states.width);
   const { bucket, lane } = table.col;
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
-  const parts = STATES.map((state) => table.col[state.key]!);
+  const columns = of.map((part) => table.col[part.column]!);
   const found = new Map<number, Stacks>();
   const [from, to] = rowsIn(table, [begin, begin + groups * step]);
   const first = begin / step;
   for (let row = from; row < to; row++) {
     const key = lane![row]!;
     let stacks = found.get(key);
-    if (!stacks) found.set(key, (stacks = { from: begin, step, groups, values: parts.map(() => new Float64Array(groups)) }));
+    if (!stacks) found.set(key, (stacks = { from: begin, step, groups, values: columns.map(() => new Float64Array(groups)) }));
     const group = bucket![row]! - first;
-    for (let part = 0; part < parts.length; part++) stacks.values[part]![group]! += parts[part]![row]!;
+    for (let part = 0; part < columns.length; part++) stacks.values[part]![group]! += columns[part]![row]!;
   }
   return found;
 }
@@ -211,7 +185,7 @@ export function exitsOver(
 ): Map<number, Stacks> {
   const step = stepFor(data.tables.exits.width, at, most);
   const table = level(levelsOf(data.tables.exits, ["lane", "reason"]), step / data.tables.exits.width);
-  const { bucket, lane, reason, count, kernel, user } = table.col;
+  const { bucket, lane, reason, count, kernel_ns, user_ns } = table.col;
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
   const show = reasonShown.value;
@@ -227,7 +201,7 @@ export function exitsOver(
     if (!stacks)
       found.set(key, (stacks = { from: begin, step, groups, values: Array.from({ length: sizes }, () => new Float64Array(groups)) }));
     const group = bucket![row]! - first;
-    stacks.values[place]![group]! += what === "count" ? count![row]! : kernel![row]! + user![row]!;
+    stacks.values[place]![group]! += what === "count" ? count![row]! : kernel_ns![row]! + user_ns![row]!;
   }
   return found;
 }

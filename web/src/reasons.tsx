@@ -3,7 +3,7 @@ import { quantile } from "./buckets";
 import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { Distribution, Percentiles, type LengthSeries } from "./lengths";
-import { byLength, byReason, costOf, handlers, totalOf, type Sums } from "./query";
+import { byLength, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./query";
 import { calm, data, isAll, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
 
@@ -37,11 +37,11 @@ function rows(): Row[] {
       reason,
       name: reasonName(reason),
       sums,
-      rate: sums.count / seconds,
+      rate: sums.count! / seconds,
       share: costOf(sums) / cost,
       ...figures(reason),
     }))
-    .sort((a, b) => costOf(b.sums) - costOf(a.sums) || b.sums.count - a.sums.count);
+    .sort((a, b) => costOf(b.sums) - costOf(a.sums) || b.sums.count! - a.sums.count!);
 }
 
 const number = (title: string, value: (row: Row) => number | null, show: (value: number) => string = ns): Column<Row> => ({
@@ -65,7 +65,7 @@ const columns = (): Column<Row>[] => [
       </button>
     ),
   },
-  number("exits", (row) => row.sums.count, count),
+  number("exits", (row) => row.sums.count!, count),
   number("per second", (row) => row.rate, rate),
   number("cost", (row) => costOf(row.sums)),
   {
@@ -78,21 +78,20 @@ const columns = (): Column<Row>[] => [
       </span>
     ),
   },
-  number("idle", (row) => row.sums.idle),
-  ...(data.report.told.scheduler ? [number("not running", (row) => row.sums.waiting)] : []),
+  ...waitParts().map(({ name, column }) => number(name, (row) => timeOf(row.sums, column))),
   number("mean", (row) => (row.sums.timed ? totalOf(row.sums) / row.sums.timed : null)),
   number("p50", (row) => row.p50),
   number("p99", (row) => row.p99),
   number("p99.9", (row) => row.p999),
   number("max", (row) => row.max),
-  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.toUser / row.sums.count : 0), share)] : []),
+  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.to_user! / row.sums.count : 0), share)] : []),
 ];
 
 /** Reasons whose lengths are drawn: those chosen, or the most costly and most frequent. */
 function drawn(): number[] {
   const all = rows().filter((row) => byLength.value.has(row.reason));
   if (reasons.value) return all.filter((row) => reasons.value!.has(row.reason)).map((row) => row.reason);
-  const frequent = [...all].sort((a, b) => b.sums.count - a.sums.count).slice(0, 3);
+  const frequent = [...all].sort((a, b) => b.sums.count! - a.sums.count!).slice(0, 3);
   return [...new Set([...all.slice(0, 4), ...frequent])].map((row) => row.reason);
 }
 
@@ -110,7 +109,7 @@ export function Reasons() {
   return (
     <section id="reasons" aria-label="Reasons">
       <h2>Exits by reason</h2>
-      <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits; idle time and waiting for a CPU are no cost. Choose a reason to see only it.${part}`}</p>
+      <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits, and nothing else. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
         <Distribution id="distribution" title="How long exits took" series={series} bits={3} />

@@ -12,6 +12,7 @@ export interface TextStyle {
 }
 
 export interface Surface {
+  /** `fill` is a colour, or one after `/` or `\\`: hatched in it, that way. */
   rect(x: number, y: number, w: number, h: number, fill: string): void;
   frame(x: number, y: number, w: number, h: number, stroke: string): void;
   /** Through points x, y, x, y, …; filled if `fill`. */
@@ -27,6 +28,42 @@ export interface Surface {
 }
 
 const images = new WeakMap<object, HTMLCanvasElement>();
+
+/** Pixels from a line of hatching to the next, both across and down. */
+const HATCH = 5;
+
+/** The ends of the lines of one tile of hatching: through the tile, and through what is cut off at two of its corners. */
+const hatches = (way: string): [number, number, number, number][] =>
+  [-HATCH, 0, HATCH].map((at) => (way === "/" ? [at, HATCH, at + HATCH, 0] : [at, 0, at + HATCH, HATCH]));
+
+/** The hatched fills of canvases, which hold for all of them. */
+const hatched = new Map<string, CanvasPattern>();
+
+function canvasFill(fill: string): string | CanvasPattern {
+  if (!isHatched(fill)) return fill;
+  let pattern = hatched.get(fill);
+  if (!pattern) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = HATCH;
+    const to = tile.getContext("2d")!;
+    to.strokeStyle = fill.slice(1);
+    to.lineWidth = 1.5;
+    to.beginPath();
+    for (const [x0, y0, x1, y1] of hatches(fill[0]!)) {
+      to.moveTo(x0, y0);
+      to.lineTo(x1, y1);
+    }
+    to.stroke();
+    hatched.set(fill, (pattern = to.createPattern(tile, "repeat")!));
+  }
+  return pattern;
+}
+
+export const isHatched = (fill: string): boolean => fill[0] === "/" || fill[0] === "\\";
+
+/** A fill as the background of an element. */
+export const cssFill = (fill: string): string =>
+  isHatched(fill) ? `repeating-linear-gradient(${fill[0] === "/" ? "-45deg" : "45deg"}, ${fill.slice(1)} 0 1.5px, transparent 1.5px 3.5px)` : fill;
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const SIZE = 11;
@@ -50,7 +87,7 @@ export class CanvasSurface implements Surface {
   constructor(private readonly to: CanvasRenderingContext2D) {}
 
   rect(x: number, y: number, w: number, h: number, fill: string): void {
-    this.to.fillStyle = fill;
+    this.to.fillStyle = canvasFill(fill);
     this.to.fillRect(x, y, w, h);
   }
 
@@ -148,9 +185,24 @@ const short = (value: number): string => String(Math.round(value * 100) / 100);
 export class SvgSurface implements Surface {
   private readonly parts: string[] = [];
   private clips = 0;
+  private readonly hatched = new Map<string, string>();
 
   rect(x: number, y: number, w: number, h: number, fill: string): void {
-    this.parts.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${fill}"/>`);
+    const paint = isHatched(fill) ? `url(#${this.pattern(fill)})` : fill;
+    this.parts.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${paint}"/>`);
+  }
+
+  private pattern(fill: string): string {
+    let id = this.hatched.get(fill);
+    if (!id) {
+      // The same in every drawing, so that one may be put into another.
+      this.hatched.set(fill, (id = `h${fill[0] === "/" ? "u" : "d"}${fill.slice(2)}`));
+      const lines = hatches(fill[0]!).map(([x0, y0, x1, y1]) => `M${x0} ${y0}L${x1} ${y1}`);
+      this.parts.push(
+        `<pattern id="${id}" width="${HATCH}" height="${HATCH}" patternUnits="userSpaceOnUse"><path d="${lines.join("")}" stroke="${fill.slice(1)}" stroke-width="1.5"/></pattern>`,
+      );
+    }
+    return id;
   }
 
   frame(x: number, y: number, w: number, h: number, stroke: string): void {

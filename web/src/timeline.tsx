@@ -3,9 +3,9 @@ import { useSignal, type Signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Pointing, type Tip } from "./chart";
-import { colors, ranked, reasonColor, reasonName } from "./colors";
+import { colors, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
-import { costliest, exitsOver, stateNames, statesOver, together, type Stacks } from "./query";
+import { costliest, exitsOver, partName, parts, statesOver, together, type Stacks } from "./query";
 import { calm, data, everything, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
 
@@ -125,7 +125,7 @@ interface Series {
 }
 
 function series(): Series {
-  if (stack.value === "states") return { labels: stateNames(), fills: colors.value.states.slice(0, 5) };
+  if (stack.value === "states") return { labels: parts.value.map(partName), fills: partFills(parts.value) };
   const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
   return { labels: [...own.map(reasonName), "other reasons"], fills: [...own.map(reasonColor), colors.value.other] };
 }
@@ -179,23 +179,23 @@ function sliding(scale: () => Scale): Pointing {
 
 /** The whole recording, with the range marked; drag in it to move or set the range. */
 export function Strip() {
-  const held = useRef<{ scale: Scale; of: unknown; table: unknown; fills: string[]; sum: Stacks | null } | null>(null);
+  const held = useRef<{ scale: Scale; of: unknown; table: unknown; palette: unknown; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
     const of = lanes.value;
-    const fills = colors.value.states;
+    const palette = colors.value;
     const table = data.tables.states;
     const before = held.current;
-    const isSame = before?.of === of && before.table === table && before.fills === fills && before.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at;
+    const isSame = before?.of === of && before.table === table && before.palette === palette && before.scale.ticks.at(-1)?.at === scale.ticks.at(-1)?.at;
     if (!held.current || !isSame) {
       const chosen = [...statesOver([data.from, data.to], plot.w / 2)].filter(([lane]) => !of || of.has(lane));
-      held.current = { scale, of, table, fills, sum: together(chosen.map((row) => row[1])) };
+      held.current = { scale, of, table, palette, sum: together(chosen.map((row) => row[1])) };
     }
     const { sum } = held.current;
     // As high as when most vCPUs were there: many may be there for a moment each.
     const most = sum ? peak(sum) : 1;
-    if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, fills, () => most));
+    if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, partFills(parts.value), () => most));
     for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
   };
@@ -203,7 +203,7 @@ export function Strip() {
   const twin = () => ({
     columns: [
       { title: "From (s)", show: (row: number[]) => ns(row[0]!), value: (row: number[]) => row[0]! / 1e9 },
-      ...stateNames().map((title, at) => ({ title, show: (row: number[]) => ns(row[at + 1]!), value: (row: number[]) => row[at + 1]! })),
+      ...parts.value.map((part, at) => ({ title: partName(part), show: (row: number[]) => ns(row[at + 1]!), value: (row: number[]) => row[at + 1]! })),
     ],
     rows: rowsOf(together([...statesOver([data.from, data.to], 100)].map((row) => row[1]))),
   });

@@ -373,6 +373,10 @@ export interface CoverageLine {
    */
   id: string;
   /**
+   * When the first few were, in nanoseconds on the trace's clock; empty where that is not kept.
+   */
+  moments_ns: number[];
+  /**
    * `info`, `notice`, `loss` or `error`.
    */
   severity: "info" | "notice" | "loss" | "error";
@@ -469,7 +473,7 @@ export interface SelectionRow {
    */
   from?: WhenRow;
   /**
-   * Only exits longer than this, idle time included.
+   * Only exits longer than this, whatever they hold.
    */
   longer_than_ns?: number;
   /**
@@ -617,6 +621,10 @@ export interface OverTimeHead {
   in_time: boolean;
   lanes: LaneRow[];
   named: NamedRow[];
+  /**
+   * The parts of a vCPU's time, in the order in which they are shown.
+   */
+  parts: PartRow[];
   reasons: string[];
   slow: SlowOne[];
   tables: TableHead[];
@@ -677,6 +685,24 @@ export interface NamedRow {
   vm: string;
 }
 /**
+ * A part of a vCPU's time.
+ */
+export interface PartRow {
+  /**
+   * Its column in the tables, and everywhere.
+   */
+  column: string;
+  name: string;
+  /**
+   * Whether exits have it.
+   */
+  of_exits: boolean;
+  /**
+   * What it means.
+   */
+  prose: string;
+}
+/**
  * One of the slowest exits.
  */
 export interface SlowOne {
@@ -709,11 +735,15 @@ export interface SlowOne {
    */
   door: string;
   /**
-   * Halted.
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  idle_ns: number;
+  halt_not_divided_ns: number;
   /**
-   * Handled by the kernel.
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -730,10 +760,22 @@ export interface SlowOne {
    */
   on_cpu?: number;
   /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
    * Why.
    */
   reason: string;
   reason_at: number;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -743,7 +785,11 @@ export interface SlowOne {
    */
   total_ns: number;
   /**
-   * In user space.
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -759,9 +805,9 @@ export interface SlowOne {
    */
   vm_name?: string;
   /**
-   * Runnable but not running.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * A table of columns.
@@ -886,6 +932,10 @@ export interface Report {
    */
   halt: HaltRows | null;
   /**
+   * What of the guests' time no tracepoint sees, at most. Absent without --hidden.
+   */
+  hidden?: HiddenTime;
+  /**
    * Interrupts injected at the entries that ended exits.
    */
   injected: InjectedRow[];
@@ -919,7 +969,7 @@ export interface Report {
    */
   selection: SelectionRow;
   /**
-   * The slowest single exits by cost and waiting time, idle time left out.
+   * The slowest single exits, by cost and steal.
    */
   slowest: SlowRow[];
   /**
@@ -969,6 +1019,11 @@ export interface BreachRow {
  */
 export interface Coverage {
   /**
+   * Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
+   * than it says, or it does not unpack.
+   */
+  cut: boolean;
+  /**
    * Events read.
    */
   events: number;
@@ -981,7 +1036,7 @@ export interface Coverage {
    */
   lines: CoverageLine[];
   /**
-   * Records that the recorder says it lost.
+   * Records that were lost, as the recorder and the kernel's own counts say.
    */
   lost: number;
   /**
@@ -994,7 +1049,7 @@ export interface Coverage {
  */
 export interface DetailRow {
   /**
-   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   * What the exits cost: kernel and user space, nothing else.
    */
   cost_ns: number;
   /**
@@ -1006,11 +1061,15 @@ export interface DetailRow {
    */
   direction: string | null;
   /**
-   * Halted.
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  idle_ns: number;
+  halt_not_divided_ns: number;
   /**
-   * Handled by the kernel.
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -1054,6 +1113,10 @@ export interface DetailRow {
    */
   p99_ns: number | null;
   /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
    * Exits per second of the recording; in a bucket of time, of the bucket.
    */
   rate_per_s: number;
@@ -1061,6 +1124,14 @@ export interface DetailRow {
    * Share of the cost of all selected exits, 0 to 1.
    */
   share_of_cost: number;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
   /**
    * Exits of which both ends were seen; all times are of these alone.
    */
@@ -1070,7 +1141,11 @@ export interface DetailRow {
    */
   total_ns: number;
   /**
-   * In user space.
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -1078,9 +1153,9 @@ export interface DetailRow {
    */
   user_share: number;
   /**
-   * Runnable but not running.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * Ganged exits: threads of a virtual core that had to leave the guest because another did (POWER7 and POWER8).
@@ -1268,6 +1343,10 @@ export interface HaltRow {
    */
   invalid: number;
   /**
+   * Halts that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
+   */
+  kicked: number;
+  /**
    * Wake-up latencies, of all halts whose gap is exact.
    */
   latency: LengthsRow;
@@ -1284,15 +1363,19 @@ export interface HaltRow {
    */
   on_cpu?: number;
   /**
-   * CPU time of polls that caught the wake-up.
+   * CPU time of successful polls.
    */
   poll_hit_ns: number;
   /**
-   * CPU time of polls that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
+   * Successful polls: the thread did not give its CPU away.
+   */
+  poll_hits: number;
+  /**
+   * CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
    */
   poll_miss_ns: number | null;
   /**
-   * Polls that did not catch the wake-up, likewise.
+   * Failed polls, likewise.
    */
   poll_misses: number | null;
   /**
@@ -1384,6 +1467,52 @@ export interface PollSettingsRow {
   vm: number;
 }
 /**
+ * What of the guests' time no tracepoint sees, at most: part of what is given as their time.
+ */
+export interface HiddenTime {
+  /**
+   * All exits together, each with the bound of its reason, in nanoseconds.
+   */
+  at_most_ns: number;
+  /**
+   * All guests' time, in nanoseconds.
+   */
+  guest_ns: number;
+  /**
+   * By reason, most first.
+   */
+  reasons: HiddenReason[];
+  /**
+   * The one as a part of the other, 0 to 1.
+   */
+  share_of_guest: number;
+  /**
+   * What makes the bounds less sure.
+   */
+  warnings: string[];
+}
+/**
+ * The exits of a reason.
+ */
+export interface HiddenReason {
+  /**
+   * The bound of each, in nanoseconds.
+   */
+  bound_ns: number;
+  /**
+   * How many exits.
+   */
+  exits: number;
+  /**
+   * Whether it was measured for this reason; else it is the greatest that was measured for any.
+   */
+  measured: boolean;
+  /**
+   * The reason.
+   */
+  reason: string;
+}
+/**
  * Interrupts injected with one vector.
  */
 export interface InjectedRow {
@@ -1458,13 +1587,13 @@ export interface PhaseRow {
    */
   handling_ns: number;
   /**
-   * Halted; in no step.
-   */
-  idle_ns: number;
-  /**
    * Time in these; part of `user_ns` and `asleep_ns`.
    */
   in_calls_ns: number;
+  /**
+   * In halts: polling, halted and not divided; in no step.
+   */
+  in_halts_ns: number;
   /**
    * Time in those.
    */
@@ -1503,6 +1632,10 @@ export interface PhaseRow {
    */
   returned: number;
   /**
+   * Runnable, without a CPU; in no step.
+   */
+  steal_ns: number;
+  /**
    * Exits of which both ends were seen.
    */
   timed: number;
@@ -1510,10 +1643,6 @@ export interface PhaseRow {
    * In user space; on Xen, waiting for the device model.
    */
   user_ns: number;
-  /**
-   * Runnable but not running; in no step.
-   */
-  waiting_ns: number;
 }
 /**
  * A change that takes steps of exits away.
@@ -1675,13 +1804,13 @@ export interface PioRow {
    */
   saves_ns: number | null;
   /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
    * Whether their data are in memory (INS, OUTS).
    */
   string: boolean;
-  /**
-   * Time runnable but not running.
-   */
-  waiting_ns: number;
   /**
    * The smallest and the largest value that was written, unless the data are in memory.
    *
@@ -1695,7 +1824,7 @@ export interface PioRow {
  */
 export interface Row {
   /**
-   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   * What the exits cost: kernel and user space, nothing else.
    */
   cost_ns: number;
   /**
@@ -1723,15 +1852,19 @@ export interface Row {
    */
   function?: string;
   /**
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
+   */
+  halt_not_divided_ns: number;
+  /**
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
    * The hypercall's number.
    */
   hypercall?: number;
   /**
-   * Halted.
-   */
-  idle_ns: number;
-  /**
-   * Handled by the kernel.
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -1779,6 +1912,10 @@ export interface Row {
    */
   p99_ns: number | null;
   /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
    * The port.
    */
   port?: number;
@@ -1799,6 +1936,14 @@ export interface Row {
    */
   share_of_cost: number;
   /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
+  /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
@@ -1815,7 +1960,11 @@ export interface Row {
    */
   total_ns: number;
   /**
-   * In user space.
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -1835,9 +1984,9 @@ export interface Row {
    */
   vm_name?: string;
   /**
-   * Runnable but not running.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * How long Xen's scheduler had a virtual CPU in each run state. Stays that the recording's begin cuts are left out,
@@ -1935,11 +2084,15 @@ export interface SlowRow {
    */
   door: string;
   /**
-   * Halted.
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  idle_ns: number;
+  halt_not_divided_ns: number;
   /**
-   * Handled by the kernel.
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -1955,9 +2108,21 @@ export interface SlowRow {
    */
   on_cpu?: number;
   /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
    * Why.
    */
   reason: string;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -1967,7 +2132,11 @@ export interface SlowRow {
    */
   total_ns: number;
   /**
-   * In user space.
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -1983,9 +2152,9 @@ export interface SlowRow {
    */
   vm_name?: string;
   /**
-   * Runnable but not running.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * Exits over time.
@@ -2027,7 +2196,7 @@ export interface ToldRow {
  */
 export interface Figures {
   /**
-   * Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+   * What the exits cost: kernel and user space, nothing else.
    */
   cost_ns: number;
   /**
@@ -2035,11 +2204,15 @@ export interface Figures {
    */
   count: number;
   /**
-   * Halted.
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  idle_ns: number;
+  halt_not_divided_ns: number;
   /**
-   * Handled by the kernel.
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -2071,6 +2244,10 @@ export interface Figures {
    */
   p99_ns: number | null;
   /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
    * Exits per second of the recording; in a bucket of time, of the bucket.
    */
   rate_per_s: number;
@@ -2078,6 +2255,14 @@ export interface Figures {
    * Share of the cost of all selected exits, 0 to 1.
    */
   share_of_cost: number;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
   /**
    * Exits of which both ends were seen; all times are of these alone.
    */
@@ -2087,7 +2272,11 @@ export interface Figures {
    */
   total_ns: number;
   /**
-   * In user space.
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -2095,28 +2284,40 @@ export interface Figures {
    */
   user_share: number;
   /**
-   * Runnable but not running.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * How the wall time of one virtual CPU divides.
  */
 export interface VcpuRow {
   /**
+   * What its exits cost: kernel and user space.
+   */
+  cost_ns: number;
+  /**
+   * Hidden by a loss: in no other figure.
+   */
+  excluded_ns: number;
+  /**
    * Exits.
    */
   exits: number;
   /**
-   * In the guest.
+   * In the guest, on a CPU; what the host cannot see is in it: guest halt polling, idleness where HLT does not exit, time hidden around entry and exit.
    */
   guest_ns: number;
   /**
-   * Halted.
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  idle_ns: number;
+  halt_not_divided_ns: number;
   /**
-   * In exits, handled by the kernel.
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
    */
   kernel_ns: number;
   /**
@@ -2124,19 +2325,31 @@ export interface VcpuRow {
    */
   on_cpu?: number;
   /**
-   * From its first to its last entry or exit.
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
+   * From its first entry or exit to the last event that tells of it.
    */
   span_ns: number;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
   /**
-   * What nothing in the trace explains.
+   * What nothing in the recording explains.
    */
   unknown_ns: number;
   /**
-   * In exits, in user space; on Xen, waiting for the device model.
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
   user_ns: number;
   /**
@@ -2152,9 +2365,9 @@ export interface VcpuRow {
    */
   vm_name?: string;
   /**
-   * In exits, runnable but not running; zero without scheduler events.
+   * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_ns: number;
+  waiting_for_memory_ns: number;
 }
 /**
  * vCPUs that wait for another and say so to the hypervisor; vCPUs that lost their CPU meanwhile; and how many wait for a
@@ -2828,6 +3041,10 @@ export interface ManifestRow {
    * KVM's back end, by its module.
    */
   back_end: string;
+  /**
+   * The processor's model, as /proc/cpuinfo spells it; empty if unknown.
+   */
+  cpu: string;
   /**
    * CPUs on which the lab may run.
    */

@@ -55,7 +55,7 @@ export function Yields() {
             })
           }
           parts={["a sibling had lost its CPU", "a sibling was woken and waited", "no sibling waited for a CPU", "not known"]}
-          fills={() => [colors.value.states[3]!, colors.value.states[2]!, colors.value.states[0]!, colors.value.other]}
+          fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_ns, colors.value.parts.guest_ns, colors.value.other]}
           show={count}
           first="vCPU and what it said"
           note="Without a name, a yield is for whoever waits: a sibling that had lost its CPU is who may have held the lock."
@@ -74,7 +74,7 @@ export function Yields() {
             })
           }
           parts={["the vCPU it named", "another of its VM", "somebody else", "nobody: the caller went on", "not known"]}
-          fills={() => [colors.value.states[0]!, colors.value.states[1]!, colors.value.states[3]!, colors.value.states[2]!, colors.value.other]}
+          fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_ns, colors.value.other]}
           show={count}
           first="vCPU and what it said"
         />
@@ -93,7 +93,7 @@ export function Yields() {
               .map((row) => ({ label: nameOf(row), parts: [row.yields], after: `${count(row.yields)} in ${count(row.yielded_for)} of ${count(row.preemptions)} times; they waited ${ns(row.blocked.sum_ns)}` }))
           }
           parts={["yields of siblings"]}
-          fills={() => [colors.value.states[3]!]}
+          fills={() => [colors.value.parts.steal_ns]}
           show={count}
           first="vCPU that had lost its CPU"
         />
@@ -107,7 +107,7 @@ export function Yields() {
           relative
           bars={() => [{ label: "all CPUs", parts: queue.time_ns }]}
           parts={queue.time_ns.map((_, depth) => (depth === queue.time_ns.length - 1 ? `${depth} and more` : String(depth)))}
-          fills={() => queue.time_ns.map((_, depth) => mix(colors.value.states[4]!, colors.value.states[3]!, depth / (queue.time_ns.length - 1)))}
+          fills={() => queue.time_ns.map((_, depth) => mix(colors.value.parts.halted_ns, colors.value.parts.steal_ns, depth / (queue.time_ns.length - 1)))}
           show={ns}
           first="CPUs"
         />

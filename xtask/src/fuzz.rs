@@ -1,277 +1,104 @@
-//! Damages real traces and reads them: whatever comes, no panic, no hang, no unbounded memory.
+//! Fuzzing: what fuzz/ is built and run for.
 //!
 //! ```text
-//! parent ─ starts ─► worker: for each job { prints its number · damages an input · reads it to the end }
-//!    ▲                  │
-//!    └── job numbers ◄──┘   a panic or a limit passed: the worker says so and goes on
-//!                           nothing for 10 s, or the worker is dead: the parent names the job, starts a new worker
+//! cargo xtask fuzz             found files, the corpus and a fixed seed: a part of `make test`
+//! cargo xtask fuzz --for 10m   a seed of now, and beside it libFuzzer, from the corpus on
+//!                  --keep      then adds what reached something new to the corpus
 //! ```
-//!
-//! First come the files of corpus/found/, on which a reader once failed. Then the damaged inputs: each is a function
-//! of seed and run alone, so that a number is enough to make it again. Failing inputs are written to
-//! target/fuzz/. The readers are compiled as this program is: `cargo xtask fuzz` checks arithmetic, too, and
-//! `cargo run --release -p xtask -- fuzz` is faster.
 
-mod damage;
-
-use crate::{root, target};
-use anyhow::{Context, bail};
-use damage::{Original, Reader, damaged, originals};
-use exitscope_model::{Kind, Ledger};
-use exitscope_trace::{Input, Keep, Options, open_input};
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::ops::Range;
-use std::panic::catch_unwind;
+use crate::{cargo, root, target};
+use anyhow::{Context, bail, ensure};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A job that takes longer hangs.
-const HANG: Duration = Duration::from_secs(10);
-/// What one job may have in memory beyond what the worker had before, in KiB. The readers hold back about 120 MB of
-/// events at most.
-const MAX_MEMORY: u64 = 384 << 10;
-/// What the worker may reserve at all, in KiB: an allocation by a size out of a damaged file fails here.
-const MAX_RESERVED: u64 = 4 << 20;
-/// With so many failures, more would tell nothing.
-const MAX_FAILURES: usize = 10;
+/// The longest input that libFuzzer makes, in bytes: what is longer is slow, and reaches little more.
+const MAX_LEN: u64 = 4 << 10;
+/// What libFuzzer's process may have in memory, in MiB, and how long an input may take, in seconds.
+const MAX_MEMORY: u64 = 2048;
+const HANG: u64 = 20;
 
 /// Flags of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub struct Flags {
-    /// Damaged inputs to read
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    runs: u64,
-    /// Where the random numbers begin
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Damage the inputs of one reader only
-    #[arg(long)]
-    reader: Option<Reader>,
-    /// Be the worker, beginning with this job
-    #[arg(long, hide = true)]
-    worker: Option<u64>,
+    /// Look for what is new for so long (30s, 10m, 2h), with a seed of now and with libFuzzer
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+    seconds: Option<u64>,
+    /// Then add inputs to fuzz/corpus that reach what none there does
+    #[arg(long, requires = "seconds")]
+    keep: bool,
+    /// For the program of fuzz/: --runs N, --seed S, --reader R, or files to judge
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
 }
 
-/// What there is to read: found files, then damaged ones.
-struct Jobs {
-    found: Vec<PathBuf>,
-    originals: Vec<Original>,
-    seed: u64,
-    runs: u64,
+/// A time in seconds, minutes or hours, in seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let parts = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let number = parts.and_then(|(number, seconds)| number.parse::<u64>().ok()?.checked_mul(*seconds));
+    number.ok_or_else(|| format!("{text:?} is no time; try 30s, 10m or 2h"))
 }
 
-impl Jobs {
-    fn new(flags: &Flags) -> anyhow::Result<Jobs> {
-        let mut found = Vec::new();
-        if let Ok(entries) = fs::read_dir(root().join("corpus/found")) {
-            for entry in entries {
-                found.push(entry?.path());
-            }
-        }
-        found.sort();
-        Ok(Jobs { found, originals: originals(flags.reader)?, seed: flags.seed, runs: flags.runs })
-    }
-
-    fn numbers(&self) -> Range<u64> {
-        0..self.found.len() as u64 + self.runs
-    }
-
-    /// The job's name, and its bytes.
-    fn input(&self, job: u64) -> anyhow::Result<(String, Vec<u8>)> {
-        if let Some(path) = self.found.get(job as usize) {
-            return Ok((format!("found {}", path.display()), fs::read(path)?));
-        }
-        let run = job - self.found.len() as u64;
-        let (name, bytes) = damaged(&self.originals, self.seed, run);
-        Ok((format!("seed {} run {run} ({name})", self.seed), bytes))
-    }
-}
-
-/// Runs the jobs, as parent or as worker.
+/// Builds and runs it.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
-    let jobs = Jobs::new(flags)?;
-    match flags.worker {
-        Some(first) => work(&jobs, first),
-        None => supervise(&jobs, flags),
-    }
-}
-
-/// What the workers did.
-#[derive(Default)]
-struct Outcome {
-    /// Inputs that a reader took on.
-    opened: u64,
-    events: u64,
-    failures: Vec<(u64, String)>,
-}
-
-fn supervise(jobs: &Jobs, flags: &Flags) -> anyhow::Result<()> {
-    let (mut next, end) = (0, jobs.numbers().end);
-    let mut outcome = Outcome::default();
-    while next < end && outcome.failures.len() < MAX_FAILURES {
-        next = supervise_worker(flags, next, end, &mut outcome)?;
-    }
-    let Outcome { opened, events, failures } = outcome;
-    println!(
-        "fuzz: {} found files and {} damaged inputs; {opened} could be opened and gave {events} events",
-        jobs.found.len(),
-        jobs.runs
+    let mut build = cargo()?;
+    ensure!(
+        build.args(["build", "--quiet", "--package", "exitscope-fuzz"]).status()?.success(),
+        "fuzz/ does not build"
     );
-    if failures.is_empty() {
-        return Ok(());
+    let mut fixed = Command::new(target()?.join("debug/exitscope-fuzz"));
+    fixed.args(&flags.rest);
+    let Some(seconds) = flags.seconds else { return passed(&mut fixed) };
+
+    let guided = build_guided()?;
+    let (found, ours) = (target()?.join("guided/corpus"), root().join("fuzz/corpus"));
+    std::fs::create_dir_all(&found)?;
+    let mut looking = Command::new(&guided);
+    looking
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", found.with_file_name("").display()));
+    limit(&mut looking).arg(&found).arg(&ours).arg(root().join("corpus/found"));
+    let mut looking = looking.spawn()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    fixed.args(["--runs", "1000000000", "--seed", &now.to_string(), "--seconds", &seconds.to_string()]);
+    let passed = passed(&mut fixed);
+    let status = looking.wait()?;
+    if flags.keep {
+        let mut merge = Command::new(&guided);
+        // As few as reach all branches, however often each is taken.
+        let flags = ["-set_cover_merge=1", "-use_counters=0"];
+        ensure!(limit(&mut merge).args(flags).args([&ours, &found]).status()?.success(), "the merge failed");
     }
-    let directory = target()?.join("fuzz");
-    fs::create_dir_all(&directory)?;
-    for (job, what) in &failures {
-        let (name, bytes) = jobs.input(*job)?;
-        let path = directory.join(format!("seed-{}-job-{job}", jobs.seed));
-        fs::write(&path, bytes)?;
-        println!("fuzz: {what}: {name}; saved as {}", path.display());
+    passed?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("libFuzzer found an input that fails; `cargo xtask fuzz FILE` judges it again"),
     }
-    bail!("{} inputs failed", failures.len());
 }
 
-/// Runs one worker from job `first` and collects failures. Returns the job to go on with.
-fn supervise_worker(flags: &Flags, first: u64, end: u64, outcome: &mut Outcome) -> anyhow::Result<u64> {
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("ulimit -v {MAX_RESERVED} && exec \"$0\" \"$@\"")]).arg(std::env::current_exe()?);
-    command.args(["fuzz", "--worker", &first.to_string()]);
-    command.args(["--runs", &flags.runs.to_string(), "--seed", &flags.seed.to_string()]);
-    if let Some(reader) = flags.reader {
-        command.args(["--reader", reader.id()]);
-    }
-    let mut worker = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let output = BufReader::new(worker.stdout.take().context("the worker's output")?);
-    let (send, lines) = channel();
-    let listener = std::thread::spawn(move || {
-        for line in output.lines().map_while(Result::ok) {
-            let _ = send.send(line);
-        }
-    });
-    let mut job = None;
-    let died = loop {
-        match lines.recv_timeout(HANG) {
-            Ok(line) => match line.split_once(' ') {
-                Some(("job", number)) => job = Some(number.parse()?),
-                Some(("read", events)) => {
-                    outcome.opened += 1;
-                    outcome.events += events.parse::<u64>()?;
-                }
-                Some(("failed", what)) => {
-                    outcome.failures.push((job.context("a failure before any job")?, what.to_string()));
-                }
-                _ => bail!("the worker said {line:?}"),
-            },
-            Err(RecvTimeoutError::Timeout) => {
-                worker.kill()?;
-                worker.wait()?;
-                break format!("no end within {} s", HANG.as_secs());
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = worker.wait()?;
-                if status.success() {
-                    return Ok(end);
-                }
-                break format!("the reader died ({status})");
-            }
-        }
-        if outcome.failures.len() >= MAX_FAILURES {
-            worker.kill()?;
-            worker.wait()?;
-            return Ok(end);
-        }
-    };
-    let _ = listener.join();
-    let job = job.with_context(|| format!("before the first job, {died}"))?;
-    outcome.failures.push((job, died));
-    Ok(job + 1)
+fn limit(guided: &mut Command) -> &mut Command {
+    guided
+        .arg(format!("-max_len={MAX_LEN}"))
+        .arg(format!("-rss_limit_mb={MAX_MEMORY}"))
+        .arg(format!("-timeout={HANG}"));
+    // What the command complains of would be most of what is said.
+    guided.args(["-close_fd_mask=2", "-print_final_stats=1"])
 }
 
-fn work(jobs: &Jobs, first: u64) -> anyhow::Result<()> {
-    let before = peak_memory()?;
-    for job in first..jobs.numbers().end {
-        println!("job {job}");
-        let (name, bytes) = jobs.input(job)?;
-        forget_peak_memory()?;
-        match catch_unwind(|| read_to_end(&name, &bytes)) {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(events))) => println!("read {events}"),
-            Ok(Err(broken)) => println!("failed {broken}"),
-            Err(_) => println!("failed a panic"),
-        }
-        let peak = peak_memory()?;
-        if peak > before + MAX_MEMORY {
-            println!("failed {} MiB of memory, {} allowed", (peak - before) >> 10, MAX_MEMORY >> 10);
-        }
-    }
+/// Builds the program that libFuzzer drives, instrumented, apart from all else.
+fn build_guided() -> anyhow::Result<PathBuf> {
+    let folder = target()?.join("guided");
+    let mut build = cargo()?;
+    build.args(["build", "--quiet", "--package", "exitscope-fuzz", "--features", "guided", "--bin", "guided"]);
+    build.args(["--profile", "guided"]).env("CARGO_TARGET_DIR", &folder);
+    build.env("RUSTC_WORKSPACE_WRAPPER", root().join("fuzz/instrument"));
+    ensure!(build.status()?.success(), "the guided part of fuzz/ does not build; it needs a C++ compiler");
+    Ok(folder.join("guided/guided"))
+}
+
+fn passed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "there were failures");
     Ok(())
-}
-
-/// Reads a trace twice, as `exitscope events` does and as `exitscope report` does, and returns how many events it
-/// has. An input that cannot be opened is fine (`None`); a broken promise is not.
-fn read_to_end(name: &str, bytes: &[u8]) -> Result<Option<u64>, String> {
-    let Some((left, all)) = events(name, bytes, Keep::All) else { return Ok(None) };
-    if left != all {
-        return Err(format!("{left} events left the reader, its ledger has {all}"));
-    }
-    for keep in [Keep::Used, Keep::Timed] {
-        match events(name, bytes, keep) {
-            Some((_, again)) if again == all => {}
-            Some((_, again)) => return Err(format!("{all} events, but {again} when only {keep:?} are asked for")),
-            None => return Err("it can be opened once, but not again".to_string()),
-        }
-    }
-    Ok(Some(all))
-}
-
-/// How many events left the reader, and how many it has in its ledger. Losses are no events.
-fn events(name: &str, bytes: &[u8], keep: Keep) -> Option<(u64, u64)> {
-    // xentrace logs do not say it.
-    let options = Options { keep, clock_hz: Some(1_000_000_000), ..Options::default() };
-    let mut source = Input::from_bytes(name, bytes).and_then(|input| open_input(input, options)).ok()?;
-    let (mut events, mut ledger, mut left) = (Vec::new(), Ledger::default(), 0);
-    loop {
-        events.clear();
-        let more = source.read(&mut events, &mut ledger);
-        left += events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
-        if !matches!(more, Ok(true)) {
-            return Some((left, ledger.events));
-        }
-    }
-}
-
-/// The most memory this process had since it was last asked to forget it, in KiB.
-fn peak_memory() -> anyhow::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM in /proc/self/status")?;
-    let number = line.trim().strip_suffix(" kB").context("a VmHWM that is not in kB")?;
-    Ok(number.parse()?)
-}
-
-fn forget_peak_memory() -> anyhow::Result<()> {
-    Ok(fs::write("/proc/self/clear_refs", "5")?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_a_function_of_seed_and_number() {
-        let originals = originals(Some(Reader::Text)).expect("the corpus has text traces");
-        assert_eq!(damaged(&originals, 7, 3), damaged(&originals, 7, 3));
-        assert_ne!(damaged(&originals, 7, 3).1, damaged(&originals, 7, 4).1);
-        assert_ne!(damaged(&originals, 7, 3).1, damaged(&originals, 8, 3).1);
-    }
-
-    #[test]
-    fn every_reader_has_originals() {
-        let originals = originals(None).expect("the corpus is there");
-        for reader in [Reader::Perf, Reader::Tracedat, Reader::Text] {
-            assert!(originals.iter().any(|original| original.reader == reader), "{reader:?}");
-        }
-    }
 }

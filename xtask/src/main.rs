@@ -4,15 +4,17 @@
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, the corpus tables, modules and names
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
-//! cargo xtask fuzz    reads damaged traces: no panic, no hang, no unbounded memory
+//! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
 //! cargo xtask soak    runs the exporter while VMs start and stop
+//! cargo xtask mutants changes the code in small ways, and looks whether the tests notice; writes docs/mutants.md
 //! cargo xtask sanitize    runs the tests of crates with unsafe code under the address sanitizer
 //! ```
 
 mod bench;
 mod fuzz;
 mod house;
+mod mutants;
 mod rig;
 mod sanitize;
 mod soak;
@@ -39,10 +41,12 @@ enum Task {
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
     Bench(bench::Flags),
-    /// Read damaged traces
+    /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
+    /// Change the code in small ways and look whether the tests notice; write docs/mutants.md
+    Mutants(mutants::Flags),
     /// Run the tests of the crates with unsafe code under the address sanitizer
     Sanitize,
     /// Run the exporter for ten minutes while VMs start and stop
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
+        Task::Mutants(flags) => mutants::run(&flags).map(done),
         Task::Sanitize => sanitize::run().map(done),
         Task::Soak(flags) => soak::run(&flags).map(done),
     };

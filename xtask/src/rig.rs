@@ -15,6 +15,7 @@ mod live;
 mod machine;
 mod packages;
 mod steps;
+mod waits;
 
 use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};

@@ -20,7 +20,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("record", &["units", "stats", "model", "trace"]),
     ("analysis", &["units", "stats", "policy", "model"]),
     ("http", &[]),
-    ("exporter", &["stats", "http", "model", "record"]),
+    ("exporter", &["stats", "http", "model", "record", "units"]),
     ("view", &["units", "stats", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "stats", "policy", "model", "analysis", "view"]),
     ("export", &["units", "model", "analysis", "view"]),

@@ -1,6 +1,6 @@
 //! The figures of one group of exits.
 
-use exitscope_model::{Door, Exit};
+use exitscope_model::{Door, Exit, ExitParts, TimePart};
 use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 
@@ -13,14 +13,8 @@ pub struct Cell {
     pub timed: u64,
     /// Exits that went on to user space, or to Xen's device model.
     pub user_count: u64,
-    /// Time handled by the kernel.
-    pub kernel: u64,
-    /// Time in user space.
-    pub user: u64,
-    /// Time halted.
-    pub idle: u64,
-    /// Time runnable but not running.
-    pub waiting: u64,
+    /// Where their time went.
+    pub parts: ExitParts,
     /// The longest exit, everything included.
     pub max: u64,
     /// The shortest exit, those left out whose two ends bear the same moment.
@@ -39,10 +33,7 @@ impl Cell {
             return;
         }
         self.timed += 1;
-        self.kernel = self.kernel.saturating_add(exit.kernel.0);
-        self.user = self.user.saturating_add(exit.user.0);
-        self.idle = self.idle.saturating_add(exit.idle.0);
-        self.waiting = self.waiting.saturating_add(exit.waiting.0);
+        self.parts.merge_exit(&exit.parts);
         let total = exit.total().0;
         self.max = self.max.max(total);
         if total > 0 {
@@ -56,10 +47,7 @@ impl Cell {
         self.count += other.count;
         self.timed += other.timed;
         self.user_count += other.user_count;
-        self.kernel = self.kernel.saturating_add(other.kernel);
-        self.user = self.user.saturating_add(other.user);
-        self.idle = self.idle.saturating_add(other.idle);
-        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.parts.merge(&other.parts);
         self.max = self.max.max(other.max);
         self.min = [self.min, other.min].into_iter().flatten().min();
         self.lengths.merge(&other.lengths);
@@ -67,12 +55,17 @@ impl Cell {
 
     /// From exit to entry, everything included.
     pub fn total(&self) -> Nanos {
-        Nanos(self.cost().0.saturating_add(self.idle).saturating_add(self.waiting))
+        self.parts.sum()
     }
 
-    /// Time handled by the kernel and by user space: what the exits cost.
+    /// Kernel and user space: what the exits cost.
     pub fn cost(&self) -> Nanos {
-        Nanos(self.kernel.saturating_add(self.user))
+        self.parts.cost()
+    }
+
+    /// How long one of their parts is.
+    pub fn part(&self, part: TimePart) -> Nanos {
+        self.parts.get(part)
     }
 
     /// Mean length, everything included.

@@ -227,15 +227,16 @@ impl Diff {
     }
 }
 
-/// The reasons whose exits are spent more in being idle than at any cost: how long they take says nothing of exits. None if
+/// The reasons whose exits halt longer than they cost: how long they take says nothing of exits. None if
 /// there are no others.
 pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a Cell)>) -> Vec<String> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (reason, cell) in cells {
-        let (idle, cost) = sums.entry(reason).or_default();
-        (*idle, *cost) = (idle.saturating_add(cell.idle), cost.saturating_add(cell.cost().0));
+        let (halted, cost) = sums.entry(reason).or_default();
+        *halted = halted.saturating_add(cell.parts.in_halts().0);
+        *cost = cost.saturating_add(cell.cost().0);
     }
-    let (halts, others): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(_, (idle, cost))| idle > cost);
+    let (halts, others): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(_, (halted, cost))| halted > cost);
     match others.is_empty() {
         true => Vec::new(),
         false => halts.into_iter().map(|(reason, _)| reason).collect(),

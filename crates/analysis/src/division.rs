@@ -1,24 +1,14 @@
 //! How the wall time of one vCPU divides.
 
 use crate::Index;
-use exitscope_model::{Exit, LaneSpan, Who};
+use exitscope_model::{AllParts, Exit, Stretch, TimePart, Who};
 use exitscope_units::{Moment, Nanos};
 
-/// Where a vCPU's time went, in nanoseconds. The parts are disjoint; what they leave of the span is unknown.
+/// Where a vCPU's time went, in nanoseconds. The parts are disjoint, and together the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Division {
-    /// First to last entry or exit, summed over recordings.
-    pub span: u64,
-    /// In the guest.
-    pub guest: u64,
-    /// In exits, handled by the kernel.
-    pub kernel: u64,
-    /// In exits, in user space.
-    pub user: u64,
-    /// Halted.
-    pub idle: u64,
-    /// In exits, runnable but not running.
-    pub waiting: u64,
+    /// Its parts.
+    pub parts: AllParts,
     /// Exits.
     pub exits: u64,
 }
@@ -30,54 +20,52 @@ impl Division {
     pub fn absorb(&mut self, exit: &Exit, window: (Moment, Moment)) {
         let (from, to) = (window.0.as_nanos(), window.1.as_nanos());
         let left = exit.at.as_nanos();
-        let total = if exit.timed { exit.total().0 } else { 0 };
-        let (since, entered) = (left.saturating_sub(exit.guest.0), left.saturating_add(total));
         self.exits += u64::from(from <= left && left <= to);
-        let within = |begin: u64, end: u64| end.min(to).saturating_sub(begin.max(from));
-        self.guest = self.guest.saturating_add(within(since, left));
-        let held = within(left, entered);
-        let part = |nanos: Nanos| match held == total {
-            true => nanos.0,
-            false => (u128::from(nanos.0) * u128::from(held) / u128::from(total.max(1))) as u64,
-        };
-        if exit.timed {
-            self.kernel = self.kernel.saturating_add(part(exit.kernel));
-            self.user = self.user.saturating_add(part(exit.user));
-            self.idle = self.idle.saturating_add(part(exit.idle));
-            self.waiting = self.waiting.saturating_add(part(exit.waiting));
+        let since = left.saturating_sub(exit.guest.0);
+        self.parts.add(TimePart::Guest, within(window, since, left));
+        if !exit.timed {
+            return;
+        }
+        let entered = left.saturating_add(exit.total().0);
+        match from <= left && entered <= to {
+            true => self.parts.merge_exit(&exit.parts),
+            false => self.parts.merge(&exit.parts.in_proportion(within(window, left, entered))),
         }
     }
 
-    /// Adds the span of a recording, as far as it lies within `from..=to`, and the guest time after the last exit.
-    pub fn absorb_span(&mut self, lane: &LaneSpan, from: Moment, to: Moment) {
-        let within = lane.last.min(to).since(lane.first.max(from)).unwrap_or_default();
-        self.span = self.span.saturating_add(within.0);
-        if lane.last <= to {
-            self.guest = self.guest.saturating_add(lane.tail_guest.0);
-        }
+    /// Adds a stretch of no exit, likewise.
+    pub fn absorb_stretch(&mut self, stretch: &Stretch, window: (Moment, Moment)) {
+        let from = stretch.from.as_nanos();
+        let held = within(window, from, from.saturating_add(stretch.parts.sum().0));
+        self.parts.merge(&stretch.parts.in_proportion(held));
     }
 
     /// Adds what another division holds.
     pub fn merge(&mut self, other: &Division) {
-        self.span = self.span.saturating_add(other.span);
-        self.guest = self.guest.saturating_add(other.guest);
-        self.kernel = self.kernel.saturating_add(other.kernel);
-        self.user = self.user.saturating_add(other.user);
-        self.idle = self.idle.saturating_add(other.idle);
-        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.parts.merge(&other.parts);
         self.exits += other.exits;
     }
 
-    /// The part of the span that nothing in the trace explains.
-    pub fn unknown(&self) -> Nanos {
-        let known = [self.guest, self.kernel, self.user, self.idle, self.waiting];
-        Nanos(known.iter().fold(self.span, |left, part| left.saturating_sub(*part)))
+    /// How long one of its parts is.
+    pub fn part(&self, part: TimePart) -> Nanos {
+        self.parts.get(part)
+    }
+
+    /// From the first event that tells of it to the last, summed over recordings: all its parts.
+    pub fn span(&self) -> Nanos {
+        self.parts.sum()
     }
 
     /// What exits cost.
     pub fn cost(&self) -> Nanos {
-        Nanos(self.kernel.saturating_add(self.user))
+        self.parts.cost()
     }
+}
+
+/// How much of what lies between two moments lies within the window.
+#[inline]
+fn within(window: (Moment, Moment), begin: u64, end: u64) -> Nanos {
+    Nanos(end.min(window.1.as_nanos()).saturating_sub(begin.max(window.0.as_nanos())))
 }
 
 /// The divisions of a recording that is being read, found fast: exits of several vCPUs come in turns.

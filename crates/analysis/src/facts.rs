@@ -9,7 +9,7 @@ use crate::{
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, LaneSpan, PleUpdate, Preemption, QueueStay, Who, Yield,
+    Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Stretch, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -186,7 +186,7 @@ impl Facts {
         if exit.at < window.0 || exit.at > window.1 {
             return Some(Counted { vcpu, kind: None });
         }
-        if exit.is_idle && exit.code.is_idle() && !exit.timed {
+        if exit.is_halt && exit.code.is_halt() && !exit.timed {
             self.halts.absorb_cut(exit.who);
         }
         if !self.selection.holds_exit(exit) {
@@ -232,6 +232,16 @@ impl Facts {
         for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {
             *self.injected.entry(vector).or_default() += std::mem::take(count);
         }
+    }
+
+    /// Adds a stretch of no exit; where, if its vCPU is looked at.
+    pub fn absorb_stretch(&mut self, stretch: &Stretch) -> Option<u32> {
+        if !self.selection.holds_who(&stretch.who) {
+            return None;
+        }
+        let (vcpu, division) = self.running.of(stretch.who);
+        division.absorb_stretch(stretch, self.window);
+        Some(vcpu)
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -291,8 +301,8 @@ impl Facts {
         }
     }
 
-    /// Ends one recording: its first and last event, the spans of its vCPUs, and which thread runs which vCPU.
-    pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+    /// Ends one recording: its first and last event, and which thread runs which vCPU.
+    pub fn end(&mut self, first: Moment, last: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         self.sum_up();
         self.kinds = Kinds::default();
         for (who, division) in self.running.take() {
@@ -300,12 +310,6 @@ impl Facts {
         }
         let within = last.min(self.window.1).since(first.max(self.window.0)).unwrap_or_default();
         self.duration = self.duration.plus(within);
-        for lane in lanes {
-            let who = lane.who.completed(vcpu_of);
-            if self.selection.holds_who(&who) {
-                self.divisions.entry(lane.who).or_default().absorb_span(lane, self.window.0, self.window.1);
-            }
-        }
         for (who, division) in std::mem::take(&mut self.divisions) {
             if division == Division::default() {
                 continue;
@@ -317,7 +321,7 @@ impl Facts {
         self.run_states.retain(|who| selection.holds_who(who));
         self.slowest.complete(|who| who.completed(vcpu_of));
         self.gangs.end();
-        self.halts.complete(|who| who.completed(vcpu_of));
+        self.halts.end(|who| who.completed(vcpu_of));
         self.yields.complete(|who| who.completed(vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {

@@ -71,6 +71,8 @@ pub fn median(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::Cell;
+    use crate::advice::made::spent;
+    use exitscope_model::TimePart;
 
     #[test]
     fn scores_are_as_worked_out_by_hand() {
@@ -99,7 +101,11 @@ mod tests {
                 let own = 60_000 + (0..8).map(|_| random()).sum::<u64>();
                 let block = |kernel: u64| Block {
                     duration: 1_000_000_000,
-                    cells: [("msr".to_string(), Cell { count: 100, timed: 100, kernel, ..Cell::default() })].into(),
+                    cells: [(
+                        "msr".to_string(),
+                        Cell { count: 100, timed: 100, parts: spent(TimePart::Kernel, kernel), ..Cell::default() },
+                    )]
+                    .into(),
                 };
                 (0..16).map(|_| block(own + random() / 4)).collect::<Vec<_>>()
             };
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_where_blocks_are_taken_together() {
-        let cell = |count| Cell { count, timed: count, kernel: 10 * count, ..Cell::default() };
+        let cell = |count| Cell { count, timed: count, parts: spent(TimePart::Kernel, 10 * count), ..Cell::default() };
         let block = |count| Block { duration: 1_000_000, cells: [("msr".to_string(), cell(count))].into() };
         for units in [1, 3, 700] {
             let unit = |at: u64| (0..40).map(|n| block(n + at % 2)).collect::<Vec<_>>();

@@ -124,6 +124,13 @@ pub(crate) struct CoreRun {
     pub members: Vec<Member>,
 }
 
+impl CoreRun {
+    /// What the run was: the one rule of views and replays.
+    pub fn gang(&self) -> Gang {
+        gang(self.members.iter().map(|member| member.left), H_DOORBELL)
+    }
+}
+
 /// A vCPU that was forced out of the guest, and is back in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drag {
@@ -194,13 +201,15 @@ impl Runs {
             }
             Kind::RunCore { exit: true, runnable } => {
                 let Some(run) = self.open.remove(&event.tid) else { return Some(Completed::Unpaired) };
-                for member in run.members.iter().filter(|member| member.is_forced()) {
-                    if let Some(forced) = self.forced.get_mut(&(run.said, member.vcpu)) {
+                let Run { whose, runnable: entered, said, members } = run;
+                let run = CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members };
+                let is_ganged = matches!(run.gang(), Gang::Ganged { .. });
+                for member in run.members.iter().filter(|member| is_ganged && member.is_forced()) {
+                    if let Some(forced) = self.forced.get_mut(&(said, member.vcpu)) {
                         forced.members = run.members.clone();
                     }
                 }
-                let Run { whose, runnable: entered, members, .. } = run;
-                Some(Completed::Run(CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members }))
+                Some(Completed::Run(run))
             }
             Kind::Lost { .. } => {
                 self.open.clear();
@@ -216,8 +225,8 @@ impl Runs {
 #[derive(Clone, Debug, Default)]
 pub struct Gangs {
     runs: Runs,
-    /// By VM and the vCPU that ran the virtual core.
-    runners: BTreeMap<Whose, GangCell>,
+    /// By VM and vCPU: the runs of those that ran the virtual core, and everybody's own exits.
+    vcpus: BTreeMap<Whose, GangCell>,
     /// vCPUs that were seen in one run with another: the smallest of them.
     together: BTreeMap<Whose, VcpuId>,
     causes: BTreeMap<(VmId, VcpuId, u16), Cause>,
@@ -251,13 +260,17 @@ impl Gangs {
             Some(Completed::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
             Some(Completed::Back { forced, .. }) if !selected(forced.runner.0) => {}
             Some(Completed::Run(_)) => {}
-            Some(Completed::Back { forced, lost, .. }) => {
-                self.runners.entry(forced.runner).or_default().lost.record(lost);
+            Some(Completed::Back { vcpu, forced, lost }) => {
+                let vm = forced.runner.0;
+                self.vcpus.entry((vm, vcpu)).or_default().lost.record(lost);
                 let causes: Vec<&Member> = forced.members.iter().filter(|member| member.is_cause()).collect();
-                for cause in &causes {
-                    let key = (forced.runner.0, cause.vcpu, cause.left.trap);
-                    let cause = self.causes.entry(key).or_default();
-                    cause.lost = cause.lost.saturating_add(lost.0 / causes.len() as u64);
+                let (count, mut left) = (causes.len() as u64, lost.0);
+                for (before, cause) in (0..).zip(&causes) {
+                    // Equal but for the nanoseconds that do not divide, so that the parts are the whole.
+                    let part = left / (count - before);
+                    left -= part;
+                    let of = self.causes.entry((vm, cause.vcpu, cause.left.trap)).or_default();
+                    of.lost = of.lost.saturating_add(part);
                 }
             }
         }
@@ -265,26 +278,27 @@ impl Gangs {
 
     fn absorb_run(&mut self, run: &CoreRun) {
         let CoreRun { runner, cpu, entered, runnable, ref members } = *run;
-        let count = |of: fn(&Member) -> bool| members.iter().filter(|member| of(member)).count() as u64;
-        let ceded = count(|member| member.left.ceded);
-        let active = members.len() as u64 - ceded;
-        let kind = gang(members.iter().map(|member| member.left), H_DOORBELL);
-        let cell = self.runners.entry(runner).or_default();
+        let ceded = members.iter().filter(|member| member.left.ceded).count();
+        let kind = run.gang();
+        let cell = self.vcpus.entry(runner).or_default();
         cell.runs += 1;
         cell.cpus.insert(cpu);
         cell.script += u64::from(script_counts(runnable, ceded as u32));
-        cell.two_active += u64::from(active >= 2);
+        cell.two_active += u64::from(members.len() - ceded >= 2);
         cell.timer += u64::from(kind == Gang::Timer);
-        cell.exits += active;
-        cell.too_late += count(|member| member.left.trap == 0 && !member.left.ceded);
         cell.joined += (members.len() as u64).saturating_sub(u64::from(entered));
-        if let Gang::Ganged { forced, .. } = kind {
-            cell.ganged += 1;
-            cell.forced += u64::from(forced);
-            for cause in members.iter().filter(|member| member.is_cause()) {
-                let of = self.causes.entry((runner.0, cause.vcpu, cause.left.trap)).or_default();
+        let forced = if let Gang::Ganged { forced, .. } = kind { Some(u64::from(forced)) } else { None };
+        cell.ganged += u64::from(forced.is_some());
+        for member in members.iter().filter(|member| !member.left.ceded) {
+            let cell = self.vcpus.entry((runner.0, member.vcpu)).or_default();
+            cell.exits += 1;
+            cell.too_late += u64::from(member.left.trap == 0);
+            let Some(forced) = forced else { continue };
+            cell.forced += u64::from(member.is_forced());
+            if member.is_cause() {
+                let of = self.causes.entry((runner.0, member.vcpu, member.left.trap)).or_default();
                 of.runs += 1;
-                of.forced += u64::from(forced);
+                of.forced += forced;
             }
         }
         self.join(runner.0, members);
@@ -319,7 +333,7 @@ impl Gangs {
         for &whose in self.together.keys() {
             vcores.entry(first(whose)).or_default().vcpus.push(whose.1);
         }
-        for (&whose, cell) in &self.runners {
+        for (&whose, cell) in &self.vcpus {
             vcores.entry(first(whose)).or_default().cell.merge(cell);
         }
         vcores.into_iter().map(|((vm, _), vcore)| VcoreGangs { vm, ..vcore }).collect()
@@ -328,7 +342,7 @@ impl Gangs {
     /// By VM.
     pub fn vms(&self) -> BTreeMap<VmId, GangCell> {
         let mut vms: BTreeMap<VmId, GangCell> = BTreeMap::new();
-        for ((vm, _), cell) in &self.runners {
+        for ((vm, _), cell) in &self.vcpus {
             vms.entry(*vm).or_default().merge(cell);
         }
         vms
@@ -343,8 +357,8 @@ impl Gangs {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &Gangs) {
-        for (whose, cell) in &other.runners {
-            self.runners.entry(*whose).or_default().merge(cell);
+        for (whose, cell) in &other.vcpus {
+            self.vcpus.entry(*whose).or_default().merge(cell);
         }
         for (&(vm, vcpu), &first) in &other.together {
             let left = |vcpu| Member { vcpu, left: Left { trap: 0, ceded: true } };

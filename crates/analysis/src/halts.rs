@@ -33,20 +33,30 @@ pub struct HaltCell {
     pub caught: Waits,
     /// Those that slept.
     pub slept: Waits,
-    /// Idle exits of which KVM told no halt: where it tells of others, something was pending at once.
+    /// Idle exits of which KVM told no halt, in a recording in which it told of none.
     pub untold: Waits,
+    /// Idle exits of which KVM told no halt, in a recording in which it told of others: something was pending at once.
+    pub at_once: u64,
+    /// Whether KVM told of halts, of whichever vCPU.
+    told: bool,
     /// Wake-ups that nothing came of (s390).
     pub invalid: u64,
-    /// CPU time of polls that caught the wake-up.
+    /// Those that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
+    pub kicked: u64,
+    /// Successful polls, and their CPU time.
+    pub hits: u64,
+    /// In nanoseconds.
     pub poll_hit: u64,
-    /// CPU time of polls that did not, as far as KVM traced its polls.
-    pub poll_miss: u64,
-    /// Polls that did not catch the wake-up.
+    /// Failed polls, as far as KVM traced its polls.
     pub misses: u64,
+    /// Their CPU time, in nanoseconds.
+    pub poll_miss: u64,
     /// From KVM's beginning of a halt until the thread slept: what polls that failed took at most.
     pub before_sleep: Lengths,
-    /// Of halts that ended after their poll but before the thread slept: how long after. KVM looks once more.
-    pub late: Lengths,
+    /// How long after the end of its poll something woke the vCPU that was caught nevertheless, before its thread slept.
+    pub late_caught: Lengths,
+    /// The same of those that slept.
+    pub late_slept: Lengths,
     /// Changes of the poll that KVM traced: up, down.
     pub changes: (u64, u64),
     /// Idle exits that the recording's end or a loss cut off.
@@ -119,36 +129,86 @@ impl Waits {
     }
 }
 
+/// How KVM polled in one halt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Poll {
+    /// How long.
+    pub length: Nanos,
+    /// Whether it was successful.
+    pub caught: bool,
+}
+
+/// The longest that KVM would have polled in a halt of which it told, in nanoseconds, if the recording says: when it changes
+/// a poll, it says how long it was, and it is as the vCPU's `last` change left it otherwise.
+///
+/// A halt longer than the poll always changes it, or makes a poll of zero stay zero (Linux, virt/kvm/kvm_main.c,
+/// kvm_vcpu_halt), unless polling is off: `None` then, too.
+pub(crate) fn poll_limit(halt: &Halt, told: &Told, last: Option<u32>) -> Option<u32> {
+    let unchanged = || last.filter(|last| *last == 0 || told.length.0 <= u64::from(*last));
+    halt.change.map(|change| change.old).or_else(unchanged)
+}
+
+/// How KVM polled in a halt, the one rule of views and replays; `last` is the poll after the vCPU's last change. A poll is
+/// successful if the thread did not sleep, and lasts no longer than its limit, though KVM looks once more after it (Linux,
+/// virt/kvm/kvm_main.c, kvm_vcpu_halt and update_halt_poll_stats). Before the first change, only those that were caught are
+/// known to have been polled for.
+pub(crate) fn poll(halt: &Halt, last: Option<u32>) -> Option<Poll> {
+    let told = halt.told?;
+    let limit = poll_limit(halt, &told, last);
+    let most = match (told.waited, limit) {
+        (_, Some(0)) | (true, None) => return None,
+        (_, Some(limit)) => Nanos(u64::from(limit)),
+        (false, None) if last.is_some() => return None,
+        (false, None) => told.length,
+    };
+    // Somebody else may have wanted the CPU before the limit: then the thread slept sooner.
+    let until = if told.waited { before_sleep(halt, &told).unwrap_or(told.length) } else { told.length };
+    Some(Poll { length: most.min(until), caught: !told.waited })
+}
+
+/// How long after the end of its poll something woke a vCPU, if it did not come in time.
+pub(crate) fn late(gap: Nanos, limit: Nanos) -> Option<Nanos> {
+    gap.0.checked_sub(limit.0).filter(|late| *late > 0).map(Nanos)
+}
+
+/// From KVM's beginning of a halt of which it told until something woke the vCPU.
+pub(crate) fn gap_of_kvm(halt: &Halt, told: &Told) -> Nanos {
+    let whole = halt.end.since(halt.begin).unwrap_or_default();
+    // What lies between the exit and KVM's beginning.
+    let before = whole.0.saturating_sub(told.length.0);
+    Nanos(gap(halt).0.0.saturating_sub(before)).min(told.length)
+}
+
 impl HaltCell {
-    fn absorb(&mut self, halt: &Halt) {
+    /// Adds a halt of a vCPU whose poll is `last` since its last change.
+    fn absorb(&mut self, halt: &Halt, last: Option<u32>) {
+        self.kicked += u64::from(halt.kicked);
         let Some(told) = halt.told else {
             return self.untold.absorb(halt);
         };
+        self.told = true;
         self.invalid += u64::from(!told.valid);
         if let Some(change) = halt.change {
             let way = if change.grow { &mut self.changes.0 } else { &mut self.changes.1 };
             *way += 1;
         }
-        if !told.waited {
-            self.caught.absorb(halt);
-            self.poll_hit = self.poll_hit.saturating_add(told.length.0);
-            // A poll that caught the wake-up is not made longer.
-            if let Some(change) = halt.change.filter(|change| change.grow) {
-                self.late.record(Nanos(told.length.0.saturating_sub(u64::from(change.old))));
-            }
-            return;
+        let waits = if told.waited { &mut self.slept } else { &mut self.caught };
+        waits.absorb(halt);
+        let lateness = if told.waited { &mut self.late_slept } else { &mut self.late_caught };
+        let limit = poll_limit(halt, &told, last).map(|limit| Nanos(u64::from(limit)));
+        if let Some(late) = limit.and_then(|limit| late(gap_of_kvm(halt, &told), limit)) {
+            lateness.record(late);
         }
-        self.slept.absorb(halt);
-        let before_sleep = before_sleep(halt, &told);
-        if let Some(before) = before_sleep {
+        if let Some(before) = before_sleep(halt, &told).filter(|_| told.waited) {
             self.before_sleep.record(before);
         }
-        // Of a poll that failed KVM always says how long it was, because it then grows or shrinks it.
-        if let Some(polled) = halt.change.map(|change| Nanos(u64::from(change.old))).filter(|poll| poll.0 > 0) {
-            self.misses += 1;
-            let polled = polled.min(before_sleep.unwrap_or(told.length));
-            self.poll_miss = self.poll_miss.saturating_add(polled.0);
-        }
+        let Some(Poll { length, caught }) = poll(halt, last) else { return };
+        let (count, time) = match caught {
+            true => (&mut self.hits, &mut self.poll_hit),
+            false => (&mut self.misses, &mut self.poll_miss),
+        };
+        *count += 1;
+        *time = time.saturating_add(length.0);
     }
 
     /// Adds what another holds.
@@ -156,29 +216,37 @@ impl HaltCell {
         self.caught.merge(&other.caught);
         self.slept.merge(&other.slept);
         self.untold.merge(&other.untold);
+        self.at_once += other.at_once;
+        self.told |= other.told;
         self.invalid += other.invalid;
+        self.kicked += other.kicked;
+        self.hits += other.hits;
         self.poll_hit = self.poll_hit.saturating_add(other.poll_hit);
-        self.poll_miss = self.poll_miss.saturating_add(other.poll_miss);
         self.misses += other.misses;
+        self.poll_miss = self.poll_miss.saturating_add(other.poll_miss);
         self.before_sleep.merge(&other.before_sleep);
-        self.late.merge(&other.late);
+        self.late_caught.merge(&other.late_caught);
+        self.late_slept.merge(&other.late_slept);
         self.changes = (self.changes.0 + other.changes.0, self.changes.1 + other.changes.1);
         self.cut += other.cut;
     }
 
-    /// Whether KVM told of this vCPU's halts.
+    /// Whether KVM told of halts when this was recorded.
     pub fn is_told(&self) -> bool {
-        self.caught.gaps.count + self.slept.gaps.count > 0
+        self.told
+    }
+
+    /// The recording is over: what KVM told of no vCPU's idle exits is known.
+    fn end(&mut self, told: bool) {
+        self.told = told;
+        if told {
+            self.at_once += std::mem::take(&mut self.untold).gaps.count;
+        }
     }
 
     /// Its halts.
     pub fn halts(&self) -> u64 {
-        self.gaps().count
-    }
-
-    /// Idle exits that did not become a halt, because something was pending.
-    pub fn at_once(&self) -> u64 {
-        if self.is_told() { self.untold.gaps.count } else { 0 }
+        self.caught.gaps.count + self.slept.gaps.count + self.untold.gaps.count
     }
 
     /// The gaps of all its halts.
@@ -193,7 +261,7 @@ impl HaltCell {
 
     /// Halts whose gap includes the way back to the CPU.
     pub fn inexact(&self) -> u64 {
-        if self.is_told() { self.caught.inexact + self.slept.inexact } else { self.untold.inexact }
+        self.caught.inexact + self.slept.inexact + self.untold.inexact
     }
 
     /// As a row; `polls_traced`: KVM traced its polls. Lengths are held as `of` makes them.
@@ -203,16 +271,18 @@ impl HaltCell {
             who,
             told,
             halts: self.halts(),
-            at_once: self.at_once(),
+            at_once: self.at_once,
             caught: told.then_some(self.caught.gaps.count),
             slept: told.then_some(self.slept.gaps.count),
             invalid: self.invalid,
+            kicked: self.kicked,
             cut: self.cut,
             gaps: of(&self.gaps()),
             inexact_gaps: self.inexact(),
             latency: of(&self.latencies()),
             latency_caught: of(&self.caught.latencies),
             latency_slept: of(&self.slept.latencies),
+            poll_hits: self.hits,
             poll_hit_ns: self.poll_hit,
             poll_miss_ns: polls_traced.then_some(self.poll_miss),
             poll_misses: polls_traced.then_some(self.misses),
@@ -223,21 +293,25 @@ impl HaltCell {
     }
 
     fn together(&self, of: impl Fn(&Waits) -> &Lengths) -> Lengths {
-        if !self.is_told() {
-            return of(&self.untold).clone();
-        }
         let mut lengths = of(&self.caught).clone();
         lengths.merge(of(&self.slept));
+        lengths.merge(of(&self.untold));
         lengths
+    }
+
+    /// The gaps of halts that slept, or that nothing says this of.
+    pub fn gaps_not_caught(&self) -> Lengths {
+        let mut gaps = self.slept.gaps.clone();
+        gaps.merge(&self.untold.gaps);
+        gaps
     }
 
     /// Its gaps by length.
     pub fn buckets(&self) -> Vec<GapBucket> {
         let bounds = GAP_BOUNDS.iter().map(|bound| Some(*bound)).chain([None]);
         let mut buckets: Vec<GapBucket> = bounds.map(|up_to| GapBucket { up_to, caught: 0, slept: 0 }).collect();
-        let slept = if self.is_told() { &self.slept } else { &self.untold };
-        for (waits, is_caught) in [(&self.caught, true), (slept, false)] {
-            for (low, _, count) in waits.gaps.histogram.counts().buckets() {
+        for (gaps, is_caught) in [(&self.caught.gaps, true), (&self.gaps_not_caught(), false)] {
+            for (low, _, count) in gaps.histogram.counts().buckets() {
                 let at = GAP_BOUNDS.iter().position(|bound| low <= bound.0).unwrap_or(GAP_BOUNDS.len());
                 let cell = &mut buckets[at];
                 *(if is_caught { &mut cell.caught } else { &mut cell.slept }) += count;
@@ -256,10 +330,11 @@ pub(crate) fn before_sleep(halt: &Halt, told: &Told) -> Option<Nanos> {
 impl Halts {
     /// Adds one halt.
     pub fn absorb(&mut self, halt: &Halt) {
-        self.vcpus.entry(halt.who).or_default().absorb(halt);
-        if let Some(told) = halt.told {
-            self.settings.entry(halt.who.vm).or_default().absorb(halt.who, &told, halt.change);
-        }
+        let cell = self.vcpus.entry(halt.who).or_default();
+        let Some(told) = halt.told else { return cell.absorb(halt, None) };
+        let settings = self.settings.entry(halt.who.vm).or_default();
+        cell.absorb(halt, settings.poll_of(halt.who));
+        settings.absorb(halt.who, &told, halt.change);
     }
 
     /// Notes an idle exit that the recording's end or a loss cut off.
@@ -274,9 +349,11 @@ impl Halts {
         self.guest_polls |= control && detail.value & 1 == 0;
     }
 
-    /// Gives vCPUs the names that were found out later.
-    pub(crate) fn complete(&mut self, named: impl Fn(Who) -> Who) {
-        for (who, cell) in std::mem::take(&mut self.vcpus) {
+    /// The recording is over: gives vCPUs the names that were found out later.
+    pub fn end(&mut self, named: impl Fn(Who) -> Who) {
+        let told = self.vcpus.values().any(HaltCell::is_told);
+        for (who, mut cell) in std::mem::take(&mut self.vcpus) {
+            cell.end(told);
             self.vcpus.entry(named(who)).or_default().merge(&cell);
         }
     }

@@ -165,10 +165,9 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::made::{exit, vcpu};
+    use crate::advice::made::{exit, spent, vcpu};
     use crate::{Facts, Selection, Wanted};
-    use exitscope_model::{CodeList, Detail, DetailKind};
-    use exitscope_units::Nanos;
+    use exitscope_model::{CodeList, Detail, DetailKind, TimePart};
 
     #[test]
     fn exits_of_few_kinds_and_of_too_many_give_the_figures_that_each_alone_gives() {
@@ -189,7 +188,7 @@ mod tests {
                 value: number,
             };
             let exit = Exit {
-                kernel: Nanos(100 + number),
+                parts: spent(TimePart::Kernel, 100 + number),
                 detail: (number % 4 != 0).then_some(detail),
                 rip: 0,
                 door: if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel },

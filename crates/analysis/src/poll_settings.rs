@@ -91,6 +91,11 @@ impl PollSettings {
         }
     }
 
+    /// The poll of a vCPU after its last change, in nanoseconds.
+    pub(crate) fn poll_of(&self, who: Who) -> Option<u32> {
+        self.last.get(&who).copied()
+    }
+
     /// Adds what another recording showed.
     pub fn merge(&mut self, other: &PollSettings) {
         self.changes += other.changes;

@@ -20,8 +20,8 @@ pub fn with_calls(xen: bool) -> &'static str {
     match xen {
         true => XEN,
         false => {
-            "`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -e raw_syscalls:sys_enter -e \
-             raw_syscalls:sys_exit -a -- sleep 10`"
+            "`exitscope record --for 10s --for-view phases` (or `perf record -e 'kvm:*' -e sched:sched_switch -e \
+             sched:sched_wakeup -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit -a -- sleep 10`)"
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The slowest single exits.
 
-use exitscope_model::{Exit, Who};
+use exitscope_model::{Exit, TimePart, Who};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The exits that took longest, idle time left out.
+/// The exits that cost most, and waited longest for a CPU.
 #[derive(Clone, Debug)]
 pub struct Slowest {
     keep: usize,
@@ -36,7 +36,7 @@ impl PartialOrd for Ranked {
 
 #[inline]
 fn length(exit: &Exit) -> u64 {
-    exit.cost().plus(exit.waiting).0
+    exit.cost().plus(exit.part(TimePart::Steal)).0
 }
 
 impl Slowest {

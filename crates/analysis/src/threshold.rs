@@ -346,9 +346,9 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::made::{exit, vcpu};
+    use crate::advice::made::{exit, spent, vcpu};
     use crate::{Selection, Wanted};
-    use exitscope_model::{CodeList, Door, Exit, ExitCode, Line};
+    use exitscope_model::{CodeList, Door, Exit, ExitCode, Line, TimePart};
     use exitscope_units::Moment;
 
     #[test]
@@ -380,7 +380,8 @@ mod tests {
         let mut absorb = |code, times: u64, door, kernel, waiting| {
             for _ in 0..times {
                 at += 1_000;
-                facts.absorb(&Exit { door, kernel: Nanos(kernel), waiting: Nanos(waiting), ..exit(vcpu(0), at, code) });
+                let parts = spent(TimePart::Kernel, kernel).with(TimePart::Steal, Nanos(waiting));
+                facts.absorb(&Exit { door, parts, ..exit(vcpu(0), at, code) });
             }
         };
         absorb(io, 530, Door::Kernel, 10, 0);
@@ -390,7 +391,7 @@ mod tests {
         absorb(io, 9, Door::Kernel, 40, 0);
         absorb(io, 1, Door::Kernel, 50, 0);
         absorb(msr, 1, Door::Kernel, 40_830, 0);
-        facts.end(Moment::default(), Moment::from_nanos(250_000_000_000), &[], &Default::default());
+        facts.end(Moment::default(), Moment::from_nanos(250_000_000_000), &Default::default());
         let mut ledger = Ledger::default();
         ledger.events = 2_002;
         ledger.add(Line::LostRecords, 3);

@@ -69,7 +69,7 @@ impl Timeline {
             self.go_to((to - 1) / self.width);
         }
         let length = to - from.max(self.begin);
-        self.last.1.count += length;
+        self.last.1.count = self.last.1.count.saturating_add(length);
         self.last.1.cost = self.last.1.cost.saturating_add(length.saturating_mul(weight));
     }
 
@@ -152,7 +152,7 @@ impl Timeline {
 
 fn add(buckets: &mut BTreeMap<u64, Bucket>, at: u64, more: Bucket) {
     let bucket = buckets.entry(at).or_default();
-    bucket.count += more.count;
+    bucket.count = bucket.count.saturating_add(more.count);
     bucket.cost = bucket.cost.saturating_add(more.cost);
 }
 

@@ -175,7 +175,9 @@ impl Yields {
         let length = stay.to.since(stay.from).unwrap_or_default().0;
         let waited = length.saturating_mul(u64::from(stay.waiting));
         let queue = &mut self.queue;
-        queue.time[(stay.waiting as usize).min(DEPTHS - 1)] += length;
+        // A damaged recording may go to and fro between moments that are centuries apart.
+        let time = &mut queue.time[(stay.waiting as usize).min(DEPTHS - 1)];
+        *time = time.saturating_add(length);
         queue.waited = queue.waited.saturating_add(waited);
         queue.most = queue.most.max(stay.waiting);
         queue.timeline.spread(stay.from, stay.to, u64::from(stay.waiting));
@@ -302,10 +304,10 @@ impl Queue {
 
     /// Time in which it is known how many waited, in nanoseconds, summed over CPUs.
     pub fn span(&self) -> u64 {
-        self.time.iter().sum()
+        self.time.iter().fold(0, |sum, &time| sum.saturating_add(time))
     }
 }
 
 fn add<const N: usize>(to: &mut [u64; N], more: &[u64; N]) {
-    to.iter_mut().zip(more).for_each(|(to, more)| *to += more);
+    to.iter_mut().zip(more).for_each(|(to, more)| *to = to.saturating_add(*more));
 }

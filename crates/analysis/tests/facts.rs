@@ -28,16 +28,20 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             }),
             injected: key.map(|key| key as u32),
             guest: Nanos(kernel / 2),
-            kernel: Nanos(kernel),
-            user: Nanos(user),
-            idle: Nanos(idle),
-            waiting: Nanos(waiting),
+            parts: spent(TimePart::Kernel, kernel)
+                .with(TimePart::User, Nanos(user))
+                .with(TimePart::Halted, Nanos(idle))
+                .with(TimePart::Steal, Nanos(waiting)),
             way: Way::default(),
             timed,
-            is_idle: false,
+            is_halt: false,
             events: 2,
         },
     )
+}
+
+fn spent(part: TimePart, nanos: u64) -> ExitParts {
+    ExitParts::ZERO.with(part, Nanos(nanos))
 }
 
 fn wanted() -> Wanted {
@@ -50,7 +54,7 @@ fn facts(rows: &[Exit]) -> Facts {
     for row in rows {
         facts.absorb(row);
     }
-    facts.end(Moment::default(), Moment::default(), &[], &FxHashMap::default());
+    facts.end(Moment::default(), Moment::default(), &FxHashMap::default());
     facts
 }
 
@@ -133,13 +137,10 @@ fn plain() -> Exit {
         detail: None,
         injected: None,
         guest: Nanos(0),
-        kernel: Nanos(0),
-        user: Nanos(0),
-        idle: Nanos(0),
-        waiting: Nanos(0),
+        parts: ExitParts::ZERO,
         way: Way::default(),
         timed: true,
-        is_idle: false,
+        is_halt: false,
         events: 2,
     }
 }
@@ -151,7 +152,7 @@ fn recording(seed: u64, exits: u64, length: u64) -> Diff {
         let exit = Exit {
             at: Moment::from_nanos(n * 10_000),
             code: ExitCode::new(CodeList::Vmx, n % 2),
-            kernel: Nanos(if n % 2 == 0 { kernel } else { 900 + n % 89 }),
+            parts: spent(TimePart::Kernel, if n % 2 == 0 { kernel } else { 900 + n % 89 }),
             ..plain()
         };
         diff.absorb(&exit);
@@ -198,8 +199,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
             diff.absorb(&Exit {
                 at: Moment::from_nanos(n * 10_000),
                 code: ExitCode::new(CodeList::Vmx, number),
-                kernel: Nanos(kernel),
-                idle: Nanos(idle),
+                parts: spent(TimePart::Kernel, kernel).with(TimePart::Halted, Nanos(idle)),
                 ..plain()
             });
         }
@@ -218,7 +218,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
     assert_eq!(after.lengths(halts).total(), 1_000);
     // Where there is nothing else, all is what there is.
     let mut idle = Diff::default();
-    idle.absorb(&Exit { code: ExitCode::new(CodeList::Vmx, 12), idle: Nanos(5), ..plain() });
+    idle.absorb(&Exit { code: ExitCode::new(CodeList::Vmx, 12), parts: spent(TimePart::Halted, 5), ..plain() });
     idle.end(Moment::default(), Moment::from_nanos(10));
     assert_eq!((&idle.against(&idle, 9_900)[0].without[..], idle.against(&idle, 9_900)[0].counts), (&[][..], (1, 1)));
 }
@@ -248,6 +248,7 @@ fn any_halt() -> impl Strategy<Value = Halt> {
                 woken: (waited && seen).then_some(moment(at + woken.min(length))),
                 told: told.then_some(Told { length: Nanos(length), waited, valid: true }),
                 change: change.map(|(grow, new, old)| PollChange { grow, new, old }),
+                kicked: woken % 3 == 0,
                 end: moment(at + length),
                 entered: seen.then_some(moment(at + length + rest)),
             }
@@ -379,13 +380,10 @@ fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) ->
         detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
         injected: None,
         guest: Nanos(0),
-        kernel: Nanos(cost),
-        user: Nanos(0),
-        idle: Nanos(0),
-        waiting: Nanos(0),
+        parts: spent(TimePart::Kernel, cost),
         way: Way::default(),
         timed: true,
-        is_idle: false,
+        is_halt: false,
         events: 2,
     };
     exit.way.handed = Nanos(cost / 10);

@@ -17,9 +17,22 @@ fn slept(gap: u64, length: u64) -> Halt {
         woken: Some(at(gap)),
         told: Some(Told { length: Nanos(length), waited: true, valid: true }),
         change: None,
+        kicked: false,
         end: at(length),
         entered: Some(at(length + 5 * US)),
     }
+}
+
+fn after(moment: Moment, nanos: u64) -> Moment {
+    Moment::from_nanos(moment.as_nanos() + nanos)
+}
+
+/// The halt, so much later.
+fn later(halt: Halt, nanos: u64) -> Halt {
+    let [begin, end] = [halt.begin, halt.end].map(|moment| after(moment, nanos));
+    let [asleep, woken, entered] =
+        [halt.asleep, halt.woken, halt.entered].map(|moment| moment.map(|moment| after(moment, nanos)));
+    Halt { begin, end, asleep, woken, entered, ..halt }
 }
 
 fn replayed(policy: HaltPolicy, set: &[(&'static str, u64)], halts: &[Halt]) -> HaltOutcome {
@@ -97,6 +110,82 @@ fn a_failed_poll_took_no_longer_than_there_was_time_before_the_thread_slept() {
             (before.len() as u64, before.iter().sum()),
             "{what}"
         );
+    }
+}
+
+/// A halt that the poll would have caught, had nobody else wanted the CPU, changes no poll (kvm_vcpu_halt: `halt_ns <=
+/// vcpu->halt_poll_ns`): the poll is as the last change left it.
+#[test]
+fn polls_that_kvm_did_not_change_are_counted_from_the_last_change() {
+    let told = |length: u64, waited| Some(Told { length: Nanos(length * US), waited, valid: true });
+    let grown = Halt { change: Some(PollChange { grow: true, new: 80_000, old: 0 }), ..slept(15 * US, 20 * US) };
+    let cut_short = Halt { asleep: Some(Moment::from_nanos(1_000_000 * US + 7 * US)), ..slept(30 * US, 50 * US) };
+    let caught = Halt { told: told(30, false), asleep: None, woken: None, ..slept(30 * US, 30 * US) };
+    let late = Halt {
+        change: Some(PollChange { grow: true, new: 160_000, old: 80_000 }),
+        told: told(90, false),
+        ..slept(90 * US, 90 * US)
+    };
+    let switched_off = slept(400 * US, 900 * US);
+    let halts = [grown, cut_short, caught, late, switched_off];
+    let halts: Vec<Halt> = (0..).zip(halts).map(|(number, halt)| later(halt, number * 1_000 * US)).collect();
+    let mut facts = Halts::default();
+    halts.iter().for_each(|halt| facts.absorb(halt));
+    let all = facts.all();
+    assert_eq!((all.hits, all.poll_hit), (2, (30 + 80) * US), "the last look is no poll");
+    assert_eq!((all.misses, all.poll_miss), (1, 7 * US));
+    assert_eq!((all.late_caught.count, all.late_caught.sum), (1, 10 * US));
+    assert_eq!(
+        (all.late_slept.count, all.late_slept.sum),
+        (1, 15 * US),
+        "what nothing polled for is as late as it is long"
+    );
+    // The same polls, recorded and replayed: all but those of a host that did not poll the last time.
+    let recorded = HaltOutcome::recorded(&all);
+    let set = [("halt_poll_ns", 2_000 * US), ("halt_poll_ns_grow_start", 80 * US)];
+    let replayed = replayed(HaltPolicy::Host, &set, &halts[..4]);
+    assert_eq!((recorded.hits, recorded.misses, recorded.polling), (replayed.hits, replayed.misses, replayed.polling));
+}
+
+#[test]
+fn what_comes_late_is_caught_as_often_as_it_was() {
+    // Polls of 50 us, and what comes 10 us after their end: three in four are caught before the thread sleeps.
+    let polled = |number: u64| {
+        let is_caught = !number.is_multiple_of(4);
+        let halt = slept(60 * US, if is_caught { 60 } else { 70 } * US);
+        let told = Some(Told { waited: !is_caught, ..halt.told.unwrap() });
+        let change = Some(PollChange { grow: false, new: 50_000, old: 50_000 });
+        let asleep = (!is_caught).then_some(after(halt.begin, 55 * US));
+        let woken = halt.woken.filter(|_| !is_caught);
+        later(Halt { asleep, woken, told, change, ..halt }, number * 1_000 * US)
+    };
+    let halts: Vec<Halt> = (0..400).map(polled).collect();
+    let always_50 = [("halt_poll_ns", 50 * US), ("halt_poll_ns_grow_start", 50 * US), ("halt_poll_ns_shrink", 1)];
+    // With the poll that was in force, what was caught is; the first halt of all finds none yet.
+    assert_eq!(replayed(HaltPolicy::Host, &always_50, &halts).caught, 300);
+    // With another, none says what would have become of one halt, but of all.
+    let always_53 = [("halt_poll_ns", 53 * US), ("halt_poll_ns_grow_start", 53 * US), ("halt_poll_ns_shrink", 1)];
+    let never = replayed(HaltPolicy::Host, &[("halt_poll_ns", 0)], &halts);
+    assert_eq!((replayed(HaltPolicy::Host, &always_53, &halts).caught, never.hits, never.misses), (300, 0, 0));
+}
+
+/// drivers/cpuidle/poll_state.c, poll_idle: it ends when something is runnable, and handles interrupts that wake nobody.
+#[test]
+fn a_guests_poll_goes_on_after_an_interrupt_that_wakes_nobody() {
+    // The first halt makes the limit 50 us; each of the others ends 20 us after it began.
+    let set = [("guest_halt_poll_ns", 200 * US)];
+    for (ran, caught, polling) in [
+        // Something ran: each begins a new poll.
+        (400, 6, 120),
+        // Nothing did: the second ends 42 us after the poll began, the third comes too late. So do the next three.
+        (2, 4, 2 * (20 + 20 + 6)),
+    ] {
+        let first = slept(40 * US, 45 * US);
+        // Woken after 20 us, back 10 us later.
+        let next = |number: u64| later(slept(20 * US, 25 * US), 1_000 * US + number * (30 + ran) * US);
+        let halts: Vec<Halt> = [first].into_iter().chain((0..6).map(next)).collect();
+        let outcome = replayed(HaltPolicy::Guest, &set, &halts);
+        assert_eq!((outcome.caught, outcome.polling), (caught, polling * US), "{ran} us between");
     }
 }
 

@@ -163,6 +163,19 @@ fn about(seen: i64, expected: i64) -> bool {
 }
 
 #[test]
+fn stays_of_the_run_queue_that_exceed_all_time_count_as_much_as_fits() {
+    let mut facts = Yields::default();
+    for _ in 0..2 {
+        for waiting in [0, 1, 20] {
+            facts.absorb_stay(&QueueStay { from: at(1), to: at(u64::MAX), waiting });
+        }
+    }
+    let again = facts.clone();
+    facts.merge(&again);
+    assert_eq!((facts.queue.time[0], facts.queue.waited, facts.queue.span()), (u64::MAX, u64::MAX, u64::MAX));
+}
+
+#[test]
 fn the_lock_code_in_force_yields_as_it_did() {
     let yields = wait(YieldCall::Diag44, &[ROUND; 20], |_| false, Gave::Nobody);
     let (recorded, outcomes) = replayed(&yields, &[code(Generation::L1b, 1_000, MACHINE)]);

@@ -1,21 +1,22 @@
 //! Sums over time, made on a thread of their own while the next rows are read.
 //!
 //! ```text
-//! reading ─► Names ─► exits in brief, many at once ─► the other thread: Sums
-//!                        ▲                               │
-//!                        └──────── empty again ──────────┘
+//! reading ─► Names ─► exits and stretches in brief, many at once ─► the other thread: Sums
+//!                        ▲                                             │
+//!                        └─────────────── empty again ─────────────────┘
 //! ```
 
 use crate::read::{Sink, Trace};
 use exitscope_analysis::Counted;
-use exitscope_model::{Exit, Yield};
-use exitscope_page::{Brief, Names, OverTime, Sums};
+use exitscope_model::{Exit, Stretch, Yield};
+use exitscope_page::{Briefs, Names, OverTime, Sums};
 use exitscope_units::Moment;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Exits that are passed on at once (1 MB). Whoever is woken takes the CPU of another, so that is to be done seldom.
+/// Exits and stretches that are passed on at once (1 MB, of exits that have a cost and no more). Whoever is woken takes the
+/// CPU of another, so that is to be done seldom.
 const BATCH: usize = 1 << 14;
 
 /// Batches that may wait: enough for the time in which rows are put in order (32 MB).
@@ -23,15 +24,15 @@ const WAITING: usize = 32;
 
 enum Message {
     Window((Moment, Moment)),
-    Exits(Vec<Brief>),
+    Briefs(Briefs),
 }
 
 /// An [`OverTime`] in the making.
 pub struct Background {
     names: Names,
-    batch: Vec<Brief>,
+    batch: Briefs,
     to: SyncSender<Message>,
-    empty: Receiver<Vec<Brief>>,
+    empty: Receiver<Briefs>,
     thread: JoinHandle<Sums>,
 }
 
@@ -45,17 +46,17 @@ impl Background {
             for message in messages {
                 match message {
                     Message::Window(window) => sums.begin(window),
-                    Message::Exits(mut exits) => {
-                        sums.absorb(&exits);
-                        exits.clear();
+                    Message::Briefs(mut briefs) => {
+                        sums.absorb(&briefs);
+                        briefs.clear();
                         // Where there are enough already, this one is dropped.
-                        let _ = back.try_send(exits);
+                        let _ = back.try_send(briefs);
                     }
                 }
             }
             sums
         });
-        Background { names, batch: Vec::with_capacity(BATCH), to, empty, thread }
+        Background { names, batch: Briefs::with_capacity(BATCH), to, empty, thread }
     }
 
     /// All of it, soon: the trace has been read.
@@ -71,17 +72,16 @@ impl Background {
     }
 
     #[inline(always)]
-    fn push(&mut self, brief: Brief) {
-        self.batch.push(brief);
+    fn pass_on_if_full(&mut self) {
         if self.batch.len() >= BATCH {
             self.pass_on();
         }
     }
 
     fn pass_on(&mut self) {
-        let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Briefs::with_capacity(BATCH));
         let full = std::mem::replace(&mut self.batch, empty);
-        self.send(Message::Exits(full));
+        self.send(Message::Briefs(full));
     }
 
     fn send(&self, message: Message) {
@@ -122,15 +122,19 @@ impl Sink for Background {
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        if let Some(brief) = self.names.brief(exit) {
-            self.push(brief);
-        }
+        self.names.absorb(exit, &mut self.batch);
+        self.pass_on_if_full();
     }
 
     #[inline]
     fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
-        let brief = self.names.brief_counted(exit, counted);
-        self.push(brief);
+        self.names.absorb_counted(exit, counted, &mut self.batch);
+        self.pass_on_if_full();
+    }
+
+    fn stretch(&mut self, of: &Stretch) {
+        self.names.absorb_stretch(of, &mut self.batch);
+        self.pass_on_if_full();
     }
 
     fn yielded(&mut self, of: &Yield) {

@@ -35,6 +35,8 @@ pub enum Command {
     /// Record the exits of the virtual machines that run on this host
     ///
     /// By BPF programs where they may be used, else by perf events.
+    /// What only the view of phases needs is recorded, too: on x86, two events (kvm_fpu) for each return to user space, and
+    /// one (kvm_emulate_insn) for each instruction that KVM emulates.
     /// Needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. Writes a perf.data file, which perf reads,
     /// too. What is lost is counted; a guest is never waited for.
     Record(RecordArgs),
@@ -229,6 +231,10 @@ pub struct ReportArgs {
     /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
+    /// A run of `lab exits` on the same host, saved with --format json: say how much of the guests' time at most is what no
+    /// tracepoint sees around entry and exit. As text and JSON; not as a page or view
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "view"])]
+    pub hidden: Option<PathBuf>,
     /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
@@ -898,7 +904,7 @@ pub struct LabExitsArgs {
 
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 53, delay 16,
+    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 79, delay 16,
     /// pio 7, haltpoll 22, yield 39, gang 12), and a third more or so for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
@@ -1006,6 +1012,11 @@ pub struct RecordArgs {
     /// Size of each CPU's ring, in bytes, or with K or M
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     pub buffer: usize,
+    /// Record what this view of a report needs besides. phases: the system calls of virtual CPUs' threads, two events for
+    /// each, so two or more for each return to user space. All system calls of this host take a little longer meanwhile,
+    /// and where BPF may not be used they all go through the rings
+    #[arg(long, value_enum, value_name = "VIEW")]
+    pub for_view: Option<ForView>,
     /// Leave the scheduler's events out: then a report cannot tell when virtual CPUs waited for a CPU
     #[arg(long)]
     pub no_sched: bool,
@@ -1176,6 +1187,12 @@ pub enum View {
     Phases,
     /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
     Yield,
+}
+
+/// A view of which not all is recorded unless it is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ForView {
+    Phases,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.

@@ -12,7 +12,7 @@ use std::io::Write;
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let mut checks = checkup()?;
-    checks.push(recording());
+    checks.extend(recording());
     let checkup = Checkup::of(&checks);
     match args.format {
         EventsFormat::Json => {
@@ -28,19 +28,33 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// Whether `record` and `exporter` can do their work here, found out by beginning it.
-fn recording() -> Check {
-    let (state, found, remedy) = match Aggregation::start(&Counting::default()) {
-        Ok(counting) => match counting.route() {
-            Route::Bpf => (State::Good, "by BPF programs".to_string(), None),
-            Route::PerfEvents { because } => {
-                let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
-                              program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF \
-                              must be allowed";
-                (State::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))
-            }
-        },
-        Err(error) => (State::Missing, "cannot be done".to_string(), Some(error.to_string())),
+fn recording() -> Vec<Check> {
+    let row =
+        |what: &str, state, found, remedy| Check { area: "Recording", what: what.to_string(), state, found, remedy };
+    let what = "exitscope record and exporter";
+    let counting = match Aggregation::start(&Counting::default()) {
+        Err(error) => return vec![row(what, State::Missing, "cannot be done".to_string(), Some(error.to_string()))],
+        Ok(counting) => counting,
     };
-    let what = "exitscope record and exporter".to_string();
-    Check { area: "Recording", what, state, found, remedy }
+    match counting.route() {
+        Route::PerfEvents { because } => {
+            let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
+                          program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF must be \
+                          allowed";
+            vec![row(what, State::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))]
+        }
+        Route::Bpf => {
+            let (arguments, records) = counting.tracepoints();
+            let found = format!("arguments of {}; records of {}", arguments.join(", "), records.join(", "));
+            let looked_at = match arguments.iter().any(|name| *name != "kvm_entry") {
+                true => row("programs that count look at", State::Good, found, None),
+                false => {
+                    let remedy = "a kernel with BTF (CONFIG_DEBUG_INFO_BTF) says what is which argument: looking at these \
+                                  costs guests less";
+                    row("programs that count look at", State::Limited, found, Some(remedy.to_string()))
+                }
+            };
+            vec![row(what, State::Good, "by BPF programs".to_string(), None), looked_at]
+        }
+    }
 }

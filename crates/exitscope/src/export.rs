@@ -144,13 +144,13 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// The first reading.
 fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
     let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
-    let (mut earlier, mut before) = (Earlier::default(), None);
+    let (mut earlier, mut before) = (Earlier::of_run(inputs.len()), None);
     for input in &inputs {
         let fresh = || Survey::new(selection);
         let options = args.select.clock.options(Keep::Timed);
         let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
         read::has_events(&trace)?;
-        if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) {
+        if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
             // Hosts without names are told apart by what they are.
             let row = &trace.row;
             let host = [&row.hostname, &row.clock, &row.arch, &row.release].map(String::clone);
@@ -192,7 +192,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
-    let mut earlier = Earlier::default();
+    let mut earlier = Earlier::of_run(inputs.len());
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
             selection: selection.clone(),

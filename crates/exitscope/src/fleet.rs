@@ -13,10 +13,12 @@ use crate::sql;
 use anyhow::bail;
 use chrono::NaiveDate;
 use exitscope_analysis::{Block, Cell, Diff, fleet};
+use exitscope_model::{ExitParts, TimePart};
 use exitscope_page::{Other, write_other, write_other_data};
 use exitscope_query::{Array, Columns, Engine, RecordBatch};
 use exitscope_stats::FineBuckets;
 use exitscope_store::RunRow;
+use exitscope_units::Nanos;
 use exitscope_view::{
     Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page, write_page,
 };
@@ -25,11 +27,14 @@ use std::io::Write;
 use std::path::Path;
 
 /// Sums by recording, shape, reason and stretch of time.
-const FACTS: &str = "select run, vm_vcpus, reason, at_ns, span_ns, sum(count) as count, sum(timed) as timed, \
-    sum(to_user) as to_user, sum(kernel_ns) as kernel_ns, sum(user_ns) as user_ns, sum(idle_ns) as idle_ns, \
-    sum(waiting_ns) as waiting_ns, min(min_ns) as min_ns, max(max_ns) as max_ns, \
-    length_merge(length_ns, length_count) as lengths \
-    from facts group by run, vm_vcpus, reason, at_ns, span_ns";
+fn facts_query() -> String {
+    let parts: String = TimePart::OF_EXITS.map(|part| format!("sum({0}) as {0}, ", part.column())).concat();
+    format!(
+        "select run, vm_vcpus, reason, at_ns, span_ns, sum(count) as count, sum(timed) as timed, sum(to_user) as to_user, \
+         {parts}min(min_ns) as min_ns, max(max_ns) as max_ns, length_merge(length_ns, length_count) as lengths \
+         from facts group by run, vm_vcpus, reason, at_ns, span_ns"
+    )
+}
 
 /// How many VMs a recording has of each shape, and how many vCPUs were seen of them.
 const VMS: &str = "select run, vm_vcpus, count(distinct coalesce(vm, 0)) as vms, \
@@ -136,24 +141,12 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
         }
         Ok(())
     })?;
-    read(FACTS, &mut |all, batch| {
+    read(&facts_query(), &mut |all, batch| {
         let columns = Columns(batch);
         let (run, reason) = (columns.words("run")?, columns.words("reason")?);
-        let names = [
-            "vm_vcpus",
-            "at_ns",
-            "span_ns",
-            "count",
-            "timed",
-            "to_user",
-            "kernel_ns",
-            "user_ns",
-            "idle_ns",
-            "waiting_ns",
-            "min_ns",
-            "max_ns",
-        ];
-        let numbers: Result<Vec<_>, _> = names.iter().map(|name| columns.numbers(name)).collect();
+        let names = ["vm_vcpus", "at_ns", "span_ns", "count", "timed", "to_user", "min_ns", "max_ns"];
+        let parts = TimePart::OF_EXITS.map(TimePart::column);
+        let numbers: Result<Vec<_>, _> = names.iter().chain(&parts).map(|name| columns.numbers(name)).collect();
         let numbers = numbers?;
         for row in 0..batch.num_rows() {
             let Some(of) = runs.get(run.value(row)) else { continue };
@@ -175,12 +168,11 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
                 count: sum(3),
                 timed: sum(4),
                 user_count: sum(5),
-                kernel: sum(6),
-                user: sum(7),
-                idle: sum(8),
-                waiting: sum(9),
-                min: number(10),
-                max: sum(11),
+                min: number(6),
+                max: sum(7),
+                parts: (8..)
+                    .zip(TimePart::OF_EXITS)
+                    .fold(ExitParts::ZERO, |parts, (at, part)| parts.with(part, Nanos(sum(at)))),
                 lengths: lengths.into(),
             };
             recorded.blocks[at.min(last)].cells.entry(reason.value(row).to_string()).or_default().merge(&cell);

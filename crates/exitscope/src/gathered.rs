@@ -13,7 +13,7 @@ use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::replay::{Recorded, Recorder};
 use exitscope_analysis::{Counted, Dim, Facts, PollHost, Selection, Wanted};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, TraceInfo, Yield};
+use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Stretch, TraceInfo, Yield};
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
@@ -118,6 +118,12 @@ impl Gathered {
         self.material.facts.merge(&other.material.facts);
         self.halts = Last::of_at_most(self.halts.most);
         self.yields = Last::of_at_most(self.yields.most);
+    }
+
+    /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
+    pub fn follow(&mut self, before: &Gathered) {
+        self.material.follow(&before.material);
+        self.recorder = before.recorder.clone();
     }
 
     /// Adds the next stretch of the same recording, as [`Material::merge`].
@@ -249,6 +255,10 @@ impl Sink for Gathered {
         self.material.absorb(exit)
     }
 
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.material.facts.absorb_stretch(stretch);
+    }
+
     fn halt(&mut self, halt: &Halt) {
         if self.material.absorb_halt(halt) {
             self.halts.push(self.recorder.recorded(halt));
@@ -288,6 +298,10 @@ impl Sink for OverTime {
         OverTime::absorb(self, exit);
     }
 
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.absorb_stretch(stretch);
+    }
+
     fn yielded(&mut self, of: &Yield) {
         self.absorb_yield(of);
     }
@@ -318,7 +332,17 @@ mod tests {
             let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             // As long as the moment is late.
             let told = Some(Told { length: Nanos(at.as_nanos()), waited: false, valid: true });
-            let halt = Halt { who, begin: at, asleep: None, woken: None, told, change: None, end: at, entered: None };
+            let halt = Halt {
+                who,
+                begin: at,
+                asleep: None,
+                woken: None,
+                told,
+                change: None,
+                kicked: false,
+                end: at,
+                entered: None,
+            };
             gathered.halt(&halt);
         }
         gathered
@@ -386,7 +410,8 @@ mod tests {
                 let told = (number % 13 != 5).then_some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
-                gathered.halt(&Halt { who, begin: moment(0), asleep, woken, told, change: None, end, entered });
+                let (change, kicked) = (None, false);
+                gathered.halt(&Halt { who, begin: moment(0), asleep, woken, told, change, kicked, end, entered });
             }
             gathered.material.sum_up();
             let info = TraceInfo::default();

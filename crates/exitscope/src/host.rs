@@ -19,13 +19,12 @@ impl Host {
     /// Looks.
     pub fn new() -> Host {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
-        let cpuinfo = read("/proc/cpuinfo");
         Host {
             hostname: read("/proc/sys/kernel/hostname"),
             release: read("/proc/sys/kernel/osrelease"),
-            cpu: cpu_value(&cpuinfo, "model name").to_string(),
+            cpu: host::of_cpu("model name"),
             // As perf spells it on x86.
-            cpuid: ["vendor_id", "cpu family", "model", "stepping"].map(|key| cpu_value(&cpuinfo, key)).join(","),
+            cpuid: ["vendor_id", "cpu family", "model", "stepping"].map(host::of_cpu).join(","),
             command: std::env::args().collect(),
             settings: host::settings(),
         }
@@ -72,10 +71,4 @@ impl Host {
 
 fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
-}
-
-/// What /proc/cpuinfo says of the first CPU.
-fn cpu_value<'a>(cpuinfo: &'a str, key: &str) -> &'a str {
-    let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-    pairs.find(|(name, _)| name.trim() == key).map_or("", |(_, value)| value.trim())
 }

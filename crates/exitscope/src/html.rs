@@ -34,7 +34,7 @@ fn begin(selection: &Selection, slowest: usize) -> Reading {
 fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, Ending) {
     let over_time = over_time.end(trace);
     let (first, last) = trace.span.unwrap_or_default();
-    gathered.material.end(first, last, &trace.lanes, &trace.vcpu_of);
+    gathered.material.end(first, last, &trace.vcpu_of);
     (gathered, drags, over_time)
 }
 
@@ -56,7 +56,7 @@ pub fn look_at(
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();
-    let mut earlier = Earlier::default();
+    let mut earlier = Earlier::of_run(inputs.len());
     for input in inputs {
         let (trace, reading) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, fresh)?;
         let (of_trace, drags, over_time_of_trace) = end(reading, &trace);

@@ -5,24 +5,26 @@ use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
 use crate::new_file::{can_write, replace};
 use crate::record::write_events;
 use crate::report::look;
+use crate::saved_run::{saved, saved_of};
+use crate::serve::feed::Feed;
 use crate::{costs, page_file, sim};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::findings::Findings;
+use exitscope_lab::hidden::{self, Traced};
 use exitscope_lab::measure::Plan;
 use exitscope_lab::{LabError, Machine, catch_signals, delay, exits, gang, haltpoll, pio, yielding};
-use exitscope_model::Event;
+use exitscope_model::{Event, EventNames, ExitCode, Kind};
 use exitscope_page::{Other, write_other};
+use exitscope_record::{Capture, Processes, RecordError, Wanted, of_kvm, tracefs};
+use exitscope_units::{Moment, Tid};
 use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::File;
-use std::io::{BufReader, IsTerminal, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
-
-/// The largest saved run that is read.
-const MAX_SAVED: u64 = 64 << 20;
 
 /// Every experiment: its name and what it shows.
 const EXPERIMENTS: &[(&str, &str)] = &[
@@ -43,7 +45,7 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
             }
             Ok(Outcome::Fine)
         }
-        LabCommand::Exits(args) => experiment("exits", &args.lab, args.costs.as_deref(), out, exits::run),
+        LabCommand::Exits(args) => experiment("exits", &args.lab, args.costs.as_deref(), out, exits_and_hidden),
         LabCommand::Delay(args) => experiment("delay", args, None, out, delay::run),
         LabCommand::Run(args) => run_scenario(args, out),
         LabCommand::Pio(args) => experiment("pio", args, None, out, pio::run),
@@ -55,6 +57,60 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
             let report = saved(&args.run)?;
             show(&report, args.format, args.html.as_deref(), out)
         }
+    }
+}
+
+/// What exits cost, and what no tracepoint sees of them.
+fn exits_and_hidden(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let (mut findings, events) = exits::run(machine, plan, keep_events)?;
+    // After all else, which tracing would make longer.
+    let mut tracer = ExitTracer::start();
+    let traced = || tracer.as_mut().map_err(|why| why.clone())?.exits().map_err(|error| error.to_string());
+    findings.tables.push(hidden::table(machine, plan, traced)?);
+    Ok((findings, events))
+}
+
+/// Traces the exits of this process's guests, from kvm_exit to kvm_entry.
+struct ExitTracer {
+    capture: Capture,
+    feed: Feed,
+    /// By thread, what left its guest and has not entered it again.
+    open: BTreeMap<Tid, (ExitCode, Moment)>,
+}
+
+impl ExitTracer {
+    fn start() -> Result<ExitTracer, String> {
+        let start = || -> Result<ExitTracer, RecordError> {
+            let mut tracepoints = of_kvm(&tracefs()?)?;
+            // No others: each takes its time within an exit, or beside it.
+            tracepoints.retain(|of| matches!(of.name.as_str(), "kvm_exit" | "kvm_entry"));
+            let processes = Processes::These(vec![std::process::id()]);
+            let capture = Capture::start(Wanted { tracepoints, processes, buffer: 4 << 20, without_bpf: false })?;
+            let feed = Feed::new(capture.tracepoints(), &mut EventNames::default());
+            Ok(ExitTracer { capture, feed, open: BTreeMap::new() })
+        };
+        start().map_err(|error| format!("exits cannot be traced: {error}"))
+    }
+
+    /// Those since the last call, in the order of time.
+    fn exits(&mut self) -> anyhow::Result<Vec<Traced>> {
+        self.feed.clear();
+        let drained = self.capture.drain(|sample| self.feed.take(sample))?;
+        if !drained.lost.is_empty() {
+            bail!("records of exits were lost");
+        }
+        let mut exits = Vec::new();
+        for event in &self.feed.events {
+            match event.kind {
+                Kind::Exit { code, .. } => _ = self.open.insert(event.tid, (code, event.at)),
+                Kind::Enter => {
+                    let open = self.open.remove(&event.tid);
+                    exits.extend(open.and_then(|(code, left)| Some((code, event.at.since(left)?.0))));
+                }
+                _ => {}
+            }
+        }
+        Ok(exits)
     }
 }
 
@@ -162,25 +218,4 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
         LabRunFormat::Text => LabFormat::Text,
     };
     show(&report, format, args.html.as_deref(), out)
-}
-
-/// A run of this experiment that was saved with --format json.
-fn saved_of(path: &Path, experiment: &str) -> anyhow::Result<LabReport> {
-    let report = saved(path)?;
-    if report.experiment != experiment {
-        bail!("{} is a run of lab {}, not of lab {experiment}", path.display(), report.experiment);
-    }
-    Ok(report)
-}
-
-/// A run that was saved with --format json.
-fn saved(path: &Path) -> anyhow::Result<LabReport> {
-    let name = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    let report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
-        .with_context(|| format!("{name} is not a run of the lab, saved with --format json"))?;
-    if report.schema != LabReport::SCHEMA {
-        bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
-    }
-    Ok(report)
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::{ClockArgs, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
+use crate::cli::{ClockArgs, ForView, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
 use crate::host::Host;
 use crate::new_file;
 use crate::store;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
-    Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_kvm, of_scheduler,
+    Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_calls, of_kvm, of_scheduler,
     process_name, thread_name, tracefs, vms,
 };
 use exitscope_trace::PerfWriter;
@@ -48,6 +48,10 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut tracepoints = of_kvm(&tracefs)?;
     if !args.no_sched {
         tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
+    }
+    if let Some(ForView::Phases) = args.for_view {
+        tracepoints
+            .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?);
     }
     let processes = args.whose.processes()?;
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
@@ -212,7 +216,7 @@ impl Recording {
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
         let file = new_file::create(path)?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
-        let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.is_scheduler()).collect();
+        let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.follows_threads()).collect();
         let (named, came, cost) = (BTreeSet::new(), BTreeSet::new(), None);
         Ok(Recording { writer, named, lost: 0, came, of_kvm, events: 0, kvm_events: 0, own, cost })
     }

@@ -4,8 +4,8 @@ use crate::cli::ClockArgs;
 use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
-    Assembler, Event, EventKinds, Exit, Halt, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
-    TraceInfo, Who, Yield,
+    Assembler, Event, EventKinds, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
+    Stretch, TraceInfo, Who, Yield,
 };
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
@@ -44,6 +44,8 @@ pub trait Sink {
     fn absorb_counted(&mut self, exit: &Exit, _counted: Counted) {
         self.absorb(exit);
     }
+    /// A stretch of a vCPU's time that is of no exit.
+    fn stretch(&mut self, _stretch: &Stretch) {}
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -91,6 +93,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
         self.0.absorb_counted(exit, counted);
         self.1.absorb_counted(exit, counted);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.0.stretch(stretch);
+        self.1.stretch(stretch);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -142,12 +149,16 @@ pub struct Trace {
     /// Exits made, and of those with both ends.
     pub exits: u64,
     pub timed_exits: u64,
+    /// Whether nothing was made of it: a guest's own, beside others.
+    pub is_left_out: bool,
 }
 
 /// What earlier files of a run hold, so that recordings that overlap are not counted twice.
 #[derive(Default)]
 pub struct Earlier {
     traces: Vec<EarlierTrace>,
+    /// Whether the run has several files. A guest's own recording then is beside its host's.
+    has_several: bool,
 }
 
 struct EarlierTrace {
@@ -239,7 +250,9 @@ fn read_once(
     let mut source = exitscope_trace::open_input(input, options)?;
     let mut ledger = Ledger::default();
     let by_vcpu = source.info().by_vcpu;
+    let is_left_out = earlier.has_several && source.info().is_guests;
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
+    assembler.know(source.info());
     let mut events = Vec::new();
     let mut vcpu_of = known.clone();
     vcpu_of.extend(vcpus_by_name(source.info()));
@@ -256,6 +269,11 @@ fn read_once(
         }
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
+        if is_left_out {
+            let recorded =
+                events.drain(..).filter(|event| !matches!(event.kind, Kind::Lost { .. } | Kind::ExitInfo(_)));
+            ledger.add(Line::GuestEvent, recorded.count() as u64);
+        }
         if by_vcpu {
             events.iter().for_each(|event| rows.sink.schedule(event));
         }
@@ -287,12 +305,13 @@ fn read_once(
             let trace = Trace {
                 row,
                 info,
-                span: beyond((first, last), &spans).filter(|_| ledger.events > 0),
+                span: beyond((first, last), &spans).filter(|_| ledger.events > 0 && !is_left_out),
                 lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
                 ledger,
                 vcpu_of,
                 exits,
                 timed_exits,
+                is_left_out,
             };
             return Ok(Reading { trace, late });
         }
@@ -370,6 +389,9 @@ fn pass_beside(
         let who = who.completed(vcpu_of);
         (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
     };
+    for of in assembler.stretches() {
+        new(of.who, of.from).into_iter().for_each(|who| sink.stretch(&Stretch { who, ..*of }));
+    }
     for halt in assembler.halts() {
         new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
     }
@@ -430,6 +452,11 @@ fn progress_bar(len: u64, name: &str) -> Option<ProgressBar> {
 }
 
 impl Earlier {
+    /// Nothing yet of a run of so many files.
+    pub fn of_run(files: usize) -> Earlier {
+        Earlier { traces: Vec::new(), has_several: files > 1 }
+    }
+
     fn add(&mut self, trace: &Trace) {
         if let Some(span) = trace.span {
             let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());

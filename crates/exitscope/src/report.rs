@@ -4,15 +4,18 @@ use crate::Outcome;
 use crate::cli::{Format, ReportArgs, View};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
+use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
 use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
 use exitscope_model::{
-    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, TraceInfo, Yield,
+    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Stretch, TraceInfo, Yield,
 };
 use exitscope_trace::{Keep, NoSymbols, Symbols};
 use exitscope_units::Moment;
-use exitscope_view::{Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page};
+use exitscope_view::{
+    HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write};
@@ -39,6 +42,10 @@ impl Sink for Facts {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         Facts::absorb(self, exit);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.absorb_stretch(stretch);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -85,9 +92,11 @@ impl Totals {
     pub fn add(&mut self, trace: Trace) {
         self.unread.extend(read::has_events(&trace).err());
         self.ledger.merge(&trace.ledger);
-        let mut comms = std::mem::take(&mut self.info.comms);
-        comms.extend(trace.info.comms);
-        self.info = TraceInfo { comms, ..trace.info };
+        if !trace.is_left_out {
+            let mut comms = std::mem::take(&mut self.info.comms);
+            comms.extend(trace.info.comms);
+            self.info = TraceInfo { comms, ..trace.info };
+        }
         self.exits += trace.exits;
         self.timed_exits += trace.timed_exits;
         self.traces.push(trace.row);
@@ -196,6 +205,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.guestkallsyms.is_some() && !by.contains(&Dim::Rip) {
         anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
     }
+    if args.hidden.is_some() && args.format == Format::Csv {
+        anyhow::bail!("CSV holds the groups of exits; --hidden goes with text and JSON");
+    }
+    let bounds = args.hidden.as_deref().map(|path| saved_of(path, "exits")).transpose()?;
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
@@ -203,14 +216,14 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut all: Option<Facts> = None;
     let mut totals = Totals::default();
-    let mut earlier = Earlier::default();
+    let mut earlier = Earlier::of_run(inputs.len());
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
     let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });
     for input in inputs {
         let (trace, mut of_trace) = read::read_input(input, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
-        of_trace.end(first, last, &trace.lanes, &trace.vcpu_of);
+        of_trace.end(first, last, &trace.vcpu_of);
         match &mut all {
             Some(all) => all.merge(&of_trace),
             None => all = Some(of_trace),
@@ -226,7 +239,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let gates = gates(args, &facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, &facts, &info, selection, gates.breaches, options.keep);
+    let mut report = totals.report(args, &facts, &info, selection, gates.breaches, options.keep);
+    if let (Some(lab), Some(path)) = (&bounds, &args.hidden) {
+        let hidden =
+            HiddenTime::of(&report, &facts, lab).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+        report.hidden = Some(hidden);
+    }
     match args.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &report)?;

@@ -161,7 +161,7 @@ fn add_one(
     let (first, (survey, mut material)) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
     let (begin, end) = first.span.unwrap_or_default();
-    material.end(begin, end, &first.lanes, &first.vcpu_of);
+    material.end(begin, end, &first.vcpu_of);
     let (judgement, _) = judgement(&material, &first.row, &first.info, |trials| {
         Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || trials.clone())?.1)
     })?;
@@ -284,10 +284,7 @@ fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> SumRow {
         count: cell.count,
         timed: cell.timed,
         to_user: cell.user_count,
-        kernel_ns: cell.kernel,
-        user_ns: cell.user,
-        idle_ns: cell.idle,
-        waiting_ns: cell.waiting,
+        parts: cell.parts,
         min_ns: cell.min,
         max_ns: cell.max,
         lengths: buckets(&cell.lengths),

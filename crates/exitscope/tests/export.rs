@@ -10,6 +10,7 @@ mod common;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::{corpus, exitscope, report, run, stderr, traces, unpacked};
+use exitscope_model::TimePart;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -54,8 +55,16 @@ struct Sums {
     timed: u64,
     kernel: u64,
     user: u64,
-    idle: u64,
-    waiting: u64,
+    /// The other parts, in the order of [`TimePart::OF_EXITS`].
+    others: [u64; OTHERS],
+}
+
+/// Parts of exits that are no cost.
+const OTHERS: usize = TimePart::OF_EXITS.len() - 2;
+
+/// Those, and what `name` makes of each.
+fn others<T: Copy + Default>(name: impl Fn(TimePart) -> T) -> [T; OTHERS] {
+    std::array::from_fn(|at| name(TimePart::OF_EXITS[at + 2]))
 }
 
 impl Sums {
@@ -66,26 +75,26 @@ impl Sums {
             timed: of("timed"),
             kernel: of("kernel_ns"),
             user: of("user_ns"),
-            idle: of("idle_ns"),
-            waiting: of("waiting_ns"),
+            others: others(|part| of(part.column())),
         }
     }
 
     /// Adds a part of an exit.
     fn add(&mut self, part: &str, length: u64) {
         match part {
-            "idle" => self.idle += length,
-            "waiting for a CPU" => self.waiting += length,
             "user space" | "user space, asleep" | "device model" => self.user += length,
-            kernel => {
-                assert!(kernel.starts_with("kernel: "), "{kernel}");
-                self.kernel += length;
-            }
+            other => match others(|part| part.name()).iter().position(|name| *name == other) {
+                Some(at) => self.others[at] += length,
+                None => {
+                    assert!(other.starts_with("kernel: "), "{other}");
+                    self.kernel += length;
+                }
+            },
         }
     }
 
     fn total(&self) -> u64 {
-        self.cost() + self.idle + self.waiting
+        self.cost() + self.others.iter().sum::<u64>()
     }
 
     fn cost(&self) -> u64 {
@@ -107,9 +116,9 @@ fn in_csv(bytes: &[u8]) -> Sums {
         sums.timed += 1;
         sums.kernel += of("kernel_ns");
         sums.user += of("user_ns");
-        sums.idle += of("idle_ns");
-        sums.waiting += of("waiting_ns");
-        assert_eq!(of("total_ns"), of("kernel_ns") + of("user_ns") + of("idle_ns") + of("waiting_ns"));
+        let rest = others(|part| of(part.column()));
+        sums.others.iter_mut().zip(rest).for_each(|(sum, more)| *sum += more);
+        assert_eq!(of("total_ns"), of("kernel_ns") + of("user_ns") + rest.iter().sum::<u64>());
         assert!(of("reaching_ns") + of("leaving_ns") + of("entering_ns") <= of("kernel_ns"), "{row:?}");
         assert!(of("asleep_ns") <= of("user_ns"), "{row:?}");
     }
@@ -199,8 +208,8 @@ fn in_firefox(bytes: &[u8]) -> Sums {
         for data in column("markers", "data") {
             // Milliseconds, of which a double holds each nanosecond.
             let of = |name: &str| (data[name].as_f64().unwrap() * 1e6).round() as u64;
-            sums.idle += of("idle");
-            sums.waiting += of("waiting");
+            let rest = others(|part| of(part.column().trim_end_matches("_ns")));
+            sums.others.iter_mut().zip(rest).for_each(|(sum, more)| *sum += more);
         }
     }
     sums
@@ -272,7 +281,7 @@ fn check(trace: &Path, arguments: &[&str]) {
     let (exits, timed, cost, length) = in_openmetrics(&export("openmetrics"));
     assert_eq!((exits, timed), (sums.count, sums.timed), "openmetrics of {name}");
     let near = |seconds: f64, ns: u64| (seconds * 1e9 - ns as f64).abs() < 1e-6 * ns as f64 + 1.0;
-    assert!(near(cost, sums.cost() + sums.waiting) && near(length, sums.total()), "{name}: {cost} {length} {sums:?}");
+    assert!(near(cost, sums.cost()) && near(length, sums.total()), "{name}: {cost} {length} {sums:?}");
 }
 
 #[test]

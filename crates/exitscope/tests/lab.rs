@@ -66,6 +66,19 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     let report = report(&[&trace], &[]);
     assert_eq!(report["coverage"]["lost"], 0);
     assert!(report["coverage"]["exits"].as_u64() > Some(1_000));
+    // What no tracepoint sees has a bound for each reason, or it is said why that cannot be told here.
+    let hidden = found["tables"].as_array().unwrap().last().unwrap();
+    assert_eq!(hidden["title"], "Time that no tracepoint sees, around an exit");
+    let rows = hidden["rows"].as_array().unwrap();
+    let bounds = |row: &&serde_json::Value| row["figures"].as_array().unwrap().iter().any(|of| of["name"] == "bound");
+    match rows.iter().filter(bounds).count() {
+        0 => {
+            let [row] = rows.as_slice() else { panic!("one row says why: {rows:?}") };
+            let why = row["cannot"].as_str().unwrap();
+            assert!(why.starts_with("no kvm_exit fires") || why.starts_with("exits cannot be traced"), "{why}");
+        }
+        count => assert!(count > 20, "{rows:?}"),
+    }
 }
 
 #[test]

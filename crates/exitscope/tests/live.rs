@@ -107,6 +107,64 @@ fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
     assert!(folder.path().join("perf.data.old").is_file(), "what was there is kept");
 }
 
+/// The guest halts 23 times with an interrupt pending, or 7 times for 20 ms, or is stopped 5 times for 50 ms; between two halts
+/// it writes to a port, and after the stops once.
+#[test]
+fn a_live_guest_waits_as_often_as_it_is_known_to() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let guest = tiny_guest().to_str().unwrap();
+    for (flags, writes, sleeps, stops) in
+        [(&["--pending"][..], 23, 0, 0), (&["--sleep", "20"], 7, 7, 0), (&["--stop", "50"], 1, 0, 5)]
+    {
+        let data = folder.path().join(flags[0]);
+        let command = [&[guest], flags].concat();
+        let Some(data) = exitscope_record(&data, &[], &command) else { return };
+        let report = report(&[&data], &[]);
+        assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
+        assert_eq!(exits_at(&report, "port", 0x10, "out"), writes, "{flags:?}");
+        let events = common::stdout(&common::run(&["events", data.to_str().unwrap(), "--format", "json"]));
+        let times = |what: &str| events.lines().filter(|line| line.contains(what)).count();
+        assert_eq!(times("\"kvm:kvm_vcpu_wakeup\""), sleeps, "{flags:?}");
+        assert_eq!(times("\"errno\":-4}"), stops, "{flags:?}");
+    }
+}
+
+#[test]
+fn for_the_view_of_phases_system_calls_of_virtual_cpus_are_recorded_and_of_nobody_else() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let guest = tiny_guest().to_str().unwrap();
+    // The shell's own system calls are of no virtual CPU.
+    let beside = format!("{guest} --repeat 300 & while kill -0 $!; do cat /dev/null; done");
+    for (flags, has_calls) in [
+        (&[][..], false),
+        (&["--for-view", "phases"], true),
+        (&["--for-view", "phases", "--no-bpf", "--buffer", "16M"], true),
+    ] {
+        let Some(data) = exitscope_record(&data, flags, &["sh", "-c", &beside]) else { return };
+        let recorded = report(&[&data], &[]);
+        let outside = &recorded["phases"]["outside"];
+        let number = |name: &str| outside[name].as_u64().unwrap();
+        assert!(number("called") > 10_000, "{flags:?}: kvm_fpu says when KVM_RUN was called");
+        // A thread's calls are recorded from when it was first seen on.
+        let returned = number("returned");
+        assert_eq!((returned > number("exits") / 2, returned > 0), (has_calls, has_calls), "{flags:?}: {outside}");
+        let view = common::stdout(&common::run(&["report", data.to_str().unwrap(), "--view", "phases"]));
+        let names_it =
+            "were recorded; entering: from KVM_RUN to kvm_entry. Record with `exitscope record --for 10s --for-view";
+        assert_eq!(view.contains(names_it), !has_calls, "{flags:?}: {view}");
+        let events = common::stdout(&common::run(&["events", data.to_str().unwrap(), "--format", "json"]));
+        let events: Vec<serde_json::Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let threads = |system: &str| -> std::collections::BTreeSet<u64> {
+            let of = events.iter().filter(|event| event["event"].as_str().unwrap().starts_with(system));
+            of.map(|event| event["tid"].as_u64().unwrap()).collect()
+        };
+        assert!(threads("raw_syscalls:").is_subset(&threads("kvm:")), "{flags:?}");
+    }
+}
+
 #[test]
 #[cfg(feature = "store")]
 fn a_recording_goes_straight_into_a_store_with_what_was_in_force() {
@@ -218,7 +276,13 @@ fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
     guest.wait().unwrap();
     let report = report(&[data], &[]);
     let lines = report["coverage"]["lines"].as_array().unwrap();
-    assert!(lines.iter().all(|line| line["severity"] != "error"), "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line["id"] == "unfinished_file").count(), 1, "{lines:?}");
+    assert_eq!(report["coverage"]["cut"], true);
+    // A block of which a part was written.
+    let partial = ["truncated_bytes", "bad_record"];
+    let is_error =
+        |line: &&serde_json::Value| line["severity"] == "error" && !partial.contains(&line["id"].as_str().unwrap());
+    assert!(!lines.iter().any(|line| is_error(&line)), "{lines:?}");
     // What is there is a beginning of what the guest does, not an exit is missing.
     if report["coverage"]["lost"] == 0 {
         let [out, r#in, mmio] = [("port", 0x10, "out"), ("port", 0x11, "in"), ("mmio", 0x8000, "write")]

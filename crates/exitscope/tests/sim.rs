@@ -333,10 +333,14 @@ fn the_trace_of_a_run_has_its_exits_and_can_be_compared() {
     let (polls, _) = trace("polls", "ping-pong", &small);
     let halts = folder.path().join("ping-pong");
     let output = run(&["diff", polls.to_str().unwrap(), halts.to_str().unwrap()]);
-    // No row of cost: halts have none.
-    let rate = stdout(&output).lines().find(|line| line.trim_start().starts_with("HLT")).unwrap().to_string();
-    assert!(rate.contains(" rate "), "{rate}");
-    assert!(rate.ends_with("more"), "without polling there are halts: {rate}");
+    let page = stdout(&output);
+    let mut of_halts = page.lines().skip_while(|line| !line.trim_start().starts_with("HLT"));
+    let (cost, rate) = (of_halts.next().unwrap(), of_halts.next().unwrap());
+    assert!(cost.contains(" cost ") && rate.contains(" rate "), "{cost} {rate}");
+    assert!(
+        cost.ends_with("more") && rate.ends_with("more"),
+        "without polling there are halts, and each costs: {page}"
+    );
 }
 
 #[test]

@@ -4,8 +4,9 @@
 mod common;
 
 use common::{Terminal, check_json, corpus, exitscope, report, run, stderr, stdout};
-use exitscope_model::{SumRow, WhoRow};
+use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
 use exitscope_store::{RunRow, Store, Sums};
+use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -126,7 +127,7 @@ fn sums_and_percentiles_are_those_of_the_report() {
     for (trace, host, _) in RECORDINGS {
         let expected = report(&[&corpus(trace)], &[]);
         let expected = expected["rows"].as_array().unwrap();
-        let sums = ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"];
+        let sums = ["count", "kernel_ns", "user_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
         for table in ["exits", "facts"] {
             let count = if table == "exits" { "count(*)" } else { "sum(count)" };
             let times = sums[1..].iter().map(|name| format!("sum({name}) as {name}")).collect::<Vec<_>>().join(", ");
@@ -400,7 +401,7 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
                     reason: reason.to_string(),
                     count: 100,
                     timed: 100,
-                    kernel_ns: 100 * each,
+                    parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(100 * each)),
                     min_ns: Some(each),
                     max_ns: each,
                     lengths: vec![(each, 100)],

@@ -13,17 +13,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// By reason: exits, and their time in the kernel, in user space, idle and waiting.
-type Sums = BTreeMap<String, [u64; 5]>;
+/// Exits, and what they hold of most parts.
+const COLUMNS: [&str; 7] =
+    ["count", "kernel_ns", "user_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
+
+/// Those, by reason.
+type Sums = BTreeMap<String, [u64; COLUMNS.len()]>;
 
 fn add(store: &Path, files: &[PathBuf], flags: &[&str]) -> Output {
     exitscope().args(["store", "add"]).arg(store).args(files).args(flags).output().unwrap()
 }
 
 fn in_report(of: &serde_json::Value) -> Sums {
-    let figures = |row: &serde_json::Value| {
-        ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| row[name].as_u64().unwrap())
-    };
+    let figures = |row: &serde_json::Value| COLUMNS.map(|name| row[name].as_u64().unwrap());
     let rows = of["rows"].as_array().unwrap().iter();
     rows.map(|row| (row["reason"].as_str().unwrap().to_string(), figures(row))).collect()
 }
@@ -47,7 +49,7 @@ fn in_exits(store: &Store, pieces: &[Piece]) -> Sums {
             rows += batch.num_rows() as u64;
             let reasons = batch.column_by_name("reason").unwrap().as_dictionary::<Int32Type>();
             let names = reasons.values().as_string::<i32>();
-            let times = ["kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| numbers(&batch, name));
+            let times = COLUMNS[1..].iter().map(|name| numbers(&batch, name)).collect::<Vec<_>>();
             for row in 0..batch.num_rows() {
                 let sum = sums.entry(names.value(reasons.key(row).unwrap()).to_string()).or_default();
                 sum[0] += 1;
@@ -67,12 +69,12 @@ fn in_facts(store: &Store, pieces: &[Piece]) -> Sums {
         for batch in store.rows(piece).unwrap() {
             let batch = batch.unwrap();
             let names = batch.column_by_name("reason").unwrap().as_string::<i32>();
-            let columns = ["count", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"].map(|name| numbers(&batch, name));
+            let columns = COLUMNS.map(|name| numbers(&batch, name));
             let timed = numbers(&batch, "timed");
             let lengths = batch.column_by_name("length_count").unwrap().as_list::<i32>();
             for row in 0..batch.num_rows() {
                 let sum = sums.entry(names.value(row).to_string()).or_default();
-                (0..5).for_each(|at| sum[at] += columns[at].value(row));
+                (0..COLUMNS.len()).for_each(|at| sum[at] += columns[at].value(row));
                 let counted: u64 = lengths.value(row).as_primitive::<UInt64Type>().values().iter().sum();
                 assert_eq!(counted, timed.value(row), "every exit with two ends has a length");
             }

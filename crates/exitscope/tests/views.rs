@@ -3,7 +3,8 @@
 mod common;
 
 use common::{check_json, corpus, exitscope, report, run, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Where something was counted by another tool: `count name` lines.
 fn counted_by_peers(file: &str, event: &str) -> u64 {
@@ -63,21 +64,22 @@ fn longer_polls_catch_more_and_none_costs_nothing() {
         replay["rows"].as_array().unwrap().iter().map(|row| row[name].as_i64().unwrap()).collect()
     };
     let caught = figures(&host, "caught");
-    assert!(caught[1] <= caught[2] && caught[2] < caught[3], "{caught:?}");
-    assert_eq!(figures(&host, "polling_ns")[1], 0);
-    assert_eq!((figures(&host, "net_ns")[0], figures(&host, "net_ns")[2]), (0, 0), "as recorded");
-    assert_eq!(host["rows"][0]["in_force"], true);
+    assert!(caught[2] <= caught[3] && caught[3] < caught[4], "{caught:?}");
+    assert_eq!(figures(&host, "polling_ns")[2], 0);
+    assert_eq!((figures(&host, "net_ns")[1], figures(&host, "net_ns")[3]), (0, 0), "what was in force");
+    let marks = |row: usize| ["recorded", "in_force"].map(|mark| host["rows"][row][mark].as_bool().unwrap());
+    assert_eq!([marks(0), marks(1), marks(2)], [[true, false], [false, true], [false, false]]);
     // What is worth most: all that can be won, whatever it costs; or nothing spent.
-    for (best, row) in [("time_won", 3), ("-polling", 1)] {
+    for (best, row) in [("time_won", 4), ("-polling", 2)] {
         let replay =
             replay(trace, &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=0,200us,1ms", "--best", best]);
         assert_eq!(replay["rows"][row]["best"], true, "{best}");
     }
     let guest = replay(trace, &["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=0,1ms"]);
     let avoided = figures(&guest, "exits_avoided");
-    assert!(avoided[1] == 0 && avoided[2] > 1000, "{avoided:?}");
+    assert!(avoided[2] == 0 && avoided[3] > 1000, "{avoided:?}");
     // What the host's polls catch has left the guest; where it is best that nobody polls, that is said.
-    assert_eq!((avoided[0], guest["rows"][1]["best"].as_bool()), (0, Some(true)));
+    assert_eq!((&avoided[..2], guest["rows"][2]["best"].as_bool()), (&[0, 0][..], Some(true)));
     let said = |replay: &Value| replay["notes"].to_string().contains("the host does not poll, as with");
     assert!(said(&guest) && !said(&host));
     let longer = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=500us,1ms", "--best", "time_won"];
@@ -111,6 +113,103 @@ fn ganged_exits_are_what_was_counted_over_the_text_by_either_rule() {
         "the one with hcalls"
     );
     assert!(causes[1..].iter().all(|cause| cause["forced"] == 0));
+}
+
+/// Of rows, what they sum up to in these columns.
+fn sums<'a>(rows: impl IntoIterator<Item = &'a Value>, columns: &[&str]) -> Vec<u64> {
+    let rows: Vec<&Value> = rows.into_iter().collect();
+    // A column of a column is written with a point between.
+    let cell =
+        |row: &Value, column: &str| column.split('.').fold(row, |row, name| &row[name]).as_u64().unwrap_or_default();
+    columns.iter().map(|column| rows.iter().map(|row| cell(row, column)).sum()).collect()
+}
+
+#[test]
+fn the_ganged_runs_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
+    let columns = ["runs", "ganged_script", "two_active", "timer", "ganged", "exits", "forced", "too_late", "joined"];
+    let columns = [&columns[..], &["lost.count", "lost.sum_ns"]].concat();
+    let mut ganged = Vec::new();
+    for trace in common::traces() {
+        for arguments in [&[][..], &["--threads-per-core", "2"], &["--threads-per-core", "1"]] {
+            let gang = &report(&[&trace], arguments)["gang"];
+            let (Some(vms), Some(vcores)) = (gang["vms"].as_array(), gang["vcores"].as_array()) else { continue };
+            for vm in vms {
+                let own = vcores.iter().filter(|row| row["vm"] == vm["vm"]);
+                assert_eq!(sums(own, &columns), sums([vm], &columns), "{} {arguments:?}", trace.display());
+            }
+            // Where no thread of a run shows the cause, nobody has its time.
+            let of_causes = sums(gang["causes"].as_array().unwrap(), &["lost_ns"]);
+            assert!(of_causes <= sums(vms, &["lost.sum_ns"]), "{}", trace.display());
+        }
+        let gang = &report(&[&trace], &[])["gang"];
+        let Some(vms) = gang["vms"].as_array().filter(|vms| !vms.is_empty()) else { continue };
+        let arguments = ["--policy", "vcore", "--vary", "smt_mode=1,8"];
+        let replay = replay(trace.to_str().unwrap(), &arguments);
+        let [in_force, alone, together] = &replay["rows"].as_array().unwrap()[..] else { panic!("{replay}") };
+        let recorded = sums(vms, &["ganged", "forced"]);
+        for row in [in_force, together] {
+            assert_eq!(sums([row], &["ganged_runs", "forced_exits"]), recorded, "{}", trace.display());
+        }
+        if row_has(in_force, "time_lost_ns") {
+            assert_eq!(sums([in_force], &["time_lost_ns"]), sums(vms, &["lost.sum_ns"]), "{}", trace.display());
+        }
+        let nobody = ["ganged_runs", "forced_exits", "time_lost_ns"];
+        assert_eq!(sums([alone], &nobody), [0, 0, 0], "{}: one thread forces nobody", trace.display());
+        ganged.push(recorded[0]);
+    }
+    assert!(ganged.iter().filter(|runs| **runs > 0).count() > 3, "{ganged:?}");
+}
+
+#[test]
+fn the_polls_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
+    let columns = [
+        "halts",
+        "at_once",
+        "caught",
+        "slept",
+        "invalid",
+        "cut",
+        "gaps.count",
+        "gaps.sum_ns",
+        "inexact_gaps",
+        "latency.count",
+        "latency.sum_ns",
+        "latency_caught.count",
+        "latency_slept.count",
+        "poll_hits",
+        "poll_hit_ns",
+        "poll_misses",
+        "poll_miss_ns",
+        "before_sleep_ns",
+        "grown",
+        "shrunk",
+    ];
+    let mut polls = 0;
+    for trace in common::traces() {
+        let halt = &report(&[&trace], &[])["halt"];
+        let Some(vcpus) = halt["vcpus"].as_array() else { continue };
+        let all = &halt["all"];
+        assert_eq!(sums(vcpus, &columns), sums([all], &columns), "{}", trace.display());
+        let gaps = halt["gaps"].as_array().unwrap();
+        assert_eq!(sums(gaps, &["caught", "slept"]).iter().sum::<u64>(), all["halts"], "{}", trace.display());
+        if all["halts"] == 0 {
+            continue;
+        }
+        let replay = replay(trace.to_str().unwrap(), &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=0"]);
+        let recorded = &replay["rows"][0];
+        let [hits, misses, hit, miss] = sums([all], &["poll_hits", "poll_misses", "poll_hit_ns", "poll_miss_ns"])[..]
+        else {
+            unreachable!()
+        };
+        let figures = ["successful_polls", "failed_polls", "polling_ns", "for_nothing_ns"];
+        assert_eq!(sums([recorded], &figures), [hits, misses, hit + miss, miss], "{}", trace.display());
+        polls += hits + misses;
+    }
+    assert!(polls > 1000, "{polls}");
+}
+
+fn row_has(row: &Value, column: &str) -> bool {
+    row.as_object().unwrap().contains_key(column)
 }
 
 #[test]
@@ -417,4 +516,57 @@ fn views_and_replays_fit_the_terminal() {
             assert_eq!(too_long, None, "{arguments:?} {}", trace.display());
         }
     }
+}
+
+/// A run of `lab exits` with these bounds by reason.
+fn saved_bounds(folder: &Path, cpu: &str, rows: &[Value]) -> PathBuf {
+    let path = folder.join("lab.json");
+    let manifest = json!({"back_end": "kvm_amd", "emulates_ring_0": false, "vendor": "AuthenticAMD", "cpu": cpu,
+        "kernel": "6.1.0-1", "tsc_hz": 1_000_000_000, "cpus": 2, "pinned": true, "rounds": 3, "duration_ns": 1_000});
+    let table = json!({"title": "Time that no tracepoint sees, around an exit", "labels": ["exit", "door", "reason"],
+        "rows": rows});
+    let run = json!({"schema": "exitscope-lab/1", "experiment": "exits", "about": "", "manifest": manifest,
+        "summary": [], "warnings": [], "tables": [table]});
+    std::fs::write(&path, run.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let bound = |door: &str, reason: &str, bound: f64| {
+        let figures = json!([{"name": "bound", "unit": "ns", "value": bound, "low": null, "high": null, "p5": null,
+            "p95": null, "samples": null, "outliers": null, "rounds": []}]);
+        json!({"labels": ["", door, reason], "figures": figures, "cannot": null})
+    };
+    // Of doors, the greatest counts; of reasons that were not measured, the greatest of all.
+    let rows = [bound("kernel", "io", 100.0), bound("user space", "io", 300.0), bound("kernel", "cpuid", 500.0)];
+    let lab = saved_bounds(folder.path(), "", &rows);
+    let trace = corpus("x86-svm/t2.data.gz");
+    let before = report(&[&trace], &[]);
+    assert!(before.get("hidden").is_none(), "only with the flag");
+    let with = report(&[&trace], &["--hidden", lab.to_str().unwrap()]);
+    let expected: u64 = (before["rows"].as_array().unwrap().iter())
+        .map(|row| row["count"].as_u64().unwrap() * if row["reason"] == "io" { 300 } else { 500 })
+        .sum();
+    let hidden = &with["hidden"];
+    let guest: u64 = before["vcpus"].as_array().unwrap().iter().map(|row| row["guest_ns"].as_u64().unwrap()).sum();
+    assert_eq!((&hidden["at_most_ns"], &hidden["guest_ns"]), (&json!(expected), &json!(guest)));
+    let not_measured = hidden["reasons"].as_array().unwrap().iter().filter(|row| row["measured"] == false);
+    assert!(not_measured.count() > 0);
+    let text = stdout(&run(&["report", trace.to_str().unwrap(), "--hidden", lab.to_str().unwrap()]));
+    assert!(text.contains("of guest time is hidden around entry and exit"), "{text}");
+    // What cannot be said is said.
+    let refused = |lab: &Path, flags: &[&str]| {
+        let output = run(&[&["report", trace.to_str().unwrap(), "--hidden", lab.to_str().unwrap()], flags].concat());
+        assert_eq!(output.status.code(), Some(2));
+        stderr(&output)
+    };
+    assert!(refused(&lab, &["--reason", "io"]).contains("leave --reason"));
+    assert!(refused(&lab, &["--format", "csv"]).contains("--hidden goes with text and JSON"));
+    let why = "no kvm_exit fires with KVM's back end here";
+    let none = saved_bounds(folder.path(), "", &[json!({"labels": ["every exit"], "figures": [], "cannot": why})]);
+    assert!(refused(&none, &[]).contains(why));
+    let other = saved_bounds(folder.path(), "Another CPU", &rows);
+    assert!(refused(&other, &[]).contains("of another CPU (Another CPU)"));
 }

@@ -161,7 +161,7 @@ fn reported(name: &str) -> (Value, BTreeMap<(Who, String), [u64; 4]>) {
     let rows = report["rows"].as_array().unwrap().iter().map(|row| {
         let number = |name: &str| row[name].as_u64().unwrap();
         let key = ((number("vm") as u32, number("vcpu") as u32), row["reason"].as_str().unwrap().to_string());
-        (key, ["count", "timed", "total_ns", "waiting_ns"].map(number))
+        (key, ["count", "timed", "total_ns", "steal_ns"].map(number))
     });
     let rows = rows.collect();
     (report, rows)
@@ -282,7 +282,7 @@ fn the_wait_for_the_device_model_is_no_idle_time() {
     let went: u64 =
         rows.iter().filter(|row| row["door"] == "device model").map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(went, 1905);
-    assert!(rows.iter().all(|row| row["reason"] == "hlt" || row["idle_ns"] == 0));
+    assert!(rows.iter().all(|row| row["reason"] == "hlt" || row["halted_ns"] == 0));
     assert_eq!(rows.iter().filter(|row| row["reason"] == "hlt").count(), 1);
 }
 

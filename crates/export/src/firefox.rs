@@ -7,8 +7,8 @@
 //! The profile is made as a whole, in memory: of a bounded number of exits.
 
 use crate::lanes::end;
-use crate::{Export, Lanes, Part, Written, parts};
-use exitscope_model::{Exit, ExitCode};
+use crate::{Export, Lanes, Segment, Written, segments};
+use exitscope_model::{EXIT_PARTS, Exit, ExitCode, TimePart};
 use exitscope_view::detail_label;
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags,
@@ -36,9 +36,9 @@ pub struct Firefox<W> {
     xen: bool,
     threads: Vec<ThreadHandle>,
     category: CategoryHandle,
-    /// Of the parts: in the kernel, and outside.
+    /// Of the segments: in the kernel, and outside.
     places: [CategoryPairHandle; 2],
-    stacks: FxHashMap<(usize, ExitCode, Part), StackHandle>,
+    stacks: FxHashMap<(usize, ExitCode, Segment), StackHandle>,
     samples: u64,
     written: Written,
 }
@@ -49,8 +49,8 @@ struct Marker {
     category: CategoryHandle,
     /// Door, and what it was about.
     texts: [StringHandle; 2],
-    /// Kernel, user space, idle, waiting, in milliseconds; the physical CPU.
-    numbers: [f64; 5],
+    /// The parts of the exit in their order, in milliseconds; the physical CPU.
+    numbers: [f64; EXIT_PARTS + 1],
 }
 
 impl<W: Write> Firefox<W> {
@@ -94,15 +94,15 @@ impl<W: Write> Firefox<W> {
         Timestamp::from_nanos_since_reference(nanos.saturating_sub(self.begin))
     }
 
-    /// The stack of a part: the reason, and in it the part.
-    fn stack(&mut self, lane: usize, code: ExitCode, part: Part) -> Option<StackHandle> {
-        if let Some(&stack) = self.stacks.get(&(lane, code, part)) {
+    /// The stack of a segment: the reason, and in it the segment.
+    fn stack(&mut self, lane: usize, code: ExitCode, segment: Segment) -> Option<StackHandle> {
+        if let Some(&stack) = self.stacks.get(&(lane, code, segment)) {
             return Some(stack);
         }
         let (profile, thread) = (&mut self.profile, self.threads[lane]);
         let frames = [
             (code.name(), CategoryPairHandle::from(self.category)),
-            (part.name_on(self.xen).to_string(), self.places[usize::from(part.is_user())]),
+            (segment.name_on(self.xen).to_string(), self.places[usize::from(segment.is_user())]),
         ];
         let mut stack = None;
         for (name, category_pair) in frames {
@@ -111,7 +111,7 @@ impl<W: Write> Firefox<W> {
             stack = Some(profile.intern_stack(thread, stack, frame));
         }
         if let Some(stack) = stack {
-            self.stacks.insert((lane, code, part), stack);
+            self.stacks.insert((lane, code, segment), stack);
         }
         stack
     }
@@ -124,16 +124,12 @@ impl<W: Write> Firefox<W> {
         };
         let about = exit.detail.map_or(String::new(), |of| detail_label(of.kind, of.key, of.write));
         let texts = [exit.door.name(), about].map(|text| self.profile.intern_string(&text));
-        let times =
-            if exit.timed { [exit.kernel, exit.user, exit.idle, exit.waiting].map(|time| time.0) } else { [0; 4] };
-        let [kernel, user, idle, waiting] = times.map(|time| time as f64 / 1e6);
+        let mut numbers = [exit.cpu.0.into(); EXIT_PARTS + 1];
+        for (number, part) in numbers.iter_mut().zip(TimePart::OF_EXITS) {
+            *number = if exit.timed { exit.part(part).0 as f64 / 1e6 } else { 0.0 };
+        }
         let reason = self.profile.intern_string(&exit.code.name());
-        let marker = Marker {
-            reason,
-            category: self.category,
-            texts,
-            numbers: [kernel, user, idle, waiting, exit.cpu.0.into()],
-        };
+        let marker = Marker { reason, category: self.category, texts, numbers };
         self.profile.add_marker(self.threads[lane], timing, marker);
     }
 }
@@ -141,7 +137,7 @@ impl<W: Write> Firefox<W> {
 impl<W: Write> Export for Firefox<W> {
     fn exit(&mut self, lane: usize, exit: &Exit) -> io::Result<()> {
         let timed = exit.timed;
-        let costs = || parts(exit).filter(move |(part, _)| timed && part.is_cost());
+        let costs = || segments(exit).filter(move |(segment, _)| timed && segment.is_cost());
         let samples: u64 = costs().map(|(_, length)| length.div_ceil(LONGEST)).sum();
         if self.is_full() || self.samples + samples > MOST_SAMPLES {
             self.written.left_out += 1;
@@ -154,8 +150,8 @@ impl<W: Write> Export for Firefox<W> {
         }
         self.add_marker(lane, exit);
         let mut at = exit.at.as_nanos();
-        for (part, mut length) in costs() {
-            let stack = self.stack(lane, exit.code, part);
+        for (segment, mut length) in costs() {
+            let stack = self.stack(lane, exit.code, segment);
             while length > 0 {
                 let one = length.min(LONGEST);
                 (at, length) = (at.saturating_add(one), length - one);
@@ -188,7 +184,7 @@ const TEXTS: u32 = 2;
 impl StaticSchemaMarker for Marker {
     const UNIQUE_MARKER_TYPE_NAME: &'static str = "VMExit";
     const DESCRIPTION: Option<&'static str> =
-        Some("A virtual CPU left its guest, and came back. Idle time and waiting for a CPU are no cost.");
+        Some("A virtual CPU left its guest, and came back. Kernel and user space are its cost, and nothing else.");
     const LOCATIONS: MarkerLocations =
         MarkerLocations::MARKER_CHART.union(MarkerLocations::MARKER_TABLE).union(MarkerLocations::TIMELINE_OVERVIEW);
     const CHART_LABEL: Option<&'static str> = Some("{marker.data.about}");
@@ -199,8 +195,13 @@ impl StaticSchemaMarker for Marker {
         field("about", "About", MarkerFieldFormat::String),
         field("kernel", "Kernel", MarkerFieldFormat::Duration),
         field("user", "User space or device model", MarkerFieldFormat::Duration),
-        field("idle", "Idle", MarkerFieldFormat::Duration),
-        field("waiting", "Waiting for a CPU", MarkerFieldFormat::Duration),
+        field("polling", "Polling", MarkerFieldFormat::Duration),
+        field("halted", "Halted", MarkerFieldFormat::Duration),
+        field("halt_not_divided", "Halt, not divided", MarkerFieldFormat::Duration),
+        field("waiting_for_memory", "Waiting for memory", MarkerFieldFormat::Duration),
+        field("steal", "Steal", MarkerFieldFormat::Duration),
+        field("stopped", "Stopped", MarkerFieldFormat::Duration),
+        field("unknown", "Unknown", MarkerFieldFormat::Duration),
         field("cpu", "CPU", MarkerFieldFormat::Integer),
     ];
 

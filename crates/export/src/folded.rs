@@ -1,6 +1,6 @@
-//! Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: `VM;vCPU;reason;part nanoseconds`.
+//! Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: `VM;vCPU;reason;segment nanoseconds`.
 
-use crate::{Export, Lanes, Part, Written, parts};
+use crate::{Export, Lanes, Segment, Written, segments};
 use exitscope_model::encode::frame;
 use exitscope_model::{Exit, ExitCode};
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ pub struct Folded<W> {
     /// What the stacks of each vCPU begin with.
     names: Vec<String>,
     xen: bool,
-    sums: FxHashMap<(usize, Option<ExitCode>, Part), u64>,
+    sums: FxHashMap<(usize, Option<ExitCode>, Segment), u64>,
     written: Written,
 }
 
@@ -37,10 +37,10 @@ impl<W: Write> Export for Folded<W> {
             return Ok(());
         }
         self.written.exits += 1;
-        for (part, length) in parts(exit) {
-            let key = (lane, Some(exit.code), part);
+        for (segment, length) in segments(exit) {
+            let key = (lane, Some(exit.code), segment);
             let has_room = self.sums.len() < MOST || self.sums.contains_key(&key);
-            let key = if has_room { key } else { (lane, None, part) };
+            let key = if has_room { key } else { (lane, None, segment) };
             let sum = self.sums.entry(key).or_default();
             *sum = sum.saturating_add(length);
         }
@@ -49,10 +49,10 @@ impl<W: Write> Export for Folded<W> {
 
     fn finish(&mut self) -> io::Result<Written> {
         let mut stacks: Vec<_> = self.sums.iter().collect();
-        stacks.sort_unstable();
-        for ((lane, code, part), sum) in stacks {
+        stacks.sort_unstable_by_key(|((lane, code, segment), _)| (*lane, *code, segment.place()));
+        for ((lane, code, segment), sum) in stacks {
             let reason = code.map_or("other reasons".to_string(), |code| frame(&code.name()).into_owned());
-            writeln!(self.out, "{};{reason};{} {sum}", self.names[*lane], part.name_on(self.xen))?;
+            writeln!(self.out, "{};{reason};{} {sum}", self.names[*lane], segment.name_on(self.xen))?;
         }
         self.out.flush()?;
         Ok(self.written)

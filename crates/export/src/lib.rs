@@ -15,18 +15,18 @@ mod firefox;
 mod folded;
 mod hdr;
 mod lanes;
-mod parts;
 mod perfetto;
 mod rows;
+mod segments;
 mod speedscope;
 
 pub use firefox::{Firefox, MOST_MARKERS};
 pub use folded::Folded;
 pub use hdr::Hdr;
 pub use lanes::{Lane, Lanes, Survey};
-pub use parts::{Part, parts};
 pub use perfetto::Perfetto;
 pub use rows::Rows;
+pub use segments::{Segment, segments};
 pub use speedscope::{MOST_EXITS, Speedscope};
 
 use exitscope_model::{Exit, Halt};

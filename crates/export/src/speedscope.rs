@@ -1,8 +1,8 @@
-//! speedscope's JSON: an evented profile for each vCPU, in which exits and their parts are frames that open and close.
+//! speedscope's JSON: an evented profile for each vCPU, in which exits and their segments are frames that open and close.
 //!
 //! The file has one vCPU after the other, so exits are held until all are there: some ten bytes each.
 
-use crate::{Export, Lanes, Part, Written, parts};
+use crate::{Export, Lanes, Segment, Written, segments};
 use exitscope_model::{Exit, ExitCode};
 use rustc_hash::FxHashMap;
 use serde_json::json;
@@ -21,7 +21,7 @@ pub struct Speedscope<W> {
     begin: u64,
     title: String,
     lanes: Vec<Held>,
-    /// Frames: the parts, then the reasons.
+    /// Frames: the segments, then the reasons.
     frames: Vec<String>,
     reasons: FxHashMap<ExitCode, usize>,
     written: Written,
@@ -33,7 +33,7 @@ struct Held {
     name: String,
     /// When the last one was over, counted from the file's begin.
     end: u64,
-    /// Of each exit: time since the one before was over, its frame, how many parts; of each part which, and how long.
+    /// Of each exit: time since the one before was over, its frame, how many segments; of each which, and how long.
     bytes: Vec<u8>,
 }
 
@@ -42,7 +42,8 @@ impl<W: Write> Speedscope<W> {
     pub fn begin(out: W, lanes: &Lanes, title: &str) -> Speedscope<W> {
         let held =
             |lane: &crate::Lane| Held { name: format!("{}, {}", lane.row.vm_label(), lane.name), ..Held::default() };
-        let mut frames: Vec<String> = Part::ALL.iter().map(|part| part.name_on(lanes.xen).to_string()).collect();
+        let mut frames: Vec<String> =
+            Segment::ALL.iter().map(|segment| segment.name_on(lanes.xen).to_string()).collect();
         frames.push("other reasons".to_string());
         Speedscope {
             out,
@@ -60,7 +61,7 @@ impl<W: Write> Speedscope<W> {
             return frame;
         }
         if self.reasons.len() >= MOST_NAMES {
-            return Part::ALL.len();
+            return Segment::ALL.len();
         }
         let frame = self.frames.len();
         self.frames.push(code.name());
@@ -89,9 +90,9 @@ impl<W: Write> Export for Speedscope<W> {
         let held = &mut self.lanes[lane];
         push(&mut held.bytes, at - held.end);
         push(&mut held.bytes, frame as u64);
-        push(&mut held.bytes, parts(exit).count() as u64);
-        for (part, length) in parts(exit) {
-            push(&mut held.bytes, part as u64);
+        push(&mut held.bytes, segments(exit).count() as u64);
+        for (segment, length) in segments(exit) {
+            push(&mut held.bytes, segment.place() as u64);
             push(&mut held.bytes, length);
         }
         held.end = at.saturating_add(exit.total().0);
@@ -137,10 +138,10 @@ impl Held {
             event(out, comma, 'O', frame, at)?;
             comma = ",";
             for _ in 0..pop(&mut bytes) {
-                let part = pop(&mut bytes);
-                event(out, comma, 'O', part, at)?;
+                let segment = pop(&mut bytes);
+                event(out, comma, 'O', segment, at)?;
                 at = at.saturating_add(pop(&mut bytes));
-                event(out, comma, 'C', part, at)?;
+                event(out, comma, 'C', segment, at)?;
             }
             event(out, comma, 'C', frame, at)?;
         }

@@ -11,7 +11,9 @@ use exitscope_analysis::Selection;
 use exitscope_export::{
     Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
 };
-use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, TraceInfo, Way, Who};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, TimePart, TraceInfo, Way, Who,
+};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
@@ -20,7 +22,7 @@ use serde_json::Value;
 
 const NAME: &str = "a;b \"c\",d\n</script>\u{1}é 7";
 
-fn exit(at: u64, number: u64, kernel: u64, idle: u64) -> Exit {
+fn exit(at: u64, number: u64, kernel: u64, halted: u64) -> Exit {
     Exit {
         at: Moment::from_nanos(at),
         who: Who { vm: VmId(70), vcpu: VcpuId(1), tid: Tid(71) },
@@ -39,13 +41,10 @@ fn exit(at: u64, number: u64, kernel: u64, idle: u64) -> Exit {
         }),
         injected: Some(0xec),
         guest: Nanos(5),
-        kernel: Nanos(kernel),
-        user: Nanos::ZERO,
-        idle: Nanos(idle),
-        waiting: Nanos::ZERO,
+        parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(kernel)).with(TimePart::Halted, Nanos(halted)),
         way: Way::default(),
         timed: true,
-        is_idle: idle > 0,
+        is_halt: halted > 0,
         events: 2,
     }
 }
@@ -90,7 +89,7 @@ fn perfetto_has_names_as_they_are_and_exits_that_overlap_as_moments() {
         [
             ("hlt", 100, 200, 0),
             ("kernel: handling", 100, 120, 1),
-            ("idle", 120, 200, 1),
+            ("halted", 120, 200, 1),
             ("io", 200, 210, 0),
             ("io", 205, 205, 0),
             ("io", 500, 500, 0),

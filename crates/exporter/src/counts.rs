@@ -10,6 +10,7 @@
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::visible;
+use exitscope_model::TimePart;
 use exitscope_record::{Cause, Count, Lane, Snapshot};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,6 +204,10 @@ impl Counts {
                 sheet.add(&f::EXITS, labels, Value::Count(count.count));
                 sheet.add(&f::EXIT_DURATION, labels, histogram(count));
                 sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
+                for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.beside.get(part).0 > 0) {
+                    let word = part.column().trim_end_matches("_ns");
+                    sheet.add(&f::EXIT_TIME, [name.as_str(), reason, word], seconds(count.beside.get(part).0));
+                }
                 sheet.add(&f::EXITS_TO_USER, labels, Value::Count(count.to_user));
             }
             for ((slept, valid), count) in &vm.halts {

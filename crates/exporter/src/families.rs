@@ -68,9 +68,11 @@ families! {
     EXITS: Counter "exitscope_exits" None, ["vm", "reason"],
         "VM exits";
     EXIT_DURATION: Histogram "exitscope_exit_duration" SECONDS, ["vm", "reason"],
-        "From the exit to the entry that ends it, halted time included";
+        "Exit time: from the exit to the entry that ends it, whatever it holds";
     EXIT_COST: Counter "exitscope_exit_cost" SECONDS, ["vm", "reason"],
-        "Time in exits in which the virtual CPU was not halted";
+        "Cost of exits: time in the kernel and in user space, and nothing else";
+    EXIT_TIME: Counter "exitscope_exit_time" SECONDS, ["vm", "reason", "part"],
+        "Time in exits that is no cost, by what it is: polling, halted, steal, stopped, and the other parts of docs/accounting.md";
     EXITS_TO_USER: Counter "exitscope_exits_to_user" None, ["vm", "reason"],
         "VM exits that went on to user space";
     SERVED: Counter "exitscope_served" None, ["vm"],
@@ -78,7 +80,7 @@ families! {
     HALTS: Counter "exitscope_halts" None, ["vm", "slept", "valid"],
         "Halts that ended: whether the thread slept or polling was enough, and whether there was something to wake up for";
     HALT_DURATION: Histogram "exitscope_halt_duration" SECONDS, ["vm", "slept", "valid"],
-        "From the halt to the wake-up, polling included";
+        "Halts as KVM measures them: from the poll until the thread runs again";
     VM_PROCESSES: Gauge "exitscope_vm_processes" None, ["vm"],
         "Processes that run a VM of this name and had an exit lately";
     VCPUS: Gauge "exitscope_vcpus" None, ["vm"],

@@ -3,7 +3,7 @@
 use crate::counts::{Counts, Limits};
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
-use exitscope_model::{Door, Exit, Halt, Who};
+use exitscope_model::{Door, Exit, Halt, TimePart, Who};
 use exitscope_record::{Cause, Count, Key, Lane, LaneState, Runner, Snapshot};
 
 /// Kinds of counts at most (some 100 MB): no recording of a host has so many, a forged one may.
@@ -30,7 +30,8 @@ impl Recorded {
         count.to_user += u64::from(exit.door != Door::Kernel);
         if exit.timed {
             count.total = count.total.saturating_add(exit.total().0);
-            count.idle = count.idle.saturating_add(exit.idle.0);
+            let beside = TimePart::OF_EXITS.iter().filter(|part| !matches!(part, TimePart::Kernel | TimePart::User));
+            beside.for_each(|&part| count.beside.add(part, exit.part(part)));
             count.lengths.record(exit.total().0);
         }
     }
@@ -76,4 +77,58 @@ impl Recorded {
 fn lane(who: &Who) -> Lane {
     let runner = if who.tid.0 == 0 { Runner::Vcpu(who.vcpu.0) } else { Runner::Thread(who.tid.0) };
     Lane { process: who.vm.0, runner }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::{Assembler, CodeList, Event, ExitCode, Kind, Ledger, NameId, PortWords};
+    use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+
+    #[test]
+    fn steal_and_halted_time_are_no_cost() {
+        let switch = |prev, sleeps, next| Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) };
+        let exit = |number| Kind::Exit {
+            code: ExitCode::new(CodeList::Vmx, number),
+            idle: false,
+            words: PortWords::NONE,
+            rip: 0,
+        };
+        let kinds = [
+            (0, exit(10)),
+            (100, switch(7, false, 0)),
+            (900, switch(0, false, 7)),
+            (1_000, Kind::Enter),
+            (2_000, exit(12)),
+            (2_100, switch(7, true, 0)),
+            (2_600, Kind::Wakeup { tid: Tid(7) }),
+            (2_700, switch(0, false, 7)),
+            (2_705, Kind::HaltPoll { grow: false, new: 0, old: 0 }),
+            (2_710, Kind::HaltEnd { ns: 700, waited: true, valid: true }),
+            (2_800, Kind::Enter),
+        ];
+        let event = |(at, kind)| Event {
+            at: Moment::from_nanos(at),
+            tid: Tid(7),
+            vm: VmId(1),
+            vcpu: VcpuId(0),
+            cpu: PcpuId(0),
+            name: NameId(0),
+            kind,
+        };
+        let events = kinds.map(event);
+        let (mut exits, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
+        assembler.push(&events, &mut exits, &mut ledger);
+        let mut recorded = Recorded::default();
+        exits.iter().for_each(|exit| recorded.absorb(exit));
+        let text = recorded.text(Limits { vms: 9, reasons: 9 }, |_| "web".into());
+        for line in [
+            "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"CPUID\"} 2e-7",
+            "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"HLT\"} 2e-7",
+            "exitscope_exit_time_seconds_total{vm=\"web\",reason=\"CPUID\",part=\"steal\"} 8e-7",
+            "exitscope_exit_time_seconds_total{vm=\"web\",reason=\"HLT\",part=\"halted\"} 5e-7",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
 }

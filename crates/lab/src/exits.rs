@@ -259,6 +259,14 @@ fn kinds(machine: &Machine) -> Part {
     Part { title: "Exits by what caused them and who answers", labels: vec!["exit", "door"], rows }
 }
 
+/// Every kind of exit that one step makes and that some KVM can, with its labels. An interrupt is none: its handler is the
+/// guest's own time, and has exits of its own.
+pub(crate) fn single(machine: &Machine) -> impl Iterator<Item = (Vec<String>, Spec)> {
+    let is_single = |spec: &Spec| matches!(spec.job, Job::Step(Step { op, .. }, _) if op != op::INTERRUPT);
+    let possible = kinds(machine).rows.into_iter().filter_map(|(labels, spec)| Some((labels, spec.ok()?)));
+    possible.filter(move |(_, spec)| is_single(spec))
+}
+
 /// A value that the page attribute table takes: its own after a reset.
 const MSR_VALUE: u64 = 0x0007_0406_0007_0406;
 

@@ -38,6 +38,8 @@ pub struct Manifest {
     pub emulates_ring_0: bool,
     /// The processor's vendor.
     pub vendor: String,
+    /// The processor's model, as /proc/cpuinfo spells it; empty if it does not.
+    pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
     /// Ticks of the time stamp counter in a second.

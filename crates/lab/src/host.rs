@@ -53,6 +53,13 @@ pub fn settings() -> Vec<Setting> {
     settings
 }
 
+/// What /proc/cpuinfo says of the first CPU under this name, like `model name`; empty if it does not.
+pub fn of_cpu(name: &str) -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(found, _)| found.trim() == name).map_or(String::new(), |(_, value)| value.trim().to_string())
+}
+
 /// What the machine is doing, by a name of `host`; `None` if this machine does not say.
 pub fn of_machine(name: &str) -> Option<String> {
     FILES.iter().find(|file| file.0 == name).and_then(|file| read(file.1))

@@ -49,6 +49,7 @@ pub mod findings;
 pub mod gang;
 pub mod guests;
 pub mod haltpoll;
+pub mod hidden;
 pub mod host;
 pub mod machine;
 pub mod measure;

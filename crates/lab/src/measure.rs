@@ -7,7 +7,7 @@
 //! ```
 
 use crate::findings::{Figure, Manifest, Unit};
-use crate::{LabError, Machine, signalled};
+use crate::{LabError, Machine, host, signalled};
 use exitscope_stats::{Estimate, quantile_of_sorted};
 use std::time::Duration;
 
@@ -234,6 +234,7 @@ pub fn manifest(machine: &Machine, plan: &Plan, pinned: bool) -> Manifest {
         back_end: machine.back_end.clone(),
         emulates_ring_0: machine.emulates_ring_0,
         vendor: machine.vendor.clone(),
+        cpu: host::of_cpu("model name"),
         kernel: kernel.trim().to_string(),
         tsc_hz: machine.tsc_hz,
         cpus: machine.cpus.len(),

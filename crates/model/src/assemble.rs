@@ -17,10 +17,12 @@ mod scheduler;
 mod yielding;
 
 use crate::halt::Halting;
-use crate::lane::{Lane, Run, State};
+use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
 use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
-use crate::{CodeList, Event, Halt, Kind, Ledger, Line, Rows, Told, Who};
+use crate::{
+    CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Stretch, Told, TraceInfo, Who,
+};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -36,21 +38,11 @@ const NEAR: usize = 256;
 /// In place of a lane's number: the thread is no lane.
 const NO_LANE: u32 = u32::MAX;
 
+/// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`.
+const KICK_CPU: u64 = 5;
+
 /// The key of nobody: there is no such vCPU.
 const NO_KEY: u64 = u64::MAX;
-
-/// When a vCPU was first and last heard of, and the guest time after its last row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneSpan {
-    /// Whose.
-    pub who: Who,
-    /// Its first entry or exit.
-    pub first: Moment,
-    /// Its last entry or exit.
-    pub last: Moment,
-    /// Guest time that no exit ended within the recording.
-    pub tail_guest: Nanos,
-}
 
 /// Which kinds of events there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,8 +80,8 @@ pub struct Assembler {
     near: Box<[(u64, u32); NEAR]>,
     /// The last thread on each CPU, and its lane; on Xen, the last lane that left its guest there, by CPU.
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
-    /// Whether the back end fires `kvm_exit` and `kvm_entry`: some lane saw one.
-    hardware: bool,
+    /// What the recording holds, as far as that is known.
+    recorded: Holdings,
     /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
     lanes_by_vcpu: bool,
     by_runner: bool,
@@ -97,7 +89,7 @@ pub struct Assembler {
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
     kinds: EventKinds,
-    halts: Vec<Halt>,
+    beside: SideRows,
     queue: RunQueue,
     yields: Vec<Yield>,
     ple_updates: Vec<PleUpdate>,
@@ -112,13 +104,13 @@ impl Default for Assembler {
             index: FxHashMap::default(),
             near: Box::new([(NO_KEY, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
-            hardware: false,
+            recorded: Holdings::default(),
             lanes_by_vcpu: false,
             by_runner: false,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
             kinds: EventKinds::default(),
-            halts: Vec::new(),
+            beside: SideRows::default(),
             queue: RunQueue::default(),
             yields: Vec::new(),
             ple_updates: Vec::new(),
@@ -130,7 +122,23 @@ impl Default for Assembler {
 impl Assembler {
     /// For a trace whose events name their virtual CPU and no thread (Xen).
     pub fn by_vcpu() -> Assembler {
-        Assembler { hardware: true, lanes_by_vcpu: true, ..Assembler::default() }
+        let recorded = Holdings { hardware: true, switches: true, halts: true, ..Holdings::default() };
+        Assembler { recorded, lanes_by_vcpu: true, ..Assembler::default() }
+    }
+
+    /// Uses what the trace says of itself: which tracepoints were recorded, and whether the host polls.
+    pub fn know(&mut self, info: &TraceInfo) {
+        // perf keeps the formats of what it records (`record_event_files` of tools/perf/util/trace-event-info.c); trace-cmd may
+        // keep others, too.
+        let has = |name: &str| (info.format.starts_with("perf.data") || info.format == "live") && info.names.has(name);
+        let recorded = Holdings {
+            switches: self.recorded.switches || has("sched:sched_switch"),
+            halts: self.recorded.halts || has("kvm:kvm_vcpu_wakeup"),
+            polls: self.recorded.polls || has("kvm:kvm_halt_poll_ns"),
+            no_polls: info.setting("kvm", "halt_poll_ns").is_some_and(|value| value.trim() == "0"),
+            ..self.recorded
+        };
+        self.now_recorded(recorded);
     }
 
     /// Uses events. Rows that they complete go to `rows`.
@@ -183,16 +191,24 @@ impl Assembler {
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
+            Kind::HaltEnd { .. } if !self.recorded.halts && !self.lanes_by_vcpu => {
+                self.now_recorded(Holdings { halts: true, ..self.recorded });
+                self.find(event)
+            }
             Kind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
                 self.vcore_halt(event, Told { length: Nanos(ns), waited, valid });
                 return ledger.count(Line::OutsideExit);
             }
             // Where kvm_entry never fires, KVM_RUN is what enters.
-            Kind::RunEnter | Kind::Fpu { load: true } if !self.hardware => {
+            Kind::RunEnter | Kind::Fpu { load: true } if !self.recorded.hardware => {
                 self.find(event).inspect(|&at| self.enters(event.at, at))
             }
             Kind::VcpuHint | Kind::HaltPoll { .. } => {
-                self.kinds.polls |= event.kind != Kind::VcpuHint;
+                let polls = event.kind != Kind::VcpuHint;
+                self.kinds.polls |= polls;
+                if polls && !self.recorded.polls {
+                    self.now_recorded(Holdings { polls, ..self.recorded });
+                }
                 self.alias(event);
                 self.find(event)
             }
@@ -201,8 +217,14 @@ impl Assembler {
         };
         match lane.and_then(|at| Some((at, self.lanes.get_mut(at)?))) {
             Some((at, lane)) => {
-                lane.take(event, rows, &mut self.halts, ledger);
+                if lane.run != Run::Running && !self.lanes_by_vcpu {
+                    lane.account(event.at);
+                    self.comes_back(event.at, at);
+                }
+                let lane = &mut self.lanes[at];
+                lane.take(event, rows, &mut self.beside, ledger);
                 self.look_for_yield(event, at);
+                self.look_for_kick(event);
             }
             None => ledger.count(match event.kind {
                 Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } if self.lanes.len() >= MAX_LANES => {
@@ -221,22 +243,11 @@ impl Assembler {
         self.clear();
         self.queue.finish(self.latest);
         for lane in &mut self.lanes {
-            lane.halt.finish(&mut self.halts);
             self.yields.extend(lane.yielding.take());
-            lane.settle_closed(rows);
-            if let Some(held) = lane.held.take() {
-                rows.take(&held);
-            }
-            if let Some(exit) = lane.cut() {
-                ledger.count(Line::UnfinishedExit);
-                rows.take(&exit);
-            }
+            spans.extend(lane.finish(rows, &mut self.beside, ledger));
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
-            if lane.rows_without_hardware && !lane.hardware {
+            if lane.rows_without_hardware && !lane.recorded.hardware {
                 ledger.count(Line::NoKvmExit);
-            }
-            if let Some((first, last)) = lane.span {
-                spans.push(LaneSpan { who: lane.who, first, last, tail_guest: lane.guest });
             }
         }
         self.lanes.clear();
@@ -262,7 +273,12 @@ impl Assembler {
 
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).
     pub fn halts(&self) -> &[Halt] {
-        &self.halts
+        &self.beside.halts
+    }
+
+    /// The vCPUs' time of no exit that ended likewise.
+    pub fn stretches(&self) -> &[Stretch] {
+        &self.beside.stretches
     }
 
     /// The yields that ended likewise.
@@ -286,7 +302,8 @@ impl Assembler {
     }
 
     fn clear(&mut self) {
-        self.halts.clear();
+        self.beside.halts.clear();
+        self.beside.stretches.clear();
         self.yields.clear();
         self.ple_updates.clear();
         self.queue.stays.clear();
@@ -373,7 +390,7 @@ impl Assembler {
             // Also of a thread's lane: others yield to the vCPU by its number.
             self.name(vcpu_key(vm, vcpu), self.lanes.len());
         }
-        self.lanes.push(Lane { hardware: self.hardware, ..Lane::new(who) });
+        self.lanes.push(Lane::new(who, self.recorded));
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         Some(self.lanes.len() - 1)
     }
@@ -381,12 +398,28 @@ impl Assembler {
     /// The back end fires `kvm_exit` and `kvm_entry`.
     #[inline]
     fn has_hardware(&mut self, ledger: &mut Ledger) {
-        if !self.hardware {
-            self.hardware = true;
-            for lane in &mut self.lanes {
-                lane.hardware = true;
-                lane.let_go(ledger);
-            }
+        if !self.recorded.hardware {
+            self.now_recorded(Holdings { hardware: true, ..self.recorded });
+            self.lanes.iter_mut().for_each(|lane| lane.let_go(ledger));
+        }
+    }
+
+    /// The recording turns out to hold this.
+    #[cold]
+    fn now_recorded(&mut self, recorded: Holdings) {
+        self.recorded = recorded;
+        self.lanes.iter_mut().for_each(|lane| lane.recorded = recorded);
+    }
+
+    /// A vCPU kicks one of its VM that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local
+    /// APICs have the numbers of their vCPUs, unless user space gives them others.
+    #[inline(always)]
+    fn look_for_kick(&mut self, event: &Event) {
+        if let Kind::Detail(Detail { kind: DetailKind::Hypercall, key: KICK_CPU, value, .. }) = event.kind
+            && let Some(&at) = self.index.get(&vcpu_key(event.vm, VcpuId(value as u32)))
+            && let Some(lane) = self.lanes.get_mut(at as usize)
+        {
+            lane.halt.kick();
         }
     }
 
@@ -419,29 +452,33 @@ impl Assembler {
         let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(told.length.0));
         let who = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
         let (asleep, woken, change, entered) = (None, None, None, None);
-        self.halts.push(Halt { who, begin, asleep, woken, told: Some(told), change, end: event.at, entered });
+        let kicked = false;
+        self.beside.halts.push(Halt {
+            who,
+            begin,
+            asleep,
+            woken,
+            told: Some(told),
+            change,
+            kicked,
+            end: event.at,
+            entered,
+        });
     }
 
-    /// After a loss, whatever was open on that CPU (on all, if it does not say which) has unknown times; on Xen, also
-    /// whatever waits: it may have run there meanwhile.
+    /// After a loss, what lanes on that CPU (on all, if it does not say which) did is hidden; on Xen, also of whatever waits: it
+    /// may have run there meanwhile.
     fn lose(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            let here = event.cpu.0 == u32::MAX || lane.open.is_none_or(|exit| exit.cpu == event.cpu);
-            let here = here || matches!(lane.run, Run::Blocked | Run::Offline | Run::Paused);
-            if !here {
+            lane.lose(event.cpu, rows, &mut self.beside, ledger);
+            if !lane.hidden || lane.state != State::Unknown {
                 continue;
-            }
-            if let Some(exit) = lane.cut() {
-                ledger.count(Line::SpansLoss);
-                rows.take(&exit);
             }
             if std::mem::replace(&mut lane.run, Run::Running).waits() {
                 self.queue.leave(event.at, lane.ran_on, lane.who.vm, number as u32, None);
             }
             self.yields.extend(lane.yielding.take());
             lane.after_yield = false;
-            lane.state = State::Unknown;
-            lane.since = event.at;
             lane.halt = Halting::default();
         }
     }

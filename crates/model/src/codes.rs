@@ -222,18 +222,73 @@ impl ExitCode {
             || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
     }
 
-    /// Whether the virtual CPU left because it had nothing to do: HLT, WFI, s390 wait state, idle.
-    /// powerpc's H_CEDE leaves no code of its own; the event says `ceded`.
-    pub const fn is_idle(self) -> bool {
+    /// Whether the guest halts with it: HLT, SVM's HLT with no interrupt pending (`idle-halt`), WFI, s390's wait state,
+    /// LoongArch's `idle`, and where the local APIC is in user space, KVM_EXIT_HLT. Not MWAIT, which KVM runs as a NOP
+    /// (`kvm_emulate_mwait` of `arch/x86/kvm/x86.c`). Of WFx the event `kvm_wfx_arm64` says which it was, and powerpc's H_CEDE
+    /// leaves no code of its own: the event says `ceded`.
+    pub const fn is_halt(self) -> bool {
         matches!(
             self.key(),
             (CodeList::Vmx, 12)
-                | (CodeList::Svm, 0x78)
+                | (CodeList::Svm, 0x78 | 0xa6)
                 | (CodeList::Arm64Ec, 0x01)
                 | (CodeList::S390, 0x1c)
                 | (CodeList::Loongarch, 64)
                 | (CodeList::KvmExit, 5)
         )
+    }
+
+    /// Whether no way through it leads KVM to `kvm_vcpu_halt`, as long as user space has no part in it: a halt told within it
+    /// shows that events are missing. Of x86, where a halt is asked for by HLT, by a hypercall (Xen's poll), by an entry of a
+    /// nested guest with an activity state, by what SEV-ES and TDX guests ask for, or by whatever the emulator runs
+    /// (`kvm_emulate_halt`, `kvm_xen_schedop_poll`, `nested_vmx_run`); and faults may wait for pages.
+    pub const fn cannot_halt(self) -> bool {
+        matches!(
+            self.key(),
+            (
+                CodeList::Vmx,
+                1 | 7 | 8 | 10 | 13 | 14 | 15 | 16 | 29 | 31 | 32 | 40 | 43 | 45 | 52 | 54 | 55 | 56 | 58 | 62
+            ) | (CodeList::Svm, 0x60 | 0x61 | 0x64 | 0x6e | 0x6f | 0x72 | 0x76 | 0x77 | 0x79 | 0x7c | 0x89 | 0x8d)
+                | (CodeList::Svm, 0x401 | 0x402)
+        )
+    }
+
+    /// Whether the second stage of translation faulted, or the host's fault is the guest's: a sleep within it waits for a page.
+    pub const fn is_page_fault(self) -> bool {
+        matches!(
+            self.key(),
+            (CodeList::Vmx, 48)
+                | (CodeList::Svm, 0x400)
+                | (CodeList::Arm64Ec, 0x20 | 0x24)
+                | (CodeList::Riscv, 20 | 21 | 23)
+                | (CodeList::PpcTrap, 0xe00 | 0xe20)
+        )
+    }
+
+    /// Whether KVM may handle it at once and enter the guest again without `kvm_entry`: a fast path, on x86 from Linux 5.8 to 6.8
+    /// (`EXIT_FASTPATH_REENTER_GUEST` in `vcpu_enter_guest` of `arch/x86/kvm/x86.c`).
+    pub const fn may_reenter_unsaid(self) -> bool {
+        matches!(self.key(), (CodeList::Vmx, 32 | 52) | (CodeList::Svm, 0x7c))
+    }
+
+    /// Whether `KVM_RUN` returned so that user space does an access of this kind. What KVM's own device answered before is not
+    /// what such an exit is about: no `kvm_userspace_exit` follows it (`emulator_pio_in_out`, `emulator_read_write` of
+    /// `arch/x86/kvm/x86.c`).
+    pub const fn hands_over(self, kind: crate::DetailKind) -> bool {
+        let list = matches!(self.list, CodeList::KvmExit);
+        match kind {
+            crate::DetailKind::Port => list && self.number == 2,
+            crate::DetailKind::Mmio => list && self.number == 6,
+            crate::DetailKind::Msr => list && matches!(self.number, 29 | 30),
+            crate::DetailKind::Hypercall => list && self.number == 3,
+            _ => false,
+        }
+    }
+
+    /// Whether a sleep within it is a halt, though it may be about something else: riscv's WFI is one of the instructions that
+    /// fault as virtual ones (`kvm_riscv_vcpu_virtual_insn`).
+    pub const fn halts_if_it_sleeps(self) -> bool {
+        matches!(self.key(), (CodeList::Riscv, 22))
     }
 }
 
@@ -340,7 +395,7 @@ mod tests {
             let code = loongarch_privileged(*word);
             assert_eq!(loongarch_privileged(loongarch_instruction(code)), code);
         }
-        assert!(loongarch_privileged(words[0]).is_idle());
+        assert!(loongarch_privileged(words[0]).is_halt());
     }
 
     #[test]
@@ -381,7 +436,7 @@ mod tests {
             assert_eq!(ExitCode::is_known(name), !name.starts_with("0x"));
             assert_eq!(code.basic().number, number & 0xffff);
         }
-        assert!(ExitCode::new(CodeList::Vmx, 0x0400_000c).is_idle());
+        assert!(ExitCode::new(CodeList::Vmx, 0x0400_000c).is_halt());
         assert_eq!(ExitCode::from_name(CodeList::Vmx, "HLT 0x1"), None);
         // SVM's are 32 bits of their own: SVM_EXIT_ERR is no flag.
         assert_eq!(ExitCode::new(CodeList::Svm, 0xffff_ffff).basic().number, 0xffff_ffff);

@@ -3,6 +3,7 @@
 use crate::{ExitCode, ExitInfo, Form, PortWords};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
+use std::ops::RangeInclusive;
 
 /// Index of a tracepoint's name in [`EventNames`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,6 +104,10 @@ pub enum Kind {
         /// The vector.
         vector: u32,
     },
+    /// The open exit asks for a halt: `kvm_vmgexit_enter` with SVM's HLT.
+    Halt,
+    /// `kvm_nested_vmexit_inject`: the open exit is handed to the hypervisor in the guest, which handles it.
+    Reflect,
     /// `kvm_vcpu_wakeup`: a halt ended after `ns` nanoseconds.
     HaltEnd {
         /// How long it lasted, polling included.
@@ -224,6 +229,54 @@ pub struct Detail {
     pub key: u64,
     /// Value read or written, CPUID index, fault error code, …
     pub value: u64,
+}
+
+/// PSCI's CPU_SUSPEND, for 32 and for 64 bits: `include/uapi/linux/psci.h`.
+const CPU_SUSPEND: [u64; 2] = [0x8400_0001, 0xc400_0001];
+/// `H_CEDE` of `arch/powerpc/include/asm/hvcall.h`.
+const H_CEDE: u64 = 0xe0;
+/// Xen's `sched_op` hypercall, and its operations block and poll: `include/xen/interface/{xen,sched}.h`.
+const SCHED_OP: u64 = 29;
+const BLOCK_AND_POLL: [u64; 2] = [1, 3];
+
+/// x86 ports that KVM's own devices answer, if a VM has them: interrupt controllers, timer, speaker (`kvm_pic_init` of
+/// `arch/x86/kvm/i8259.c`, `kvm_create_pit` of `i8254.c`).
+pub const PORTS_IN_KERNEL: [RangeInclusive<u64>; 5] =
+    [0x20..=0x21, 0x40..=0x43, 0x61..=0x61, 0xa0..=0xa1, 0x4d0..=0x4d1];
+
+impl Detail {
+    /// Where `kvm_exit` never fires: whether this, the first that is told of after `KVM_RUN` went on, is what user space has read
+    /// in an exit of this code; of that, kind, direction and key may be `known`. A port's read is told of when it has its value
+    /// (`emulator_pio_in` of `arch/x86/kvm/x86.c`), a write before anybody answers: where user space has read, KVM had answered
+    /// the write. That the read is KVM's own is possible of few ports.
+    pub fn completes(&self, code: ExitCode, known: Option<(DetailKind, bool, u64)>) -> bool {
+        !self.write
+            && code.hands_over(self.kind)
+            && match known {
+                None => true,
+                Some((kind, write, key)) if kind == self.kind => match (kind, write) {
+                    (DetailKind::Port, true) => !PORTS_IN_KERNEL.iter().any(|ports| ports.contains(&self.key)),
+                    _ => !write && key == self.key,
+                },
+                Some(_) => false,
+            }
+    }
+
+    /// Where `kvm_exit` never fires: whether KVM has answered it, if it completes nothing.
+    pub fn is_answered(&self) -> bool {
+        self.kind == DetailKind::Port && !self.write
+    }
+
+    /// Whether the guest halts by it.
+    #[inline]
+    pub fn is_halt(&self) -> bool {
+        match self.kind {
+            DetailKind::Hvc => CPU_SUSPEND.contains(&self.key),
+            DetailKind::PpcHcall => self.key == H_CEDE,
+            DetailKind::XenHypercall => self.key == SCHED_OP && BLOCK_AND_POLL.contains(&self.value),
+            _ => false,
+        }
+    }
 }
 
 /// Kinds of details, weakest first: a later kind replaces an earlier one on the same exit, because a port
@@ -375,6 +428,11 @@ impl EventNames {
         NameId(id)
     }
 
+    /// Whether there is this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.index.contains_key(name)
+    }
+
     /// The name of `id`.
     pub fn get(&self, id: NameId) -> &str {
         self.names.get(usize::from(id.0)).map_or("?", String::as_str)
@@ -406,6 +464,8 @@ pub struct TraceInfo {
     pub clock: String,
     /// Whether events name their virtual CPU and no thread (Xen).
     pub by_vcpu: bool,
+    /// Whether a guest's own kernel recorded it, in step with its host: threads, CPUs and scheduling are the guest's.
+    pub is_guests: bool,
     /// CPUs of the machine, zero if unknown.
     pub cpus: u32,
     /// The CPU's model, empty if unknown.

@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Detail, ExitCode, ExitInfo, Way};
+use crate::{CodeList, Detail, ExitCode, ExitInfo, ExitParts, TimePart, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -50,7 +50,7 @@ impl Door {
     }
 }
 
-/// One exit. Its parts are disjoint: `kernel + user + idle + waiting` is the whole time from exit to entry.
+/// One exit. Its parts are disjoint, and together the whole time from exit to entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// When the vCPU left its guest.
@@ -72,36 +72,40 @@ pub struct Exit {
     pub detail: Option<Detail>,
     /// Interrupt vector injected at the entry that ended it.
     pub injected: Option<u32>,
-    /// Time in the guest that this exit ended.
+    /// Time in the guest that this exit ended; where the vCPU lost its CPU meanwhile, since it had it again.
     pub guest: Nanos,
-    /// Time handled by the kernel.
-    pub kernel: Nanos,
-    /// Time from the return to user space to the next `KVM_RUN`; on Xen, time waiting for the device model.
-    pub user: Nanos,
-    /// Time halted: the vCPU had nothing to do. Also time that its thread slept in user space after it was kicked out
-    /// (`KVM_EXIT_INTR`): who kicked it wanted it to wait. Never a cost.
-    pub idle: Nanos,
-    /// Time runnable but not running, from scheduler events; on Xen, also paused.
-    pub waiting: Nanos,
+    /// Where the time from exit to entry went.
+    pub parts: ExitParts,
     /// How its cost divides into steps.
     pub way: Way,
     /// Whether both ends were seen; if not, the times mean nothing and only the count stands.
     pub timed: bool,
-    /// Whether the exit is of the idle kind.
-    pub is_idle: bool,
+    /// Whether the guest halted: it asks for nothing but to be woken.
+    pub is_halt: bool,
     /// Events folded into this row.
     pub events: u32,
 }
 
 impl Exit {
     /// From exit to entry, everything included: what `perf kvm stat` calls the exit's time on x86, s390 and powerpc.
+    #[inline(always)]
     pub fn total(&self) -> Nanos {
-        Nanos(self.kernel.0 + self.user.0 + self.idle.0 + self.waiting.0)
+        match self.parts.is_cost() {
+            true => self.cost(),
+            false => self.parts.sum(),
+        }
     }
 
-    /// What the exit cost: the time handled by the kernel and by user space.
+    /// What the exit cost: kernel and user space.
+    #[inline(always)]
     pub fn cost(&self) -> Nanos {
-        Nanos(self.kernel.0 + self.user.0)
+        self.parts.cost()
+    }
+
+    /// How long one of its parts is.
+    #[inline(always)]
+    pub fn part(&self, part: TimePart) -> Nanos {
+        self.parts.get(part)
     }
 }
 

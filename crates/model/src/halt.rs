@@ -28,6 +28,8 @@ pub struct Halt {
     pub told: Option<Told>,
     /// The change of the poll that KVM made of it (`kvm_halt_poll_ns`).
     pub change: Option<PollChange>,
+    /// Whether a sibling ended it by `KVM_HC_KICK_CPU`: the vCPU waited for a paravirtual spinlock.
+    pub kicked: bool,
     /// When it was over: KVM's wake-up event, or the entry where there is none.
     pub end: Moment,
     /// The entry into the guest, unless another halt came before.
@@ -64,6 +66,7 @@ pub struct Halting {
     asleep: Option<Moment>,
     woken: Option<Moment>,
     pub change: Option<PollChange>,
+    kicked: bool,
     /// A halt that is over, before the entry.
     ended: Option<Halt>,
 }
@@ -96,7 +99,8 @@ impl Halting {
         let (asleep, woken) = (within(self.asleep.take()), within(self.woken.take()));
         let change = self.change.take();
         halts.extend(self.ended.take());
-        self.ended = Some(Halt { who, begin, asleep, woken, told: Some(told), change, end: at, entered: None });
+        let kicked = std::mem::take(&mut self.kicked);
+        self.ended = Some(Halt { who, begin, asleep, woken, told: Some(told), change, kicked, end: at, entered: None });
     }
 
     /// The vCPU enters its guest; `idle`: from an exit with nothing to do.
@@ -112,16 +116,27 @@ impl Halting {
         halts.extend(self.ended.take());
     }
 
+    /// The change of the poll that KVM made of the halt that ended last.
+    pub fn ended_change(&self) -> Option<PollChange> {
+        self.ended.and_then(|halt| halt.change)
+    }
+
+    /// A sibling kicks the vCPU (`KVM_HC_KICK_CPU`): if it halts, it waited for a paravirtual spinlock.
+    pub fn kick(&mut self) {
+        self.kicked |= self.is_open();
+    }
+
     fn is_open(&self) -> bool {
         self.idle_since.is_some() || self.ended.is_some()
     }
 
     fn close(&mut self, at: Moment, who: Who, idle: bool, halts: &mut Vec<Halt>) {
-        let Halting { idle_since, asleep, woken, ended, .. } = std::mem::take(self);
+        let Halting { idle_since, asleep, woken, kicked, ended, .. } = std::mem::take(self);
         match (ended, idle_since) {
-            (Some(halt), _) => halts.push(Halt { who, entered: Some(at), ..halt }),
+            (Some(halt), _) => halts.push(Halt { who, entered: Some(at), kicked: halt.kicked || kicked, ..halt }),
             (None, Some(begin)) if idle => {
-                halts.push(Halt { who, begin, asleep, woken, told: None, change: None, end: at, entered: Some(at) });
+                let (told, change) = (None, None);
+                halts.push(Halt { who, begin, asleep, woken, told, change, kicked, end: at, entered: Some(at) });
             }
             _ => {}
         }

@@ -2,12 +2,14 @@
 
 use crate::halt::Halting;
 use crate::{
-    Detail, Door, Event, Exit, ExitCode, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords, Rows, RunState, Step,
-    Told, Way, Who, Yield,
+    AllParts, Detail, Door, Event, Exit, ExitCode, ExitParts, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords,
+    Rows, RunState, Step, Stretch, TimePart, Told, Way, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
+mod blocks;
 mod steps;
+mod stretches;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -56,6 +58,28 @@ impl Run {
 /// The scheduler has not said yet.
 pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
 
+/// What a recording is known to hold, which decides what is made of what it lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// `kvm_exit` and `kvm_entry`.
+    pub hardware: bool,
+    /// `sched_switch` of threads; on Xen, run states.
+    pub switches: bool,
+    /// `kvm_vcpu_wakeup`: a halt of which it does not tell found an event pending. So it is on Xen, which does not poll.
+    pub halts: bool,
+    /// `kvm_halt_poll_ns`: a poll that failed is told.
+    pub polls: bool,
+    /// The host does not poll.
+    pub no_polls: bool,
+}
+
+/// What is made beside rows.
+#[derive(Clone, Debug, Default)]
+pub struct SideRows {
+    pub halts: Vec<Halt>,
+    pub stretches: Vec<Stretch>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub who: Who,
@@ -63,18 +87,22 @@ pub struct Lane {
     pub run: Run,
     /// The CPU that it ran on last, as the scheduler says.
     pub ran_on: PcpuId,
+    /// The CPU that the scheduler gave it, as long as it has it.
+    pub runs_on: PcpuId,
+    /// The CPU of its last entry or exit.
+    pub cpu: PcpuId,
     /// Up to when time is accounted.
     pub since: Moment,
-    /// First and last entry or exit.
-    pub span: Option<(Moment, Moment)>,
+    /// First entry or exit.
+    pub first: Option<Moment>,
     pub open: Option<Exit>,
     /// The step of its way that the open exit is in, and what it had cost when that began.
     pub step: Step,
     pub cost_before: Nanos,
     /// What the open exit says of a port access.
     pub words: PortWords,
-    /// It is in user space because it was kicked out, not because the guest wants something.
-    pub kicked: bool,
+    /// What time in user space is, as long as the thread runs, and as long as it sleeps.
+    pub user_parts: (TimePart, TimePart),
     /// The open exit is on its way to user space, and this is the time that it was there before.
     pub returning: Option<Nanos>,
     /// The system call that user space makes for the open exit: since when, and whether it is about registers.
@@ -82,13 +110,23 @@ pub struct Lane {
     /// A detail that came before its exit (back ends without `kvm_exit`).
     pub early: Option<Detail>,
     pub early_events: u32,
-    /// Guest time since the last row.
+    /// Guest time since the last row, or since the vCPU had its CPU again.
     pub guest: Nanos,
+    /// Time of no row, up to the guest time.
+    pub outside: AllParts,
+    /// A loss hides what it does, until its next entry or exit.
+    pub hidden: bool,
+    /// Since its last entry or exit, events of another CPU were lost: if something of it is missing, that is why.
+    pub in_doubt: bool,
+    /// A loss hides a part of the open exit.
+    pub spoiled: bool,
+    /// What the open exit, or KVM_RUN, holds of the halt in hand.
+    pub block: blocks::HaltInHand,
     /// The first row of a lane where no `kvm_exit` or `kvm_entry` was seen yet: real only if another follows.
     pub held: Option<Exit>,
     /// A row without `kvm_exit` whose end is known, waiting for the detail that comes after re-entry.
     pub closed: Option<Exit>,
-    pub hardware: bool,
+    pub recorded: Holdings,
     pub rows_without_hardware: bool,
     pub halt: Halting,
     /// A yield whose exit is open.
@@ -99,30 +137,37 @@ pub struct Lane {
     pub entered: Option<Moment>,
     /// Whether its thread lost its CPU since the last yield.
     pub was_out: bool,
+    /// Whether a row or a stretch of it has left.
+    pub has_given: bool,
+    /// Time that rows and stretches hold: all of it, or an assertion fails.
+    #[cfg(debug_assertions)]
+    pub given: u64,
 }
 
 impl Lane {
     /// Uses one event of this lane.
     #[inline]
-    pub fn take(&mut self, event: &Event, rows: &mut impl Rows, halts: &mut Vec<Halt>, ledger: &mut Ledger) {
+    pub fn take(&mut self, event: &Event, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
         match event.kind {
             Kind::Exit { code, idle, words, rip } => {
-                self.halt.exit(event.at, code.is_idle(), halts);
-                self.exit(event, code, idle, rip, rows, ledger);
+                self.halt.exit(event.at, code.is_halt(), &mut beside.halts);
+                self.exit(event, code, idle, rip, rows, beside, ledger);
                 self.words = words;
                 return;
             }
             Kind::Enter => {
-                let idle = self.open.as_ref().is_some_and(|exit| exit.is_idle);
-                self.halt.enter(event.at, self.who, idle, halts);
-                return self.enter(event, rows, ledger);
+                let halts = self.open.as_ref().is_some_and(|exit| exit.is_halt);
+                self.halt.enter(event.at, self.who, halts, &mut beside.halts);
+                return self.enter(event, rows, beside, ledger);
             }
-            Kind::UserspaceExit { reason, errno } => return self.userspace_exit(event, reason, errno, rows, ledger),
+            Kind::UserspaceExit { reason, errno } => {
+                return self.userspace_exit(event, reason, errno, rows, beside, ledger);
+            }
             Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
-            Kind::Detail(detail) => return self.detail(event.at, detail, rows, ledger),
+            Kind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
             Kind::Fpu { load: false } => self.leave(event.at),
             Kind::Leave => self.leave_unsaid(event.at),
-            Kind::Refine { code } => self.refine(event.at, code, halts),
+            Kind::Refine { code } => self.refine(event.at, code, beside),
             Kind::Call { registers } => self.call(event.at, registers),
             Kind::CallEnd => self.call_end(event.at),
             Kind::Emulate => {
@@ -131,23 +176,18 @@ impl Lane {
                 }
             }
             Kind::HaltEnd { ns, waited, valid } => {
-                self.halt.told(event.at, self.who, Told { length: Nanos(ns), waited, valid }, halts);
-                self.account(event.at);
-                self.go(self.step);
-                if let Some(exit) = &mut self.open {
-                    exit.halted(Nanos(ns));
-                    self.cost_before = exit.cost();
-                }
+                self.halt.told(event.at, self.who, Told { length: Nanos(ns), waited, valid }, &mut beside.halts);
+                self.end_block(event, Nanos(ns), waited, rows, beside, ledger);
             }
             Kind::Inject { vector } => {
                 if let Some(exit) = &mut self.open {
                     exit.injected = Some(vector);
                 }
             }
-            Kind::Wfx { wfe: true } => {
-                if let Some(exit) = &mut self.open {
-                    exit.not_idle_after_all();
-                }
+            Kind::Halt => self.halts_after_all(event.at, beside),
+            Kind::Wfx { wfe: true } | Kind::Reflect => {
+                self.account(event.at);
+                self.does_not_halt();
             }
             Kind::HaltPoll { grow, new, old } => {
                 self.halt.change = Some(PollChange { grow, new, old });
@@ -165,58 +205,60 @@ impl Lane {
         }
     }
 
-    pub fn new(who: Who) -> Lane {
+    pub fn new(who: Who, recorded: Holdings) -> Lane {
         Lane {
             who,
             state: State::Unknown,
             run: Run::Running,
             ran_on: NO_CPU,
+            runs_on: NO_CPU,
+            cpu: NO_CPU,
             since: Moment::default(),
-            span: None,
+            first: None,
             open: None,
             step: Step::Reaching,
             cost_before: Nanos::ZERO,
             words: PortWords::NONE,
-            kicked: false,
+            user_parts: (TimePart::User, TimePart::User),
             returning: None,
             call: None,
             early: None,
             early_events: 0,
             guest: Nanos::ZERO,
+            outside: AllParts::ZERO,
+            hidden: false,
+            in_doubt: false,
+            spoiled: false,
+            block: blocks::HaltInHand::default(),
             held: None,
             closed: None,
-            hardware: false,
+            recorded,
             rows_without_hardware: false,
             halt: Halting::default(),
             yielding: None,
             after_yield: false,
             entered: None,
             was_out: false,
+            has_given: false,
+            #[cfg(debug_assertions)]
+            given: 0,
         }
     }
 
-    /// Charges the time since the last call to what the lane was doing.
+    /// Charges the time since the last call to what the lane was doing; false if the moment is before the last call's.
     #[inline(always)]
-    pub fn account(&mut self, now: Moment) {
-        let Some(spent) = now.since(self.since) else { return };
+    pub fn account(&mut self, now: Moment) -> bool {
+        let Some(spent) = now.since(self.since) else { return false };
         self.since = now;
+        let runs = self.run == Run::Running;
         match &mut self.open {
-            Some(exit) if self.run.waits() || self.run == Run::Paused => exit.waiting = exit.waiting.plus(spent),
-            Some(exit) if self.run.waits_for_device_model(exit.code) => {
-                exit.user = exit.user.plus(spent);
-                exit.door = Door::DeviceModel;
-            }
-            Some(exit) if self.run == Run::Offline => exit.waiting = exit.waiting.plus(spent),
-            Some(exit) if exit.is_idle || self.run == Run::Blocked => exit.idle = exit.idle.plus(spent),
-            // Nobody works for the guest then: whoever kicked it out wants it to wait.
-            Some(exit) if self.kicked && self.state == State::User && self.run == Run::Sleeping => {
-                exit.idle = exit.idle.plus(spent);
-            }
-            Some(exit) if self.state == State::User => exit.user = exit.user.plus(spent),
-            Some(exit) => exit.kernel = exit.kernel.plus(spent),
-            None if self.state == State::Guest && self.run == Run::Running => self.guest = self.guest.plus(spent),
-            None => {}
+            Some(exit) if runs && self.state == State::Kernel => exit.parts.add(TimePart::Kernel, spent),
+            Some(exit) if runs => exit.parts.add(self.user_parts.0, spent),
+            Some(_) => self.spend_off_cpu(spent),
+            None if runs && self.state == State::Guest => self.guest = self.guest.plus(spent),
+            None => self.spend_outside(spent),
         }
+        true
     }
 
     /// Counts an event into the open exit, or as outside any.
@@ -240,8 +282,8 @@ impl Lane {
     }
 
     fn heard(&mut self, at: Moment) {
-        let first = self.span.map_or(at, |span| span.0);
-        self.span = Some((first, at.max(self.since)));
+        self.since = self.since.max(at);
+        self.first.get_or_insert(self.since);
     }
 
     #[inline(always)]
@@ -257,13 +299,10 @@ impl Lane {
             detail: None,
             injected: None,
             guest: std::mem::take(&mut self.guest),
-            kernel: Nanos::ZERO,
-            user: Nanos::ZERO,
-            idle: Nanos::ZERO,
-            waiting: Nanos::ZERO,
+            parts: ExitParts::ZERO,
             way: Way::default(),
             timed: true,
-            is_idle: idle || code.is_idle(),
+            is_halt: idle || code.is_halt(),
             events: 1,
         };
         let exit = self.open.insert(row);
@@ -272,61 +311,112 @@ impl Lane {
         exit
     }
 
-    fn exit(&mut self, event: &Event, code: ExitCode, idle: bool, rip: u64, rows: &mut impl Rows, ledger: &mut Ledger) {
-        self.account(event.at);
+    #[expect(clippy::too_many_arguments, reason = "an event, what it says, and where to put what comes of it")]
+    #[inline(always)]
+    fn exit(
+        &mut self,
+        event: &Event,
+        code: ExitCode,
+        idle: bool,
+        rip: u64,
+        rows: &mut impl Rows,
+        beside: &mut SideRows,
+        ledger: &mut Ledger,
+    ) {
+        let in_time = self.account(event.at);
         if self.open.is_some() {
-            ledger.count(Line::ExitWithoutEntry);
-            self.cut().iter().for_each(|exit| rows.take(exit));
+            self.exit_again(event, rows, beside, ledger);
+        }
+        let spoiled = !in_time || self.moved_unseen(event);
+        if spoiled {
+            self.spoil_guest(event, in_time, ledger);
         }
         if self.early_events > 0 {
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
             self.early = None;
         }
-        self.since = event.at;
+        self.give_outside(beside);
         self.heard(event.at);
         self.open_row(event, code, idle, rip);
+        self.cpu = event.cpu;
         self.state = State::Kernel;
         self.step = Step::Reaching;
         self.cost_before = Nanos::ZERO;
+        self.block = blocks::HaltInHand::at(self.since);
+        (self.hidden, self.in_doubt) = (false, false);
+        self.spoiled = !in_time;
     }
 
-    fn enter(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
-        self.account(event.at);
+    #[inline(always)]
+    fn enter(&mut self, event: &Event, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+        let in_time = self.account(event.at);
+        if !in_time || self.moved_unseen(event) {
+            self.spoil(event, in_time, ledger);
+        }
         self.heard(event.at);
         self.go(Step::Reaching);
         match &mut self.open {
             Some(exit) => {
                 exit.events += 1;
                 exit.who = self.who;
-                if exit.total() == Nanos::ZERO {
-                    ledger.count(Line::NoLength);
+                if self.spoiled {
+                    self.give_cut(TimePart::Excluded, rows, beside);
+                } else {
+                    if exit.is_halt {
+                        self.settle_halt();
+                    }
+                    self.give(rows, ledger);
                 }
-                exit.complete(self.words);
-                rows.take(exit);
-                self.open = None;
             }
-            None => ledger.count(Line::EntryWithoutExit),
+            None => {
+                self.enter_again();
+                ledger.count(Line::EntryWithoutExit);
+            }
         }
-        self.since = event.at;
-        self.state = State::Guest;
+        self.give_outside(beside);
+        (self.state, self.cpu) = (State::Guest, event.cpu);
+        (self.hidden, self.in_doubt, self.spoiled) = (false, false, false);
+    }
+
+    /// The open exit is over, and both ends are known.
+    #[inline(always)]
+    fn give(&mut self, rows: &mut impl Rows, ledger: &mut Ledger) {
+        if let Some(exit) = &mut self.open {
+            if exit.total() == Nanos::ZERO {
+                ledger.count(Line::NoLength);
+            }
+            exit.complete(self.words);
+            let time = exit.guest.plus(exit.total());
+            rows.take(exit);
+            self.open = None;
+            self.gave(time);
+        }
     }
 
     /// Rows in hand were the tail of an exit before the recording. If others have left, the lane had begun before.
     pub fn let_go(&mut self, ledger: &mut Ledger) {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));
+            self.outside.add(TimePart::Unknown, exit.parts.sum().plus(exit.guest));
         }
-        if !self.rows_without_hardware {
-            self.span = None;
+        if !self.has_given {
+            (self.first, self.outside, self.guest) = (None, AllParts::ZERO, Nanos::ZERO);
         }
     }
 
-    fn userspace_exit(&mut self, event: &Event, reason: u32, errno: i32, rows: &mut impl Rows, ledger: &mut Ledger) {
+    fn userspace_exit(
+        &mut self,
+        event: &Event,
+        reason: u32,
+        errno: i32,
+        rows: &mut impl Rows,
+        beside: &mut SideRows,
+        ledger: &mut Ledger,
+    ) {
         let code = ExitCode::of_userspace(reason, errno);
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);
-        self.kicked = steps::was_kicked(code, errno);
         if let Some(exit) = &mut self.open {
             exit.door = Door::Userspace(reason);
             exit.events += 1;
@@ -335,29 +425,36 @@ impl Lane {
                 exit.way.handed = event.at.since(exit.at).unwrap_or_default();
             }
             self.state = State::User;
+            self.user_parts = steps::user_parts(code, errno, self.recorded.switches);
             self.go(Step::User);
             self.returning = self.open.as_ref().map(|exit| exit.way.time(Step::User));
             return;
         }
-        if self.hardware {
+        if self.recorded.hardware {
             ledger.count(Line::OutsideExit);
             return;
         }
         self.settle_closed(rows);
         if let Some(held) = self.held.take() {
             self.rows_without_hardware = true;
-            rows.take(&held);
+            self.pass(held, rows);
         }
-        self.since = event.at;
+        self.give_outside(beside);
         self.heard(event.at);
         self.guest = Nanos::ZERO;
         let (detail, events) = (self.early.take(), std::mem::take(&mut self.early_events));
+        // What KVM answered itself is not what user space is asked for.
+        let detail = detail.filter(|detail| code.hands_over(detail.kind));
         let exit = self.open_row(event, code, false, 0);
         exit.door = Door::Userspace(reason);
         exit.way.mark(Mark::Handed);
         exit.detail = detail;
-        exit.events += events;
+        match detail {
+            Some(_) => exit.events += events,
+            None => ledger.add(Line::OutsideExit, u64::from(events)),
+        }
         self.state = State::User;
+        self.user_parts = steps::user_parts(code, errno, self.recorded.switches);
         self.step = Step::User;
         self.cost_before = Nanos::ZERO;
         self.returning = Some(Nanos::ZERO);
@@ -376,11 +473,12 @@ impl Lane {
         }
         self.call = None;
         self.state = State::Kernel;
-        if !self.hardware
-            && let Some(exit) = self.open.take()
-        {
-            self.heard(at);
-            self.closed = Some(exit);
+        if !self.recorded.hardware {
+            if let Some(exit) = self.open.take() {
+                self.heard(at);
+                self.closed = Some(exit);
+            }
+            self.block = blocks::HaltInHand::at(self.since);
         }
     }
 
@@ -391,15 +489,34 @@ impl Lane {
                 (false, None) => self.held = Some(exit),
                 (_, held) => {
                     self.rows_without_hardware = true;
-                    held.iter().for_each(|held| rows.take(held));
-                    rows.take(&exit);
+                    held.into_iter().for_each(|held| self.pass(held, rows));
+                    self.pass(exit, rows);
                 }
             }
         }
     }
 
-    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut impl Rows, ledger: &mut Ledger) {
+    /// Something leaves that holds so much time.
+    #[inline(always)]
+    pub fn gave(&mut self, _time: Nanos) {
+        self.has_given = true;
+        #[cfg(debug_assertions)]
+        {
+            self.given += _time.0;
+        }
+    }
+
+    /// A row without `kvm_exit` leaves.
+    fn pass(&mut self, exit: Exit, rows: &mut impl Rows) {
+        self.gave(exit.guest.plus(exit.total()));
+        rows.take(&exit);
+    }
+
+    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
         self.account(at);
+        if detail.is_halt() {
+            self.halts_after_all(at, beside);
+        }
         self.reach();
         // An emulated access that goes on after user space: its completion is in the kernel again.
         if self.state == State::User && self.open.is_some() {
@@ -418,17 +535,14 @@ impl Lane {
             }
             return;
         }
-        if self.hardware {
+        if self.recorded.hardware {
             ledger.count(Line::OutsideExit);
             return;
         }
         // No kvm_exit here: a read's detail comes after re-entry, a write's before the return to user space.
         if let Some(exit) = &mut self.closed {
-            let completes = match exit.detail {
-                None => !detail.write,
-                Some(known) => known.kind == detail.kind && known.key == detail.key && !detail.write && !known.write,
-            };
-            if completes {
+            let known = exit.detail.map(|known| (known.kind, known.write, known.key));
+            if detail.completes(exit.code, known) {
                 exit.detail = Some(detail);
                 exit.events += 1;
                 self.settle_closed(rows);
@@ -436,7 +550,7 @@ impl Lane {
             }
         }
         self.settle_closed(rows);
-        self.early = Some(detail);
+        self.early = (!detail.is_answered()).then_some(detail);
         self.early_events += 1;
     }
 }

@@ -30,6 +30,10 @@ macro_rules! lines {
             pub const NOT_UNDERSTOOD: [Line; 4] =
                 [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
 
+            /// The lines of a recording of which a part is missing, nobody knows how much: it was not finished, is cut, or
+            /// does not unpack.
+            pub const CUT: [Line; 3] = [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadCompression];
+
             /// The name in JSON and in docs/losses.md.
             pub const fn id(self) -> &'static str {
                 match self { $(Line::$name => $id),* }
@@ -53,6 +57,8 @@ lines! {
     Scheduler Info "scheduler" "Scheduler events that fall outside every open exit."
     OtherTracepoint Info "other_tracepoint" "Events of tracepoints that were not needed for what was asked."
     NotTracepoint Info "not_a_tracepoint" "Samples of hardware or software events, not of tracepoints."
+    GuestEvent Info "guest_event" "Events of a guest's own recording that is read beside others: they tell of the guest's threads and CPUs, not of the host's."
+    GuestRecording Notice "guest_recording" "Recordings of a guest's own kernel: its exits are in the recording of its host."
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
@@ -63,9 +69,13 @@ lines! {
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
-    UnfinishedFile Loss "unfinished_file" "The recorder was stopped before it finished the file; event formats and names may be missing from it."
+    UncertainLoss Notice "uncertain_loss" "Records that the file lacks, or that the kernel counted twice while the recorder was reading on."
+    UnfinishedFile Loss "unfinished_file" "Files that their recorder did not end in order: what it had not written yet is missing, and event formats and names may be."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
-    LostRecords Loss "lost_records" "Records that the recorder itself says it lost."
+    LostRecords Loss "lost_records" "Records that were lost, as the recorder and the kernel's own counts say."
+    UnplacedLoss Loss "unplaced_loss" "CPUs whose buffer lacks records nobody knows where; exits that span two pages of such a buffer are counted but not timed."
+    ImpossibleExit Loss "impossible_exit" "Exits that cannot have been as they were recorded: a halt within an exit that cannot halt, or another CPU without a switch. Events between are missing; they are counted but not timed."
+    ExitOutOfOrder Loss "exit_out_of_order" "Entries and exits older than what their vCPU had already done; the exits are counted but not timed."
     SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
     TooManyVcpus Loss "too_many_vcpus" "Events of vCPUs beyond the 262,144 that are kept: their exits are in no figure."
     BadRecord Error "bad_record" "Records too short or inconsistent to be read; skipped."
@@ -74,11 +84,16 @@ lines! {
     BadCompression Error "bad_compression" "Compressed blocks that could not be unpacked; what they held is gone."
 }
 
+/// Moments that are kept of a line.
+const MOST_MOMENTS: usize = 8;
+
 /// Counts of what was seen and not used, and where each was first met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     counts: [u64; Line::ALL.len()],
     first: [Option<u64>; Line::ALL.len()],
+    /// When the first few of a line were.
+    moments: Vec<(Line, Moment)>,
     /// Events that were read, used or not.
     pub events: u64,
     /// First and last moment of events that were counted here instead of being passed on.
@@ -90,6 +105,7 @@ impl Default for Ledger {
         Ledger {
             counts: [0; Line::ALL.len()],
             first: [None; Line::ALL.len()],
+            moments: Vec::new(),
             events: 0,
             skipped: (Moment::MAX, Moment::from_nanos(0)),
         }
@@ -122,6 +138,19 @@ impl Ledger {
         *first = Some(first.map_or(offset, |known| known.min(offset)));
     }
 
+    /// Counts one thing, and keeps when it was of the first few.
+    pub fn count_moment(&mut self, line: Line, at: Moment) {
+        self.count(line);
+        if self.moments(line).count() < MOST_MOMENTS {
+            self.moments.push((line, at));
+        }
+    }
+
+    /// When the first few of a line were.
+    pub fn moments(&self, line: Line) -> impl Iterator<Item = Moment> + '_ {
+        self.moments.iter().filter(move |row| row.0 == line).map(|row| row.1)
+    }
+
     /// Counts an event of a tracepoint that exit accounting does not use, which is not passed on.
     #[inline]
     pub fn skip(&mut self, at: Moment) {
@@ -141,9 +170,9 @@ impl Ledger {
         Line::NOT_UNDERSTOOD.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
     }
 
-    /// Whether a part of the recording is missing, nobody knows how much: it was not finished, is cut, or does not unpack.
+    /// Whether a part of the recording is missing, nobody knows how much.
     pub fn is_cut(&self) -> bool {
-        [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadCompression].iter().any(|&line| self.get(line) > 0)
+        Line::CUT.iter().any(|&line| self.get(line) > 0)
     }
 
     /// First and last moment of the events that were not passed on.
@@ -165,6 +194,11 @@ impl Ledger {
     pub fn merge(&mut self, other: &Ledger) {
         self.events += other.events;
         self.skipped = (self.skipped.0.min(other.skipped.0), self.skipped.1.max(other.skipped.1));
+        for &(line, at) in &other.moments {
+            if self.moments(line).count() < MOST_MOMENTS {
+                self.moments.push((line, at));
+            }
+        }
         for &line in Line::ALL {
             self.add(line, other.get(line));
             if let Some(offset) = other.first(line) {
@@ -184,6 +218,7 @@ impl Ledger {
         self.get(Line::OutsideExit)
             + self.get(Line::Scheduler)
             + self.get(Line::OtherTracepoint)
+            + self.get(Line::GuestEvent)
             + self.get(Line::EntryWithoutExit)
             + self.get(Line::BeforeRecording)
             + self.get(Line::Overlapping)

@@ -18,20 +18,22 @@ mod exit_info;
 mod halt;
 mod lane;
 mod ledger;
+mod part;
 mod port;
 mod rows;
 mod run_queue;
 mod way;
 mod yields;
 
-pub use assemble::{Assembler, EventKinds, LaneSpan};
+pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
-pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, RunState, Setting, TraceInfo};
+pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo};
 pub use exit::{Door, Exit, Rows, Who};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
+pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
 pub use port::{Form, PortWords};
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns,

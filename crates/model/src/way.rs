@@ -13,7 +13,7 @@
 use exitscope_units::Nanos;
 
 /// A part of an exit's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Step {
     /// Until the first event of the exit's handler.

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 const HLT: ExitCode = ExitCode::new(CodeList::Svm, 0x78);
 const IO: ExitCode = ExitCode::new(CodeList::Svm, 0x7b);
+const NPF: ExitCode = ExitCode::new(CodeList::Svm, 0x400);
+const CPUID: ExitCode = ExitCode::new(CodeList::Svm, 0x72);
 const KVM_EXIT_IO: u32 = 2;
 
 fn event(at: u64, tid: u32, kind: Kind) -> Event {
@@ -40,11 +42,23 @@ fn exit_in(at: u64, port: u64, string: bool) -> Event {
 }
 
 fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
+    let (rows, ledger, spans, _) = assemble_all(events);
+    (rows, ledger, spans)
+}
+
+fn assemble_all(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>, Vec<Stretch>) {
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
     ledger.events = events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
     assembler.push(events, &mut rows, &mut ledger);
+    let mut stretches = assembler.stretches().to_vec();
     let spans = assembler.finish(&mut rows, &mut ledger);
-    (rows, ledger, spans)
+    stretches.extend_from_slice(assembler.stretches());
+    (rows, ledger, spans, stretches)
+}
+
+/// The parts of an exit that are not zero.
+fn parts(exit: &Exit) -> Vec<(TimePart, u64)> {
+    TimePart::OF_EXITS.map(|part| (part, exit.part(part).0)).into_iter().filter(|part| part.1 > 0).collect()
 }
 
 #[test]
@@ -59,7 +73,7 @@ fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
         exit(6_000, IO),
     ]);
     let row = rows[0];
-    assert_eq!((row.guest, row.kernel, row.user, row.idle), (Nanos(900), Nanos(800), Nanos(4_000), Nanos(0)));
+    assert_eq!((row.guest, parts(&row)), (Nanos(900), vec![(TimePart::Kernel, 800), (TimePart::User, 4_000)]));
     assert_eq!((row.total(), row.door), (Nanos(4_800), Door::Userspace(KVM_EXIT_IO)));
     assert_eq!(
         row.detail.map(|detail| (detail.key, detail.value)),
@@ -97,7 +111,7 @@ fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
     let (row, way) = (rows[0], rows[0].way);
     // Reaching, handling, leaving, user, asleep, entering; woken and not yet running is no step.
     assert_eq!(Step::ALL.map(|step| way.time(step).0), [30, 70, 50 + 100, 50 + 110 + 70, 400, 100]);
-    assert_eq!((row.kernel, row.user, row.waiting), (Nanos(250), Nanos(730), Nanos(20)));
+    assert_eq!(parts(&row), [(TimePart::Kernel, 250), (TimePart::User, 730), (TimePart::Steal, 20)]);
     assert_eq!((way.handed, way.answered), (Nanos(150), Nanos(900)));
     assert_eq!((way.calls, way.in_calls), (2, Nanos(40 + 440)));
     assert_eq!((way.register_calls, way.in_register_calls), (1, Nanos(40)));
@@ -129,19 +143,6 @@ fn what_an_exit_says_of_a_port_completes_what_events_say() {
 }
 
 #[test]
-fn a_halt_is_idle_and_costs_nothing() {
-    let (rows, ..) = assemble(&[exit(0, HLT), enter(70_000)]);
-    assert_eq!((rows[0].idle, rows[0].cost(), rows[0].is_idle), (Nanos(70_000), Nanos(0), true));
-    let ceded = event(
-        0,
-        10,
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: true, words: PortWords::NONE, rip: 0 },
-    );
-    let (rows, ..) = assemble(&[ceded, enter(500)]);
-    assert_eq!((rows[0].idle, rows[0].cost()), (Nanos(500), Nanos(0)));
-}
-
-#[test]
 fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
     let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
     let (rows, ledger, _) = assemble(&[
@@ -153,8 +154,8 @@ fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
         event(9_500, 10, Kind::Refine { code: idle }),
     ]);
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].code, rows[0].is_idle, rows[0].events), (idle, true, 5));
-    assert_eq!((rows[0].kernel, rows[0].idle), (Nanos(200), Nanos(8_200)));
+    assert_eq!((rows[0].code, rows[0].is_halt, rows[0].events), (idle, true, 5));
+    assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 900), (TimePart::Undivided, 7_500)]);
     assert_eq!(ledger.get(Line::OutsideExit), 1);
 }
 
@@ -163,81 +164,18 @@ fn who_leaves_is_in_user_space_unless_it_is_said_when_that_has_it() {
     let leaves = [exit(1_000, IO), event(1_200, 10, Kind::Leave)];
     let told = event(1_500, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
     let (rows, ..) = assemble(&[&leaves[..], &[told, enter(5_000)]].concat());
-    assert_eq!((rows[0].door, rows[0].kernel, rows[0].user), (Door::Userspace(KVM_EXIT_IO), Nanos(500), Nanos(3_500)));
+    assert_eq!(
+        (rows[0].door, parts(&rows[0])),
+        (Door::Userspace(KVM_EXIT_IO), vec![(TimePart::Kernel, 500), (TimePart::User, 3_500)])
+    );
     let steps = [Step::Handling, Step::Leaving, Step::User].map(|step| rows[0].way.time(step));
     assert_eq!(steps, [Nanos(200), Nanos(300), Nanos(3_500)]);
     let (rows, ..) = assemble(&[&leaves[..], &[enter(5_000)]].concat());
-    assert_eq!((rows[0].door, rows[0].kernel, rows[0].user), (Door::Userspace(0), Nanos(200), Nanos(3_800)));
-    assert_eq!(rows[0].way.time(Step::User), Nanos(3_800));
-}
-
-#[test]
-fn a_halt_within_another_exit_is_taken_out_of_its_cost() {
-    let wakeup = event(9_000, 10, Kind::HaltEnd { ns: 8_000, waited: true, valid: true });
-    let (rows, ..) = assemble(&[exit(0, IO), wakeup, enter(10_000)]);
-    assert_eq!((rows[0].idle, rows[0].kernel), (Nanos(8_000), Nanos(2_000)));
-}
-
-#[test]
-fn a_wfe_is_a_yield_and_a_wfi_is_idle() {
-    let wfx = ExitCode::new(CodeList::Arm64Ec, 1);
-    for (wfe, idle) in [(true, 0), (false, 900)] {
-        let (rows, ..) = assemble(&[exit(100, wfx), event(200, 10, Kind::Wfx { wfe }), enter(1_000)]);
-        assert_eq!(rows[0].idle, Nanos(idle), "wfe {wfe}");
-    }
-}
-
-#[test]
-fn time_runnable_but_not_running_is_neither_cost_nor_idle() {
-    let switch =
-        |at, prev: u32, sleeps, next: u32| event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) });
-    let (rows, ..) = assemble(&[exit(0, IO), switch(100, 10, false, 99), switch(600, 99, true, 10), enter(1_000)]);
-    assert_eq!((rows[0].kernel, rows[0].waiting), (Nanos(500), Nanos(500)));
-    let woken = event(400, 99, Kind::Wakeup { tid: Tid(10) });
-    let (rows, ..) =
-        assemble(&[exit(0, HLT), switch(100, 10, true, 99), woken, switch(600, 99, true, 10), enter(1_000)]);
     assert_eq!(
-        (rows[0].idle, rows[0].waiting),
-        (Nanos(800), Nanos(200)),
-        "asleep is idle, woken and not run is waiting"
+        (rows[0].door, parts(&rows[0])),
+        (Door::Userspace(0), vec![(TimePart::Kernel, 200), (TimePart::User, 3_800)])
     );
-}
-
-#[test]
-fn who_sleeps_in_user_space_after_a_kick_is_idle() {
-    const EINTR: i32 = -4;
-    const EFAULT: i32 = -14;
-    let switch =
-        |at, prev: u32, sleeps, next: u32| event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) });
-    let interrupt = ExitCode::new(CodeList::Svm, 0x60);
-    let way = |reason, errno| {
-        [
-            event(150, 10, Kind::UserspaceExit { reason, errno }),
-            switch(250, 10, true, 99),
-            event(8_250, 99, Kind::Wakeup { tid: Tid(10) }),
-            switch(8_350, 99, true, 10),
-            event(8_950, 10, Kind::Fpu { load: true }),
-        ]
-    };
-    // The reason that goes with a signal is left over from an earlier exit.
-    for (reason, errno, expected) in [
-        (KVM_EXIT_IO, EINTR, (8_000, 100 + 600)),
-        (10, 0, (8_000, 100 + 600)),
-        // What the guest asked for, and what went wrong, is worked on elsewhere meanwhile.
-        (KVM_EXIT_IO, 0, (0, 100 + 8_000 + 600)),
-        (KVM_EXIT_IO, EFAULT, (0, 100 + 8_000 + 600)),
-    ] {
-        let (rows, ..) = assemble(&[&[exit(0, interrupt)], &way(reason, errno)[..], &[enter(9_000)]].concat());
-        let row = rows[0];
-        assert_eq!((row.idle.0, row.user.0), expected, "{reason} {errno}");
-        assert_eq!((row.kernel, row.waiting, row.is_idle), (Nanos(200), Nanos(100), false));
-        assert_eq!(row.way.time(Step::Asleep).0, expected.1 - 700);
-        // Without kvm_exit the row begins with the return to user space; it takes a second one to be believed.
-        let later =
-            way(reason, errno).map(|event| Event { at: Moment::from_nanos(event.at.as_nanos() + 9_000), ..event });
-        let (rows, ..) = assemble(&[way(reason, errno), later].concat());
-        assert_eq!(rows.iter().map(|row| (row.idle.0, row.user.0)).collect::<Vec<_>>(), [expected; 2]);
-    }
+    assert_eq!(rows[0].way.time(Step::User), Nanos(3_800));
 }
 
 #[test]
@@ -267,7 +205,7 @@ fn a_back_end_without_kvm_exit_gives_rows_under_kvms_own_reasons() {
     assert_eq!(rows.len(), 5);
     for (n, row) in rows.iter().enumerate() {
         assert_eq!(row.code.name(), "KVM_EXIT_IO");
-        assert_eq!((row.user, row.timed), (Nanos(300), true));
+        assert_eq!((row.part(TimePart::User), row.timed), (Nanos(300), true));
         assert_eq!(row.detail.map(|detail| detail.write), Some(n % 2 == 0), "row {n}");
     }
     let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
@@ -302,7 +240,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key, value: 0 })
     });
     prop_oneof![
-        4 => prop_oneof![Just(HLT), Just(IO)].prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
+        4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
         4 => Just(Kind::Enter),
         1 => Just(Kind::Refine { code: HLT }),
         1 => Just(Kind::Leave),
@@ -314,7 +252,9 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         1 => any::<bool>().prop_map(|registers| Kind::Call { registers }),
         1 => Just(Kind::Emulate),
         1 => Just(Kind::Inject { vector: 3 }),
-        1 => (0u64..5000).prop_map(|ns| Kind::HaltEnd { ns, waited: true, valid: true }),
+        1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| Kind::HaltEnd { ns, waited, valid: true }),
+        1 => (0u32..300, 0u32..300).prop_map(|(old, new)| Kind::HaltPoll { grow: true, new, old }),
+        1 => prop_oneof![Just(Kind::Halt), Just(Kind::Reflect)],
         1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
         1 => Just(Kind::VcpuHint),
         1 => Just(Kind::RunCore { exit: false, runnable: 2 }),
@@ -331,14 +271,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn rows_and_ledger_account_for_every_event(
-        steps in proptest::collection::vec((0u64..50, 0u32..4, 0u32..2, any_kind()), 0..200),
+        steps in proptest::collection::vec((-9i64..50, 0u32..4, 0u32..2, any_kind()), 0..200),
         by_vcpu in any::<bool>(),
     ) {
         let mut at = 1_000u64;
         let events: Vec<Event> = steps
             .into_iter()
             .map(|(step, tid, cpu, kind)| {
-                at += step;
+                at = at.saturating_add_signed(step);
                 let vcpu = if by_vcpu { VcpuId(tid) } else { VcpuId::UNKNOWN };
                 let kind = match kind {
                     Kind::Exit { idle, .. } if by_vcpu => {
@@ -349,7 +289,7 @@ proptest! {
                 Event { cpu: PcpuId(cpu), vcpu, ..event(at, tid, kind) }
             })
             .collect();
-        let (rows, ledger, spans) = assemble(&events);
+        let (rows, ledger, spans, stretches) = assemble_all(&events);
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         prop_assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
         let exits = events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count();
@@ -358,17 +298,12 @@ proptest! {
             let steps: u64 = Step::ALL.iter().map(|step| row.way.time(*step).0).sum();
             prop_assert_eq!(steps, row.cost().0, "the steps are the cost");
         }
-        for span in &spans {
-            let parts: u64 = rows
-                .iter()
-                .filter(|row| row.who.tid == span.who.tid && row.who.vcpu == span.who.vcpu && row.timed)
-                .map(|row| row.total().0 + row.guest.0)
-                .sum();
-            // A vCPU has a second lane from where its runner begins to record for it.
-            let lanes = spans.iter().filter(|lane| lane.who == span.who);
-            let length: u64 = lanes.map(|lane| lane.last.since(lane.first).unwrap().0).sum();
-            prop_assert!(parts <= length, "no moment is counted twice");
-        }
+        let timed = |row: &&Exit| row.timed;
+        let in_rows: u64 = rows.iter().filter(timed).map(|row| row.total().0).sum();
+        let in_guest: u64 = rows.iter().map(|row| row.guest.0).sum();
+        let beside: u64 = stretches.iter().map(|stretch| stretch.parts.sum().0).sum();
+        let all: u64 = spans.iter().map(|span| span.last.since(span.first).unwrap().0).sum();
+        prop_assert_eq!(in_rows + in_guest + beside, all, "every moment is in one part");
     }
 }
 
@@ -404,15 +339,15 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
         assert_eq!((made.len(), ledger.get(Line::EntryWithoutExit)), (1, 1));
         rows.append(&mut made);
     }
-    let parts = |row: &Exit| (row.door, [row.kernel, row.user, row.idle, row.waiting].map(|part| part.0));
+    let parts = |row: &Exit| (row.door, parts(row));
     let expected = [
-        (Door::DeviceModel, [20, 1_000, 0, 100]),
+        (Door::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
         // As long as Xen blocked vCPUs for it.
-        (Door::DeviceModel, [20, 1_000, 0, 100]),
-        (Door::Kernel, [0, 0, 1_020, 100]),
-        (Door::Kernel, [20, 0, 0, 1_100]),
+        (Door::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
+        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Halted, 1_000), (TimePart::Steal, 100)]),
+        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
         // An interrupt waits for no device.
-        (Door::Kernel, [20, 0, 0, 1_100]),
+        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
     ];
     assert_eq!(rows.iter().map(parts).collect::<Vec<_>>(), expected);
     let asked: Vec<_> = rows.iter().map(|row| (row.way.handed.0, row.way.answered.0)).collect();

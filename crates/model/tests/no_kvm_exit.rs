@@ -38,7 +38,7 @@ fn every_return_to_user_space_is_a_row_also_the_last_one_that_was_held_back() {
         assert!(before_end as u64 <= returns.saturating_sub(1), "the last one waits for what may come: {before_end}");
         for (row, n) in rows.iter().zip(1..) {
             assert_eq!((row.at, row.code.name().as_str()), (Moment::from_nanos(1_000 * n), "KVM_EXIT_IO"));
-            assert_eq!((row.user, row.timed), (Nanos(300), true), "row {n} of {returns}");
+            assert_eq!((row.part(TimePart::User), row.timed), (Nanos(300), true), "row {n} of {returns}");
         }
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         assert_eq!(inside + ledger.events_outside_rows(), ledger.events, "{returns}");

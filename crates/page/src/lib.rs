@@ -2,9 +2,9 @@
 //! fleet.
 //!
 //! ```text
-//! Exit rows, halts ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
-//! Report, Advised, polls, drags, as JSON ─────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
-//! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ───────────┘
+//! Exit rows, stretches ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
+//! Report, Advised, polls, drags, as JSON ──────────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
+//! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ────────────────┘
 //! ```
 //!
 //! What a report already has comes from there; what is computed here is only what a picture over time needs, bounded in
@@ -28,7 +28,7 @@ mod sums;
 pub use drags::{Drags, DragsHead};
 pub use flate2::Compression;
 pub use html::{Contents, PageData, is_built, write_data, write_page};
-pub use names::{Brief, Names};
+pub use names::{Briefs, Names};
 pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};
 pub use polls::{Polls, halt_polls};

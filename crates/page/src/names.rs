@@ -1,13 +1,13 @@
 //! Whose exits, why, about what: numbers for all of these, so that sums over time need not know more.
 //!
 //! ```text
-//! Exit ─► selected? ─► vCPU, reason, thing: small numbers ─► Brief ─► Sums
+//! Exit ─► selected? ─► vCPU, reason, thing: small numbers ─► Briefs ─► Sums
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
 use crate::slow::Slow;
 use exitscope_analysis::{Counted, DetailKey, Index, MAX_KEYS, Selection};
-use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Who, Yield};
+use exitscope_model::{Door, Exit, ExitCode, ExitParts, LaneSpan, Stretch, TimePart, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -18,21 +18,90 @@ pub const LANES: u32 = (1 << 12) - 1;
 pub const REASONS: u32 = (1 << 10) - 1;
 pub const ABOUTS: u32 = 1 << 13;
 
-/// What an exit gives to sums over time. Times in nanoseconds.
+/// What an exit gives to sums over time. Times in nanoseconds; zero if not both ends were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
-    pub(crate) at: u64,
+pub(crate) struct Brief {
+    pub at: u64,
     /// Time in the guest before it.
-    pub(crate) guest: u64,
-    /// Kernel, user, idle, waiting; zero if not both ends were seen.
-    pub(crate) times: [u64; 4],
-    pub(crate) lane: u16,
-    pub(crate) reason: u16,
-    pub(crate) about: Option<u16>,
-    pub(crate) timed: bool,
-    pub(crate) to_user: bool,
+    pub guest: u64,
+    /// From exit to entry.
+    pub total: u64,
+    pub kernel: u64,
+    pub user: u64,
+    /// Where in [`Briefs::parts`] its parts are, if it has others than these two.
+    pub parts: Option<u32>,
+    pub lane: u16,
+    pub reason: u16,
+    pub about: Option<u16>,
+    pub timed: bool,
+    pub to_user: bool,
     /// Whether it is one of those that are looked at; else its vCPU is, and only where that one's time went counts.
-    pub(crate) counted: bool,
+    pub counted: bool,
+}
+
+/// Exits and stretches on their way from [`Names`] to [`Sums`](crate::Sums). Most exits have a cost and no other part, so
+/// that the parts of those that have are kept aside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Briefs {
+    pub(crate) exits: Vec<Brief>,
+    pub(crate) parts: Vec<ExitParts>,
+    /// With the number of the vCPU.
+    pub(crate) stretches: Vec<(u16, Stretch)>,
+}
+
+impl Briefs {
+    /// None, with room for so many exits.
+    pub fn with_capacity(exits: usize) -> Briefs {
+        Briefs { exits: Vec::with_capacity(exits), ..Briefs::default() }
+    }
+
+    /// How many exits and stretches there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.exits.len() + self.stretches.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes all; the room stays.
+    pub fn clear(&mut self) {
+        self.exits.clear();
+        self.parts.clear();
+        self.stretches.clear();
+    }
+
+    /// Adds an exit of this vCPU, for this reason and about this, if it is looked at.
+    // Always: what is put together elsewhere, in pieces, and then moved whole, is waited for.
+    #[inline(always)]
+    fn push(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>) {
+        let (reason, about) = kind.unwrap_or_default();
+        let (mut total, mut kernel, mut user, mut parts) = (0, 0, 0, None);
+        if exit.timed {
+            (kernel, user) = (exit.part(TimePart::Kernel).0, exit.part(TimePart::User).0);
+            total = exit.total().0;
+            if !exit.parts.is_cost() {
+                parts = Some(self.parts.len() as u32);
+                self.parts.push(exit.parts);
+            }
+        }
+        self.exits.push(Brief {
+            at: exit.at.as_nanos(),
+            guest: exit.guest.0,
+            total,
+            kernel,
+            user,
+            parts,
+            lane,
+            reason,
+            about,
+            timed: exit.timed,
+            to_user: exit.door != Door::Kernel,
+            counted: kind.is_some(),
+        });
+    }
 }
 
 /// The numbers of an exit's reason and of what it was about.
@@ -103,52 +172,43 @@ impl Names {
         self.window
     }
 
-    /// What sums over time take of an exit; nothing if its vCPU is not looked at.
+    /// Adds to `briefs` what sums over time take of an exit; nothing if its vCPU is not looked at.
     #[inline]
-    pub fn brief(&mut self, exit: &Exit) -> Option<Brief> {
+    pub fn absorb(&mut self, exit: &Exit, briefs: &mut Briefs) {
         if !self.selection.holds_who(&exit.who) {
-            return None;
+            return;
         }
         let is_counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
         let kind = is_counted.then(|| numbered(&mut self.reasons, &mut self.abouts, exit));
         let lane = self.lanes.of(exit.who) as u16;
-        Some(self.brief_of(exit, lane, kind))
+        self.absorb_numbered(exit, lane, kind, briefs);
     }
 
     /// The same of an exit that is counted there by facts of the same recording, which look at the same vCPUs, moments and
     /// exits.
     #[inline(always)]
-    pub fn brief_counted(&mut self, exit: &Exit, counted: Counted) -> Brief {
+    pub fn absorb_counted(&mut self, exit: &Exit, counted: Counted, briefs: &mut Briefs) {
         let Names { known: Known { lanes, kinds }, reasons, abouts, .. } = self;
         let lane = known(lanes, counted.vcpu, || self.lanes.of(exit.who) as u16);
         let kind = counted.kind.map(|kind| match kind {
             Counted::UNNUMBERED => numbered(reasons, abouts, exit),
             kind => known(kinds, kind, || numbered(reasons, abouts, exit)),
         });
-        self.brief_of(exit, lane, kind)
+        self.absorb_numbered(exit, lane, kind, briefs);
     }
 
-    /// What sums take of an exit of this vCPU, for this reason and about this, if it is looked at.
-    // Always: what is put together elsewhere, in pieces, and then moved whole, is waited for.
     #[inline(always)]
-    fn brief_of(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>) -> Brief {
+    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>, briefs: &mut Briefs) {
         if kind.is_some() {
             self.slow.absorb(exit);
         }
-        let (reason, about) = kind.unwrap_or_default();
-        Brief {
-            at: exit.at.as_nanos(),
-            guest: exit.guest.0,
-            times: match exit.timed {
-                true => [exit.kernel.0, exit.user.0, exit.idle.0, exit.waiting.0],
-                false => [0; 4],
-            },
-            lane,
-            reason,
-            about,
-            timed: exit.timed,
-            to_user: exit.door != Door::Kernel,
-            counted: kind.is_some(),
+        briefs.push(exit, lane, kind);
+    }
+
+    /// Adds a stretch of no exit to `briefs`; nothing if its vCPU is not looked at.
+    pub fn absorb_stretch(&mut self, stretch: &Stretch, briefs: &mut Briefs) {
+        if self.selection.holds_who(&stretch.who) {
+            briefs.stretches.push((self.lanes.of(stretch.who) as u16, *stretch));
         }
     }
 
@@ -162,11 +222,10 @@ impl Names {
         }
     }
 
-    /// Takes note of when a vCPU was seen; its number, if it is looked at.
-    pub(crate) fn span(&mut self, lane: &LaneSpan, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Option<u32> {
-        let number = self.lanes.of(lane.who);
+    /// Takes note of when a vCPU was seen.
+    pub(crate) fn span(&mut self, lane: &LaneSpan) {
+        self.lanes.of(lane.who);
         self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
-        self.selection.holds_who(&lane.who.completed(vcpu_of)).then_some(number)
     }
 }
 
@@ -189,6 +248,7 @@ mod tests {
         facts.begin(Moment::default());
         assert_eq!(alone.begin(Moment::default()), told.begin(Moment::default()));
         let mut further = 0;
+        let (mut briefs, mut briefs_told) = (Briefs::default(), Briefs::default());
         for number in 0..40_000u64 {
             let detail = Detail {
                 kind: DetailKind::Port,
@@ -206,12 +266,18 @@ mod tests {
                 code: ExitCode::new(CodeList::Vmx, number % 9),
                 detail: (number % 4 != 0).then_some(detail),
                 timed: number % 13 != 0,
+                parts: of.parts.with(TimePart::Steal, Nanos(number % 3)),
                 ..of
             };
             let counted = facts.absorb(&exit);
             further += u64::from(counted.is_some_and(|counted| counted.kind == Some(Counted::UNNUMBERED)));
-            assert_eq!(counted.map(|counted| told.brief_counted(&exit, counted)), alone.brief(&exit), "{number}");
+            if let Some(counted) = counted {
+                told.absorb_counted(&exit, counted, &mut briefs_told);
+            }
+            alone.absorb(&exit, &mut briefs);
+            assert_eq!(briefs_told.exits.last(), briefs.exits.last(), "{number}");
         }
+        assert!(briefs == briefs_told && briefs.parts.len() > 1_000, "{}", briefs.parts.len());
         assert!(further > 1_000, "{further}");
         assert_eq!(told.lanes.keys(), alone.lanes.keys());
         assert_eq!(told.reasons.keys(), alone.reasons.keys());

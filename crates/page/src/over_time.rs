@@ -1,18 +1,18 @@
 //! What happened when: the facts that pictures over time are drawn from.
 //!
 //! ```text
-//! Exit ─► Names ─┬─► Brief ─► Sums       by bucket of time: states, exits, lengths, what they were about
-//!                └─► the slowest exits of every part of the recording
+//! Exit, Stretch ─► Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits, lengths, what they were about
+//!                         └─► the slowest exits of every part of the recording
 //! ```
 //!
 //! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
-use crate::names::{Names, REASONS};
+use crate::names::{Briefs, Names, REASONS};
 use crate::rows::Row;
-use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
+use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED, WAITS};
 use exitscope_analysis::Selection;
-use exitscope_model::{Exit, LaneSpan, TraceInfo, Who, WhoRow, Yield};
+use exitscope_model::{Exit, LaneSpan, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
@@ -24,6 +24,20 @@ use serde::Serialize;
 pub struct OverTime {
     names: Names,
     sums: Sums,
+    /// The exit or stretch in hand.
+    briefs: Briefs,
+}
+
+/// A part of a vCPU's time.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct PartRow {
+    /// Its column in the tables, and everywhere.
+    column: &'static str,
+    name: &'static str,
+    /// What it means.
+    prose: &'static str,
+    /// Whether exits have it.
+    of_exits: bool,
 }
 
 /// A vCPU.
@@ -96,6 +110,8 @@ pub(crate) struct OverTimeHead {
     base_ns: String,
     /// Whether there is a time axis: one trace.
     in_time: bool,
+    /// The parts of a vCPU's time, in the order in which they are shown.
+    parts: Vec<PartRow>,
     lanes: Vec<LaneRow>,
     reasons: Vec<String>,
     abouts: Vec<AboutRow>,
@@ -112,7 +128,7 @@ impl OverTime {
 
     /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
     pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
-        OverTime { names: Names::new(selection), sums: Sums::of_part(parts) }
+        OverTime::of_halves(Names::new(selection), Sums::of_part(parts))
     }
 
     /// Both halves, to be filled on two threads.
@@ -122,7 +138,7 @@ impl OverTime {
 
     /// The whole of two halves: sums of what has these names.
     pub fn of_halves(names: Names, sums: Sums) -> OverTime {
-        OverTime { names, sums }
+        OverTime { names, sums, briefs: Briefs::default() }
     }
 
     /// Says when the trace's first event was.
@@ -133,9 +149,20 @@ impl OverTime {
     /// Adds one exit, and the guest time before it.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if let Some(brief) = self.names.brief(exit) {
-            self.sums.absorb(&[brief]);
-        }
+        self.names.absorb(exit, &mut self.briefs);
+        self.sum_up();
+    }
+
+    /// Adds a stretch of no exit.
+    pub fn absorb_stretch(&mut self, stretch: &Stretch) {
+        self.names.absorb_stretch(stretch, &mut self.briefs);
+        self.sum_up();
+    }
+
+    #[inline]
+    fn sum_up(&mut self) {
+        self.sums.absorb(&self.briefs);
+        self.briefs.clear();
     }
 
     /// Adds one yield.
@@ -145,17 +172,13 @@ impl OverTime {
 
     /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        for lane in lanes {
-            if let Some(number) = self.names.span(lane, vcpu_of) {
-                self.sums.absorb_tail(number, lane);
-            }
-        }
+        lanes.iter().for_each(|lane| self.names.span(lane));
         self.names.vcpu_of.extend(vcpu_of);
     }
 
     /// Adds another recording, ended. There is no common time then.
     pub fn merge(&mut self, other: OverTime) {
-        let OverTime { names, sums } = self;
+        let OverTime { names, sums, .. } = self;
         let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
         let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| names.reasons.of(*code)).collect();
         let about: Vec<u32> = other.names.abouts.keys().iter().map(|key| names.abouts.of(*key)).collect();
@@ -169,6 +192,7 @@ impl OverTime {
         let by_about = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&about, key & BELOW_LANE, abouts);
         sums.states.merge(other.sums.states.renumbered(lane));
         sums.exits.merge(other.sums.exits.rekeyed(by_reason));
+        sums.waits.merge(other.sums.waits.rekeyed(by_reason));
         sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
         sums.about.merge(other.sums.about.rekeyed(by_about));
         names.slow.merge(other.names.slow);
@@ -187,7 +211,7 @@ impl OverTime {
 
     /// Everything as tables. `in_time`: there is one trace, and so one clock.
     pub fn finish(self, in_time: bool, info: &TraceInfo) -> TimeTables {
-        let OverTime { names, sums } = self;
+        let OverTime { names, sums, .. } = self;
         let vcpu_of = names.vcpu_of;
         // vCPUs in order, those under one name together.
         let named: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&vcpu_of)).collect();
@@ -201,10 +225,11 @@ impl OverTime {
 
         let states = sums.states.finish(in_time, lane);
         let exits = sums.exits.finish(in_time, moved);
+        let waits = sums.waits.finish(in_time, moved);
         let lengths = sums.lengths.finish(in_time, moved);
         let about = sums.about.finish(in_time, moved);
         // Every width divides the next, so that the base is a whole number of buckets of each.
-        let widest = [states.0, exits.0, lengths.0, about.0].into_iter().max().unwrap_or(1);
+        let widest = [states.0, exits.0, waits.0, lengths.0, about.0].into_iter().max().unwrap_or(1);
         let firsts =
             [states.1.first().map(|row| row.bucket * states.0), exits.1.first().map(|row| row.bucket * exits.0)];
         let first = firsts.into_iter().flatten().min().filter(|_| in_time).unwrap_or(0);
@@ -214,17 +239,14 @@ impl OverTime {
         let by_lane = |key: u32| u64::from(key >> LANE_SHIFT);
         let reason = |key: u32| u64::from(key >> REASON_SHIFT & REASONS);
         let low = |of: u32| move |key: u32| u64::from(key & of);
-        tables.add(
-            "states",
-            &states,
-            &[("lane", &|key| u64::from(key))],
-            &["guest", "kernel", "user", "idle", "waiting"],
-        );
-        let of_exits = ["count", "timed", "to_user", "kernel", "user", "idle", "waiting"];
-        tables.add("exits", &exits, &[("lane", &by_lane), ("reason", &reason)], &of_exits);
-        let parts: [Part; 3] = [("lane", &by_lane), ("reason", &reason), ("length", &low(UNTIMED))];
-        tables.add("lengths", &lengths, &parts, &["count"]);
-        tables.add("about", &about, &[("lane", &by_lane), ("about", &low(BELOW_LANE))], &["count", "cost"]);
+        tables.add("states", &states, &[("lane", &|key| u64::from(key))], &TimePart::ALL.map(TimePart::column));
+        let by_reason: [KeyColumn; 2] = [("lane", &by_lane), ("reason", &reason)];
+        let [kernel, user, waits_of @ ..]: [_; 2 + WAITS] = TimePart::OF_EXITS.map(TimePart::column);
+        tables.add("exits", &exits, &by_reason, &["count", "timed", "to_user", kernel, user]);
+        tables.add("waits", &waits, &by_reason, &waits_of);
+        let [lane, reason] = by_reason;
+        tables.add("lengths", &lengths, &[lane, reason, ("length", &low(UNTIMED))], &["count"]);
+        tables.add("about", &about, &[lane, ("about", &low(BELOW_LANE))], &["count", "cost"]);
 
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
@@ -267,6 +289,7 @@ impl OverTime {
         let head = OverTimeHead {
             base_ns: base.to_string(),
             in_time,
+            parts: TimePart::ALL.map(PartRow::of).to_vec(),
             lanes: lanes.collect(),
             reasons: names.reasons.keys().iter().map(|code| code.name()).collect(),
             abouts: abouts.collect(),
@@ -278,8 +301,15 @@ impl OverTime {
     }
 }
 
+impl PartRow {
+    fn of(part: TimePart) -> PartRow {
+        let of_exits = TimePart::OF_EXITS.contains(&part);
+        PartRow { column: part.column(), name: part.name(), prose: part.prose(), of_exits }
+    }
+}
+
 /// A column that comes of a row's key.
-type Part<'a> = (&'static str, &'a dyn Fn(u32) -> u64);
+type KeyColumn<'a> = (&'static str, &'a dyn Fn(u32) -> u64);
 
 /// The tables, as far as they are written.
 struct Tables {
@@ -293,14 +323,14 @@ impl Tables {
         &mut self,
         name: &'static str,
         (width_ns, rows): &(u64, Vec<Row<N>>),
-        parts: &[Part],
+        keys: &[KeyColumn],
         sums: &[&'static str; N],
     ) {
-        let columns = ["bucket"].into_iter().chain(parts.iter().map(|part| part.0)).chain(*sums).collect();
+        let columns = ["bucket"].into_iter().chain(keys.iter().map(|key| key.0)).chain(*sums).collect();
         self.heads.push(TableHead { name, width_ns: *width_ns, rows: rows.len(), columns });
         push_rising(&mut self.bytes, self.base / width_ns, rows.iter().map(|row| row.bucket));
-        for (_, part) in parts {
-            push_all(&mut self.bytes, rows.iter().map(|row| part(row.key)));
+        for (_, key) in keys {
+            push_all(&mut self.bytes, rows.iter().map(|row| key(row.key)));
         }
         for column in 0..N {
             push_all(&mut self.bytes, rows.iter().map(|row| row.sums[column]));

@@ -97,11 +97,10 @@ pub fn halt_polls<'a>(
     let rows = |limits: &[Option<u64>], outcomes: &Outcomes| -> Vec<PollRow> {
         limits.iter().filter_map(|limit| Some(PollRow::of(*limit, outcomes.get(limit)?))).collect()
     };
-    let slept = if all.is_told() { &all.slept.gaps } else { &all.untold.gaps };
     Some(Polls {
         replayed: replayed as u64,
         halts: all.halts(),
-        gaps: gaps(&all.caught.gaps, slept),
+        gaps: gaps(&all.caught.gaps, &all.gaps_not_caught()),
         inexact: all.inexact(),
         in_force: PollRow::of(None, of_host.get(&None)?),
         host: rows(&host_limits[1..], &of_host),

@@ -101,7 +101,7 @@ impl Slow {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use exitscope_model::{CodeList, Door, ExitCode, Way, Who};
+    use exitscope_model::{CodeList, Door, ExitCode, ExitParts, TimePart, Way, Who};
     use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
     /// An exit of VM 1 that takes so long, all of it in the kernel.
@@ -117,13 +117,10 @@ pub(crate) mod tests {
             detail: None,
             injected: None,
             guest: Nanos(1),
-            kernel: Nanos(kernel),
-            user: Nanos::ZERO,
-            idle: Nanos::ZERO,
-            waiting: Nanos::ZERO,
+            parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(kernel)),
             way: Way::default(),
             timed: true,
-            is_idle: false,
+            is_halt: false,
             events: 1,
         }
     }

@@ -1,17 +1,17 @@
 //! How the wall time of each vCPU divides, over time.
 //!
 //! ```text
-//! exit: guest ──┤ kernel, user, idle, waiting ├── entry      spread over the buckets in which it lies, each part evenly
+//! exit: guest ──┤ kernel, user space, polling, halted, … ├── entry    spread over the buckets in which it lies, each part evenly
+//! stretch:     ─┤ guest, unknown, excluded, …             ├─          likewise
 //! ```
 
-use crate::rows::{NARROWEST, Row, add, compact};
+use crate::rows::{NARROWEST, Row, compact};
 use exitscope_analysis::wider;
+use exitscope_model::{ALL_PARTS, AllParts, TimePart};
+use exitscope_units::Nanos;
 
-/// Guest, kernel, user, idle, waiting, in nanoseconds.
-pub const STATES: usize = 5;
-
-/// Cells at most, of all vCPUs together (10 MB).
-const MOST: u64 = 1 << 18;
+/// Cells at most, of all vCPUs together (12 MB).
+const MOST: u64 = 1 << 17;
 
 /// What a vCPU did, by lane and bucket of time.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct States {
 #[derive(Clone, Debug, Default)]
 struct Lane {
     first: u64,
-    cells: Vec<[u64; STATES]>,
+    cells: Vec<AllParts>,
 }
 
 impl States {
@@ -41,50 +41,50 @@ impl States {
         States { most, width: NARROWEST, range: None, lanes: Vec::new(), last: (0, 0, 0) }
     }
 
-    /// Whether all between `from` and `to`, in nanoseconds, lies in the bucket in hand.
+    /// Where all between `from` and `to`, in nanoseconds, belongs, if that is one cell, and there is that one.
     #[inline]
-    pub fn are_in_one(&self, from: u64, to: u64) -> bool {
-        self.last.0 <= from && to <= self.last.1
-    }
-
-    /// Adds `times` that lie evenly between `from` and `to`, in nanoseconds.
-    #[inline]
-    pub fn spread(&mut self, lane: u32, from: u64, to: u64, times: &[u64; STATES]) {
-        if to <= from {
-            return;
-        }
+    pub fn cell(&mut self, lane: u16, from: u64, to: u64) -> Option<&mut AllParts> {
         if from < self.last.0 || from >= self.last.1 {
             let bucket = from / self.width;
             self.last = (bucket * self.width, (bucket * self.width).saturating_add(self.width), bucket);
         }
-        let bucket = self.last.2;
-        if to <= self.last.1
-            && let Some(lane) = self.lanes.get_mut(lane as usize)
-            && let Some(cell) = bucket.checked_sub(lane.first).and_then(|at| lane.cells.get_mut(at as usize))
-        {
-            return add(cell, times);
+        if to > self.last.1 {
+            return None;
         }
-        self.spread_far(lane as usize, from, to, times);
+        let lane = self.lanes.get_mut(usize::from(lane))?;
+        lane.cells.get_mut(self.last.2.checked_sub(lane.first)? as usize)
     }
 
-    fn spread_far(&mut self, lane: usize, from: u64, to: u64, times: &[u64; STATES]) {
+    /// Adds `times` that lie evenly between `from` and `to`, in nanoseconds.
+    pub fn spread(&mut self, lane: u16, from: u64, to: u64, times: &AllParts) {
+        if to <= from {
+            return;
+        }
+        if let Some(cell) = self.cell(lane, from, to) {
+            return cell.merge(times);
+        }
+        let lane = usize::from(lane);
         if lane >= self.lanes.len() {
             self.lanes.resize_with(lane + 1, Lane::default);
         }
         self.cover(from, to - 1);
         let whole = to - from;
         // Shares up to a moment; what is between two of them adds up whatever the width.
-        let part = |time: u64, until: u64| match time.checked_mul(until - from) {
+        let share = |time: u64, until: u64| match time.checked_mul(until - from) {
             Some(0) => 0,
             Some(product) => product / whole,
             None => (u128::from(time) * u128::from(until - from) / u128::from(whole)) as u64,
         };
-        let mut before = [0; STATES];
+        let mut before = [0; ALL_PARTS];
         for bucket in from / self.width..=(to - 1) / self.width {
             let end = to.min(bucket.saturating_add(1).saturating_mul(self.width));
-            let until = times.map(|time| part(time, end));
-            self.lanes[lane].add(bucket, &std::array::from_fn(|state| until[state] - before[state]));
-            before = until;
+            let mut held = AllParts::ZERO;
+            for (part, before) in TimePart::ALL.into_iter().zip(&mut before) {
+                let until = share(times.get(part).0, end);
+                held.add(part, Nanos(until - *before));
+                *before = until;
+            }
+            self.lanes[lane].add(bucket, &held);
         }
     }
 
@@ -130,7 +130,7 @@ impl States {
             other.widen();
         }
         for (lane, other) in self.lanes.iter_mut().zip(&other.lanes) {
-            for (at, cell) in other.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+            for (at, cell) in other.cells.iter().enumerate().filter(|(_, cell)| **cell != AllParts::ZERO) {
                 lane.add(other.first + at as u64, cell);
             }
         }
@@ -155,7 +155,7 @@ impl States {
             if to >= self.lanes.len() {
                 self.lanes.resize_with(to + 1, Lane::default);
             }
-            for (bucket, cell) in lane.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+            for (bucket, cell) in lane.cells.iter().enumerate().filter(|(_, cell)| **cell != AllParts::ZERO) {
                 self.lanes[to].add(lane.first + bucket as u64, cell);
             }
         }
@@ -163,14 +163,14 @@ impl States {
     }
 
     /// The width of a bucket in nanoseconds, and a row for every lane and bucket in which something was, under the lanes'
-    /// new numbers, in order.
-    pub fn finish(mut self, in_time: bool, lane: impl Fn(u32) -> u32) -> (u64, Vec<Row<STATES>>) {
+    /// new numbers, in order, with the parts as they are shown.
+    pub fn finish(mut self, in_time: bool, lane: impl Fn(u32) -> u32) -> (u64, Vec<Row<ALL_PARTS>>) {
         self.narrow_enough();
         let mut rows = Vec::new();
         for (at, cells) in self.lanes.iter().enumerate() {
-            for (bucket, sums) in cells.cells.iter().enumerate().filter(|(_, cell)| **cell != [0; STATES]) {
+            for (bucket, parts) in cells.cells.iter().enumerate().filter(|(_, cell)| **cell != AllParts::ZERO) {
                 let bucket = if in_time { cells.first + bucket as u64 } else { 0 };
-                rows.push(Row { bucket, key: lane(at as u32), sums: *sums });
+                rows.push(Row { bucket, key: lane(at as u32), sums: TimePart::ALL.map(|part| parts.get(part).0) });
             }
         }
         (self.width, compact(rows))
@@ -185,26 +185,26 @@ impl Lane {
         let moved = |at: usize| ((self.first + at as u64) / factor - first) as usize;
         for at in 0..=last {
             let narrow = std::mem::take(&mut self.cells[at]);
-            add(&mut self.cells[moved(at)], &narrow);
+            self.cells[moved(at)].merge(&narrow);
         }
         self.cells.truncate(moved(last) + 1);
         self.first = first;
     }
 
-    fn add(&mut self, bucket: u64, times: &[u64; STATES]) {
+    fn add(&mut self, bucket: u64, times: &AllParts) {
         if self.cells.is_empty() {
             self.first = bucket;
         }
         if bucket < self.first {
             let missing = (self.first - bucket) as usize;
-            self.cells.splice(0..0, std::iter::repeat_n([0; STATES], missing));
+            self.cells.splice(0..0, std::iter::repeat_n(AllParts::ZERO, missing));
             self.first = bucket;
         }
         let at = (bucket - self.first) as usize;
         if at >= self.cells.len() {
-            self.cells.resize(at + 1, [0; STATES]);
+            self.cells.resize(at + 1, AllParts::ZERO);
         }
-        add(&mut self.cells[at], times);
+        self.cells[at].merge(times);
     }
 }
 
@@ -213,12 +213,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Stretch = (u32, u64, u64);
+    type Stretch = (u16, u64, u64);
+
+    /// Where it stands among the parts that are shown.
+    const HALTED: usize = 4;
+
+    fn halted(nanos: u64) -> AllParts {
+        AllParts::ZERO.with(TimePart::Halted, Nanos(nanos))
+    }
 
     fn of(most: u64, stretches: &[Stretch]) -> States {
         let mut states = States::of_at_most(most);
         for &(lane, from, long) in stretches {
-            states.spread(lane, from, from + long, &[0, long / 3, 0, long - long / 3, 0]);
+            let times =
+                AllParts::ZERO.with(TimePart::Kernel, Nanos(long / 3)).with(TimePart::Halted, Nanos(long - long / 3));
+            states.spread(lane, from, from + long, &times);
         }
         states
     }
@@ -226,9 +235,9 @@ mod tests {
     #[test]
     fn a_stretch_is_shared_out_over_the_buckets_it_lies_in() {
         let mut states = States::of_at_most(100);
-        states.spread(0, 1_500, 3_500, &[0, 0, 0, 2_000, 0]);
+        states.spread(0, 1_500, 3_500, &halted(2_000));
         let (width, rows) = states.finish(true, |lane| lane);
-        let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[3])).collect();
+        let sums: Vec<_> = rows.iter().map(|row| (row.bucket, row.sums[HALTED])).collect();
         assert_eq!((width, sums), (1_000, vec![(1, 500), (2, 1_000), (3, 500)]));
     }
 
@@ -236,16 +245,16 @@ mod tests {
     fn what_is_forgotten_is_gone_to_the_bucket() {
         let mut states = of(100, &[(0, 0, 3_000), (0, 4_000, 3_000), (1, 0, 1_000)]);
         states.forget(5_500);
-        states.spread(1, 7_000, 8_000, &[0, 0, 0, 7, 0]);
+        states.spread(1, 7_000, 8_000, &halted(7));
         let (width, rows) = states.finish(true, |lane| lane);
-        let found: Vec<_> = rows.iter().map(|row| (row.bucket, row.key, row.sums[3])).collect();
+        let found: Vec<_> = rows.iter().map(|row| (row.bucket, row.key, row.sums[HALTED])).collect();
         assert_eq!((width, found), (1_000, vec![(5, 0, 667), (6, 0, 667), (7, 1, 7)]));
     }
 
     proptest! {
         #[test]
         fn nothing_is_lost_and_pieces_do_not_matter(
-            stretches in proptest::collection::vec((0u32..3, 0u64..1 << 30, 1u64..1 << 22), 1..60), cut in 0usize..60,
+            stretches in proptest::collection::vec((0u16..3, 0u64..1 << 30, 1u64..1 << 22), 1..60), cut in 0usize..60,
         ) {
             // The number of lanes decides the width, so all are there from the beginning.
             let stretches: Vec<Stretch> = [(0, 5, 1), (1, 5, 1), (2, 5, 1)].into_iter().chain(stretches).collect();

@@ -1,24 +1,26 @@
 //! Sums over time.
 //!
 //! ```text
-//! Brief ─┬─► states   by vCPU                    guest, kernel, user, idle, waiting
-//!        ├─► exits    by vCPU, reason            count, timed, to user space, kernel, user, idle, waiting
-//!        ├─► lengths  by vCPU, reason, length    count                 eight lengths to a doubling
-//!        └─► about    by vCPU, port, MSR, …      count, cost
+//! Briefs ─┬─► states   by vCPU                    all parts of its time; of stretches, too
+//!         ├─► exits    by vCPU, reason            count, timed, to user space, kernel, user space
+//!         ├─► waits    by vCPU, reason            the other parts of exits: most exits have none
+//!         ├─► lengths  by vCPU, reason, length    count                 eight lengths to a doubling
+//!         └─► about    by vCPU, port, MSR, …      count, cost
 //! ```
 //!
 //! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
 //! of ten million exits to about a thousandth of its length.
 
-use crate::names::{Brief, LANES};
+use crate::names::{Brief, Briefs, LANES};
 use crate::rows::Rows;
 use crate::states::States;
-use exitscope_model::LaneSpan;
+use exitscope_model::{AllParts, EXIT_PARTS, ExitParts, Stretch, TimePart};
 use exitscope_stats::bucket_of;
-use exitscope_units::Moment;
+use exitscope_units::{Moment, Nanos};
 
 /// Rows at most, of each kind.
 const EXIT_ROWS: usize = 120_000;
+const WAIT_ROWS: usize = 60_000;
 const LENGTH_ROWS: usize = 250_000;
 const ABOUT_ROWS: usize = 60_000;
 
@@ -35,6 +37,9 @@ pub const BELOW_LANE: u32 = (1 << LANE_SHIFT) - 1;
 /// The length of an exit of which not both ends were seen.
 pub const UNTIMED: u32 = (1 << REASON_SHIFT) - 1;
 
+/// Parts of exits beside kernel and user space.
+pub const WAITS: usize = EXIT_PARTS - 2;
+
 /// Exits that are taken at once (8 KB).
 const AT_ONCE: usize = 128;
 
@@ -46,7 +51,8 @@ const LENGTH_BITS: u32 = 3;
 pub struct Sums {
     window: (Moment, Moment),
     pub(crate) states: States,
-    pub(crate) exits: Rows<7>,
+    pub(crate) exits: Rows<5>,
+    pub(crate) waits: Rows<WAITS>,
     pub(crate) lengths: Rows<1>,
     pub(crate) about: Rows<2>,
 }
@@ -60,6 +66,7 @@ impl Sums {
             window: (Moment::default(), Moment::MAX),
             states: States::of_part(parts),
             exits: Rows::of_at_most(EXIT_ROWS / parts, bits(10)),
+            waits: Rows::of_at_most(WAIT_ROWS / parts, bits(8)),
             lengths: Rows::of_at_most(LENGTH_ROWS / parts, bits(13)),
             about: Rows::of_at_most(ABOUT_ROWS / parts, bits(10)),
         }
@@ -70,76 +77,82 @@ impl Sums {
         self.window = window;
     }
 
-    /// Adds exits, and the guest time before each.
-    pub fn absorb(&mut self, exits: &[Brief]) {
-        let Some((last, others)) = exits.split_last() else { return };
+    /// Adds exits, and the guest time before each; and stretches.
+    pub fn absorb(&mut self, briefs: &Briefs) {
+        briefs.stretches.iter().for_each(|(lane, stretch)| self.divide_stretch(*lane, stretch));
+        let Some((last, others)) = briefs.exits.split_last() else { return };
         // Before the others: time is at once as wide as all of these need it.
-        self.divide(last);
+        self.divide(last, &briefs.parts);
         // One kind of row after the other: each has to be fetched from elsewhere, and they wait for each other less so.
         for exits in others.chunks(AT_ONCE) {
-            exits.iter().for_each(|exit| self.divide(exit));
-            self.count(exits);
+            exits.iter().for_each(|exit| self.divide(exit, &briefs.parts));
+            self.count(exits, &briefs.parts);
         }
-        self.count(std::slice::from_ref(last));
+        self.count(std::slice::from_ref(last), &briefs.parts);
     }
 
     /// Adds exits to all but the time in which they were.
     #[inline]
-    fn count(&mut self, exits: &[Brief]) {
+    fn count(&mut self, exits: &[Brief], parts: &[ExitParts]) {
         let counted = || exits.iter().filter(|exit| exit.counted);
         for exit in counted() {
-            let Brief { at, times: [kernel, user, idle, waiting], .. } = *exit;
-            let sums = [1, exit.timed.into(), exit.to_user.into(), kernel, user, idle, waiting];
-            self.exits.absorb(at, exit.by_reason(), &sums);
+            let sums = [1, exit.timed.into(), exit.to_user.into(), exit.kernel, exit.user];
+            self.exits.absorb(exit.at, exit.by_reason(), &sums);
+        }
+        for (exit, at) in counted().filter_map(|exit| Some((exit, exit.parts?))) {
+            let waits = std::array::from_fn(|wait| parts[at as usize].get(TimePart::OF_EXITS[wait + 2]).0);
+            self.waits.absorb(exit.at, exit.by_reason(), &waits);
         }
         for exit in counted() {
-            let length = if exit.timed { length_of(exit.total()) } else { UNTIMED };
+            let length = if exit.timed { length_of(exit.total) } else { UNTIMED };
             self.lengths.absorb(exit.at, exit.by_reason() | length, &[1]);
         }
         for (exit, about) in counted().filter_map(|exit| Some((exit, exit.about?))) {
-            let [kernel, user, ..] = exit.times;
-            self.about.absorb(exit.at, exit.by_lane() | u32::from(about), &[1, kernel.saturating_add(user)]);
+            let cost = exit.kernel.saturating_add(exit.user);
+            self.about.absorb(exit.at, exit.by_lane() | u32::from(about), &[1, cost]);
         }
     }
 
     /// Spreads an exit and the guest time before it over the time in which they were, as far as it is looked at.
     #[inline]
-    fn divide(&mut self, exit: &Brief) {
+    fn divide(&mut self, exit: &Brief, parts: &[ExitParts]) {
         let (from, to) = (self.window.0.as_nanos(), self.window.1.as_nanos());
-        let (lane, left) = (exit.lane.into(), exit.at);
-        let since = left.saturating_sub(exit.guest).max(from);
-        let until = left.min(to);
-        let entered = left.saturating_add(exit.total());
-        if exit.timed && entered <= to && from <= left && self.states.are_in_one(since, entered) {
+        let (lane, left) = (exit.lane, exit.at);
+        let since = left.saturating_sub(exit.guest);
+        let entered = left.saturating_add(exit.total);
+        if from <= since
+            && entered <= to
+            && let Some(cell) = self.states.cell(lane, since, entered)
+        {
             // Where in a bucket they lie makes no difference.
-            let [kernel, user, idle, waiting] = exit.times;
-            return self.states.spread(lane, since, entered, &[left - since, kernel, user, idle, waiting]);
+            cell.add(TimePart::Guest, Nanos(left - since));
+            return match exit.parts {
+                None => {
+                    cell.add(TimePart::Kernel, Nanos(exit.kernel));
+                    cell.add(TimePart::User, Nanos(exit.user));
+                }
+                Some(at) => cell.merge(&parts[at as usize]),
+            };
         }
-        if since < until {
-            self.states.spread(lane, since, until, &[until - since, 0, 0, 0, 0]);
+        self.spread(lane, since, left, &AllParts::ZERO.with(TimePart::Guest, Nanos(left - since)));
+        let mut times = AllParts::ZERO;
+        match exit.parts {
+            None => times = times.with(TimePart::Kernel, Nanos(exit.kernel)).with(TimePart::User, Nanos(exit.user)),
+            Some(at) => times.merge(&parts[at as usize]),
         }
-        if !exit.timed {
-            return;
-        }
-        let [kernel, user, idle, waiting] = exit.times;
-        let times = [0, kernel, user, idle, waiting];
-        let (begin, end) = (left.max(from), entered.min(to));
-        if begin == left && end == entered {
-            return self.states.spread(lane, left, entered, &times);
-        }
-        if begin < end {
-            // A row does not say when in it which part was.
-            let part = |time: u64| (u128::from(time) * u128::from(end - begin) / u128::from(entered - left)) as u64;
-            self.states.spread(lane, begin, end, &times.map(part));
-        }
+        self.spread(lane, left, entered, &times);
     }
 
-    /// Adds the guest time after a vCPU's last exit.
-    pub(crate) fn absorb_tail(&mut self, lane: u32, span: &LaneSpan) {
-        let to = span.last.min(self.window.1).as_nanos();
-        let from = span.last.as_nanos().saturating_sub(span.tail_guest.0).max(self.window.0.as_nanos());
-        if from < to && span.last <= self.window.1 {
-            self.states.spread(lane, from, to, &[to - from, 0, 0, 0, 0]);
+    fn divide_stretch(&mut self, lane: u16, stretch: &Stretch) {
+        let from = stretch.from.as_nanos();
+        self.spread(lane, from, from.saturating_add(stretch.parts.sum().0), &stretch.parts);
+    }
+
+    /// Spreads times evenly between these moments, as far as they are looked at: nothing says when between them which was.
+    fn spread(&mut self, lane: u16, from: u64, to: u64, times: &AllParts) {
+        let (begin, end) = (from.max(self.window.0.as_nanos()), to.min(self.window.1.as_nanos()));
+        if begin < end {
+            self.states.spread(lane, begin, end, &times.in_proportion(Nanos(end - begin)));
         }
     }
 
@@ -147,18 +160,13 @@ impl Sums {
     pub(crate) fn forget(&mut self, before: u64) {
         self.states.forget(before);
         self.exits.forget(before);
+        self.waits.forget(before);
         self.lengths.forget(before);
         self.about.forget(before);
     }
 }
 
 impl Brief {
-    /// From exit to entry, everything included.
-    #[inline]
-    fn total(&self) -> u64 {
-        self.times.iter().sum()
-    }
-
     /// The part of keys that says whose it is.
     #[inline]
     fn by_lane(&self) -> u32 {
@@ -195,6 +203,6 @@ mod tests {
 
     #[test]
     fn an_exit_in_brief_is_a_line_of_cache() {
-        assert_eq!(size_of::<Brief>(), 64);
+        assert!(size_of::<Brief>() <= 64);
     }
 }

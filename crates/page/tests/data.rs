@@ -1,8 +1,9 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
-use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_analysis::{Dim, Facts, Selection, Wanted, When};
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, LaneSpan, Ledger, TraceInfo, Way, Who,
+    AllParts, CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, LaneSpan, Ledger, Stretch, TimePart,
+    TraceInfo, Way, Who,
 };
 use exitscope_page::{Compression, Contents, OverTime, is_built, write_data, write_page};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -12,7 +13,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// 23 writes to a port, each finished by user space, and 17 halts, which nobody saw the end of; on two vCPUs.
+/// 23 writes to a port, each finished by user space, all but the first of which had to wait for a CPU, and 17 halts, which
+/// nobody saw the end of; on two vCPUs.
 fn exits() -> Vec<Exit> {
     let written = Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x10, value: 0 };
     let exit = |number: u64, is_write: bool| Exit {
@@ -26,21 +28,36 @@ fn exits() -> Vec<Exit> {
         detail: is_write.then_some(written),
         injected: None,
         guest: Nanos(5_000),
-        kernel: Nanos(2_000),
-        user: Nanos(300),
-        idle: Nanos::ZERO,
-        waiting: Nanos(11),
+        parts: ExitParts::ZERO
+            .with(TimePart::Kernel, Nanos(2_000))
+            .with(TimePart::User, Nanos(300))
+            .with(TimePart::Steal, Nanos(if number == 0 { 0 } else { 11 })),
         way: Way::default(),
         timed: is_write,
-        is_idle: false,
+        is_halt: false,
         events: 2,
     };
     (0..40).map(|number| exit(number, number < 23)).collect()
 }
 
+fn after(at: Moment, nanos: u64) -> Moment {
+    Moment::from_nanos(at.as_nanos() + nanos)
+}
+
+/// 6 us of the first vCPU that are of no exit.
+fn stretch(exits: &[Exit]) -> Stretch {
+    let parts = AllParts::ZERO.with(TimePart::Unknown, Nanos(4_000)).with(TimePart::Excluded, Nanos(2_000));
+    Stretch { who: exits[0].who, from: after(exits[38].at, 9_000), parts }
+}
+
 /// What a page of these exits shows, of a trace of this name.
 fn contents(name: &str, in_time: bool) -> Contents<'static> {
-    let (selection, info, exits) = (Selection::default(), TraceInfo::default(), exits());
+    contents_of(name, in_time, Selection::default())
+}
+
+/// The same of what is selected.
+fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'static> {
+    let (info, exits) = (TraceInfo::default(), exits());
     let (first, last) = (exits[0].at, exits[exits.len() - 1].at);
     let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: selection.clone() });
     let mut over_time = OverTime::new(&selection);
@@ -50,9 +67,11 @@ fn contents(name: &str, in_time: bool) -> Contents<'static> {
         facts.absorb(exit);
         over_time.absorb(exit);
     }
-    let span = |who| LaneSpan { who, first, last, tail_guest: Nanos::ZERO };
+    facts.absorb_stretch(&stretch(&exits));
+    over_time.absorb_stretch(&stretch(&exits));
+    let span = |who| LaneSpan { who, first, last };
     let lanes = [span(exits[0].who), span(exits[1].who)];
-    facts.end(first, last, &lanes, &Default::default());
+    facts.end(first, last, &Default::default());
     over_time.end(&lanes, &Default::default());
     let made = Made {
         exits: exits.len() as u64,
@@ -108,17 +127,39 @@ fn packed(contents: Contents) -> Vec<u8> {
     packed
 }
 
+/// What the report says of all vCPUs together.
+fn of_vcpus(json: &Value, column: &str) -> u64 {
+    json["report"]["vcpus"].as_array().unwrap().iter().map(|row| row[column].as_u64().unwrap()).sum()
+}
+
 #[test]
 fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
     for in_time in [true, false] {
         let (json, columns) = unpacked(&packed(contents("trace", in_time)));
         let sum = |table: &str, column: &str| columns[&(table.to_string(), column.to_string())].iter().sum::<u64>();
-        let sums = ["count", "timed", "to_user", "kernel", "user", "idle", "waiting"].map(|name| sum("exits", name));
-        assert_eq!(sums, [40, 23, 23, 23 * 2_000, 23 * 300, 0, 23 * 11]);
+        let sums = ["count", "timed", "to_user", "kernel_ns", "user_ns"].map(|name| sum("exits", name));
+        assert_eq!(sums, [40, 23, 23, 23 * 2_000, 23 * 300]);
+        assert_eq!([sum("waits", "steal_ns"), sum("waits", "halted_ns")], [22 * 11, 0]);
         assert_eq!(sum("lengths", "count"), 40);
         assert_eq!([sum("about", "count"), sum("about", "cost")], [23, 23 * 2_300]);
-        let sums = ["guest", "kernel", "user", "idle", "waiting"].map(|name| sum("states", name));
-        assert_eq!(sums, [40 * 5_000, 23 * 2_000, 23 * 300, 0, 23 * 11]);
+        let parts = json["over"]["parts"].as_array().unwrap();
+        assert_eq!(parts.len(), TimePart::ALL.len());
+        let times: BTreeMap<&str, u64> = parts
+            .iter()
+            .map(|part| part["column"].as_str().unwrap())
+            .map(|column| (column, sum("states", column)))
+            .filter(|row| row.1 > 0)
+            .collect();
+        let expected = [
+            ("guest_ns", 40 * 5_000),
+            ("kernel_ns", 23 * 2_000),
+            ("user_ns", 23 * 300),
+            ("steal_ns", 22 * 11),
+            ("unknown_ns", 4_000),
+            ("excluded_ns", 2_000),
+        ];
+        assert_eq!(times, expected.into());
+        assert!(times.iter().all(|(column, time)| *time == of_vcpus(&json, column)), "as the report has them");
 
         let lanes = &columns[&("exits".to_string(), "lane".to_string())];
         let counts = &columns[&("exits".to_string(), "count".to_string())];
@@ -129,6 +170,22 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         assert_eq!(span, if in_time { 39 * 70 } else { 0 }, "from the first to the last, in microseconds");
         assert_eq!(json["report"]["total"]["count"], 40);
     }
+}
+
+#[test]
+fn every_part_is_narrowed_to_the_moments_that_are_looked_at_as_in_the_report() {
+    let exits = exits();
+    let (first, second) = (after(exits[2].at, 1_000), after(exits[38].at, 12_000));
+    let mut selection = Selection::default();
+    selection.from = Some(When::At(first));
+    selection.to = Some(When::At(second));
+    let (json, columns) = unpacked(&packed(contents_of("trace", true, selection)));
+    for part in TimePart::ALL {
+        let of_page: u64 = columns[&("states".to_string(), part.column().to_string())].iter().sum();
+        assert_eq!(of_page, of_vcpus(&json, part.column()), "{}", part.name());
+    }
+    let unknown: u64 = columns[&("states".to_string(), "unknown_ns".to_string())].iter().sum();
+    assert_eq!(unknown, 2_000, "half of the stretch");
 }
 
 #[test]

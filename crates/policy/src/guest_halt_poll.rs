@@ -15,8 +15,9 @@
 //! The idle loop repeats select, enter, reflect until it has something to run: an interrupt that ends a halt but wakes
 //! nobody adjusts the limit and begins a new poll. The state is per vCPU and outlives the task that went idle.
 //!
-//! Sources: Linux drivers/cpuidle/governors/haltpoll.c, drivers/cpuidle/poll_state.c, drivers/cpuidle/cpuidle-haltpoll.c,
-//! arch/x86/kvm/x86.c (the host's side of the handshake).
+//! Sources: Linux drivers/cpuidle/governors/haltpoll.c ("cpuidle: do not shrink guest poll_limit_ns below grow_start" was
+//! applied for 6.9), drivers/cpuidle/poll_state.c, drivers/cpuidle/cpuidle-haltpoll.c, arch/x86/kvm/x86.c (the host's side of
+//! the handshake).
 
 pub use crate::change::Change;
 
@@ -35,9 +36,11 @@ params! {
     guest_halt_poll_grow: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("haltpoll"),
         "The limit is multiplied by this after a halt that a longer poll would have caught";
     guest_halt_poll_grow_start: Nanos, Unit::Nanos, 50_000, 0 => u32::MAX, Place::Module("haltpoll"),
-        "The smallest limit but 0, in nanoseconds: growing begins here, shrinking below it ends at 0";
+        "The limit at which growing begins, in nanoseconds, and the smallest but 0 if guest_halt_poll_reset is Y";
     guest_halt_poll_allow_shrink: bool, Unit::Bool, 1, 0 => 1, Place::Module("haltpoll"),
         "Whether the limit may shrink";
+    guest_halt_poll_reset: bool, Unit::Bool, 1, 0 => 1, Place::Design,
+        "Whether a limit that shrinks below guest_halt_poll_grow_start becomes 0: Y in guests of Linux 6.9 and later, N in older ones, where it goes on shrinking";
     cpu_relax_ns: Nanos, Unit::Nanos, 0, 0 => 1_000_000, Place::Machine,
         "What one round of the poll loop takes, in nanoseconds; 201 of them pass between looks at the clock. 0: the limit is met exactly";
     tick_ns: Nanos, Unit::Nanos, 4_000_000, 100_000 => 10_000_000, Place::Design,
@@ -156,7 +159,7 @@ impl GuestHaltPoll {
             Nanos(u64::from(grown)).max(start).min(most)
         } else if block > most && params.guest_halt_poll_allow_shrink {
             let shrunk = Nanos(old.0.checked_div(u64::from(params.guest_halt_poll_shrink)).unwrap_or(0));
-            if shrunk < start { Nanos::ZERO } else { shrunk }
+            if shrunk < start && params.guest_halt_poll_reset { Nanos::ZERO } else { shrunk }
         } else {
             return None;
         };
@@ -313,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_comes_with_the_end_of_the_poll_is_caught_and_one_nanosecond_later_is_not() {
+        let params = Params::default();
+        for (event, halted) in [(50_000, 0), (50_001, 1)] {
+            let mut vcpu = GuestHaltPoll::with_limit(us(50));
+            assert_eq!(
+                vcpu.idle(&params, Nanos(event)),
+                Period { polled: us(50), halted: Nanos(halted), limit: us(50) }
+            );
+            assert_eq!(vcpu.select(), Idle::Poll { limit: us(50) }, "after an event at {event}");
+        }
+    }
+
+    #[test]
     fn a_request_for_no_latency_stores_a_limit_that_may_exceed_the_largest() {
         let params = Params::default();
         let mut vcpu = GuestHaltPoll::new();
@@ -342,13 +358,14 @@ mod tests {
 
     fn any_params() -> impl Strategy<Value = Params> {
         let ns = || (0u64..400_000).prop_map(Nanos);
-        (ns(), 0u32..5, 0u32..5, ns(), any::<bool>(), 0u64..100).prop_map(
-            |(most, shrink, grow, start, allow, relax)| Params {
+        (ns(), 0u32..5, 0u32..5, ns(), any::<[bool; 2]>(), 0u64..100).prop_map(
+            |(most, shrink, grow, start, [allow, reset], relax)| Params {
                 guest_halt_poll_ns: most,
                 guest_halt_poll_shrink: shrink,
                 guest_halt_poll_grow: grow,
                 guest_halt_poll_grow_start: start,
                 guest_halt_poll_allow_shrink: allow,
+                guest_halt_poll_reset: reset,
                 cpu_relax_ns: Nanos(relax),
                 tick_ns: us(4_000),
             },
@@ -363,7 +380,8 @@ mod tests {
                 let change = vcpu.reflect(&params, Entered::Halted { residency: Nanos(halt) });
                 prop_assert!(vcpu.limit() <= params.guest_halt_poll_ns);
                 let least = params.guest_halt_poll_grow_start.min(params.guest_halt_poll_ns);
-                prop_assert!(vcpu.limit() == Nanos::ZERO || vcpu.limit() >= least);
+                let floor = if params.guest_halt_poll_reset { least } else { Nanos::ZERO };
+                prop_assert!(vcpu.limit() == Nanos::ZERO || vcpu.limit() >= floor);
                 if let Some(Change { grow: false, old, new }) = change {
                     prop_assert!(new <= old);
                 }

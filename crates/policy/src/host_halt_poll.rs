@@ -234,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn a_poll_that_is_switched_off_meanwhile_is_zero_and_nothing_is_traced() {
+        let off = Params { halt_poll_ns: Nanos::ZERO, ..Params::default() };
+        for halt in [us(5), us(900)] {
+            let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 160_000);
+            assert_eq!((vcpu.finish(&off, &Leave::default(), halt, true), vcpu.poll()), (None, us(0)), "{halt}");
+        }
+    }
+
+    #[test]
     fn a_halt_of_exactly_the_largest_poll_changes_nothing() {
         let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 100_000);
         assert_eq!(vcpu.finish(&Params::default(), &Leave::default(), us(200), true), None);

@@ -266,15 +266,6 @@ pub(crate) trait Value: Copy {
     fn to_knob(self) -> u64;
 }
 
-impl Value for u64 {
-    fn from_knob(value: u64) -> u64 {
-        value
-    }
-    fn to_knob(self) -> u64 {
-        self
-    }
-}
-
 impl Value for u32 {
     fn from_knob(value: u64) -> u32 {
         value as u32 // within the row's bounds, which a test holds to be within the type's
@@ -437,6 +428,24 @@ mod tests {
             (&COUNT, "3us", "some_count is a whole number from 0 to 9 (count)"),
         ] {
             assert_eq!(knob.parse(text).unwrap_err().to_string(), says, "{} = {text}", knob.name);
+        }
+    }
+
+    #[test]
+    fn a_place_says_where_a_person_finds_the_knob() {
+        for (place, says) in [
+            (Place::Module("kvm"), "module kvm"),
+            (Place::ModuleAtLoad("kvm_amd"), "module kvm_amd, when it is loaded"),
+            (Place::File("/sys/devices/system/cpu/subcores_per_core"), "/sys/devices/system/cpu/subcores_per_core"),
+            (
+                Place::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"),
+                "/proc/sys/kernel/spin_retry, spin_retry= at boot",
+            ),
+            (Place::Ioctl("KVM_CAP_PPC_SMT"), "KVM_CAP_PPC_SMT"),
+            (Place::Design, "built in"),
+            (Place::Machine, "the machine"),
+        ] {
+            assert_eq!(place.to_string(), says);
         }
     }
 

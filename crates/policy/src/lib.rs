@@ -120,5 +120,7 @@ mod tests {
             assert_eq!(policies, Policies::default(), "{}", knob.name);
         }
         assert_eq!(Policies::default().set("no_such_knob", 1), Err(KnobError::NoSuchKnob));
+        assert!(all_knobs().all(|row| knob(row.name).is_some_and(|found| core::ptr::eq(found, row))));
+        assert_eq!(knob("no_such_knob"), None);
     }
 }

@@ -375,6 +375,10 @@ mod tests {
             (event(2, Some(7)), WRITE, true),
             (event(2, Some(7)), Access { value: 0xabcd_0007, ..WRITE }, true),
             (event(2, Some(8)), WRITE, false),
+            // As many bytes of the value count as are written.
+            (event(2, Some(0x1234)), Access { value: 0x5678_1234, ..WRITE }, true),
+            (event(1, Some(0x34)), Access { size: 1, value: 0x5678_1234, ..WRITE }, true),
+            (event(4, Some(0x1234)), Access { size: 4, value: 0x5678_1234, ..WRITE }, false),
             (event(4, None), WRITE, false),
             (event(0, None), READ, false),
             (event(0, None), Access { port: 0x1f1, ..WRITE }, false),

@@ -386,6 +386,19 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_a_set() {
+        let (some, others) = (Threads(0b0111), Threads(0b0110_0010));
+        assert_eq!((some.and(others), some.without(others)), (Threads(0b0110_0111), Threads(0b0101)));
+        assert_eq!([Threads::NONE, some, some.and(others)].map(Threads::count), [0, 3, 5]);
+        assert!(some.contain(Threads(0b0011)) && !some.contain(others));
+    }
+
+    #[test]
+    fn a_core_has_no_ninth_thread() {
+        assert_eq!([7, 8, 255].map(Threads::one), [Threads(0b1000_0000), Threads::NONE, Threads::NONE]);
+    }
+
+    #[test]
     fn vcpus_map_to_virtual_cores_and_those_fit_into_subcores() {
         let params = |subcores_per_core, smt_mode| Params { subcores_per_core, smt_mode, ..Params::default() };
         for (subcores, smt, fits) in
@@ -394,7 +407,9 @@ mod tests {
             assert_eq!(params(subcores, smt).fits(), fits, "{subcores} subcores, smt mode {smt}");
         }
         let smt4 = params(1, 4);
-        assert_eq!((smt4.vcore_of(VcpuId(6)), smt4.thread_of(VcpuId(6))), (1, 2));
+        for (vcpu, vcore, thread) in [(0, 0, 0), (3, 0, 3), (6, 1, 2), (9, 2, 1)] {
+            assert_eq!((smt4.vcore_of(VcpuId(vcpu)), smt4.thread_of(VcpuId(vcpu))), (vcore, thread), "vCPU {vcpu}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! ```text
 //! rungs      0, start, start * grow, start * grow², …, and never more than the largest
 //! growth     as many rungs up as there are, in order, halts of at most the largest that are each longer than the rung before
-//! shrinking  n halts longer than the largest divide the limit by shrink^n; what is less than start is 0
+//! shrinking  n halts longer than the largest divide the limit by shrink^n; what is less than start is 0, but in guests of
+//!            before Linux 6.9
 //! ```
 //!
 //! No step of the governor is repeated here: growth is a search for the longest such chain, shrinking one division.
@@ -54,7 +55,7 @@ fn by_laws(params: &Params, limit: u64, halts: &[u64]) -> u64 {
         }
         let divisor = u64::from(params.guest_halt_poll_shrink).pow(run.len() as u32);
         let shrunk = limit.checked_div(divisor).unwrap_or(0);
-        if shrunk < params.guest_halt_poll_grow_start.0 { 0 } else { shrunk }
+        if shrunk < params.guest_halt_poll_grow_start.0 && params.guest_halt_poll_reset { 0 } else { shrunk }
     })
 }
 
@@ -62,14 +63,17 @@ fn by_laws(params: &Params, limit: u64, halts: &[u64]) -> u64 {
 const GRAIN: u64 = 6u64.pow(8);
 
 fn any_params() -> impl Strategy<Value = Params> {
-    (0u64..12, 0u32..4, 0u32..4, 0u64..12, any::<bool>()).prop_map(|(most, shrink, grow, start, allow)| Params {
-        guest_halt_poll_ns: Nanos(most * GRAIN),
-        guest_halt_poll_shrink: shrink,
-        guest_halt_poll_grow: grow,
-        guest_halt_poll_grow_start: Nanos(start * GRAIN / 4),
-        guest_halt_poll_allow_shrink: allow,
-        ..Params::default()
-    })
+    (0u64..12, 0u32..4, 0u32..4, 0u64..12, any::<[bool; 2]>()).prop_map(
+        |(most, shrink, grow, start, [allow, reset])| Params {
+            guest_halt_poll_ns: Nanos(most * GRAIN),
+            guest_halt_poll_shrink: shrink,
+            guest_halt_poll_grow: grow,
+            guest_halt_poll_grow_start: Nanos(start * GRAIN / 4),
+            guest_halt_poll_allow_shrink: allow,
+            guest_halt_poll_reset: reset,
+            ..Params::default()
+        },
+    )
 }
 
 /// Halts, most of them just as long as something that lengths are compared with, or a nanosecond less or more.
@@ -169,6 +173,18 @@ fn an_idle_system_comes_to_a_limit_of_zero_unless_it_may_not_shrink() {
     }
     let stiff = Params { guest_halt_poll_allow_shrink: false, ..params };
     assert_eq!(after(&stiff, 200_000, &[4_000_000; 40]), 200_000);
+}
+
+/// The trace that "cpuidle: do not shrink guest poll_limit_ns below grow_start" shows of before: 10000, 5000, 2500, … 4.
+#[test]
+fn a_guest_of_before_linux_6_9_shrinks_below_the_limit_at_which_it_grows() {
+    let params =
+        Params { guest_halt_poll_grow_start: Nanos(10_000), guest_halt_poll_reset: false, ..Params::default() };
+    let mut governor = GuestHaltPoll::with_limit(Nanos(10_000));
+    let limits: Vec<u64> = (0..11).map(|_| halted(&mut governor, &params, 4_000_000)).collect();
+    assert_eq!(limits, [5_000, 2_500, 1_250, 625, 312, 156, 78, 39, 19, 9, 4]);
+    // A halt that a longer poll would have caught brings it to the start again.
+    assert_eq!(halted(&mut governor, &params, 30_000), 10_000);
 }
 
 /// `val *= guest_halt_poll_grow` in adjust_poll_limit is a product of `unsigned int`s: 3e9 * 2 - 2^32 = 1705032704.

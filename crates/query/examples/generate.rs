@@ -4,7 +4,9 @@
 //! `cargo run --release --package exitscope-query --example generate -- FROM TO EXITS HOSTS DAYS`
 
 use exitscope_analysis::Cell;
-use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, SumRow, Way, Who, WhoRow};
+use exitscope_model::{
+    CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, SumRow, TimePart, Way, Who, WhoRow,
+};
 use exitscope_query::{Array, Columns, Engine, Limits};
 use exitscope_store::{RunRow, Store, Sums};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -53,13 +55,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             let of = &seen[(number % seen.len() as u64) as usize];
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let per_mille = 900 + (chance >> 33) % 201;
-            let longer = |time: Nanos| Nanos(time.0 * per_mille / 1000);
+            let longer =
+                |parts: ExitParts, part: TimePart| parts.with(part, Nanos(of.exit.part(part).0 * per_mille / 1000));
             let exit = Exit {
                 at: Moment::from_nanos(of.exit.at.as_nanos() + number / seen.len() as u64 * length),
-                kernel: longer(of.exit.kernel),
-                user: longer(of.exit.user),
-                idle: longer(of.exit.idle),
-                waiting: longer(of.exit.waiting),
+                parts: TimePart::OF_EXITS.into_iter().fold(ExitParts::ZERO, longer),
                 ..of.exit
             };
             adding.absorb(of.vcpu, &exit)?;
@@ -75,10 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             count: cell.count,
             timed: cell.timed,
             to_user: cell.user_count,
-            kernel_ns: cell.kernel,
-            user_ns: cell.user,
-            idle_ns: cell.idle,
-            waiting_ns: cell.waiting,
+            parts: cell.parts,
             min_ns: cell.min,
             max_ns: cell.max,
             lengths: cell.lengths.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
@@ -110,8 +107,9 @@ fn recording(at: &Path) -> Result<(RunRow, Vec<Seen>), Box<dyn Error>> {
 fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
     let names = ["reason", "door", "about", "direction"];
     let words: Result<Vec<_>, _> = names.iter().map(|name| columns.words(name)).collect();
-    let names = ["vcpu", "at_ns", "cpu", "key", "value", "size_bytes", "kernel_ns", "user_ns", "idle_ns", "waiting_ns"];
-    let numbers: Result<Vec<_>, _> = names.iter().map(|name| columns.numbers(name)).collect();
+    let parts = TimePart::OF_EXITS.map(TimePart::column);
+    let names = ["vcpu", "at_ns", "cpu", "key", "value", "size_bytes"];
+    let numbers: Result<Vec<_>, _> = names.iter().chain(&parts).map(|name| columns.numbers(name)).collect();
     let (words, numbers) = (words?, numbers?);
     for row in 0..columns.0.num_rows() {
         let number = |at: usize| numbers[at].is_valid(row).then(|| numbers[at].value(row));
@@ -138,13 +136,12 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             detail,
             injected: None,
             guest: Nanos(0),
-            kernel: Nanos(or_zero(6)),
-            user: Nanos(or_zero(7)),
-            idle: Nanos(or_zero(8)),
-            waiting: Nanos(or_zero(9)),
+            parts: (6..)
+                .zip(TimePart::OF_EXITS)
+                .fold(ExitParts::ZERO, |parts, (at, part)| parts.with(part, Nanos(or_zero(at)))),
             way: Way::default(),
             timed: number(6).is_some(),
-            is_idle: false,
+            is_halt: false,
             events: 1,
         };
         seen.push(Seen { vcpu: or_zero(0) as usize, exit });

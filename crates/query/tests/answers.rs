@@ -1,8 +1,9 @@
 //! Answers of known sums, and that a query ends: at its limits, with an error, or when enough was taken.
 
-use exitscope_model::SumRow;
+use exitscope_model::{ExitParts, SumRow, TimePart};
 use exitscope_query::{Columns, Engine, Limits, QueryError, TABLES};
 use exitscope_store::{RunRow, Store, Sums};
+use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 
 const LIMITS: Limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
@@ -38,7 +39,7 @@ fn opened(hosts: &[&str], stretches: u64, limits: Limits) -> (tempfile::TempDir,
             count,
             at_ns: 10 * at,
             span_ns: 10,
-            kernel_ns: count * length,
+            parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(count * length)),
             lengths: vec![(length, count)],
             ..SumRow::default()
         };

@@ -30,7 +30,8 @@ impl Processes {
 /// What to record.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The tracepoints: see [`crate::find`]. Those of `sched` are recorded for threads that were seen in others.
+    /// The tracepoints: see [`crate::of_kvm`]. Those of scheduler and system calls are recorded for threads that were seen in
+    /// others.
     pub tracepoints: Vec<Tracepoint>,
     /// Whose.
     pub processes: Processes,
@@ -169,7 +170,7 @@ impl Capture {
             }
         }
         for row in &self.batch.rows {
-            if !tracepoints[usize::from(row.number)].is_scheduler() && self.vcpus.insert(row.thread) {
+            if !tracepoints[usize::from(row.number)].follows_threads() && self.vcpus.insert(row.thread) {
                 match &mut self.engine {
                     Engine::Bpf(bpf) => bpf.watch(row.thread).map_err(|e| RecordError::io("bpf", e))?,
                     Engine::PerfEvents(events) => events.watch(row.thread),

@@ -13,13 +13,15 @@
 //! lookup by thread, no wake-up, and what is not wanted is refused by the BPF program before anything is copied.
 //!
 //! The BPF programs are assembled here from the places that tracefs gives for each tracepoint's fields: neither clang nor
-//! BTF is needed, neither when exitscope is built nor when it runs.
+//! BTF is needed, neither when exitscope is built nor when it runs. Where the kernel has BTF, programs that count look at
+//! what tracepoints are given, which is cheaper, instead of at records.
 //!
 //! `unsafe` is here for system calls and for memory that is shared with the kernel.
 #![cfg(target_os = "linux")]
 
 mod aggregate;
 mod bpf;
+mod btf;
 mod bytes;
 mod capture;
 mod error;
@@ -34,5 +36,5 @@ pub use aggregate::{About, Aggregation, Cause, Cost, Count, Counting, Key, Lane,
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
-pub use tracepoints::{Tracepoint, of_kvm, of_scheduler, tracefs};
+pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
 pub use vms::{KVM_DEBUGFS, LookOut, MachineOf, Vm, machine_of, process_name, thread_name, vms};

@@ -110,7 +110,7 @@ impl PerfEvents {
         Ok(())
     }
 
-    /// From now on, the scheduling of this thread is recorded.
+    /// From now on, the scheduling of this thread is recorded, and its system calls.
     pub fn watch(&mut self, thread: u32) {
         self.threads.insert(thread);
     }
@@ -144,10 +144,10 @@ impl PerfEvents {
                 let tracepoint = &tracepoints[usize::from(number)];
                 let end = (RAW + u32_at(record, RAW_SIZE) as usize).min(RAW + tracepoint.size).min(record.len());
                 let raw = record.get(RAW..end).unwrap_or(&[]);
-                let wanted = if tracepoint.is_scheduler() {
-                    tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at)))
-                } else {
-                    self.processes.is_empty() || self.processes.contains(&process)
+                let wanted = match tracepoint.follows_threads() {
+                    true if tracepoint.threads.is_empty() => self.threads.contains(&thread),
+                    true => tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at))),
+                    false => self.processes.is_empty() || self.processes.contains(&process),
                 };
                 if wanted && let Some(payload) = raw.get(COMMON..) {
                     batch.push(u64_at(record, TIME), u32_at(record, CPU), process, thread, number, payload);

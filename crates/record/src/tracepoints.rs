@@ -26,7 +26,8 @@ pub struct Tracepoint {
     pub size: usize,
     /// The text that says so.
     pub format: String,
-    /// Of the scheduler's tracepoints: where its records have the threads that they are about, 4 bytes each.
+    /// Of the scheduler's tracepoints: where its records have the threads that they are about, 4 bytes each. Those of others
+    /// are about the thread that made them.
     pub threads: Vec<usize>,
 }
 
@@ -44,20 +45,26 @@ pub fn tracefs() -> Result<PathBuf, RecordError> {
     Err(forbidden.map_or(RecordError::NoTracefs, |path| RecordError::Forbidden { path }))
 }
 
-/// The tracepoints of KVM that say something here.
+/// The tracepoints of KVM that say something.
 pub fn of_kvm(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
+    find(tracefs, &recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::CountedWithoutExits)))
+}
+
+/// Those of them that say something to who only counts here.
+pub(crate) fn counted_of_kvm(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
     let is_software = cfg!(target_arch = "x86_64") && !HARDWARE.iter().any(|module| Path::new(module).exists());
-    let wanted = recorded(|when| match when {
-        RecordWhen::Always => true,
-        RecordWhen::WithoutExits => is_software,
-        RecordWhen::Scheduler | RecordWhen::Never(_) => false,
-    });
-    find(tracefs, &wanted)
+    let is_wanted = |when| when == RecordWhen::Always || is_software && when == RecordWhen::CountedWithoutExits;
+    find(tracefs, &recorded(is_wanted))
 }
 
 /// The scheduler's tracepoints, which tell when a virtual CPU could run and did not.
 pub fn of_scheduler(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
     find(tracefs, &recorded(|when| when == RecordWhen::Scheduler))
+}
+
+/// Those of system calls, of which a [`Capture`](crate::Capture) takes those of virtual CPUs' threads.
+pub fn of_calls(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
+    find(tracefs, &recorded(|when| when == RecordWhen::Calls))
 }
 
 /// Those of `wanted` (`system:name`) that this host has, in that order; an error if it has none.
@@ -76,9 +83,9 @@ pub(crate) fn find(tracefs: &Path, wanted: &[&str]) -> Result<Vec<Tracepoint>, R
 }
 
 impl Tracepoint {
-    /// Whether it is the scheduler's, and wanted for threads that were seen in others.
-    pub fn is_scheduler(&self) -> bool {
-        self.system == "sched"
+    /// Whether it is none of KVM's, and wanted for threads that were seen in those.
+    pub fn follows_threads(&self) -> bool {
+        matches!(self.system.as_str(), "sched" | "raw_syscalls")
     }
 
     /// The tracepoint of this format text.

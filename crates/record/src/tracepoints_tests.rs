@@ -32,7 +32,7 @@ fn those_that_are_wanted_and_there_are_found_in_the_order_in_which_they_are_want
     let found = find(tracefs.path(), &wanted).unwrap();
     let said: Vec<_> = found.iter().map(|of| (of.system.as_str(), of.name.as_str(), of.id, of.size)).collect();
     assert_eq!(said, [("kvm", "kvm_entry", 8, 12), ("sched", "sched_switch", 7, 28), ("kvm", "kvm_exit", 9, 28)]);
-    let threads: Vec<_> = found.iter().map(|of| (of.is_scheduler(), of.threads.as_slice())).collect();
+    let threads: Vec<_> = found.iter().map(|of| (of.follows_threads(), of.threads.as_slice())).collect();
     assert_eq!(threads, [(false, &[][..]), (true, &[8, 24]), (false, &[])]);
 }
 

@@ -17,13 +17,18 @@ const GROUP: usize = 1 << 18;
 
 /// How columns of many values are encoded: what was smallest of delta, split bytes, plain and dictionary, on the exits of
 /// corpus/x86-svm/t2.data.gz. All others have a dictionary.
-const ENCODINGS: [(&str, Encoding); 6] = [
+const ENCODINGS: [(&str, Encoding); 11] = [
     ("at_ns", Encoding::DELTA_BINARY_PACKED),
     ("value", Encoding::BYTE_STREAM_SPLIT),
     ("kernel_ns", Encoding::BYTE_STREAM_SPLIT),
     ("user_ns", Encoding::BYTE_STREAM_SPLIT),
-    ("idle_ns", Encoding::PLAIN),
-    ("waiting_ns", Encoding::PLAIN),
+    ("polling_ns", Encoding::PLAIN),
+    ("halted_ns", Encoding::PLAIN),
+    ("halt_not_divided_ns", Encoding::PLAIN),
+    ("waiting_for_memory_ns", Encoding::PLAIN),
+    ("steal_ns", Encoding::PLAIN),
+    ("stopped_ns", Encoding::PLAIN),
+    ("unknown_ns", Encoding::PLAIN),
 ];
 
 /// How files are written.

@@ -1,7 +1,8 @@
 //! Joining files makes no damage permanent, and takes no file from who reads it.
 
-use exitscope_model::{SumRow, WhoRow};
+use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
 use exitscope_store::{Compacted, Contents, RunRow, Store, Sums};
+use exitscope_units::Nanos;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -34,7 +35,7 @@ fn add(store: &Store, id: &str, day: &str) {
         who: WhoRow { vm: Some(7), ..WhoRow::default() },
         at_ns: at,
         count: at * 31 % 1009,
-        kernel_ns: at * 7919 % 104_729,
+        parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(at * 7919 % 104_729)),
         ..SumRow::default()
     };
     let sums = Sums { facts: (0..2000).map(fact).collect(), ..Sums::default() };

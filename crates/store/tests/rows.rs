@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use exitscope_model::{CodeList, Door, Exit, ExitCode, SumRow, Way, WhoRow};
+use exitscope_model::{CodeList, Door, Exit, ExitCode, ExitParts, SumRow, TimePart, Way, WhoRow};
 use exitscope_store::{Added, RunRow, SCHEMA, Store, StoreError, Sums, TABLES, schema};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::fs;
@@ -48,13 +48,10 @@ fn exit(at: u64, timed: bool) -> Exit {
         detail: None,
         injected: None,
         guest: Nanos::ZERO,
-        kernel: Nanos(at * 10),
-        user: Nanos::ZERO,
-        idle: Nanos(3),
-        waiting: Nanos::ZERO,
+        parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(at * 10)).with(TimePart::Halted, Nanos(3)),
         way: Way::default(),
         timed,
-        is_idle: true,
+        is_halt: true,
         events: 1,
     }
 }
@@ -67,7 +64,13 @@ fn add(store: &Store, id: &str, exits: &[(usize, u64, bool)]) -> Added {
         adding.absorb(vcpu, &exit(at, timed)).unwrap();
     }
     let lengths = vec![(8, 1), (20, 1)];
-    let sum = SumRow { reason: "HLT".to_string(), count: 2, idle_ns: 30, lengths, ..SumRow::default() };
+    let sum = SumRow {
+        reason: "HLT".to_string(),
+        count: 2,
+        parts: ExitParts::ZERO.with(TimePart::Halted, Nanos(30)),
+        lengths,
+        ..SumRow::default()
+    };
     adding.finish(&run(id, exits.len() as u64), &Sums { facts: vec![sum], ..Sums::default() }).unwrap()
 }
 
@@ -92,7 +95,7 @@ fn exits_are_read_back_by_vcpu_and_moment_and_lack_what_was_not_known() {
     assert_eq!(numbers(&batch, "at_ns"), [Some(5), Some(8), Some(9)]);
     // Of an exit of which one end was not seen the times mean nothing.
     assert_eq!(numbers(&batch, "kernel_ns"), [Some(50), None, Some(90)]);
-    assert_eq!(numbers(&batch, "idle_ns"), [Some(3), None, Some(3)]);
+    assert_eq!(numbers(&batch, "halted_ns"), [Some(3), None, Some(3)]);
     let vcpus: Vec<_> = batch.column_by_name("vcpu").unwrap().as_primitive::<UInt32Type>().iter().collect();
     assert_eq!(vcpus, [Some(0), Some(0), None]);
     let reasons = batch.column_by_name("reason").unwrap().as_dictionary::<Int32Type>();
@@ -107,7 +110,7 @@ fn sums_are_read_back_with_their_distributions() {
     let store = Store::make(folder.path()).unwrap();
     add(&store, "r1", &[]);
     let batch = read(&store, "facts");
-    assert_eq!((numbers(&batch, "count"), numbers(&batch, "idle_ns")), (vec![Some(2)], vec![Some(30)]));
+    assert_eq!((numbers(&batch, "count"), numbers(&batch, "halted_ns")), (vec![Some(2)], vec![Some(30)]));
     let list = |name: &str| batch.column_by_name(name).expect(name).as_list::<i32>().value(0);
     assert_eq!(list("length_ns").as_primitive::<UInt64Type>().values(), &[8, 20]);
     assert_eq!(list("length_count").as_primitive::<UInt64Type>().values(), &[1, 1]);

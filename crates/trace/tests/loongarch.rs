@@ -1,7 +1,7 @@
 //! A LoongArch host's trace, in the order in which its kernel tells (`arch/loongarch/kvm/{vcpu,exit}.c`): from text and from
 //! records the same exits, with `kvm_exit_gspr` and `kvm_exit_idle` in the exit that they are about.
 
-use exitscope_model::{Assembler, Door, Event, Exit, Ledger, Line, TraceInfo};
+use exitscope_model::{Assembler, Door, Event, Exit, Ledger, Line, TimePart, TraceInfo};
 use exitscope_trace::{Input, Options, PerfHead, PerfWriter, open_input};
 use exitscope_units::VcpuId;
 use std::io::Cursor;
@@ -38,9 +38,18 @@ fn check(events: &[Event], mut ledger: Ledger) {
     let (mut rows, mut assembler) = (Vec::new(), Assembler::default());
     assembler.push(events, &mut rows, &mut ledger);
     assembler.finish(&mut rows, &mut ledger);
-    let said = |row: &Exit| (row.code.name(), row.door, row.kernel.0, row.user.0, row.idle.0, row.rip);
+    let said = |row: &Exit| {
+        (
+            row.code.name(),
+            row.door,
+            row.part(TimePart::Kernel).0,
+            row.part(TimePart::User).0,
+            row.parts.in_halts().0,
+            row.rip,
+        )
+    };
     let expected = [
-        ("IDLE", Door::Kernel, 500, 0, 40_500, 0x9000_0000),
+        ("IDLE", Door::Kernel, 2_000, 0, 39_000, 0x9000_0000),
         ("CPUCFG", Door::Kernel, 1_000, 0, 0, 0x9000_0008),
         ("IOCSR", Door::Userspace(38), 2_000, 8_000, 0, 0x9000_0010),
         ("Interrupt", Door::Kernel, 1_000, 0, 0, 0x9000_0020),

@@ -188,8 +188,8 @@ fn cases() -> Vec<Case> {
         (
             "kvm",
             "kvm_hypercall",
-            &[("unsigned long", "nr", 5), ("unsigned long", "a0", 1)],
-            detail(D::Hypercall, false, 0, 5, 1),
+            &[("unsigned long", "nr", 5), ("unsigned long", "a0", 0), ("unsigned long", "a1", 3)],
+            detail(D::Hypercall, false, 0, 5, 3),
             NO_VCPU,
         ),
         (

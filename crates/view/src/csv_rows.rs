@@ -10,17 +10,22 @@ use std::io::{self, Write};
 type Column<Row> = (&'static str, fn(&Row) -> String);
 
 /// The figures of a group, under their JSON names.
-const FIGURES: [Column<Figures>; 18] = [
+const FIGURES: [Column<Figures>; 23] = [
     ("count", |of| of.count.to_string()),
     ("timed", |of| of.timed.to_string()),
     ("rate_per_s", |of| of.rate_per_s.to_string()),
     ("total_ns", |of| of.total_ns.to_string()),
     ("cost_ns", |of| of.cost_ns.to_string()),
     ("share_of_cost", |of| of.share_of_cost.to_string()),
-    ("kernel_ns", |of| of.kernel_ns.to_string()),
-    ("user_ns", |of| of.user_ns.to_string()),
-    ("idle_ns", |of| of.idle_ns.to_string()),
-    ("waiting_ns", |of| of.waiting_ns.to_string()),
+    ("kernel_ns", |of| of.times.kernel_ns.to_string()),
+    ("user_ns", |of| of.times.user_ns.to_string()),
+    ("polling_ns", |of| of.times.polling_ns.to_string()),
+    ("halted_ns", |of| of.times.halted_ns.to_string()),
+    ("halt_not_divided_ns", |of| of.times.halt_not_divided_ns.to_string()),
+    ("waiting_for_memory_ns", |of| of.times.waiting_for_memory_ns.to_string()),
+    ("steal_ns", |of| of.times.steal_ns.to_string()),
+    ("stopped_ns", |of| of.times.stopped_ns.to_string()),
+    ("unknown_ns", |of| of.times.unknown_ns.to_string()),
     ("min_ns", |of| text(of.min_ns)),
     ("mean_ns", |of| text(of.mean_ns)),
     ("p50_ns", |of| text(of.p50_ns)),
@@ -104,10 +109,10 @@ pub fn write_sweep_csv(sweep: &Sweep, out: impl Write) -> io::Result<()> {
 /// Writes the settings of a replay, one a line: what was varied, then the figures.
 pub fn write_replay_csv(replay: &Replay, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let last = ["in_force", "best"].map(String::from);
+    let last = ["recorded", "in_force", "best"].map(String::from);
     out.write_record(replay.columns().into_iter().chain(last)).map_err(io::Error::from)?;
     for row in &replay.rows {
-        let last = [row.in_force.to_string(), row.best.to_string()];
+        let last = [row.recorded, row.in_force, row.best].map(|is| is.to_string());
         out.write_record(row.columns.values().map(cell).chain(last)).map_err(io::Error::from)?;
     }
     out.flush()
@@ -128,7 +133,7 @@ fn text(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Row;
+    use crate::{ExitTimes, Row};
     use exitscope_model::WhoRow;
 
     #[test]
@@ -140,10 +145,17 @@ mod tests {
             total_ns: 4,
             cost_ns: 5,
             share_of_cost: 0.6,
-            kernel_ns: 7,
-            user_ns: 8,
-            idle_ns: 9,
-            waiting_ns: 10,
+            times: ExitTimes {
+                kernel_ns: 7,
+                user_ns: 8,
+                polling_ns: 9,
+                halted_ns: 10,
+                halt_not_divided_ns: 41,
+                waiting_for_memory_ns: 42,
+                steal_ns: 43,
+                stopped_ns: 44,
+                unknown_ns: 45,
+            },
             min_ns: Some(11),
             mean_ns: Some(12),
             p50_ns: Some(13),

@@ -228,6 +228,11 @@ fn causes(rows: &GangRows) -> Section {
          an equal part of the time"
             .to_string(),
     );
+    let lost: u64 = rows.vms.iter().map(|row| row.lost.sum_ns).sum();
+    let of_causes: u64 = rows.causes.iter().map(|cause| cause.lost_ns).sum();
+    if lost > of_causes {
+        notes.push(format!("time lost in runs of which no thread shows the cause: {}", length(Some(lost - of_causes))));
+    }
     Section {
         title: "Who forced others out".into(),
         table: Some(Table { columns, rows: rows.causes.iter().take(MOST_CAUSES).map(row).collect() }),

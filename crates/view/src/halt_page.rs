@@ -150,6 +150,12 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
             thousands(all.halts)
         ));
     }
+    if all.kicked > 0 {
+        notes.push(format!(
+            "Halts that a sibling ended by KVM_HC_KICK_CPU, which are waits for a paravirtual spinlock: {}",
+            thousands(all.kicked)
+        ));
+    }
     if all.cut > 0 {
         notes.push(format!(
             "Halts cut off by the recording's end or by a loss, which are not in the table: {}",

@@ -47,6 +47,9 @@ pub struct ManifestRow {
     pub emulates_ring_0: bool,
     /// The processor's vendor, as CPUID spells it.
     pub vendor: String,
+    /// The processor's model, as /proc/cpuinfo spells it; empty if unknown.
+    #[serde(default)]
+    pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
     /// Ticks of the time stamp counter in a second.
@@ -123,6 +126,7 @@ impl LabReport {
                 back_end: m.back_end.clone(),
                 emulates_ring_0: m.emulates_ring_0,
                 vendor: m.vendor.clone(),
+                cpu: m.cpu.clone(),
                 kernel: m.kernel.clone(),
                 tsc_hz: m.tsc_hz,
                 cpus: m.cpus,

@@ -5,6 +5,7 @@ use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
 use exitscope_lab::findings::counted;
+use exitscope_lab::hidden;
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
@@ -108,6 +109,12 @@ fn section(table: &LabTable) -> Section {
     if names.contains(&"time") && table.rows.iter().any(|row| !row.figures.is_empty()) {
         let text = "time: median; ± half of its 95 % confidence interval, from round to round; far out: samples beyond \
                     the middle half by more than three times its width, which count like the others";
+        notes.insert(0, text.to_string());
+    }
+    if names.contains(&hidden::BOUND) {
+        let text = "hidden: what the guest's own round trip takes beyond kvm_exit to kvm_entry as traced, median; bound: 95 \
+                    of 100 exits are within it. What tracing takes beside its stamps is in both. report --hidden reads \
+                    bounds of a run that was saved with --format json";
         notes.insert(0, text.to_string());
     }
     Section {
@@ -347,6 +354,7 @@ mod tests {
                 back_end: "kvm_x".into(),
                 emulates_ring_0: false,
                 vendor: "Vendor".into(),
+                cpu: String::new(),
                 kernel: "1.2".into(),
                 tsc_hz: 1_000_000_000,
                 cpus: 2,

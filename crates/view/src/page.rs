@@ -3,16 +3,17 @@
 use crate::compare::{ChangeRow, Compared, Comparison};
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
+use crate::hidden::HiddenTime;
 use crate::names::{self, percent, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
 use crate::report::{
-    BreachRow, Coverage, CoverageLine, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow,
+    BreachRow, CoverageLine, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::{Dim, Measure};
-use exitscope_model::{Line, WhoRow};
+use exitscope_model::{Line, TimePart, WhoRow};
 use exitscope_units::{Moment, Nanos};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -192,7 +193,10 @@ fn breaches(report: &Report) -> Option<Section> {
 }
 
 fn head(report: &Report) -> Section {
-    let mut sentences = Vec::new();
+    // That a part is missing goes before all.
+    let (cut, damage): (Vec<_>, Vec<_>) = report.coverage.damage().partition(|line| line.is_cut());
+    let warning = |line: &CoverageLine| Sentence { text: line.to_string(), warning: true };
+    let mut sentences: Vec<Sentence> = cut.into_iter().map(warning).collect();
     for trace in &report.traces {
         let about = [&trace.format, &trace.arch, &trace.release, &trace.hostname];
         let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
@@ -212,11 +216,15 @@ fn head(report: &Report) -> Section {
         thousands(not_understood),
     )));
     sentences.extend(selected(&report.selection));
-    sentences.extend(damage(coverage));
+    sentences.extend(damage.into_iter().map(warning));
     if coverage.exits == 0 {
         let text = match coverage.events {
             0 => "There is no event in the trace, so there is nothing to account for.".to_string(),
             events if not_understood >= events => "None of the events could be read.".to_string(),
+            _ if coverage.lines.iter().any(|line| line.id == "guest_recording") => {
+                "No event in the trace is a VM exit: it is a guest's own recording, and exits are in its host's."
+                    .to_string()
+            }
             _ => format!(
                 "No event in the trace is a VM exit. Record with {} while a guest runs.",
                 report.how_to_record()
@@ -246,23 +254,21 @@ fn untold(report: &Report) -> Option<Sentence> {
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.exits == 0 => return None,
         (_, true, true) => return None,
-        (true, ..) => {
-            "No run states in the trace: waiting for the device model, or for a CPU, is counted as Xen's time"
-        }
+        (true, ..) => "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time",
         _ if by_runner => {
             return Some(plain(
-                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: time \
-                 that a vCPU waits for a CPU is counted as the kernel's."
+                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: steal is \
+                 counted as the kernel's, or the halt's."
                     .to_string(),
             ));
         }
         (_, false, false) => {
-            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and waiting for a CPU, is counted as \
-             the kernel's time"
+            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's \
+             time"
         }
         (_, false, true) => "No kvm_userspace_exit in the trace: what user space did is counted as the kernel's time",
         (_, true, false) => {
-            "No sched_switch in the trace: waiting for a CPU is counted as the kernel's or user space's time"
+            "No sched_switch in the trace: steal is counted as the kernel's, user space's or the halt's time"
         }
     };
     Some(plain(format!("{text}. Record with {} to tell them apart.", report.how_to_record())))
@@ -273,30 +279,45 @@ fn if_told(told: bool, figure: String) -> String {
     if told { figure } else { "-".to_string() }
 }
 
-fn damage(coverage: &Coverage) -> impl Iterator<Item = Sentence> {
-    coverage.damage().map(|line| Sentence { text: line.to_string(), warning: true })
-}
-
 /// `Selected: VM 121; reason io`, if anything is left out.
 fn selected(selection: &SelectionRow) -> Option<Sentence> {
     let what = selection.to_string();
     (!what.is_empty()).then(|| plain(format!("Selected: {what}")))
 }
 
+/// Parts that are shown whether or not there is any of them.
+fn always(part: TimePart) -> bool {
+    matches!(part, TimePart::Guest | TimePart::Kernel | TimePart::User | TimePart::Halted | TimePart::Steal)
+}
+
+/// The parts of vCPUs' time that are shown: the usual ones, and what there is.
+fn parts_of_vcpus(report: &Report) -> Vec<TimePart> {
+    let is_there = |part: TimePart| always(part) || report.vcpus.iter().any(|row| row.times.get(part) > 0);
+    TimePart::ALL.into_iter().filter(|part| is_there(*part)).collect()
+}
+
+/// What is to be said of a part that is there.
+fn on_parts(report: &Report) -> Vec<String> {
+    let is_there = |part: TimePart| report.vcpus.iter().any(|row| row.times.get(part) > 0);
+    let mut notes = Vec::new();
+    if is_there(TimePart::Undivided) {
+        notes.push(format!(
+            "halt, not divided: the recording tells too little of these halts to say what of them is polling, halted, steal or \
+             cost; {} records more",
+            report.how_to_record()
+        ));
+    }
+    if is_there(TimePart::Excluded) {
+        notes.push("excluded: a loss hides what happened then; no figure holds it".to_string());
+    }
+    notes
+}
+
 fn vcpus(report: &Report, most: usize) -> Section {
-    let columns = vec![
-        column("VM", true, 0),
-        column("vCPU", true, 0),
-        column("wall", false, 1),
-        column("guest", false, 0),
-        column("kernel", false, 0),
-        column("user", false, 0),
-        column("idle", false, 0),
-        column("not running", false, 0),
-        column("unknown", false, 0),
-        column("exits", false, 2),
-        column("exits/s", false, 3),
-    ];
+    let mut columns = vec![column("VM", true, 0), column("vCPU", true, 0), column("wall", false, 1)];
+    let shown_parts = parts_of_vcpus(report);
+    columns.extend(shown_parts.iter().map(|part| column(part.name(), false, if always(*part) { 0 } else { 1 })));
+    columns.extend([column("exits", false, 2), column("exits/s", false, 3)]);
     let mut order: Vec<_> = report.vcpus.iter().collect();
     order.sort_by_key(|row| (row.who.vm, row.who.vcpu.is_none(), row.who.vcpu, row.who.tid));
     // Where nothing says the VM, two may each have this vCPU.
@@ -310,32 +331,38 @@ fn vcpus(report: &Report, most: usize) -> Section {
             None => label,
         }
     };
-    let (shown, left_out) = heaviest(order, most, |row| row.kernel_ns.saturating_add(row.user_ns));
+    let (shown, left_out) = heaviest(order, most, |row| row.cost_ns);
     let rows = shown.into_iter().map(|row| {
-        // Where no exit has an end, no part of the time is known.
-        let share = |part| if_told(report.coverage.timed_exits > 0, percent(part, row.span_ns));
-        vec![
-            row.who.vm_label(),
-            vcpu_label(&row.who),
-            Nanos(row.span_ns).to_string(),
-            share(row.guest_ns),
-            share(row.kernel_ns),
-            if_told(report.told.user, share(row.user_ns)),
-            share(row.idle_ns),
-            if_told(report.told.scheduler, share(row.waiting_ns)),
-            percent(row.unknown_ns, row.span_ns),
-            thousands(row.exits),
-            if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) },
-        ]
+        let share = |part: TimePart| {
+            let is_told = match part {
+                TimePart::Unknown | TimePart::Excluded => true,
+                // Where no exit has an end, no part of the time is known.
+                _ if report.coverage.timed_exits == 0 => false,
+                TimePart::User => report.told.user,
+                TimePart::Steal => report.told.scheduler,
+                TimePart::Halted => {
+                    report.told.scheduler || row.times.halted_ns > 0 || row.times.halt_not_divided_ns == 0
+                }
+                _ => true,
+            };
+            if_told(is_told, percent(row.times.get(part), row.span_ns))
+        };
+        let mut cells = vec![row.who.vm_label(), vcpu_label(&row.who), Nanos(row.span_ns).to_string()];
+        cells.extend(shown_parts.iter().map(|part| share(*part)));
+        cells.push(thousands(row.exits));
+        cells.push(if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) });
+        cells
     });
     let narrowed = !report.selection.reasons.is_empty() || report.selection.longer_than_ns.is_some();
     Section {
         title: "Where the wall time of each vCPU went".into(),
-        table: Some(Table { columns, rows: rows.collect() }),
+        table: Some(Table { rows: rows.collect(), columns }),
         notes: narrowed
             .then(|| "of all exits, whatever --reason and --longer-than select".into())
             .into_iter()
-            .chain(report.is_xen().then(|| "kernel: in Xen; user: waiting for the device model".into()))
+            .chain(report.is_xen().then(|| "kernel: in Xen; user space: waiting for the device model".into()))
+            .chain(on_parts(report))
+            .chain(report.hidden.iter().flat_map(HiddenTime::notes))
             .chain(and_more(left_out))
             .collect(),
         ..Section::default()
@@ -377,36 +404,41 @@ fn run_states(report: &Report, most: usize) -> Section {
     }
 }
 
-const FIGURES: &[Column] = &[
-    Column { title: Cow::Borrowed("exits"), names: false, rank: 0 },
-    Column { title: Cow::Borrowed("/s"), names: false, rank: 7 },
-    Column { title: Cow::Borrowed("total"), names: false, rank: 5 },
-    Column { title: Cow::Borrowed("idle"), names: false, rank: 9 },
-    Column { title: Cow::Borrowed("not running"), names: false, rank: 9 },
-    Column { title: Cow::Borrowed("cost"), names: false, rank: 0 },
-    Column { title: Cow::Borrowed("share"), names: false, rank: 0 },
-    Column { title: Cow::Borrowed("mean"), names: false, rank: 4 },
-    Column { title: Cow::Borrowed("p50"), names: false, rank: 0 },
-    Column { title: Cow::Borrowed("p90"), names: false, rank: 6 },
-    Column { title: Cow::Borrowed("p99"), names: false, rank: 0 },
-    Column { title: Cow::Borrowed("p99.9"), names: false, rank: 8 },
-    Column { title: Cow::Borrowed("max"), names: false, rank: 2 },
-    Column { title: Cow::Borrowed("to user"), names: false, rank: 3 },
-];
+/// The parts of exits beside their cost that there are in any group.
+fn parts_of_exits(report: &Report) -> Vec<TimePart> {
+    let figures = || report.rows.iter().map(|row| &row.figures).chain([&report.total]);
+    let beside = TimePart::OF_EXITS.into_iter().filter(|part| !matches!(part, TimePart::Kernel | TimePart::User));
+    beside.filter(|part| figures().any(|of| of.times.get(*part) > 0)).collect()
+}
 
-fn figures(figures: &Figures, told: ToldRow) -> Vec<String> {
+/// The columns of figures, with these parts.
+fn figure_columns(parts: &[TimePart]) -> Vec<Column> {
+    let mut columns = vec![column("exits", false, 0), column("/s", false, 7), column("exit time", false, 5)];
+    columns.extend(parts.iter().map(|part| column(part.name(), false, 9)));
+    columns.extend([
+        column("cost", false, 0),
+        column("share", false, 0),
+        column("mean", false, 4),
+        column("p50", false, 0),
+        column("p90", false, 6),
+        column("p99", false, 0),
+        column("p99.9", false, 8),
+        column("max", false, 2),
+        column("to user space", false, 3),
+    ]);
+    columns
+}
+
+fn figures(figures: &Figures, told: ToldRow, parts: &[TimePart]) -> Vec<String> {
     let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
     let sum = |nanos| match (figures.timed, nanos) {
         (0, _) => "-".to_string(),
         (_, 0) => "0".to_string(),
         (_, nanos) => Nanos(nanos).to_string(),
     };
-    vec![
-        thousands(figures.count),
-        rate(figures.rate_per_s),
-        sum(figures.total_ns),
-        sum(figures.idle_ns),
-        if_told(told.scheduler, sum(figures.waiting_ns)),
+    let mut cells = vec![thousands(figures.count), rate(figures.rate_per_s), sum(figures.total_ns)];
+    cells.extend(parts.iter().map(|part| sum(figures.times.get(*part))));
+    cells.extend([
         sum(figures.cost_ns),
         if figures.timed == 0 { "-".to_string() } else { share(figures.share_of_cost) },
         length(figures.mean_ns),
@@ -416,7 +448,8 @@ fn figures(figures: &Figures, told: ToldRow) -> Vec<String> {
         length(figures.p999_ns),
         length(figures.max_ns),
         if_told(told.user, share(figures.user_share)),
-    ]
+    ]);
+    cells
 }
 
 fn names<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> String {
@@ -425,13 +458,17 @@ fn names<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> String {
 
 fn groups(report: &Report) -> Section {
     let mut columns: Vec<Column> = report.by.iter().map(|dim| column(dim.name(), true, 0)).collect();
-    columns.extend_from_slice(FIGURES);
-    let mut rows: Vec<Vec<String>> =
-        report.rows.iter().map(|row| [row.place.labels.clone(), figures(&row.figures, report.told)].concat()).collect();
+    let parts = parts_of_exits(report);
+    columns.extend(figure_columns(&parts));
+    let mut rows: Vec<Vec<String>> = report
+        .rows
+        .iter()
+        .map(|row| [row.place.labels.clone(), figures(&row.figures, report.told, &parts)].concat())
+        .collect();
     if report.rows.len() > 1 {
         let mut labels = vec![String::new(); report.by.len()];
         labels[0] = "all".to_string();
-        rows.push([labels, figures(&report.total, report.told)].concat());
+        rows.push([labels, figures(&report.total, report.told, &parts)].concat());
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
     if report.rows.len() > 1 && !report.total_without.is_empty() {
@@ -459,15 +496,16 @@ fn details(report: &Report, most: usize) -> Vec<Section> {
             headings.push(row.heading);
         }
     }
+    let parts = parts_of_exits(report);
     let section = |heading: &&str| {
         let of_kind: Vec<&DetailRow> = report.details.iter().filter(|row| row.heading == *heading).collect();
         let rows = of_kind
             .iter()
             .take(most)
-            .map(|row| [vec![row.label.clone()], figures(&row.figures, report.told)].concat())
+            .map(|row| [vec![row.label.clone()], figures(&row.figures, report.told, &parts)].concat())
             .collect();
         let mut columns = vec![column("", true, 0)];
-        columns.extend_from_slice(FIGURES);
+        columns.extend(figure_columns(&parts));
         let notes = and_more(of_kind.len().saturating_sub(most)).into_iter().collect();
         Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, ..Section::default() }
     };
@@ -495,8 +533,8 @@ fn injected(report: &Report) -> Option<Section> {
 fn slowest(report: &Report) -> Option<Section> {
     let columns = vec![
         column("at (s)", false, 0),
-        column("took", false, 0),
-        column("not running", false, 2),
+        column("cost", false, 0),
+        column("steal", false, 2),
         column("reason", true, 0),
         column("about", true, 0),
         column("door", true, 0),
@@ -513,12 +551,12 @@ fn slowest(report: &Report) -> Option<Section> {
         .map(|row| {
             vec![
                 row.at().to_string(),
-                sum(row.kernel_ns + row.user_ns + row.waiting_ns),
-                if_told(told.scheduler, sum(row.waiting_ns)),
+                sum(row.times.kernel_ns + row.times.user_ns),
+                if_told(told.scheduler, sum(row.times.steal_ns)),
                 row.reason.clone(),
                 row.detail.clone().unwrap_or_default(),
                 if_told(told.user, row.door.clone()),
-                if_told(told.user, sum(row.user_ns)),
+                if_told(told.user, sum(row.times.user_ns)),
                 row.who.vm_label(),
                 row.who.vcpu_label(),
                 row.cpu.to_string(),
@@ -526,7 +564,7 @@ fn slowest(report: &Report) -> Option<Section> {
         })
         .collect();
     (!rows.is_empty()).then(|| Section {
-        title: "Slowest single exits, idle time left out".into(),
+        title: "Slowest single exits, by cost and steal".into(),
         table: Some(Table { columns, rows }),
         ..Section::default()
     })

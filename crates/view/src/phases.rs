@@ -1,7 +1,7 @@
 //! The steps of exits as plain data.
 
 use exitscope_analysis::{Facts, WayCell};
-use exitscope_model::{Mark, Step};
+use exitscope_model::{Mark, Step, TimePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -46,10 +46,10 @@ pub struct PhaseRow {
     pub asleep_ns: u64,
     /// From the call of KVM_RUN until the entry.
     pub entering_ns: u64,
-    /// Halted; in no step.
-    pub idle_ns: u64,
-    /// Runnable but not running; in no step.
-    pub waiting_ns: u64,
+    /// In halts: polling, halted and not divided; in no step.
+    pub in_halts_ns: u64,
+    /// Runnable, without a CPU; in no step.
+    pub steal_ns: u64,
     /// Exits with an event of their handler.
     pub reached: u64,
     /// Exits of which it was seen when KVM began to leave.
@@ -124,8 +124,8 @@ impl PhaseRow {
             user_ns: time(Step::User),
             asleep_ns: time(Step::Asleep),
             entering_ns: time(Step::Entering),
-            idle_ns: way.cell.idle,
-            waiting_ns: way.cell.waiting,
+            in_halts_ns: way.cell.parts.in_halts().0,
+            steal_ns: way.cell.part(TimePart::Steal).0,
             reached: if xen { 0 } else { way.marked(Mark::Reached) },
             left: way.marked(Mark::Left),
             returned: way.marked(Mark::Returned),
@@ -194,7 +194,7 @@ fn removable(facts: &Facts, outside: &WayCell) -> Vec<RemovableRow> {
         rows.push(RemovableRow {
             change: "split_lock",
             exits: outside.cell.timed,
-            removes_ns: (asleep > 0 || outside.cell.waiting > 0).then_some(asleep),
+            removes_ns: (asleep > 0 || outside.cell.part(TimePart::Steal).0 > 0).then_some(asleep),
             removes_cycles_an_exit: None,
             how: COUNTED,
             rule: "time in which vCPU threads slept in user space, all of it if they waited for a lock of all devices",

@@ -71,8 +71,8 @@ fn steps(rows: &PhaseRows) -> Section {
         column(if rows.xen { "device model" } else { "user space" }, false, 0),
         column("asleep", false, 3),
         column("entering", false, 1),
-        column("not running", false, 2),
-        column("idle", false, 4),
+        column("steal", false, 2),
+        column("in halts", false, 4),
     ];
     // A step is a mean over the exits in which something marks it; what nothing marks is not zero, but unknown.
     let row = |row: &PhaseRow, name: String| {
@@ -98,8 +98,8 @@ fn steps(rows: &PhaseRows) -> Section {
             outside(row.user_ns),
             outside(row.asleep_ns),
             marked(row.called, row.entering_ns),
-            mean(row.waiting_ns),
-            mean(row.idle_ns),
+            mean(row.steal_ns),
+            mean(row.in_halts_ns),
         ]
     };
     let of_reason = |of: &PhaseRow| row(of, of.reason.clone().unwrap_or_default());
@@ -113,7 +113,7 @@ fn steps(rows: &PhaseRows) -> Section {
     if rows.rows.len() > MOST {
         notes.push(format!("and {} more (--format json)", rows.rows.len() - MOST));
     }
-    notes.push("mean lengths; the steps add up to the cost, idle and not running are beside it".to_string());
+    notes.push("mean lengths; the steps add up to the cost; steal and halts are beside it".to_string());
     if rows.xen {
         notes.push(
             "device model: waiting for it; entering: from when the vCPU runs again, it having answered. Xen's handlers write \

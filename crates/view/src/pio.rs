@@ -3,8 +3,8 @@
 use crate::halt::LengthsRow;
 use crate::names;
 use exitscope_analysis::{AccessCell, AccessKey, Cell, Facts};
-use exitscope_model::DetailKind;
 use exitscope_model::codes::detail_name;
+use exitscope_model::{DetailKind, TimePart};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -78,8 +78,8 @@ pub struct PioRow {
     pub kernel_ns: u64,
     /// Time outside.
     pub outside_ns: u64,
-    /// Time runnable but not running.
-    pub waiting_ns: u64,
+    /// Runnable, without a CPU.
+    pub steal_ns: u64,
     /// The lowest and the highest address that was accessed; of a port, the port.
     pub places: Option<[u64; 2]>,
     /// The smallest and the largest value that was written, unless the data are in memory.
@@ -151,9 +151,9 @@ impl PioRow {
             lengths: lengths(cell),
             handed: LengthsRow::of(&access.handed),
             answered: LengthsRow::of(&access.answered),
-            kernel_ns: cell.kernel,
-            outside_ns: cell.user,
-            waiting_ns: cell.waiting,
+            kernel_ns: cell.part(TimePart::Kernel).0,
+            outside_ns: cell.part(TimePart::User).0,
+            steal_ns: cell.part(TimePart::Steal).0,
             places: access.places.map(|(low, high)| [low, high]),
             written: access.written.map(|(low, high)| [low, high]),
             saves_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),

@@ -94,7 +94,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
         column("answered p99", false, 6),
         column(inside(rows), false, 0),
         column("outside", false, 0),
-        column("not running", false, 1),
+        column("steal", false, 1),
     ];
     let row = |row: &&PioRow| {
         let mean = |sum: u64| length(sum.checked_div(row.lengths.count));
@@ -112,7 +112,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
             outside(row.answered.p99_ns),
             mean(row.kernel_ns),
             if row.outside { mean(row.outside_ns) } else { String::new() },
-            mean(row.waiting_ns),
+            mean(row.steal_ns),
         ]
     };
     let mut notes = more(of_kind.len());

@@ -84,6 +84,8 @@ pub struct ReplayRow {
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     pub columns: Columns,
+    /// Whether these are the figures as they were recorded, not replayed.
+    pub recorded: bool,
     /// Whether these are the settings that were in force.
     pub in_force: bool,
     /// Whether it is the best.
@@ -106,7 +108,9 @@ impl Replay {
             return;
         };
         let sign = if self.figures[at].higher_is_better { 1.0 } else { -1.0 };
-        let merit = |row: &ReplayRow| row.values[at].map(|value| value * sign);
+        // What was recorded competes with nothing that was replayed, unless it stands for the settings in force.
+        let competes = |row: &ReplayRow| row.in_force || !row.recorded;
+        let merit = |row: &ReplayRow| row.values[at].filter(|_| competes(row)).map(|value| value * sign);
         let most = self.rows.iter().filter_map(merit).fold(f64::NEG_INFINITY, f64::max);
         for row in &mut self.rows {
             row.best = merit(row).is_some_and(|merit| merit >= most);
@@ -136,7 +140,8 @@ impl ReplayRow {
         let number = |value: f64| if value.fract() == 0.0 { Value::from(value as i64) } else { Value::from(value) };
         let cell = |value: &Option<f64>| value.map_or(Value::Null, number);
         let cells = figures.iter().zip(&values).map(|(figure, value)| (column_name(figure), cell(value)));
-        ReplayRow { columns: Columns(settings.chain(cells).collect()), in_force: false, best: false, labels, values }
+        let columns = Columns(settings.chain(cells).collect());
+        ReplayRow { columns, recorded: false, in_force: false, best: false, labels, values }
     }
 }
 

@@ -35,8 +35,14 @@ pub fn replay_page(replay: &Replay) -> Page {
     }
     let vary: Vec<&str> = replay.vary.iter().map(|axis| axis.key.as_str()).collect();
     let mut notes = Vec::new();
-    if replay.rows.iter().any(|row| row.in_force) {
-        notes.push("r the settings in force when it was recorded, replayed like the others".to_string());
+    if let Some(row) = replay.rows.iter().find(|row| row.in_force) {
+        let how = if row.recorded { "as it was recorded" } else { "replayed like the others" };
+        notes.push(format!("r the settings in force when it was recorded, {how}"));
+    }
+    if replay.rows.iter().any(|row| row.recorded && !row.in_force) {
+        notes.push(
+            "as recorded: what was done, not replayed; from r it differs by what the replay gets wrong".to_string(),
+        );
     }
     if let Some(best) = &replay.best_by {
         let direction = if best.higher_is_better { "highest" } else { "lowest" };

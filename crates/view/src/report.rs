@@ -2,17 +2,19 @@
 
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
+use crate::hidden::HiddenTime;
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
 use crate::recorded::{self, HostSettingRow};
+use crate::times::{ExitTimes, VcpuTimes};
 use crate::yields::YieldRows;
 use exitscope_analysis::recording;
 use exitscope_analysis::{
     Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
 };
 use exitscope_model::codes::detail_name;
-use exitscope_model::{Exit, Ledger, RunState, Severity, TraceInfo, Who, WhoRow};
+use exitscope_model::{Exit, Ledger, Line, RunState, Severity, TraceInfo, Who, WhoRow};
 use exitscope_units::{Moment, Nanos};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -37,6 +39,9 @@ pub struct Report {
     pub duration_ns: u64,
     /// How the wall time of each virtual CPU divides.
     pub vcpus: Vec<VcpuRow>,
+    /// What of the guests' time no tracepoint sees, at most. Absent without --hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<HiddenTime>,
     /// How long Xen's scheduler had each virtual CPU in each run state; empty for traces of others.
     pub run_states: Vec<RunStatesRow>,
     /// The dimensions of `rows`.
@@ -58,7 +63,7 @@ pub struct Report {
     pub details: Vec<DetailRow>,
     /// Interrupts injected at the entries that ended exits.
     pub injected: Vec<InjectedRow>,
-    /// The slowest single exits by cost and waiting time, idle time left out.
+    /// The slowest single exits, by cost and steal.
     pub slowest: Vec<SlowRow>,
     /// Exits over time, for one trace.
     pub timeline: Option<TimelineRows>,
@@ -121,7 +126,7 @@ pub struct SelectionRow {
     /// Not after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<WhenRow>,
-    /// Only exits longer than this, idle time included.
+    /// Only exits longer than this, whatever they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longer_than_ns: Option<u64>,
 }
@@ -145,8 +150,11 @@ pub struct Coverage {
     pub exits: u64,
     /// Exits of which both ends were seen, so that they have a length.
     pub timed_exits: u64,
-    /// Records that the recorder says it lost.
+    /// Records that were lost, as the recorder and the kernel's own counts say.
     pub lost: u64,
+    /// Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
+    /// than it says, or it does not unpack.
+    pub cut: bool,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
 }
@@ -176,6 +184,8 @@ pub struct CoverageLine {
     pub count: u64,
     /// Where the first was met: byte offset, or line number for text traces.
     pub first_at: Option<u64>,
+    /// When the first few were, in nanoseconds on the trace's clock; empty where that is not kept.
+    pub moments_ns: Vec<u64>,
     /// One sentence.
     pub text: &'static str,
 }
@@ -186,20 +196,13 @@ pub struct VcpuRow {
     /// Whose.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// From its first to its last entry or exit.
+    /// From its first entry or exit to the last event that tells of it.
     pub span_ns: u64,
-    /// In the guest.
-    pub guest_ns: u64,
-    /// In exits, handled by the kernel.
-    pub kernel_ns: u64,
-    /// In exits, in user space; on Xen, waiting for the device model.
-    pub user_ns: u64,
-    /// Halted.
-    pub idle_ns: u64,
-    /// In exits, runnable but not running; zero without scheduler events.
-    pub waiting_ns: u64,
-    /// What nothing in the trace explains.
-    pub unknown_ns: u64,
+    /// Its parts.
+    #[serde(flatten)]
+    pub times: VcpuTimes,
+    /// What its exits cost: kernel and user space.
+    pub cost_ns: u64,
     /// Exits.
     pub exits: u64,
 }
@@ -247,18 +250,13 @@ pub struct Figures {
     pub rate_per_s: f64,
     /// From exit to entry, everything included.
     pub total_ns: u64,
-    /// Handled by the kernel and by user space: what the exits cost. Idle and waiting time are no cost.
+    /// What the exits cost: kernel and user space, nothing else.
     pub cost_ns: u64,
     /// Share of the cost of all selected exits, 0 to 1.
     pub share_of_cost: f64,
-    /// Handled by the kernel.
-    pub kernel_ns: u64,
-    /// In user space.
-    pub user_ns: u64,
-    /// Halted.
-    pub idle_ns: u64,
-    /// Runnable but not running.
-    pub waiting_ns: u64,
+    /// Its parts.
+    #[serde(flatten)]
+    pub times: ExitTimes,
     /// Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
     pub min_ns: Option<u64>,
     /// Mean.
@@ -395,14 +393,9 @@ pub struct SlowRow {
     pub direction: Option<&'static str>,
     /// From exit to entry, everything included.
     pub total_ns: u64,
-    /// Handled by the kernel.
-    pub kernel_ns: u64,
-    /// In user space.
-    pub user_ns: u64,
-    /// Halted.
-    pub idle_ns: u64,
-    /// Runnable but not running.
-    pub waiting_ns: u64,
+    /// Its parts.
+    #[serde(flatten)]
+    pub times: ExitTimes,
 }
 
 /// Exits over time.
@@ -494,16 +487,13 @@ impl Report {
                 .iter()
                 .map(|(who, division)| VcpuRow {
                     who: WhoRow::of(*who, info),
-                    span_ns: division.span,
-                    guest_ns: division.guest,
-                    kernel_ns: division.kernel,
-                    user_ns: division.user,
-                    idle_ns: division.idle,
-                    waiting_ns: division.waiting,
-                    unknown_ns: division.unknown().0,
+                    span_ns: division.span().0,
+                    times: VcpuTimes::of(&division.parts),
+                    cost_ns: division.cost().0,
                     exits: division.exits,
                 })
                 .collect(),
+            hidden: None,
             run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
             by: group.dims().to_vec(),
             total: figures(&facts.all).with_lengths_of(&figures(&without_halts)),
@@ -616,7 +606,8 @@ impl Coverage {
             events: ledger.events,
             exits,
             timed_exits,
-            lost: ledger.get(exitscope_model::Line::LostRecords),
+            lost: ledger.get(Line::LostRecords),
+            cut: ledger.is_cut(),
             lines: ledger
                 .lines()
                 .map(|(line, count)| CoverageLine {
@@ -629,6 +620,7 @@ impl Coverage {
                     },
                     count,
                     first_at: ledger.first(line),
+                    moments_ns: ledger.moments(line).map(Moment::as_nanos).collect(),
                     text: line.prose(),
                 })
                 .collect(),
@@ -643,12 +635,22 @@ impl Coverage {
     }
 }
 
+impl CoverageLine {
+    /// Whether it says that a part of a recording is missing.
+    pub(crate) fn is_cut(&self) -> bool {
+        Line::CUT.iter().any(|line| line.id() == self.id)
+    }
+}
+
 /// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.
 impl fmt::Display for CoverageLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.text.trim_end_matches('.'), names::thousands(self.count))?;
         match (self.first_at, self.id) {
-            (None, _) => Ok(()),
+            (None, _) => match self.moments_ns.first() {
+                Some(first) => write!(f, " (first at {} s)", names::trimmed(Moment::from_nanos(*first))),
+                None => Ok(()),
+            },
             (Some(at), "bad_text") => write!(f, " (first at line {at})"),
             (Some(at), _) => write!(f, " (first at byte {at})"),
         }
@@ -763,10 +765,7 @@ impl Figures {
             total_ns: cell.total().0,
             cost_ns: cell.cost().0,
             share_of_cost: ratio(cell.cost().0, all_cost.0),
-            kernel_ns: cell.kernel,
-            user_ns: cell.user,
-            idle_ns: cell.idle,
-            waiting_ns: cell.waiting,
+            times: ExitTimes::of(&cell.parts),
             min_ns: cell.min,
             mean_ns: cell.mean().map(|mean| mean.0),
             p50_ns: length(5_000),
@@ -867,10 +866,7 @@ impl SlowRow {
             name: exit.detail.and_then(|detail| detail_name(detail.kind, detail.key)),
             direction: exit.detail.and_then(|detail| detail.kind.direction(detail.write)),
             total_ns: exit.total().0,
-            kernel_ns: exit.kernel.0,
-            user_ns: exit.user.0,
-            idle_ns: exit.idle.0,
-            waiting_ns: exit.waiting.0,
+            times: ExitTimes::of(&exit.parts),
         }
     }
 

@@ -120,6 +120,7 @@ fn report(recording: &Recording, arch: &str) -> Report {
     ledger.events = events.len() as u64;
     let beside = |facts: &mut Facts, assembler: &Assembler| {
         facts.hear(assembler.kinds());
+        assembler.stretches().iter().for_each(|stretch| _ = facts.absorb_stretch(stretch));
         assembler.halts().iter().for_each(|halt| _ = facts.absorb_halt(halt));
         assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
         assembler.preemptions().iter().for_each(|of| _ = facts.absorb_preemption(of));
@@ -131,10 +132,10 @@ fn report(recording: &Recording, arch: &str) -> Report {
     if assembler.is_by_runner() {
         events.iter().for_each(|event| facts.absorb_runner_event(event));
     }
-    let lanes = assembler.finish(&mut rows, &mut ledger);
+    assembler.finish(&mut rows, &mut ledger);
     beside(&mut facts, &assembler);
     rows.iter().for_each(|exit| _ = facts.absorb(exit));
-    facts.end(first, last, &lanes, &Default::default());
+    facts.end(first, last, &Default::default());
     let made = Made {
         exits: rows.len() as u64,
         timed_exits: rows.iter().filter(|exit| exit.timed).count() as u64,

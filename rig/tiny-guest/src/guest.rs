@@ -8,10 +8,12 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-const OUT_PORT: u16 = 0x10;
+/// The port that it writes to.
+pub const OUT_PORT: u16 = 0x10;
 const IN_PORT: u16 = 0x11;
-const MEMORY: u64 = 0x1000;
-const PAGE: usize = 4096;
+/// Where the code is.
+pub const CODE_AT: u64 = 0x1000;
+const MEMORY: usize = 0x2000;
 const NO_MEMORY: u64 = 0x8000;
 
 /// What one run of the guest's code does.
@@ -78,46 +80,64 @@ pub enum Trouble {
 }
 
 /// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long each time took.
-pub fn run(repeat: u32, pin: bool) -> Result<(Counts, Vec<Duration>), Trouble> {
-    if pin {
-        pin_to_first_cpu().map_err(|error| Trouble::Failed(format!("cannot stay on one CPU: {error}")))?;
-    }
+pub fn run(repeat: u32) -> Result<(Counts, Vec<Duration>), Trouble> {
+    let mut counts = Counts::default();
+    let mut took = Vec::with_capacity(repeat as usize);
+    with_vcpu(CODE, &[], |vcpu| {
+        for _ in 0..repeat {
+            let began = Instant::now();
+            start_in_real_mode(vcpu, CODE_AT)?;
+            run_until_halt(vcpu, &mut counts)?;
+            took.push(began.elapsed());
+        }
+        Ok(())
+    })?;
+    Ok((counts, took))
+}
+
+/// Has `then` run a virtual CPU in a VM of its own, with `code` and interrupt vectors (their number, and where in the code
+/// their handlers are) in its memory. Where there are vectors, there is a local APIC in the kernel.
+pub fn with_vcpu(
+    code: &[u8],
+    vectors: &[(u8, usize)],
+    then: impl FnOnce(&mut VcpuFd) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
     let kvm = Kvm::new().map_err(|error| Trouble::NoKvm(io_error(error)))?;
-    let memory = Page::with(CODE);
+    let memory = Memory::with(code, vectors);
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     // Intel CPUs that cannot run real mode keep a task segment there; others do not mind.
     vm.set_tss_address(0xfffb_d000).map_err(failed("KVM_SET_TSS_ADDR"))?;
     let region = kvm_userspace_memory_region {
         slot: 0,
         flags: 0,
-        guest_phys_addr: MEMORY,
-        memory_size: PAGE as u64,
+        guest_phys_addr: 0,
+        memory_size: MEMORY as u64,
         userspace_addr: memory.0.get() as u64,
     };
     // SAFETY: the region is exactly the bytes of `memory`, which is page-aligned. It outlives `vm` and the vCPU, as
     // locals are dropped in reverse order. Nothing reads or writes it from here on, and its bytes are in an
     // `UnsafeCell`, so the guest may change them.
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
-    let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
-    let mut counts = Counts::default();
-    let mut took = Vec::with_capacity(repeat as usize);
-    for _ in 0..repeat {
-        let began = Instant::now();
-        start_in_real_mode(&vcpu)?;
-        run_until_halt(&mut vcpu, &mut counts)?;
-        took.push(began.elapsed());
+    if !vectors.is_empty() {
+        vm.create_irq_chip().map_err(failed("KVM_CREATE_IRQCHIP"))?;
     }
-    Ok((counts, took))
+    let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
+    then(&mut vcpu)
 }
 
-fn pin_to_first_cpu() -> io::Result<()> {
-    let allowed = sched_getaffinity(None)?;
-    let mut first = CpuSet::new();
-    first.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap_or(0));
-    Ok(sched_setaffinity(None, &first)?)
+/// Stays on the first CPU that this process may use.
+pub fn pin_to_first_cpu() -> Result<(), Trouble> {
+    let pin = || {
+        let allowed = sched_getaffinity(None)?;
+        let mut first = CpuSet::new();
+        first.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap_or(0));
+        sched_setaffinity(None, &first)
+    };
+    pin().map_err(|error| Trouble::Failed(format!("cannot stay on one CPU: {error}")))
 }
 
-fn start_in_real_mode(vcpu: &VcpuFd) -> Result<(), Trouble> {
+/// Sets the vCPU to the beginning of the code at `rip`, with interrupts off and a stack below the code.
+pub fn start_in_real_mode(vcpu: &VcpuFd, rip: u64) -> Result<(), Trouble> {
     let mut sregs = vcpu.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
     for segment in [&mut sregs.cs, &mut sregs.ds] {
         segment.base = 0;
@@ -125,7 +145,8 @@ fn start_in_real_mode(vcpu: &VcpuFd) -> Result<(), Trouble> {
     }
     vcpu.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
     let mut regs = vcpu.get_regs().map_err(failed("KVM_GET_REGS"))?;
-    regs.rip = MEMORY;
+    regs.rip = rip;
+    regs.rsp = CODE_AT;
     regs.rflags = 2; // bit 1 is always set
     vcpu.set_regs(&regs).map_err(failed("KVM_SET_REGS"))
 }
@@ -158,22 +179,29 @@ fn run_until_halt(vcpu: &mut VcpuFd, counts: &mut Counts) -> Result<(), Trouble>
     Err(Trouble::Failed(format!("no hlt within {MAX_EXITS} exits; so far: {counts}")))
 }
 
-/// The guest's memory.
+/// The guest's memory: a page of vectors and stack, and one of code.
 #[repr(align(4096))]
-struct Page(UnsafeCell<[u8; PAGE]>);
+struct Memory(UnsafeCell<[u8; MEMORY]>);
 
-impl Page {
-    fn with(code: &[u8]) -> Box<Page> {
-        let mut bytes = [0; PAGE];
-        bytes[..code.len()].copy_from_slice(code);
-        Box::new(Page(UnsafeCell::new(bytes)))
+impl Memory {
+    fn with(code: &[u8], vectors: &[(u8, usize)]) -> Box<Memory> {
+        let mut bytes = [0; MEMORY];
+        bytes[CODE_AT as usize..][..code.len()].copy_from_slice(code);
+        for &(vector, handler) in vectors {
+            // Real mode: an offset, and a segment, which is 0.
+            let offset = (CODE_AT as usize + handler) as u16;
+            bytes[usize::from(vector) * 4..][..2].copy_from_slice(&offset.to_le_bytes());
+        }
+        Box::new(Memory(UnsafeCell::new(bytes)))
     }
 }
 
-fn io_error(error: kvm_ioctls::Error) -> io::Error {
+/// What the kernel answered.
+pub fn io_error(error: kvm_ioctls::Error) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-fn failed(ioctl: &'static str) -> impl Fn(kvm_ioctls::Error) -> Trouble {
+/// Says which ioctl failed.
+pub fn failed(ioctl: &'static str) -> impl Fn(kvm_ioctls::Error) -> Trouble {
     move |error| Trouble::Failed(format!("{ioctl}: {}", io_error(error)))
 }

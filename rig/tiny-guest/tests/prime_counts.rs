@@ -34,3 +34,20 @@ fn repeated_and_pinned_it_leaves_that_many_times_more() {
         assert_eq!(counts, "out 161 in 119 mmio_write 91 hlt 7\n");
     }
 }
+
+#[test]
+fn a_guest_that_waits_waits_as_often_as_it_says() {
+    for (flags, said) in [
+        (&["--pending"][..], "pending_hlt 23\n"),
+        (&["--pending", "--repeat", "3", "--pin"], "pending_hlt 69\n"),
+        (&["--sleep", "1"], "sleeping_hlt 7 of 1 ms\n"),
+    ] {
+        if let Some(counts) = run(flags) {
+            assert_eq!(counts, said, "{flags:?}");
+        }
+    }
+    if let Some(counts) = run(&["--stop", "1"]) {
+        let nanoseconds = counts.strip_prefix("stop 5 nanoseconds ").and_then(|rest| rest.trim().parse::<u64>().ok());
+        assert!(nanoseconds.is_some_and(|nanoseconds| nanoseconds >= 5_000_000), "{counts}");
+    }
+}

@@ -1,6 +1,6 @@
 //! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
 
-use super::{lab, live};
+use super::{lab, live, waits};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -76,6 +76,27 @@ pub const STEPS: &[Step] = &[
                taskset 2 tiny-guest --repeat 17\" || exit 1; done",
         check: Some(live::a_cpu_that_comes_back_is_recorded),
     },
+    Step {
+        name: "waits-pending",
+        line: "exitscope record -m 16M -o trace -- tiny-guest --pending --repeat 11",
+        check: Some(waits::halts_that_found_an_event_pending),
+    },
+    Step {
+        name: "waits-sleep",
+        line: "exitscope record -m 16M -o trace -- tiny-guest --sleep 100",
+        check: Some(waits::halts_of_a_known_length),
+    },
+    Step {
+        name: "waits-stop",
+        line: "exitscope record -m 16M -o trace -- tiny-guest --stop 500",
+        check: Some(waits::stops_of_a_known_length),
+    },
+    Step {
+        name: "buffer-gone",
+        line: "trace-cmd record -q -b 8192 --file-version 6 -e kvm -o trace \
+               sh -c 'taskset 1 tiny-guest --repeat 37; taskset 2 tiny-guest --repeat 41'",
+        check: Some(waits::nothing_stands_in_for_a_buffer_that_is_gone),
+    },
 ];
 
 impl Step<'_> {
@@ -124,29 +145,34 @@ impl<'a> Outcome<'a> {
 
     /// What `exitscope report` counts in one of its files. A trace that is not whole is no evidence.
     pub fn report(&self, name: &str) -> anyhow::Result<Report> {
+        Ok(Report(serde_json::from_slice(&self.read_with(&["report", "--fail-on", "lost>0"], name)?)?))
+    }
+
+    /// The same, whatever is missing.
+    pub fn report_of_damaged(&self, name: &str) -> anyhow::Result<Report> {
+        Ok(Report(serde_json::from_slice(&self.read_with(&["report"], name)?)?))
+    }
+
+    /// The events of one of its files.
+    pub fn events(&self, name: &str) -> anyhow::Result<Vec<Value>> {
+        let lines = self.read_with(&["events"], name)?;
+        Ok(serde_json::Deserializer::from_slice(&lines).into_iter().collect::<Result<_, _>>()?)
+    }
+
+    fn read_with(&self, command: &[&str], name: &str) -> anyhow::Result<Vec<u8>> {
         let path = self.folder.join(name);
-        let output = Command::new(self.exitscope)
-            .args(["report", "--by", "reason", "--format", "json", "--fail-on", "lost>0"])
-            .arg(&path)
-            .output()?;
+        let output = Command::new(self.exitscope).args(command).args(["--format", "json"]).arg(&path).output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "exitscope report {}: {}", path.display(), complaint.trim());
-        Ok(Report(serde_json::from_slice(&output.stdout)?))
+        ensure!(output.status.success(), "exitscope {} {}: {}", command[0], path.display(), complaint.trim());
+        Ok(output.stdout)
     }
 
     /// How many page faults of guests at these guest-physical addresses are in one of its files.
     pub fn page_faults(&self, name: &str, addresses: &std::ops::Range<u64>) -> anyhow::Result<u64> {
-        let path = self.folder.join(name);
-        let output = Command::new(self.exitscope).args(["events", "--format", "json"]).arg(&path).output()?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "exitscope events {}: {}", path.display(), complaint.trim());
-        let mut count = 0;
-        for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            let event: Value = serde_json::from_slice(line)?;
-            let is_there = event["value"].as_u64().is_some_and(|address| addresses.contains(&address));
-            count += u64::from(event["event"] == "kvm:kvm_page_fault" && is_there);
-        }
-        Ok(count)
+        let is_there = |event: &Value| event["value"].as_u64().is_some_and(|address| addresses.contains(&address));
+        let events = self.events(name)?;
+        let faults = events.iter().filter(|event| event["event"] == "kvm:kvm_page_fault" && is_there(event));
+        Ok(faults.count() as u64)
     }
 }
 
@@ -172,9 +198,18 @@ impl Report {
         })
     }
 
+    /// The time from exit to entry of a reason's exits, in nanoseconds.
+    pub fn time_of(&self, reason: &str) -> u64 {
+        self.sum_of("total_ns", "rows", |row| row["reason"] == reason)
+    }
+
     fn sum(&self, list: &str, wanted: impl Fn(&Value) -> bool) -> u64 {
+        self.sum_of("count", list, wanted)
+    }
+
+    fn sum_of(&self, what: &str, list: &str, wanted: impl Fn(&Value) -> bool) -> u64 {
         let rows = self.0[list].as_array().map(Vec::as_slice).unwrap_or_default();
-        rows.iter().filter(|row| wanted(row)).filter_map(|row| row["count"].as_u64()).sum()
+        rows.iter().filter(|row| wanted(row)).filter_map(|row| row[what].as_u64()).sum()
     }
 }
 

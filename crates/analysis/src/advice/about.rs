@@ -5,7 +5,7 @@
 //! ```
 
 use crate::{Cell, Tally};
-use exitscope_model::{Detail, Door, Exit, Form, Step};
+use exitscope_model::{Detail, Door, Exit, Form, Step, TimePart};
 
 /// Whether accesses all went to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,8 @@ impl Tally for About {
         if exit.timed {
             let time = |step| exit.way.time(step).0;
             let steps = time(Step::Leaving).saturating_add(time(Step::Asleep)).saturating_add(time(Step::Entering));
-            self.trip = self.trip.saturating_add(steps.saturating_add(time(Step::User)).max(exit.user.0));
+            self.trip =
+                self.trip.saturating_add(steps.saturating_add(time(Step::User)).max(exit.part(TimePart::User).0));
             self.asleep = self.asleep.saturating_add(time(Step::Asleep));
         }
     }

@@ -192,7 +192,7 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
     rows.sort_by_key(|row| (std::cmp::Reverse((row.time, row.exits)), row.into, row.subject));
     let lost = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
     for (into, of, lost) in
-        [(GoesInto::Steal, Covered::Steal, time.waiting), (GoesInto::ForcedOut, Covered::ForcedOut, lost)]
+        [(GoesInto::Steal, Covered::Steal, time.steal), (GoesInto::ForcedOut, Covered::ForcedOut, lost)]
     {
         if time.wall > 0 && lost.saturating_mul(OF_TIME) > time.wall {
             rows.push(CauseRow {
@@ -219,7 +219,7 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
     match *of {
         Covered::Subject(subject) => asked == Some(subject),
         Covered::Reason(list, number) => (code.list, code.number) == (list, number),
-        Covered::Halts => code.is_idle(),
+        Covered::Halts => code.is_halt(),
         Covered::Steal | Covered::ForcedOut => false,
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn share(part: u64, whole: u64) -> Figure {
 }
 
 fn is_felt(time: &VmTime) -> bool {
-    time.waiting.saturating_mul(FELT) >= time.wanted().max(1) && time.waiting.saturating_mul(WORTH) >= time.wall
+    time.steal.saturating_mul(FELT) >= time.wanted().max(1) && time.steal.saturating_mul(WORTH) >= time.wall
 }
 
 /// vCPUs that wait for a CPU.
@@ -65,13 +65,13 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         felt.iter().map(|row| row.0).filter(|vm| !machine.xen && material.is_throttled(*vm)).collect();
     let duration = material.facts.duration.0.max(1);
     let wanted = total(material.vms.values().map(VmTime::wanted));
-    let waited = total(felt.iter().map(|(_, time)| time.waiting));
+    let waited = total(felt.iter().map(|(_, time)| time.steal));
     let have = duration.saturating_mul(u64::from(machine.cpus));
     let mut facts = Vec::new();
     let mut worst: Vec<&(VmId, VmTime)> = felt.iter().collect();
-    worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.waiting), *vm));
+    worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.steal), *vm));
     for (vm, time) in worst.into_iter().take(NAMED) {
-        facts.push(judgement.note(Some(*vm), Topic::Timeline, WAITED, share(time.waiting, time.wanted())));
+        facts.push(judgement.note(Some(*vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
     }
     for vm in throttled.iter().take(NAMED) {
         let what = "times that a vCPU wanted to run on and no task took the CPU from it, which was left idle";
@@ -247,10 +247,10 @@ fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, jud
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, vcpu};
+    use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Preemption};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Preemption, TimePart};
     use exitscope_units::{Moment, Nanos, Tid};
 
     const US: u64 = 1_000;
@@ -264,8 +264,8 @@ mod tests {
         material.heard(EventKinds { switches: true, ..EventKinds::default() });
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
-            let waiting = Nanos(100 * US);
-            material.absorb(&Exit { guest: Nanos(398 * US), kernel: Nanos(2 * US), waiting, ..left });
+            let parts = spent(TimePart::Kernel, 2 * US).with(TimePart::Steal, Nanos(100 * US));
+            material.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
             let by = Some(Tid(99)).filter(|_| !is_idle || number % 10 > 0);
             let (who, at) = (left.who, left.at);
             material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });

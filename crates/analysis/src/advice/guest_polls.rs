@@ -14,7 +14,7 @@ use exitscope_policy::knob;
 use exitscope_units::VmId;
 
 pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
-    let waiting = total(material.vms.values().map(|time| time.waiting));
+    let waiting = total(material.vms.values().map(|time| time.steal));
     let wanted = total(material.vms.values().map(VmTime::wanted));
     if !material.facts.heard.switches || !is_short(waiting, wanted) {
         return;
@@ -98,10 +98,10 @@ fn advise(
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, vcpu};
+    use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form};
+    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, TimePart};
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
 
@@ -119,8 +119,8 @@ mod tests {
         material.absorb(&Exit { detail: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
         for number in 1..=1_000 {
             let hlt = exit(vcpu(0), number * 1_000 * US, ExitCode::new(CodeList::Vmx, 12));
-            let times = Exit { guest: Nanos(250 * US), waiting: Nanos(waiting), ..hlt };
-            material.absorb(&Exit { idle: Nanos(750 * US - waiting), ..times });
+            let parts = spent(TimePart::Steal, waiting).with(TimePart::Halted, Nanos(750 * US - waiting));
+            material.absorb(&Exit { guest: Nanos(250 * US), parts, ..hlt });
         }
         end(&mut material, &[vcpu(0)], 1_001_000 * US);
         let mut judgement = Judgement::default();

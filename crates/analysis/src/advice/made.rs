@@ -1,7 +1,7 @@
 //! Exits made up for tests of rules.
 
 use super::Material;
-use exitscope_model::{Door, Exit, ExitCode, LaneSpan, Way, Who};
+use exitscope_model::{Door, Exit, ExitCode, ExitParts, TimePart, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// A vCPU of VM 1.
@@ -22,20 +22,32 @@ pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         detail: None,
         injected: None,
         guest: Nanos::ZERO,
-        kernel: Nanos::ZERO,
-        user: Nanos::ZERO,
-        idle: Nanos::ZERO,
-        waiting: Nanos::ZERO,
+        parts: ExitParts::ZERO,
         way: Way::default(),
         timed: true,
-        is_idle: code.is_idle(),
+        is_halt: code.is_halt(),
         events: 1,
     }
+}
+
+/// So many nanoseconds of one part.
+pub(crate) fn spent(part: TimePart, nanos: u64) -> ExitParts {
+    ExitParts::ZERO.with(part, Nanos(nanos))
 }
 
 /// The recording of these vCPUs is over after so long.
 pub(super) fn end(material: &mut Material, vcpus: &[Who], length: u64) {
     let (first, last) = (Moment::from_nanos(0), Moment::from_nanos(length));
-    let lanes: Vec<_> = vcpus.iter().map(|who| LaneSpan { who: *who, first, last, tail_guest: Nanos::ZERO }).collect();
-    material.end(first, last, &lanes, &Default::default());
+    material.facts.end(first, last, &Default::default());
+    fill(material, vcpus, length);
+    material.sum_up();
+}
+
+/// What no exit tells of the time of these vCPUs is unknown.
+pub(super) fn fill(material: &mut Material, vcpus: &[Who], length: u64) {
+    for who in vcpus {
+        let division = material.facts.divisions.entry(*who).or_default();
+        let rest = length.saturating_sub(division.span().0);
+        division.parts.add(TimePart::Unknown, Nanos(rest));
+    }
 }

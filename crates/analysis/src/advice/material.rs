@@ -9,7 +9,7 @@ use crate::{
     Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
 };
 use exitscope_model::{
-    CodeList, EventKinds, Exit, Halt, LaneSpan, PleUpdate, Preemption, Setting, Who, Yield, YieldCall,
+    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, TimePart, Who, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -81,16 +81,16 @@ pub struct VmTime {
     pub guest: u64,
     /// In exits: kernel and user space.
     pub cost: u64,
-    /// Halted.
-    pub idle: u64,
-    /// Runnable but not running.
-    pub waiting: u64,
+    /// In halts.
+    pub in_halts: u64,
+    /// Runnable, without a CPU.
+    pub steal: u64,
 }
 
 impl VmTime {
     /// Time that the vCPUs had a CPU, or wanted one.
     pub fn wanted(&self) -> u64 {
-        self.guest.saturating_add(self.cost).saturating_add(self.waiting)
+        self.guest.saturating_add(self.cost).saturating_add(self.steal)
     }
 }
 
@@ -265,8 +265,8 @@ impl Material {
     }
 
     /// Ends the recording, as [`Facts::end`].
-    pub fn end(&mut self, first: Moment, last: Moment, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        self.facts.end(first, last, lanes, vcpu_of);
+    pub fn end(&mut self, first: Moment, last: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        self.facts.end(first, last, vcpu_of);
         self.sum_up();
     }
 
@@ -301,11 +301,11 @@ impl Material {
         for (who, division) in &self.facts.divisions {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
-            vm.wall = vm.wall.saturating_add(division.span);
-            vm.guest = vm.guest.saturating_add(division.guest);
+            vm.wall = vm.wall.saturating_add(division.span().0);
+            vm.guest = vm.guest.saturating_add(division.part(TimePart::Guest).0);
             vm.cost = vm.cost.saturating_add(division.cost().0);
-            vm.idle = vm.idle.saturating_add(division.idle);
-            vm.waiting = vm.waiting.saturating_add(division.waiting);
+            vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
+            vm.steal = vm.steal.saturating_add(division.part(TimePart::Steal).0);
         }
         let by_vm = self.by_vm().into_owned();
         let mut details: BTreeMap<(VmId, DetailKey), Cell> = BTreeMap::new();
@@ -442,9 +442,9 @@ impl Material {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{exit, vcpu};
+    use super::super::made::{exit, spent, vcpu};
     use super::*;
-    use exitscope_model::{Detail, DetailKind, Door, ExitCode, Form, Gave, Place, Told, Waiters};
+    use exitscope_model::{Detail, DetailKind, Door, ExitCode, Form, Gave, Place, TimePart, Told, Waiters};
 
     const MS: u64 = 1_000_000;
 
@@ -463,12 +463,12 @@ mod tests {
             };
             let times = Exit {
                 guest: Nanos(100),
-                kernel: Nanos(500 + number),
+                parts: spent(TimePart::Kernel, 500 + number),
                 ..exit(who, 0, ExitCode::new(CodeList::Vmx, 30))
             };
             material.absorb(&Exit { at: at(1_000), detail: Some(detail), door: Door::Userspace(2), ..times });
             let halted = exit(who, number * MS + 2_000, ExitCode::new(CodeList::Vmx, 12));
-            material.absorb(&Exit { guest: Nanos(500), idle: Nanos(30_000 + number), ..halted });
+            material.absorb(&Exit { guest: Nanos(500), parts: spent(TimePart::Halted, 30_000 + number), ..halted });
             material.absorb_halt(&Halt {
                 who,
                 begin: at(2_000),
@@ -476,6 +476,7 @@ mod tests {
                 woken: Some(at(30_000)),
                 told: Some(Told { length: Nanos(31_000), waited: true, valid: true }),
                 change: None,
+                kicked: false,
                 end: at(33_000),
                 entered: Some(at(34_000)),
             });
@@ -518,8 +519,8 @@ mod tests {
             before.iter().for_each(|before| material.follow(before));
             (begin..end).for_each(|number| absorb(&mut material, number));
             let (first, last) = (Moment::from_nanos(begin * MS), Moment::from_nanos(end * MS));
-            let span = |who| LaneSpan { who, first, last, tail_guest: Nanos::ZERO };
-            material.facts.end(first, last, &[span(vcpu(0)), span(vcpu(1))], &FxHashMap::default());
+            material.facts.end(first, last, &FxHashMap::default());
+            super::super::made::fill(&mut material, &[vcpu(0), vcpu(1)], (end - begin) * MS);
             all.merge(&material);
             (begin, before) = (end, Some(material));
         }
@@ -539,8 +540,10 @@ mod tests {
         };
         (0..90).map(move |number| {
             let vm = VmId(if number < 30 { 1 } else { 1 + number as u32 % 2 });
-            let of =
-                Exit { kernel: Nanos(100 + number), ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7)) };
+            let of = Exit {
+                parts: spent(TimePart::Kernel, 100 + number),
+                ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7))
+            };
             let detail = (!number.is_multiple_of(5)).then(|| detail(number, number / 4 % 2 == 0));
             let door = if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel };
             Exit { who: Who { vm, ..of.who }, detail, door, ..of }

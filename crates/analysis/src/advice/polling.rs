@@ -64,7 +64,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     for (vm, bench) in trials.guests.iter().take(MOST_GUESTS) {
         let halts = material.halts(*vm);
         let Some(time) = material.vms.get(vm).filter(|_| halts.halts() >= FEWEST) else { continue };
-        if is_short(time.waiting, time.wanted()) || material.is_throttled(*vm) {
+        if is_short(time.steal, time.wanted()) || material.is_throttled(*vm) {
             continue;
         }
         if let Some(trial) = self::longer(bench, time.wall) {
@@ -113,7 +113,7 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
 /// The host's own polling.
 fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgement: &mut Judgement) {
     let all = material.facts.halts.all();
-    let waiting = total(material.vms.values().map(|time| time.waiting));
+    let waiting = total(material.vms.values().map(|time| time.steal));
     let wanted = total(material.vms.values().map(VmTime::wanted));
     let choice = |trial, longer| Choice { side: Side::Host, vm: None, bench, trial, longer };
     let Some(told) = machine.polling.told else { return };
@@ -327,10 +327,12 @@ fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, vcpu};
+    use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::{PollHost, Selection};
-    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, Told};
+    use exitscope_model::{
+        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, TimePart, Told,
+    };
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
 
@@ -363,6 +365,7 @@ mod tests {
                     woken: Some(at(begin + gap)),
                     told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
                     change,
+                    kicked: false,
                     end: at(begin + gap + back),
                     entered: Some(at(begin + gap + back)),
                 }
@@ -374,7 +377,7 @@ mod tests {
         for halt in &halts {
             material.absorb_halt(halt);
             let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
-            material.absorb(&Exit { guest: Nanos(100 * US), idle: Nanos(gap + back), ..hlt });
+            material.absorb(&Exit { guest: Nanos(100 * US), parts: spent(TimePart::Halted, gap + back), ..hlt });
         }
         if guest_polls {
             let (kind, key) = (DetailKind::Msr, u64::from(PollControl::MSR));

@@ -27,7 +27,7 @@ impl PollingGuests {
     /// Looks at one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if exit.is_idle && exit.timed && !(self.since.is_empty() && self.before.is_empty()) {
+        if exit.is_halt && exit.timed && !(self.since.is_empty() && self.before.is_empty()) {
             let lengths = self.since.get_mut(&exit.who.vm).or_else(|| self.before.get_mut(&exit.who.vm));
             lengths.into_iter().for_each(|lengths| lengths.record(exit.guest));
         }

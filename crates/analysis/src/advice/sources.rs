@@ -92,7 +92,7 @@ pub(super) struct Vm<'a> {
 impl Vm<'_> {
     /// Whether it has nothing to do.
     fn is_idle(&self) -> bool {
-        self.time.idle.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
+        self.time.in_halts.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
     }
 
     fn is_worth_it(&self, account: &Account) -> bool {
@@ -224,7 +224,7 @@ impl Vm<'_> {
                 vm,
                 Topic::Timeline,
                 "part of its time that it is halted",
-                share(self.time.idle, self.time.wall),
+                share(self.time.in_halts, self.time.wall),
             ));
             facts.push(judgement.note(vm, Topic::Timeline, "CPUs that it keeps busy nevertheless", Figure::Cpus(cpus)));
         }
@@ -451,10 +451,10 @@ fn place(key: DetailKey) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, vcpu};
+    use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form};
+    use exitscope_model::{CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form, TimePart};
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -481,11 +481,14 @@ mod tests {
             let at = number * (SECOND / per_s);
             let mut about = Exit { detail, ..exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 32)) };
             match kind {
-                DetailKind::Msr | DetailKind::Cpuid => about.kernel = Nanos(takes),
-                _ => (about.door, about.user) = (Door::Userspace(2), Nanos(takes)),
+                DetailKind::Msr | DetailKind::Cpuid => about.parts = spent(TimePart::Kernel, takes),
+                _ => (about.door, about.parts) = (Door::Userspace(2), spent(TimePart::User, takes)),
             }
             if idle {
-                material.absorb(&Exit { idle: rest, ..exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 12)) });
+                material.absorb(&Exit {
+                    parts: spent(TimePart::Halted, rest.0),
+                    ..exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 12))
+                });
             } else {
                 about.guest = rest;
             }

@@ -103,7 +103,7 @@ fn note(
         let what = "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second";
         facts.push(judgement.note(Some(vm), Topic::Yields, what, Figure::Time(material.per_second(waited_for.0))));
     }
-    facts.push(judgement.note(Some(vm), Topic::Timeline, WAITED, share(time.waiting, time.wanted())));
+    facts.push(judgement.note(Some(vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
     facts.push(judgement.note(Some(vm), Topic::Timeline, "vCPUs", Figure::Count(time.vcpus)));
     facts
 }
@@ -270,10 +270,10 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, vcpu};
+    use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{EventKinds, Exit, ExitCode, Gave, Preemption, Waiters, Yield};
+    use exitscope_model::{EventKinds, Exit, ExitCode, Gave, Preemption, TimePart, Waiters, Yield};
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -302,7 +302,7 @@ mod tests {
             let code = ExitCode::new(CodeList::Vmx, 40);
             material.absorb(&Exit {
                 guest: Nanos(500 * US - takes),
-                kernel: Nanos(takes),
+                parts: spent(TimePart::Kernel, takes),
                 ..exit(vcpu(of), left, code)
             });
             let preempted = u32::from(number % 10 < finds);

@@ -94,7 +94,7 @@ impl Bench {
         };
         Bench {
             // What is tried are all idle exits.
-            total: all.halts() + all.at_once(),
+            total: all.halts() + all.at_once,
             done: 0,
             part: 0,
             recorded: [Came::default(); PARTS],
@@ -531,7 +531,8 @@ mod tests {
                 let told = Some(Told { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
                 let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
                 let (end, entered) = (at(gap), Some(at(gap + 2_000)));
-                let halt = Halt { who: vcpu(0), begin: at(0), asleep, woken, told, change, end, entered };
+                let (who, kicked) = (vcpu(0), false);
+                let halt = Halt { who, begin: at(0), asleep, woken, told, change, kicked, end, entered };
                 material.absorb_halt(&halt);
                 recorder.recorded(&halt)
             })

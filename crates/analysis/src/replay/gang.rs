@@ -4,16 +4,18 @@
 //! recorded, one virtual core 0-3:   0 SYSCALL   1 forced   2 forced   3 forced
 //! replayed, smt_mode 2:             0 SYSCALL   1 forced │ 2          3            two exits avoided
 //! ```
+//!
+//! What is ganged is told by one rule, [`gang`], of the recorded run and of each part of it.
 
 use crate::gangs::{Completed, Member, Runs};
 use exitscope_model::Event;
-use exitscope_policy::vcore::Params;
-use exitscope_units::{Moment, VcpuId};
+use exitscope_policy::vcore::{Gang, H_DOORBELL, Params, gang};
+use exitscope_units::{Moment, VmId};
 
 /// What virtual cores of one width would have made of the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GangOutcome {
-    /// Runs that forced somebody out.
+    /// Recorded core runs that were ganged, or of which some virtual core's part would have been.
     pub ganged: u64,
     /// Exits that were forced.
     pub forced: u64,
@@ -43,27 +45,25 @@ impl GangReplay {
     }
 
     /// Takes one event, `within` what is to be looked at or not.
-    pub fn absorb(&mut self, event: &Event, within: impl Fn(exitscope_units::VmId, Moment) -> bool) {
+    pub fn absorb(&mut self, event: &Event, within: impl Fn(VmId, Moment) -> bool) {
         match self.runs.take(event) {
             Some(Completed::Run(run)) if within(run.runner.0, event.at) => {
                 self.core_runs += 1;
-                let forced = |of: &dyn Fn(VcpuId) -> bool| {
-                    run.members.iter().filter(|member| member.is_forced() && of(member.vcpu)).count() as u64
-                };
-                let all = forced(&|_| true);
-                self.recorded.forced += all;
-                self.recorded.ganged += u64::from(all > 0);
+                let Gang::Ganged { forced, .. } = run.gang() else { return };
+                self.recorded.ganged += 1;
+                self.recorded.forced += u64::from(forced);
                 for (params, outcome) in &mut self.outcomes {
-                    let still = forced(&|vcpu| is_forced(params, vcpu, &run.members));
-                    outcome.forced += still;
-                    outcome.ganged += u64::from(still > 0);
-                    outcome.avoided += all - still;
+                    let parts = parts(params, &run.members).filter_map(|vcore| forced_in(params, vcore, &run.members));
+                    let (ganged, still) = parts.fold((false, 0), |(_, sum), forced| (true, sum + forced));
+                    outcome.ganged += u64::from(ganged);
+                    outcome.forced += u64::from(still);
+                    outcome.avoided += u64::from(forced - still);
                 }
             }
             Some(Completed::Back { vcpu, forced, lost }) if within(forced.runner.0, event.at) => {
                 self.recorded.lost = self.recorded.lost.saturating_add(lost.0);
                 for (params, outcome) in &mut self.outcomes {
-                    if is_forced(params, vcpu, &forced.members) {
+                    if forced_in(params, params.vcore_of(vcpu), &forced.members).is_some() {
                         outcome.lost = outcome.lost.saturating_add(lost.0);
                     }
                 }
@@ -73,55 +73,87 @@ impl GangReplay {
     }
 }
 
-/// Whether a vCPU that was forced out would have been in that topology: one with a reason of its own is in the same
-/// virtual core, or nobody is known to have had one.
-fn is_forced(params: &Params, vcpu: VcpuId, members: &[Member]) -> bool {
-    let mut causes = members.iter().filter(|member| member.is_cause()).peekable();
-    causes.peek().is_none() || causes.any(|cause| params.vcore_of(cause.vcpu) == params.vcore_of(vcpu))
+/// The virtual cores that the threads of a run would have belonged to, each once.
+fn parts<'a>(params: &'a Params, members: &'a [Member]) -> impl Iterator<Item = u32> + 'a {
+    let vcore_of = |member: &Member| params.vcore_of(member.vcpu);
+    let is_first = move |at: usize| !members[..at].iter().any(|other| vcore_of(other) == vcore_of(&members[at]));
+    (0..members.len()).filter(move |at| is_first(*at)).map(move |at| vcore_of(&members[at]))
+}
+
+/// How many threads this virtual core would have forced out, if it had been ganged: one of its own threads had to leave, or
+/// nobody knows who had to.
+fn forced_in(params: &Params, vcore: u32, members: &[Member]) -> Option<u32> {
+    let own = || members.iter().filter(|member| params.vcore_of(member.vcpu) == vcore);
+    let leaves = own().any(Member::is_cause) || !members.iter().any(Member::is_cause);
+    match gang(own().map(|member| member.left), H_DOORBELL) {
+        Gang::Ganged { forced, .. } if leaves => Some(forced),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use exitscope_model::{CodeList, ExitCode, Kind, NameId, PortWords};
-    use exitscope_units::{PcpuId, Tid, VmId};
+    use exitscope_units::{PcpuId, Tid, VcpuId};
+
+    fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
+        let (at, vcpu, name) = (Moment::from_nanos(at), VcpuId(vcpu), NameId::NONE);
+        Event { at, tid: Tid(7), vm: VmId(5), vcpu, cpu: PcpuId(0), name, kind }
+    }
+
+    /// A run of these threads, the traps they left for, and whether they were idle; those that entered again, and when.
+    fn replayed(smt_modes: &[u32], threads: &[(u64, bool)], entries: &[(u32, u64)]) -> GangReplay {
+        let topologies: Vec<Params> =
+            smt_modes.iter().map(|&smt_mode| Params { smt_mode, ..Params::default() }).collect();
+        let mut replay = GangReplay::new(&topologies);
+        let runnable = threads.len() as u32;
+        let exits = (0..).zip(threads).map(|(vcpu, &(trap, idle))| {
+            let code = ExitCode::new(CodeList::PpcTrap, trap);
+            event(10, vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 })
+        });
+        let mut events = vec![event(1, 0, Kind::RunCore { exit: false, runnable })];
+        events.extend(exits);
+        events.push(event(11, 0, Kind::RunCore { exit: true, runnable }));
+        events.extend(entries.iter().map(|&(vcpu, at)| event(at, vcpu, Kind::Enter)));
+        events.iter().for_each(|event| replay.absorb(event, |_, _| true));
+        replay
+    }
+
+    fn outcomes(replay: GangReplay) -> Vec<GangOutcome> {
+        replay.outcomes.into_iter().map(|of| of.1).collect()
+    }
 
     #[test]
     fn narrower_virtual_cores_spare_those_that_are_no_longer_siblings() {
-        let event = |at, vcpu, kind| Event {
-            at: Moment::from_nanos(at),
-            tid: Tid(7),
-            vm: VmId(5),
-            vcpu: VcpuId(vcpu),
-            cpu: PcpuId(0),
-            name: NameId::NONE,
-            kind,
-        };
-        let exit = |at, vcpu, trap, idle| {
-            event(
-                at,
-                vcpu,
-                Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE, rip: 0 },
-            )
-        };
-        let topologies = [4, 2, 1].map(|smt_mode| Params { smt_mode, ..Params::default() });
-        let mut replay = GangReplay::new(&topologies);
-        for event in [
-            event(1, 0, Kind::RunCore { exit: false, runnable: 4 }),
-            exit(10, 0, 0xc00, false),
-            exit(10, 1, 0xe80, false),
-            exit(10, 2, 0xe80, false),
-            exit(10, 3, 0xe80, true),
-            event(11, 0, Kind::RunCore { exit: true, runnable: 3 }),
-            event(30, 1, Kind::Enter),
-            event(50, 2, Kind::Enter),
-        ] {
-            replay.absorb(&event, |_, _| true);
-        }
+        let threads = [(0xc00, false), (0xe80, false), (0xe80, false), (0xe80, true)];
+        let replay = replayed(&[4, 2, 1], &threads, &[(1, 30), (2, 50)]);
         assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
-        let outcomes: Vec<_> = replay.outcomes.into_iter().map(|of| of.1).collect();
+        let outcomes = outcomes(replay);
         assert_eq!(outcomes[0], GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
         assert_eq!(outcomes[1], GangOutcome { ganged: 1, forced: 1, avoided: 1, lost: 20 });
         assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0 });
+    }
+
+    #[test]
+    fn a_vcpu_that_is_a_virtual_core_of_its_own_is_never_forced_out() {
+        // Nobody is seen to have had a reason.
+        let replay = replayed(&[4, 2, 1], &[(0xe80, false), (0xe80, false), (0, true)], &[(0, 30), (1, 50)]);
+        assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
+        let outcomes = outcomes(replay);
+        assert_eq!((&outcomes[0], &outcomes[1]), (&outcomes[1], &outcomes[0]));
+        assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0 });
+    }
+
+    #[test]
+    fn a_run_is_ganged_by_the_rule_of_the_view() {
+        // Two with a reason of their own: one's exit took the other along, though none has the trap of a sibling's doorbell.
+        let both = replayed(&[4, 1], &[(0xc00, false), (0xe00, false)], &[]);
+        assert_eq!((both.recorded.ganged, both.recorded.forced), (1, 0));
+        assert_eq!(outcomes(both).iter().map(|of| of.ganged).collect::<Vec<_>>(), [1, 0]);
+        // One that worked, interrupted by none that did: nobody is counted, and nothing is lost.
+        let alone = replayed(&[4, 1], &[(0xe80, false), (0, true)], &[(0, 30)]);
+        assert_eq!(alone.recorded, GangOutcome::default());
+        assert_eq!(outcomes(alone), [GangOutcome::default(), GangOutcome::default()]);
     }
 }

@@ -5,17 +5,21 @@
 //! replayed with a poll of 80 us:  ┴─ poll ──────── caught at 50 us ── entry                        latency 5 us
 //! ```
 
-use crate::halts::{before_sleep, gap, latency};
+use super::Lateness;
+use super::lateness::Draw;
+use crate::halts::{before_sleep, gap, gap_of_kvm, late, latency, poll, poll_limit};
 use crate::{HaltCell, Index, Lengths, MAX_KEYS, PollHost, PollSettings};
-use exitscope_model::{Halt, Told, Who};
+use exitscope_model::{Halt, Who};
 use exitscope_policy::KnobError;
 use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave};
-use exitscope_units::{Nanos, VmId};
+use exitscope_units::{Moment, Nanos, VmId};
 use std::collections::BTreeMap;
 
-/// How long after the end of its poll KVM still looks before the thread sleeps, where the recording does not show it.
-const LAST_LOOK: Nanos = Nanos(1_000);
+/// A guest that halts again so soon after a wake-up has run no task: the interrupt made nothing runnable. A recording of the
+/// host does not say which did. Between such a halt and the one before it lie an interrupt's handler and the way through the
+/// idle loop; natively 3 us were the least, and a task needs two switches besides.
+const NOTHING_RAN: Nanos = Nanos(5_000);
 
 /// Whose polling is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +31,20 @@ pub enum HaltPolicy {
 }
 
 /// What waking up typically takes, for halts that would have ended in another way than they did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typical {
-    /// By how much the wake-up latency of a vCPU that slept is longer than that of one that was caught.
+    /// By how much the wake-up latency of a vCPU that slept is longer than that of one that was caught: of the medians.
     pub back: Nanos,
-    /// How long after the end of its poll KVM still looks before the thread sleeps.
-    pub last_look: Nanos,
+    /// What is caught after the end of a poll.
+    pub lateness: Lateness,
 }
 
 impl Typical {
-    /// The medians of a recording.
+    /// As a recording shows it.
     pub fn of(cell: &HaltCell) -> Typical {
-        let median = |lengths: &Lengths| lengths.quantile(5_000);
-        let caught = median(&cell.caught.latencies).unwrap_or_default();
-        let slept = median(&cell.slept.latencies).unwrap_or_default();
-        let last_look = median(&cell.late).unwrap_or(LAST_LOOK);
-        Typical { back: Nanos(slept.0.saturating_sub(caught.0)), last_look }
+        let median = |lengths: &Lengths| lengths.quantile(5_000).unwrap_or_default();
+        let (caught, slept) = (median(&cell.caught.latencies), median(&cell.slept.latencies));
+        Typical { back: Nanos(slept.0.saturating_sub(caught.0)), lateness: Lateness::of(cell) }
     }
 }
 
@@ -53,6 +55,10 @@ pub struct HaltOutcome {
     pub halts: u64,
     /// Those that would have ended without giving the CPU away (the host's polling) or without an exit (the guest's).
     pub caught: u64,
+    /// Successful polls.
+    pub hits: u64,
+    /// Failed polls.
+    pub misses: u64,
     /// CPU time of polls.
     pub polling: u64,
     /// CPU time of those that would not have caught anything.
@@ -72,7 +78,9 @@ pub struct HaltReplay {
     recorder: Recorder,
     /// What is known of each vCPU, by its number.
     host: Vec<Option<(host_halt_poll::Params, HostHaltPoll)>>,
-    guest: Vec<Option<(guest_halt_poll::Params, GuestHaltPoll)>>,
+    guest: Vec<Option<Guest>>,
+    /// Whether what comes late is caught.
+    draw: Draw,
     /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
     told: bool,
     from: PollHost,
@@ -97,6 +105,7 @@ impl HaltReplay {
             recorder: Recorder::default(),
             host: Vec::new(),
             guest: Vec::new(),
+            draw: Draw::default(),
             told: all.is_told(),
             from: *host,
             outcome: HaltOutcome::default(),
@@ -147,14 +156,16 @@ impl HaltReplay {
         }
         let Some(Some((params, state))) = self.host.get_mut(recorded.vcpu as usize) else { return };
         let poll = state.start(params, &Leave::default());
-        let caught = recorded.gap <= poll.plus(self.typical.last_look) && !recorded.uncatchable;
+        let chance = |late| self.typical.lateness.chance_given(late, recorded.seen());
+        let caught = !recorded.uncatchable && late(recorded.gap, poll).is_none_or(|late| self.draw.take(chance(late)));
         let length = match (caught, recorded.slept) {
             (true, _) => recorded.gap,
             (false, true) => recorded.length,
             (false, false) => recorded.length.plus(self.typical.back),
         };
         state.finish(params, &Leave::default(), length, recorded.valid);
-        let polled = poll.min(if caught { recorded.gap } else { recorded.polled_at_most });
+        let until = if caught { recorded.gap } else { Nanos(recorded.polled_at_most.into()) };
+        let polled = (poll > Nanos::ZERO).then_some(poll.min(until));
         let latency = recorded.latency().map(|latency| match (caught, recorded.slept) {
             (true, true) => Nanos(latency.0.saturating_sub(recorded.length.0.saturating_sub(recorded.gap.0))),
             (false, false) => latency.plus(self.typical.back),
@@ -163,22 +174,35 @@ impl HaltReplay {
         self.outcome.absorb(caught, polled, latency);
     }
 
+    /// A poll of the guest's ends when something has become runnable, or when its limit has passed; an interrupt that wakes
+    /// nobody is handled within it (Linux, drivers/cpuidle/poll_state.c, poll_idle: need_resched; kernel/sched/idle.c, do_idle).
     #[inline]
     fn absorb_guest(&mut self, recorded: &Recorded) {
         let pending = self.told && !recorded.told;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
         if self.guest.get(recorded.vcpu as usize).is_none_or(Option::is_none) {
             let params = self.guest_params().unwrap_or_default();
-            set(&mut self.guest, recorded.vcpu, (params, GuestHaltPoll::new()));
+            set(&mut self.guest, recorded.vcpu, Guest { params, state: GuestHaltPoll::new(), polls_for: None });
         }
-        let Some(Some((params, state))) = self.guest.get_mut(recorded.vcpu as usize) else { return };
-        let mut polled = Nanos::ZERO;
-        let mut caught = false;
-        if let Idle::Poll { limit } = state.select() {
-            let end = params.poll_end(limit);
-            caught = gap <= end;
-            polled = gap.min(end);
-            state.reflect(params, Entered::Polled { expired: !caught });
+        let Some(Some(Guest { params, state, polls_for })) = self.guest.get_mut(recorded.vcpu as usize) else { return };
+        let ran = Nanos(recorded.ran.into());
+        // How long the poll lasts already.
+        let begun = match polls_for.take() {
+            Some(polled) if ran <= NOTHING_RAN => Some(polled.plus(ran)),
+            under_way => {
+                if under_way.is_some() {
+                    state.reflect(params, Entered::Polled { expired: false });
+                }
+                (state.select() != Idle::Halt).then_some(Nanos::ZERO)
+            }
+        };
+        let left = begun.map(|begun| Nanos(params.poll_end(state.limit()).0.saturating_sub(begun.0)));
+        let polled = left.map(|left| left.min(gap));
+        let caught = left.is_some_and(|left| gap <= left);
+        match begun {
+            Some(begun) if caught => *polls_for = Some(begun.plus(gap)),
+            Some(_) => _ = state.reflect(params, Entered::Polled { expired: true }),
+            None => {}
         }
         // Without the host's polling, what that caught would have slept.
         let latency = match (caught, recorded.slept || pending) {
@@ -187,20 +211,43 @@ impl HaltReplay {
             (false, false) => recorded.latency().map(|latency| latency.plus(self.typical.back)),
         };
         if !caught {
-            let residency = Nanos(gap.0 - polled.0).plus(latency.unwrap_or_default());
+            let residency = Nanos(gap.0 - polled.unwrap_or_default().0).plus(latency.unwrap_or_default());
             state.reflect(params, Entered::Halted { residency });
         }
         self.outcome.absorb(caught, polled, latency);
     }
 }
 
+/// What is known of a vCPU whose guest polls.
+#[derive(Clone, Debug)]
+struct Guest {
+    params: guest_halt_poll::Params,
+    state: GuestHaltPoll,
+    /// How long it had polled when something woke it: whether that ended the poll shows when it halts again.
+    polls_for: Option<Nanos>,
+}
+
 impl HaltOutcome {
-    fn absorb(&mut self, caught: bool, polled: Nanos, latency: Option<Nanos>) {
+    /// What KVM's polling made of recorded halts.
+    pub fn recorded(cell: &HaltCell) -> HaltOutcome {
+        HaltOutcome {
+            halts: cell.halts(),
+            caught: cell.caught.gaps.count,
+            hits: cell.hits,
+            misses: cell.misses,
+            polling: cell.poll_hit.saturating_add(cell.poll_miss),
+            polling_missed: cell.poll_miss,
+            latencies: cell.latencies(),
+        }
+    }
+
+    fn absorb(&mut self, caught: bool, polled: Option<Nanos>, latency: Option<Nanos>) {
         self.halts += 1;
         self.caught += u64::from(caught);
-        self.polling = self.polling.saturating_add(polled.0);
-        if !caught {
-            self.polling_missed = self.polling_missed.saturating_add(polled.0);
+        if let Some(polled) = polled {
+            *(if caught { &mut self.hits } else { &mut self.misses }) += 1;
+            self.polling = self.polling.saturating_add(polled.0);
+            self.polling_missed = self.polling_missed.saturating_add(if caught { 0 } else { polled.0 });
         }
         if let Some(latency) = latency {
             self.latencies.record(latency);
@@ -217,22 +264,39 @@ fn set<T>(all: &mut Vec<Option<T>>, vcpu: u32, known: T) {
     all[vcpu] = Some(known);
 }
 
-/// Numbers the vCPUs of halts, so that of many replays none must look them up.
+/// Numbers the vCPUs of halts, so that of many replays none must look them up, and knows where each left off.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     numbers: Index<Who>,
+    before: Vec<Before>,
+}
+
+/// What was seen of a vCPU before a halt.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    /// Its poll after KVM's last change, in nanoseconds.
+    poll: Option<u32>,
+    /// Its entry after its last halt.
+    entered: Option<Moment>,
 }
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        Recorder { numbers: Index::of_at_most(MAX_KEYS as u32) }
+        Recorder { numbers: Index::of_at_most(MAX_KEYS as u32), before: Vec::new() }
     }
 }
 
 impl Recorder {
     /// What a halt says.
     pub fn recorded(&mut self, halt: &Halt) -> Recorded {
-        Recorded::of(halt, self.numbers.of(halt.who))
+        let vcpu = self.numbers.of(halt.who);
+        if vcpu as usize >= self.before.len() {
+            self.before.resize(vcpu as usize + 1, Before::default());
+        }
+        let before = &mut self.before[vcpu as usize];
+        let recorded = Recorded::of(halt, vcpu, *before);
+        *before = Before { poll: halt.change.map(|change| change.new).or(before.poll), entered: halt.entered };
+        recorded
     }
 
     /// The same of another's, as one of this one's.
@@ -264,26 +328,34 @@ pub struct Recorded {
     gap_from_exit: Nanos,
     /// The halt as KVM measures it.
     length: Nanos,
-    /// The longest that a poll which fails could have taken.
-    polled_at_most: Nanos,
+    /// The longest that a poll which fails could have taken, in nanoseconds; as all these, so many at most.
+    polled_at_most: u32,
     /// How long it was polled for, as far as that is known.
-    polled: Nanos,
+    polled: u32,
+    /// The longest that KVM would have polled, or [`UNKNOWN`].
+    limit: u32,
+    /// From the entry after the halt before, if that is known, until the vCPU said again that it has nothing to do.
+    ran: u32,
 }
 
+const UNKNOWN: u32 = u32::MAX;
+
 impl Recorded {
-    fn of(halt: &Halt, vcpu: u32) -> Recorded {
+    fn of(halt: &Halt, vcpu: u32, before: Before) -> Recorded {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
         let length = halt.told.map_or(whole, |told| told.length);
         let slept = halt.told.is_none_or(|told| told.waited);
-        // What lies between the exit and KVM's beginning.
-        let before = Nanos(whole.0.saturating_sub(length.0));
-        let gap = Nanos(gap_from_exit.0.saturating_sub(before.0)).min(length);
-        let awake =
-            halt.asleep.and_then(|asleep| asleep.since(halt.begin)).map(|awake| awake.0.saturating_sub(before.0));
-        let uncatchable = slept && halt.change.is_some_and(|change| u64::from(change.old) >= gap.0 && change.old > 0);
-        let polled_at_most = if uncatchable { awake.map_or(gap, Nanos).min(gap) } else { gap };
+        let gap = halt.told.map_or(gap_from_exit, |told| gap_of_kvm(halt, &told));
+        let limit = halt.told.and_then(|told| poll_limit(halt, &told, before.poll));
+        let uncatchable = slept && limit.is_some_and(|limit| limit > 0 && u64::from(limit) >= gap.0);
+        // Where KVM has not said yet how long it polls, it polled until the thread slept at most.
+        let unsaid =
+            || halt.told.filter(|_| before.poll.or(limit).is_none()).and_then(|told| before_sleep(halt, &told));
+        let polled = poll(halt, before.poll).map(|poll| poll.length).or_else(unsaid);
+        let polled_at_most = polled.filter(|_| uncatchable).unwrap_or(gap).min(gap);
         let latency = latency(halt);
+        let ran = before.entered.and_then(|entered| halt.begin.since(entered));
         Recorded {
             vm: halt.who.vm,
             vcpu,
@@ -296,9 +368,17 @@ impl Recorded {
             gap,
             gap_from_exit,
             length,
-            polled_at_most,
-            polled: halt.told.map(|told| polled(halt, &told)).unwrap_or_default(),
+            polled_at_most: short(polled_at_most),
+            polled: short(polled.unwrap_or_default()),
+            limit: limit.unwrap_or(UNKNOWN),
+            ran: ran.map_or(UNKNOWN, short),
         }
+    }
+
+    /// How late something woke the vCPU after the poll that was in force, and whether it was caught, if that poll is known.
+    fn seen(&self) -> Option<(Nanos, bool)> {
+        let limit = Nanos((self.limit != UNKNOWN).then_some(self.limit)?.into());
+        Some((late(self.gap, limit).unwrap_or_default(), !self.slept))
     }
 
     /// From what woke the vCPU to its entry.
@@ -308,7 +388,7 @@ impl Recorded {
 
     /// How long KVM polled, if it said anything of this halt, and whether that ended it.
     pub(crate) fn polled(&self) -> Option<(Nanos, bool)> {
-        self.told.then_some((self.polled, !self.slept))
+        self.told.then_some((Nanos(self.polled.into()), !self.slept))
     }
 
     /// How long the halt lasted as KVM measures it.
@@ -317,22 +397,16 @@ impl Recorded {
     }
 }
 
-/// How long KVM polled in a halt of which it told.
-fn polled(halt: &Halt, told: &Told) -> Nanos {
-    if !told.waited {
-        return told.length;
-    }
-    let before = before_sleep(halt, told);
-    let limit = halt.change.map(|change| Nanos(change.old.into()).min(before.unwrap_or(told.length)));
-    limit.or(before).unwrap_or_default()
+fn short(length: Nanos) -> u32 {
+    u32::try_from(length.0).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Halts;
-    use exitscope_model::TraceInfo;
-    use exitscope_units::{Moment, Tid, VcpuId};
+    use exitscope_model::{Told, TraceInfo};
+    use exitscope_units::{Tid, VcpuId};
 
     const US: u64 = 1_000;
 
@@ -354,6 +428,7 @@ mod tests {
                     woken: Some(at(begin + 50 * US)),
                     told: Some(Told { length: Nanos(70 * US), waited: true, valid: true }),
                     change: None,
+                    kicked: false,
                     end: at(begin + 70 * US),
                     entered: Some(at(begin + 75 * US)),
                 }

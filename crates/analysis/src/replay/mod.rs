@@ -6,11 +6,13 @@
 //! ```
 //!
 //! What a recording cannot say stays unsaid: a guest that is answered sooner also asks again sooner, and a replay takes
-//! its gaps as they were.
+//! its gaps as they were. A guest that polled when it was recorded left its guest only for what its polls did not catch: those
+//! gaps are missing, and no replay brings them back. The host's polls hide none: they end when something wakes the vCPU.
 
 mod decisions;
 mod gang;
 mod halt;
+mod lateness;
 mod port;
 mod spin;
 mod spin_survey;
@@ -18,6 +20,7 @@ mod spin_survey;
 pub use decisions::Decisions;
 pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, Typical};
+pub use lateness::Lateness;
 pub use port::{PhaseCosts, PortOutcome, PortReplay, Served};
 pub use spin::{SpinOutcome, SpinReplay};
 pub use spin_survey::{Asks, MACHINE, SpinSurvey, TypicalSpin};

@@ -18,7 +18,7 @@ use crate::select;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, TraceInfo, Yield};
+use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, Stretch, TraceInfo, Yield};
 use exitscope_trace::Keep;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
@@ -41,6 +41,10 @@ impl Sink for Material {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         Material::absorb(self, exit);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.facts.absorb_stretch(stretch);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -127,7 +131,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     read::has_events(&trace)?;
     let (first, last) = trace.span.unwrap_or_default();
-    material.end(first, last, &trace.lanes, &trace.vcpu_of);
+    material.end(first, last, &trace.vcpu_of);
     let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {
         Ok(read::read_input(input, &mut Earlier::default(), need_vcpus, options, || trials.clone())?.1)
     })?;

@@ -1,6 +1,6 @@
 //! Replays of virtual cores.
 
-use super::{Figure, Grid, fill, head};
+use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -15,7 +15,9 @@ use exitscope_view::FigureUnit::{Count, Ns};
 use exitscope_view::{Replay, thousands};
 
 const FIGURES: &[Figure<GangOutcome>] = &[
-    Figure::new(0, "ganged_runs", Count, false, "core runs that force somebody out", |of, _| Some(of.ganged as f64)),
+    Figure::new(0, "ganged_runs", Count, false, "core runs in which one thread's exit takes others along", |of, _| {
+        Some(of.ganged as f64)
+    }),
     Figure::new(0, "forced_exits", Count, false, "exits of threads that had no reason of their own", |of, _| {
         Some(of.forced as f64)
     }),
@@ -49,10 +51,8 @@ impl Sink for Replays {
 
     fn runner_events(&mut self, events: &[Event]) {
         let Replays { selection, window, replay } = self;
-        for event in events {
-            replay.absorb(event, |vm, at| {
-                window.0 <= at && at <= window.1 && (selection.vms.is_empty() || selection.vms.contains(&vm))
-            });
+        for event in events.iter().filter(|event| window.0 <= event.at && event.at <= window.1) {
+            replay.absorb(event, |vm, _| selection.vms.is_empty() || selection.vms.contains(&vm));
         }
     }
 }
@@ -96,11 +96,10 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let timed = done.recorded.lost > 0;
     let default = if timed { "time_won" } else { "exits_avoided" };
     replay.vary = grid.axes();
-    let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let outcomes = labels.zip(done.outcomes.iter().map(|row| &row.1));
     let best = args.best.as_deref().unwrap_or(default);
-    fill(&mut replay, &figures(timed), Some(best), (recorded, &done.recorded), outcomes)?;
+    fill(&mut replay, &figures(timed), Some(best), Start::Recorded(&done.recorded), outcomes)?;
     replay.notes = vec![
         "a virtual core of fewer vCPUs needs more cores or subcores (subcores_per_core) to run as many at a time: what that \
          costs is not replayed"

@@ -1,6 +1,6 @@
 //! Replays of halt polling.
 
-use super::{Figure, Grid, fill, head, knobs};
+use super::{Figure, Grid, Start, fill, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -23,10 +23,14 @@ const CAUGHT: Figure<HaltOutcome> =
 const EXITS_AVOIDED: Figure<HaltOutcome> =
     Figure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| Some(of.caught as f64));
 
-const OF_POLLS: [Figure<HaltOutcome>; 3] = [
+const OF_POLLS: [Figure<HaltOutcome>; 5] = [
     Figure::new(3, "share", Share, true, "share of the halts that a poll would have caught", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
     }),
+    Figure::new(6, "successful_polls", Count, true, "polls after which the CPU was not given away", |of, _| {
+        Some(of.hits as f64)
+    }),
+    Figure::new(6, "failed_polls", Count, false, "polls that caught nothing", |of, _| Some(of.misses as f64)),
     Figure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
     Figure::new(4, "for_nothing", Ns, false, "CPU time of polls that would not have caught anything", |of, _| {
         Some(of.polling_missed as f64)
@@ -109,7 +113,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, || Facts::new(&wanted));
     let (trace, mut facts) = read_halts()?;
     let (first, last) = trace.span.unwrap_or_default();
-    facts.end(first, last, &trace.lanes, &trace.vcpu_of);
+    facts.end(first, last, &trace.vcpu_of);
     let all = facts.halts.all();
     if all.halts() == 0 {
         bail!("{}: no halt to replay. Record with {}", trace.row.name, super::how_to_record(&trace));
@@ -163,23 +167,25 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         changes: decisions.changes,
         same_changes: decisions.same_changes,
     });
-    let recorded = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
+    let in_force = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
         (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
             .find(|knob| knob.name == axis.key)
             .map_or(String::new(), |knob| knob.text(value).to_string()),
         _ => "host polls".to_string(),
     });
-    let (mut base, guest) = (done.replays[0].outcome.clone(), policy == HaltPolicy::Guest);
+    let (mut base, mut as_recorded) = (done.replays[0].outcome.clone(), HaltOutcome::recorded(&all));
+    let guest = policy == HaltPolicy::Guest;
     if guest {
         // What a host's poll catches has left the guest.
-        base.caught = 0;
+        (base.caught, as_recorded.caught) = (0, 0);
     }
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
     let best = args.best.as_deref().or(exact.then_some("net"));
-    fill(&mut replay, &figures(policy, exact), best, (recorded.collect(), &base), outcomes)?;
+    let start = Start::Both { recorded: &as_recorded, in_force: (in_force.collect(), &base) };
+    fill(&mut replay, &figures(policy, exact), best, start, outcomes)?;
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
-    let mut best = replay.rows[1..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
+    let mut best = replay.rows[2..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
     if guest && best.peek().is_some() && best.all(|(_, done)| done.outcome.caught == 0) {
         let instead = "the best let no guest poll for long enough to catch anything: what they win is that the host does not \
                        poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
@@ -206,13 +212,25 @@ fn notes(
     }
     match policy {
         HaltPolicy::Host => {
-            notes.push("a host's poll avoids no exit; it avoids that the thread gives its CPU away".to_string())
+            notes.push("a host's poll avoids no exit; it avoids that the thread gives its CPU away".to_string());
+            if all.late_caught.count + all.late_slept.count > 0 {
+                notes.push(format!(
+                    "what comes after a poll's end is caught as often as what came as late when this was recorded ({} of {})",
+                    exitscope_view::thousands(all.late_caught.count),
+                    exitscope_view::thousands(all.late_caught.count + all.late_slept.count)
+                ));
+            }
         }
         HaltPolicy::Guest => {
             notes.push(
                 "while a guest's governor polls its host does not (MSR_KVM_POLL_CONTROL), however short the limit; a halt that \
                  is caught avoids the exit, and its wake-up counts as taking no time; an interrupt that ends the poll may \
                  still cost an exit of its own"
+                    .to_string(),
+            );
+            notes.push(
+                "a guest's poll ends when something is runnable, and an interrupt after which the guest halted again within \
+                 5us is taken to have made nothing so"
                     .to_string(),
             );
         }
@@ -223,9 +241,19 @@ fn notes(
                 .to_string(),
         );
     }
-    if guest_polls {
-        notes.push("A guest polled when this was recorded: the gaps that it caught are missing here".to_string());
-    }
+    notes.push(
+        match guest_polls {
+            true => {
+                "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its polls caught are missing, \
+                 whatever is replayed, and the others are shorter by its polls. What is left is what its settings left"
+            }
+            false => {
+                "Whether guests polled before they halted shows only where their driver started meanwhile: gaps that their \
+                 polls caught would be missing. The host's polls hide none"
+            }
+        }
+        .to_string(),
+    );
     notes.push("the gaps are taken as they were; a guest that is answered sooner may ask again sooner".to_string());
     notes
 }
@@ -236,12 +264,25 @@ mod tests {
 
     #[test]
     fn each_figure_of_halts_is_its_own() {
-        let mut outcome =
-            HaltOutcome { halts: 40, caught: 10, polling: 700, polling_missed: 300, ..HaltOutcome::default() };
+        let mut outcome = HaltOutcome {
+            halts: 40,
+            caught: 10,
+            hits: 9,
+            misses: 8,
+            polling: 700,
+            polling_missed: 300,
+            ..HaltOutcome::default()
+        };
         [1, 2, 30].into_iter().for_each(|latency| outcome.latencies.record(Nanos(latency)));
         let mut base = HaltOutcome { polling: 200, ..HaltOutcome::default() };
         base.latencies.record(Nanos(1_033));
-        let polls = [("share", 0.25), ("polling", 700.0), ("for_nothing", 300.0)];
+        let polls = [
+            ("share", 0.25),
+            ("successful_polls", 9.0),
+            ("failed_polls", 8.0),
+            ("polling", 700.0),
+            ("for_nothing", 300.0),
+        ];
         let latencies =
             [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("time_won", 1_000.0), ("net", 500.0)];
         for (policy, first) in [(HaltPolicy::Host, "caught"), (HaltPolicy::Guest, "exits_avoided")] {

@@ -153,15 +153,32 @@ impl<Outcome> Figure<Outcome> {
     }
 }
 
-/// Fills the table of `replay`, whose axes are known: a row for the settings in force, then one for each of `others`. The
-/// figure `best` decides which is the best.
+/// What the table begins with.
+enum Start<'a, Outcome> {
+    /// What was recorded, and what the settings in force make of it when they are replayed.
+    Both { recorded: &'a Outcome, in_force: (Vec<String>, &'a Outcome) },
+    /// The settings in force, replayed.
+    InForce(Vec<String>, &'a Outcome),
+    /// What was recorded, which needs no replay.
+    Recorded(&'a Outcome),
+}
+
+/// Fills the table of `replay`, whose axes are known: how it was, then a row for each of `others`. The figure `best` decides
+/// which is the best.
 fn fill<'a, Outcome: 'a>(
     replay: &mut Replay,
     figures: &[&Figure<Outcome>],
     best: Option<&str>,
-    in_force: (Vec<String>, &'a Outcome),
+    start: Start<'a, Outcome>,
     others: impl Iterator<Item = (Vec<String>, &'a Outcome)>,
 ) -> anyhow::Result<()> {
+    let as_recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
+    let is_recorded = matches!(start, Start::Recorded(_));
+    let (recorded, in_force) = match start {
+        Start::Both { recorded, in_force } => (Some((as_recorded, recorded)), in_force),
+        Start::InForce(labels, outcome) => (None, (labels, outcome)),
+        Start::Recorded(outcome) => (None, (as_recorded, outcome)),
+    };
     let base = in_force.1;
     replay.figures = figures.iter().map(|figure| figure.row.clone()).collect();
     replay.best_by = best.map(|best| best_by(best, &mut replay.figures)).transpose()?;
@@ -169,8 +186,9 @@ fn fill<'a, Outcome: 'a>(
         let values = figures.iter().map(|figure| (figure.value)(outcome, base)).collect();
         ReplayRow::of(&replay.vary, labels, &replay.figures, values)
     };
-    let first = ReplayRow { in_force: true, ..row(in_force) };
-    replay.rows = std::iter::once(first).chain(others.map(row)).collect();
+    let recorded = recorded.map(|recorded| ReplayRow { recorded: true, ..row(recorded) });
+    let in_force = ReplayRow { in_force: true, recorded: is_recorded, ..row(in_force) };
+    replay.rows = recorded.into_iter().chain([in_force]).chain(others.map(row)).collect();
     replay.mark_best();
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Replays of port accesses.
 
-use super::{Figure, Grid, fill, head};
+use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -86,7 +86,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let fresh = || Facts::new(&wanted);
     let (trace, mut facts) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     let (first, last) = trace.span.unwrap_or_default();
-    facts.end(first, last, &trace.lanes, &trace.vcpu_of);
+    facts.end(first, last, &trace.vcpu_of);
     let accesses = &facts.accesses;
     let ports: Vec<_> = accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port).collect();
     let count =
@@ -143,7 +143,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
     let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
     let best = args.best.as_deref().or(timed.then_some("time_won"));
-    fill(&mut replay, &FIGURES, best, (recorded, &done.replays[0].outcome), outcomes)?;
+    fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.replays[0].outcome), outcomes)?;
     replay.notes = notes(&typical, untold, &done.replays, model.as_ref());
     Ok(replay)
 }

@@ -1,6 +1,6 @@
 //! Replays of yields: PAUSE loops with other windows, s390 lock code that spins longer, asks otherwise, or not at all.
 
-use super::{Configuration, Figure, Grid, fill, head, knobs};
+use super::{Configuration, Figure, Grid, Start, fill, head, knobs};
 use crate::cli::ReplayArgs;
 use crate::read::{self, Earlier, Sink};
 use crate::select;
@@ -180,10 +180,9 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     let senses = configurations.iter().any(|row| matches!(row.1, Asks::Code(_, machine) if machine.sense_running));
     replay.vary = axes;
     replay.in_force = settings(&in_force);
-    let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
     let outcomes = configurations.into_iter().map(|row| row.0).zip(done.outcomes());
     let best = args.best.as_deref().or(told.then_some("time_won"));
-    fill(&mut replay, &figures(told, senses), best, (recorded, &done.recorded), outcomes)?;
+    fill(&mut replay, &figures(told, senses), best, Start::Recorded(&done.recorded), outcomes)?;
     replay.notes = notes(&survey, call, told, super::how_to_record(&trace));
     Ok(replay)
 }

@@ -38,10 +38,17 @@ impl Feed {
             named: Vec::new(),
             // A tracepoint is made from such a format.
             decoders: tracepoints.iter().filter_map(decoder).collect(),
-            of_kvm: tracepoints.iter().map(|of| !of.is_scheduler()).collect(),
+            of_kvm: tracepoints.iter().map(|of| !of.follows_threads()).collect(),
             record: vec![0; COMMON],
             known: BTreeSet::new(),
         }
+    }
+
+    /// Whether samples of this tracepoint become events.
+    pub fn takes(of: &Tracepoint) -> bool {
+        let decoder =
+            Format::parse(&of.format).map(|format| Decoder::new(&of.system, &format, &mut EventNames::default()));
+        decoder.is_some_and(|decoder| decoder.is_kept(Keep::Timed))
     }
 
     /// Adds a sample.

@@ -43,6 +43,7 @@ impl Live {
     pub fn start(args: &ServeArgs) -> anyhow::Result<Live> {
         let tracefs = tracefs()?;
         let mut tracepoints = of_kvm(&tracefs)?;
+        tracepoints.retain(Feed::takes);
         if !args.no_sched {
             tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
         }

@@ -6,7 +6,7 @@
 //! store ─► Fresh: asked anew whenever the page is loaded ───┘
 //! ```
 
-mod feed;
+pub mod feed;
 mod fresh;
 mod library;
 mod live;

@@ -15,9 +15,9 @@ use super::feed::Feed;
 use crate::gathered::{Gathered, OF_NOW, Room};
 use crate::read::{Sink, pass_all_beside, vcpu_by_name};
 use exitscope_analysis::{Selection, When};
-use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, Who};
+use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo};
 use exitscope_page::{Compression, Contents, OverTime, write_data};
-use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use exitscope_view::{Coverage, Made, Report, SortKey, TraceRow};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,8 +41,6 @@ pub struct Ring {
     info: Arc<TraceInfo>,
     old: VecDeque<Arc<Slice>>,
     now: Slice,
-    /// Up to when slices have each vCPU's span.
-    spanned: FxHashMap<(VmId, Tid, VcpuId), Moment>,
     /// Up to when events have come.
     until: Moment,
     /// Since the beginning.
@@ -67,7 +65,6 @@ pub struct Kept {
     assembler: Assembler,
     vcpu_of: FxHashMap<Tid, VcpuId>,
     info: Arc<TraceInfo>,
-    spanned: FxHashMap<(VmId, Tid, VcpuId), Moment>,
     until: Moment,
 }
 
@@ -91,10 +88,10 @@ impl Slice {
         }
     }
 
-    /// Says that it is over, and how long each vCPU was there.
-    fn end(&mut self, until: Moment, spans: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+    /// Says that it is over.
+    fn end(&mut self, until: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         // What is known by VM is summed up of all slices together.
-        self.sums.0.material.facts.end(self.begin, until, spans, vcpu_of);
+        self.sums.0.material.facts.end(self.begin, until, vcpu_of);
     }
 }
 
@@ -103,12 +100,11 @@ impl Ring {
     pub fn new(info: TraceInfo, begin: Moment, keep: Nanos) -> Ring {
         Ring {
             keep,
-            assembler: Assembler::default(),
+            assembler: assembler(&info),
             vcpu_of: FxHashMap::default(),
             info: Arc::new(info),
             old: VecDeque::new(),
             now: Slice::new(begin, keep),
-            spanned: FxHashMap::default(),
             until: begin,
             exits: 0,
             lost: 0,
@@ -148,7 +144,6 @@ impl Ring {
             assembler: self.assembler.clone(),
             vcpu_of: self.vcpu_of.clone(),
             info: self.info.clone(),
-            spanned: self.spanned.clone(),
             until: self.until,
         }
     }
@@ -158,12 +153,9 @@ impl Ring {
         let lanes: Vec<LaneSpan> = self.assembler.clone().finish(&mut Vec::new(), &mut Ledger::default());
         self.vcpu_of.extend(self.assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
         let mut slice = std::mem::replace(&mut self.now, Slice::new(self.until, self.keep));
-        // Guest time that no exit has ended yet is that exit's, which will be in a later slice.
-        let spans: Vec<_> =
-            further(&lanes, &self.spanned).map(|lane| LaneSpan { tail_guest: Nanos::ZERO, ..lane }).collect();
-        slice.end(self.until, &spans, &self.vcpu_of);
-        self.now.sums.0.material.follow(&slice.sums.0.material);
-        self.spanned.extend(lanes.iter().map(|lane| (key(&lane.who), lane.last)));
+        // Time of exits that are still open will be in a later slice.
+        slice.end(self.until, &self.vcpu_of);
+        self.now.sums.0.follow(&slice.sums.0);
         self.old.push_back(Arc::new(slice));
         let oldest = before(self.until, self.keep);
         // The first one stays until the next one begins before all that is wanted.
@@ -188,9 +180,8 @@ impl Ring {
         self.assembler.finish(&mut rows, &mut self.now.ledger);
         pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
-        self.assembler = Assembler::default();
+        self.assembler = assembler(&self.info);
         self.vcpu_of.clear();
-        self.spanned.clear();
         Arc::make_mut(&mut self.info).comms.clear();
     }
 }
@@ -203,8 +194,7 @@ impl Kept {
         let lanes = self.assembler.finish(&mut rows, &mut self.now.ledger);
         pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
-        let spans: Vec<_> = further(&lanes, &self.spanned).collect();
-        self.now.end(self.until, &spans, &self.vcpu_of);
+        self.now.end(self.until, &self.vcpu_of);
 
         let selection = Selection::default();
         let (mut gathered, mut over_time) = (Gathered::new(&selection, SLOWEST, OF_NOW), OverTime::new(&selection));
@@ -249,22 +239,15 @@ impl Kept {
     }
 }
 
+/// An assembler that knows what is recorded.
+fn assembler(info: &TraceInfo) -> Assembler {
+    let mut assembler = Assembler::default();
+    assembler.know(info);
+    assembler
+}
+
 fn before(at: Moment, by: Nanos) -> Moment {
     Moment::from_nanos(at.as_nanos().saturating_sub(by.0))
-}
-
-/// A vCPU, whether its number is known by now or not.
-fn key(who: &Who) -> (VmId, Tid, VcpuId) {
-    (who.vm, who.tid, if who.tid == Tid(0) { who.vcpu } else { VcpuId::UNKNOWN })
-}
-
-/// What of the spans lies behind what slices have already.
-fn further(lanes: &[LaneSpan], spanned: &FxHashMap<(VmId, Tid, VcpuId), Moment>) -> impl Iterator<Item = LaneSpan> {
-    lanes.iter().filter_map(|lane| match spanned.get(&key(&lane.who)) {
-        Some(&until) if until >= lane.last => None,
-        Some(&until) => Some(LaneSpan { first: until, ..*lane }),
-        None => Some(*lane),
-    })
 }
 
 #[cfg(test)]

@@ -45,8 +45,8 @@ fn machines(frame: &Frame) -> Section {
     }
     let mut sentences: Vec<Sentence> = sentences.into_iter().map(|text| Sentence { text, warning: false }).collect();
     sentences.extend(text::lost(frame).map(|text| Sentence { text, warning: true }));
-    let columns = ["VM", "PID", "exits/s", "cost", "idle", "waiting", "to user", "p99", "top reason"];
-    let names = [true, false, false, false, false, false, false, false, true];
+    let columns = ["VM", "PID", "exits/s", "cost", "polling", "halted", "steal", "to user", "p99", "top reason"];
+    let names = [true, false, false, false, false, false, false, false, false, true];
     let columns = columns.into_iter().zip(names).map(|(title, names)| Column { title: title.into(), names, rank: 0 });
     let rows = State::default().lines(frame).iter().map(machine).collect();
     Section {
@@ -58,7 +58,7 @@ fn machines(frame: &Frame) -> Section {
 }
 
 fn machine(line: &Line) -> Vec<String> {
-    let Figures { exits_per_s, cost, idle, waiting, to_user, p99_ns, reasons, .. } = line.figures();
+    let Figures { exits_per_s, cost, polling, halted, steal, to_user, p99_ns, reasons, .. } = line.figures();
     let (name, pid) = match line.vcpu {
         None => (line.vm.name.clone(), line.vm.pid.to_string()),
         Some(vcpu) => (format!("  {}", vcpu_name(vcpu)), String::new()),
@@ -70,8 +70,9 @@ fn machine(line: &Line) -> Vec<String> {
         pid,
         rate(*exits_per_s),
         share(*cost),
-        share(*idle),
-        waiting.map_or("-".to_string(), share),
+        share(*polling),
+        share(*halted),
+        steal.map_or("-".to_string(), share),
         share(*to_user),
         text::length(*p99_ns),
         top,
@@ -79,7 +80,7 @@ fn machine(line: &Line) -> Vec<String> {
 }
 
 fn list(title: String, rows: &[Row]) -> Section {
-    let columns = columns_of(&["name", "count", "/s", "cost", "idle", "to user", "mean", "p50", "p99"]);
+    let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user", "mean", "p50", "p99"]);
     let row = |row: &Row| {
         let name = if ["reason", "halt"].contains(&row.kind) {
             row.name.clone()
@@ -88,7 +89,7 @@ fn list(title: String, rows: &[Row]) -> Section {
         };
         let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(text::length);
         let mut cells =
-            vec![name, thousands(row.count), rate(row.per_s), share(row.cost), share(row.idle), share(row.to_user)];
+            vec![name, thousands(row.count), rate(row.per_s), share(row.cost), share(row.time), share(row.to_user)];
         cells.extend(lengths);
         cells
     };

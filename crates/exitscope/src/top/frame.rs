@@ -1,7 +1,7 @@
 //! What is shown of an interval, as plain data: the screen, the text and the JSON of `--batch` are all of this.
 //!
 //! ```text
-//! Frame ─┬─ own: what watching costs      Figures: rates and shares of the interval, counts since watching began
+//! Frame ─┬─ own: what watching costs      Figures: counts, rates and shares of the interval
 //!        ├─ figures, of all VMs
 //!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
 //!                       ├─ kvm_halts or no_kvm_halts, gangs
@@ -128,25 +128,37 @@ pub struct GangCause {
 /// How vCPUs fared.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Figures {
-    /// Exits since watching began.
+    /// Exits of the interval.
     pub exits: u64,
     /// Exits in a second.
     pub exits_per_s: f64,
-    /// Share of the vCPUs' wall time that went into exits, halts not counted.
+    /// Share of the vCPUs' wall time, from the first event of each on, that exits cost: in the kernel and in user space.
     pub cost: f64,
-    /// Share in which they had nothing to do.
-    pub idle: f64,
-    /// Share in which their threads could run and had no CPU, of those of which the kernel says it; part of it lies in exits.
-    pub waiting: Option<f64>,
+    /// Share in which the host polled for a wake-up before it blocked a halted vCPU.
+    pub polling: f64,
+    /// Share in which they were blocked because the guest had halted.
+    pub halted: f64,
+    /// Share of halts that cannot be divided, as nothing tells when the thread slept (POWER).
+    pub halt_not_divided: f64,
+    /// Share in which they were blocked until a page was there.
+    pub waiting_for_memory: f64,
+    /// Share in which their threads were runnable and had no CPU; nothing where the scheduler does not tell.
+    pub steal: Option<f64>,
+    /// Share in which the VMM kept them from running.
+    pub stopped: f64,
+    /// Share that nothing explains: where `kvm_exit` does not fire, all that runs within `KVM_RUN`.
+    pub unknown: f64,
+    /// The rest: in the guest.
+    pub guest: f64,
     /// Share of exits that went on to user space.
     pub to_user: f64,
-    /// The 99th percentile of their lengths in nanoseconds, of those that are not idle.
+    /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
     /// By reason, what cost most first.
     pub reasons: Vec<Row>,
     /// By what they were about, what cost most first.
     pub about: Vec<Row>,
-    /// Halts that polling caught, and those that slept.
+    /// Halts that a poll ended, and those that blocked.
     pub halts: Vec<Row>,
     /// How long KVM polls when a vCPU halts, in nanoseconds, of the vCPU where that is longest, if it changed since.
     pub poll_ns: Option<u32>,
@@ -161,14 +173,14 @@ pub struct Row {
     pub name: String,
     /// Port, MSR, …, of what it is about.
     pub key: Option<u64>,
-    /// How many since watching began.
+    /// How many in the interval.
     pub count: u64,
     /// How many in a second.
     pub per_s: f64,
-    /// Share of the vCPUs' wall time, halts not counted.
+    /// Share of the vCPUs' wall time that they cost: in the kernel and in user space.
     pub cost: f64,
-    /// Share of the vCPUs' wall time that was halted.
-    pub idle: f64,
+    /// Share of the vCPUs' wall time in them, whatever it was.
+    pub time: f64,
     /// Share that went on to user space.
     pub to_user: f64,
     /// Mean length in nanoseconds, of those that ended in the interval.

@@ -1,7 +1,7 @@
 //! What /proc, the VMM's descriptors and debugfs say beside the events.
 //!
 //! ```text
-//! /proc/PID/task/TID/schedstat: run, waited      KVM's own counters: statistics descriptors that the VMM keeps open,
+//! /proc/self/task/TID/schedstat: our own time      KVM's own counters: statistics descriptors that the VMM keeps open,
 //!                                                or else /sys/kernel/debug/kvm/PID-FD/halt_*      …/vcpuN/pid: which thread
 //! ```
 
@@ -14,26 +14,14 @@ use std::io;
 use std::ops::AddAssign;
 use std::path::Path;
 
-/// What a thread did: on a CPU, and waiting for one, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    pub run: u64,
-    pub waited: u64,
-}
-
-/// What the scheduler counts of a thread, if the kernel does.
-pub fn ran(process: u32, thread: u32) -> Option<Ran> {
-    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).ok()?;
-    let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
-    Some(Ran { run: numbers.next()?, waited: numbers.next()? })
-}
-
 /// Time on CPUs of all our threads, in nanoseconds.
 pub fn own_time() -> u64 {
-    let process = std::process::id();
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    ids.filter_map(|thread| ran(process, thread)).map(|ran| ran.run).sum()
+    let run = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(run).sum()
 }
 
 /// KVM's counters of a VM's halts, since the VM began.
@@ -49,15 +37,15 @@ pub struct KvmHalts {
     pub invalid: u64,
     /// Wake-ups of halts.
     pub wakeups: u64,
-    /// Time that polling took where it caught the wake-up, in nanoseconds.
+    /// Time of successful polls, in nanoseconds.
     pub success_ns: u64,
-    /// Time that it took for nothing, in nanoseconds.
+    /// Time of failed polls, in nanoseconds.
     pub fail_ns: u64,
     /// Time asleep, in nanoseconds; kernels before 5.15 do not say.
     pub wait_ns: u64,
-    /// Polls that caught the wake-up, by length: lower bound in nanoseconds, count. Of the descriptors; empty by debugfs.
+    /// Successful polls, by length: lower bound in nanoseconds, count. Of the descriptors; empty by debugfs.
     pub success_lengths: Vec<(u64, u64)>,
-    /// Polls for nothing, in the same way.
+    /// Failed polls, in the same way.
     pub fail_lengths: Vec<(u64, u64)>,
     /// Times asleep, in the same way.
     pub wait_lengths: Vec<(u64, u64)>,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! Aggregation ─► Snapshot, less the one before ─► Sums of each vCPU ─► Sums of each VM ─► Frame
-//!                    schedstat, KVM's own counters ─────────┘
+//!                               KVM's own counters ─────────┘
 //! ```
 
 use super::frame::{Figures, Frame, GangRow, Own, VcpuRow, VmRow};
 use super::gangs::GangWatch;
-use super::kernel::{Kvm, Ran, own_time, ran};
+use super::kernel::{Kvm, own_time};
 use super::sums::Sums;
 use crate::read::vcpu_by_name;
 use exitscope_record::{
@@ -30,7 +30,6 @@ pub struct Sampler {
     name: Option<String>,
     is_all: bool,
     before: Snapshot,
-    ran: HashMap<Lane, Ran>,
     own_time: u64,
     names: HashMap<u32, String>,
     /// VMs that were found by looking around, exits or not.
@@ -59,7 +58,6 @@ impl Sampler {
             counting,
             name,
             is_all: *processes == Processes::All,
-            ran: HashMap::new(),
             own_time: own_time(),
             names: HashMap::new(),
             known,
@@ -85,7 +83,7 @@ impl Sampler {
         self.look_at_kvm(&now);
         let span = now.at.saturating_sub(self.before.at.max(self.before.began)).max(1);
         let seconds = span as f64 / 1e9;
-        let lanes = self.sums(&now, span);
+        let lanes = self.sums(&now);
         let mut frame = self.frame(&now, seconds);
         let events: u64 = lanes.values().map(|sums| sums.events).sum();
         self.look_at_cost(&now, events);
@@ -98,7 +96,6 @@ impl Sampler {
         (frame.figures, frame.vms) = self.vms(&now, &lanes, &gangs, seconds);
         self.counting.forget_ended();
         self.before = self.counting.snapshot().clone();
-        self.ran.retain(|lane, _| self.before.lanes.contains_key(lane));
         self.vcpus.retain(|&thread, _| self.before.lanes.keys().any(|lane| lane.runner == Runner::Thread(thread)));
         self.turn += 1;
         Ok(frame)
@@ -150,7 +147,7 @@ impl Sampler {
         let own_before = std::mem::replace(&mut self.own_time, own_time());
         let cpus = self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds;
         Frame {
-            schema: "exitscope.top/1",
+            schema: "exitscope.top/2",
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
             seconds,
             host: self.host.0.clone(),
@@ -164,33 +161,25 @@ impl Sampler {
         }
     }
 
-    /// What each vCPU did in the interval.
-    fn sums(&mut self, now: &Snapshot, span: u64) -> BTreeMap<Lane, Sums> {
+    /// What each vCPU did in the interval, or since its first event in it.
+    fn sums(&self, now: &Snapshot) -> BTreeMap<Lane, Sums> {
         let mut lanes: BTreeMap<Lane, Sums> = BTreeMap::new();
         for (key, count) in &now.counts {
             lanes.entry(key.lane).or_default().add(key, count, self.before.counts.get(key));
         }
+        let (has_kvm_exit, switches) = (self.counting.has_kvm_exit(), self.counting.has_switches());
         for (&lane, state) in &now.lanes {
             let sums = lanes.entry(lane).or_default();
             let before = self.before.lanes.get(&lane);
-            sums.wall = span;
+            sums.wall = now.at.saturating_sub(state.first.max(self.before.at));
             sums.events = state.events.saturating_sub(before.map_or(0, |before| before.events));
             sums.poll = state.poll;
+            (sums.has_kvm_exit, sums.switches) = (has_kvm_exit, switches);
+            sums.outside = before.map_or(state.outside, |before| state.outside_since(before));
             for (state, at, sign) in [(Some(state), now.at, 1), (before, self.before.at, -1)] {
                 if let Some(open) = state.and_then(|state: &LaneState| state.open) {
-                    sums.open(open.code, sign * at.saturating_sub(open.since) as i64);
+                    sums.open(&open, at, sign);
                 }
-            }
-            let Runner::Thread(thread) = lane.runner else { continue };
-            let Some(ran) = ran(lane.process, thread) else { continue };
-            let Some(earlier) = self.ran.insert(lane, ran) else { continue };
-            let waited = ran.waited.saturating_sub(earlier.waited);
-            sums.waited = Some((waited, span));
-            if !self.counting.has_kvm_exit() {
-                // A halt tells of itself when it is over. Until then its thread sleeps, and not in user space's exits.
-                let ran = ran.run.saturating_sub(earlier.run);
-                let asleep = span.saturating_sub(ran + waited + sums.cost());
-                sums.idle_outside = sums.halted().max(asleep).min(span);
             }
         }
         lanes

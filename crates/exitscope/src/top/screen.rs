@@ -3,7 +3,7 @@
 //! ```text
 //! exitscope top   host, kernel, how many, exits/s                                                time
 //! what watching costs
-//! VM / vCPU        exits/s   cost   idle  waiting   p99  top reason       ← the list; one row is selected
+//! VM / vCPU        exits/s   cost  halted   steal   p99  top reason       ← the list; one row is selected
 //! ─ the selected row's exits, by reason ─ │ what they were about │ halts, gang exits ← side by side, or one after Tab
 //! keys
 //! ```
@@ -103,8 +103,8 @@ fn draw_list(
         Column::words(sorted("VM / vCPU", Sort::Name), 0, 16),
         figures("exits/s", Sort::Exits, 1, 9),
         figures("cost", Sort::Cost, 2, 6),
-        figures("idle", Sort::Idle, 4, 6),
-        figures("waiting", Sort::Waiting, 5, 8),
+        figures("halted", Sort::Halted, 4, 7),
+        figures("steal", Sort::Steal, 5, 8),
         figures("p99", Sort::P99, 6, 7),
         Column::words("top reason", 7, 18),
     ];
@@ -151,8 +151,8 @@ fn list_cells(line: &ListLine, is_wide: bool) -> Vec<Words> {
         name,
         rate(figures.exits_per_s).into(),
         share(figures.cost).into(),
-        share(figures.idle).into(),
-        figures.waiting.map_or("-".to_string(), share).into(),
+        share(figures.halted).into(),
+        figures.steal.map_or("-".to_string(), share).into(),
         text::length(figures.p99_ns).into(),
         Words::name(top.map_or("-", |row| &row.name)),
     ];
@@ -224,9 +224,9 @@ fn draw_help(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     );
     lines.push(Line::default());
     let mut say = |text: &'static str| lines.push(Line::from(text));
-    say("cost     share of wall time in exits: in KVM and in user space; never halts");
-    say("idle     share of wall time in which vCPUs had nothing to do");
-    say("waiting  share in which threads could run and had no CPU; may lie in cost");
+    say("cost     share of wall time in exits, in KVM and in user space: nothing else");
+    say("halted   share of wall time in which vCPUs were blocked by a halt");
+    say("steal    share in which threads were runnable and had no CPU");
     say("p99      99 % of exits were shorter; halts left out");
     say("to user  share of exits that KVM handed on to QEMU or another VMM");
     if !frame.has_kvm_exit {

@@ -83,7 +83,7 @@ fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
     let mut frame = power();
     let mut state = State { panel: Panel::Halts, ..State::default() };
     let screen = drawn((80, 24), &frame, &mut state);
-    for words in ["KVM, since the VM began", "polled, and caught it", "90.0%", "polled in vain", "asleep", "5.00s"] {
+    for words in ["KVM, since the VM began", "successful poll", "90.0%", "failed poll", "blocked", "5.00s"] {
         assert!(screen.contains(words), "{words} is not on\n{screen}");
     }
     assert!(screen.contains("KVM's own: its statistics") && screen.contains('█'), "{screen}");
@@ -255,7 +255,7 @@ impl Hard {
             count: self.next(),
             per_s: self.rate(),
             cost: self.share(),
-            idle: self.share(),
+            time: self.share(),
             to_user: self.share(),
             mean_ns: Some(self.length()),
             p50_ns: Some(self.length()),
@@ -271,14 +271,15 @@ impl Hard {
             exits: self.next(),
             exits_per_s: self.rate(),
             cost,
-            idle: self.share(),
-            waiting: Some(self.share()),
+            halted: self.share(),
+            steal: Some(self.share()),
             to_user: self.share(),
             p99_ns: Some(self.length()),
             reasons: reasons.map(|name| self.row("reason", name)).to_vec(),
             about: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
-            halts: ["slept", "caught by polling"].map(|name| self.row("halt", name)).to_vec(),
+            halts: ["blocked", "successful poll"].map(|name| self.row("halt", name)).to_vec(),
             poll_ns: Some(43_100),
+            ..Figures::default()
         }
     }
 
@@ -357,9 +358,9 @@ impl Hard {
 fn printed(frame: &Frame) -> BTreeSet<String> {
     let mut all: Vec<String> = Vec::new();
     let mut figures = |figures: &Figures| {
-        let Figures { exits_per_s, cost, idle, waiting, to_user, p99_ns, reasons, about, halts, poll_ns, .. } = figures;
+        let Figures { exits_per_s, cost, halted, steal, to_user, p99_ns, reasons, about, halts, poll_ns, .. } = figures;
         all.push(rate(*exits_per_s));
-        all.extend([*cost, *idle, waiting.unwrap(), *to_user].map(share));
+        all.extend([*cost, *halted, steal.unwrap(), *to_user].map(share));
         all.extend([*p99_ns, poll_ns.map(u64::from)].map(text::length));
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));

@@ -31,21 +31,21 @@ pub struct Line<'a> {
 pub enum Sort {
     Cost,
     Exits,
-    Idle,
-    Waiting,
+    Halted,
+    Steal,
     P99,
     Name,
 }
 
 impl Sort {
-    pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Idle, Sort::Waiting, Sort::P99, Sort::Name];
+    pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Halted, Sort::Steal, Sort::P99, Sort::Name];
 
     pub fn name(self) -> &'static str {
         match self {
             Sort::Cost => "cost",
             Sort::Exits => "exits/s",
-            Sort::Idle => "idle",
-            Sort::Waiting => "waiting",
+            Sort::Halted => "halted",
+            Sort::Steal => "steal",
             Sort::P99 => "p99",
             Sort::Name => "name",
         }
@@ -56,8 +56,8 @@ impl Sort {
         match self {
             Sort::Cost => figures.cost,
             Sort::Exits => figures.exits_per_s,
-            Sort::Idle => figures.idle,
-            Sort::Waiting => figures.waiting.unwrap_or(0.0),
+            Sort::Halted => figures.halted,
+            Sort::Steal => figures.steal.unwrap_or(0.0),
             Sort::P99 => figures.p99_ns.unwrap_or(0) as f64,
             Sort::Name => 0.0,
         }

@@ -1,9 +1,10 @@
 //! What one interval was made of: the counts of a vCPU or of a VM, and figures made of them.
 
 use super::frame::{Figures, Row};
-use exitscope_model::{DetailKind, ExitCode};
-use exitscope_record::{About, Cause, Count, Key};
+use exitscope_model::{DetailKind, EXIT_PARTS, ExitCode, ExitParts, TimePart};
+use exitscope_record::{About, Cause, Count, Key, Open};
 use exitscope_stats::CoarseBuckets;
+use exitscope_units::Nanos;
 use exitscope_view::detail_label;
 use std::collections::BTreeMap;
 
@@ -12,10 +13,12 @@ use std::collections::BTreeMap;
 pub struct Sums {
     /// vCPUs' wall time in nanoseconds.
     pub wall: u64,
-    /// Time in which threads waited for a CPU, and the wall time of those of which the kernel says it, in nanoseconds.
-    pub waited: Option<(u64, u64)>,
-    /// Idle time where no exit is around halts.
-    pub idle_outside: u64,
+    /// What of it was polling, halted, steal, … in no exit.
+    pub outside: ExitParts,
+    /// Whether the scheduler tells when threads have no CPU.
+    pub switches: bool,
+    /// `kvm_exit` fires: what is in no exit is the guest's.
+    pub has_kvm_exit: bool,
     /// Events that were looked at.
     pub events: u64,
     pub poll: Option<u32>,
@@ -35,12 +38,11 @@ enum Group {
 
 #[derive(Debug, Default)]
 struct Sum {
-    /// Since watching began.
-    count: u64,
-    /// In the interval.
+    /// What ended in the interval.
     new: Count,
-    /// How much longer than at the beginning of the interval the open exit is at its end.
+    /// What of exits that are open at its end lies in it, less what of those that ended lies before: whole, and what is no cost.
     open: i64,
+    open_beside: [i64; EXIT_PARTS],
 }
 
 impl Sums {
@@ -56,47 +58,37 @@ impl Sums {
         let about = key.about.filter(|about| about.kind != DetailKind::PageFault).map(Group::About);
         for group in [Some(group), about].into_iter().flatten() {
             let sum = self.groups.entry(group).or_default();
-            sum.count += now.count;
             sum.new.add(&new);
         }
     }
 
-    /// An exit was open for so long at the beginning, or is at the end.
-    pub fn open(&mut self, code: ExitCode, longer: i64) {
-        self.groups.entry(Group::Reason(code)).or_default().open += longer;
-    }
-
-    /// Time in exits that ended, or went on, to user space or not.
-    pub fn cost(&self) -> u64 {
-        self.exits().map(|(group, sum)| sum.cost(group)).sum()
-    }
-
-    /// Halts' time.
-    pub fn halted(&self) -> u64 {
-        let halts = self.groups.iter().filter(|(group, _)| matches!(group, Group::Halt { .. }));
-        halts.map(|(_, sum)| sum.new.total).sum()
+    /// An exit is open at `at`: the end of the interval, or, with a `sign` of -1, its beginning.
+    pub fn open(&mut self, open: &Open, at: u64, sign: i64) {
+        let sum = self.groups.entry(Group::Reason(open.code)).or_default();
+        sum.open += sign * at.saturating_sub(open.since) as i64;
+        for part in TimePart::OF_EXITS {
+            sum.open_beside[part as usize] += sign * open.beside.get(part).0 as i64;
+        }
     }
 
     /// Adds another vCPU's.
     pub fn merge(&mut self, other: &Sums) {
         self.wall += other.wall;
-        self.waited = match (self.waited, other.waited) {
-            (Some(mine), Some(theirs)) => Some((mine.0 + theirs.0, mine.1 + theirs.1)),
-            (mine, theirs) => mine.or(theirs),
-        };
-        self.idle_outside += other.idle_outside;
+        self.outside.merge(&other.outside);
+        self.switches |= other.switches;
+        self.has_kvm_exit |= other.has_kvm_exit;
         self.events += other.events;
         self.poll = self.poll.max(other.poll);
         for (group, theirs) in &other.groups {
             let mine = self.groups.entry(*group).or_default();
-            mine.count += theirs.count;
             mine.new.add(&theirs.new);
             mine.open += theirs.open;
+            mine.open_beside.iter_mut().zip(theirs.open_beside).for_each(|(mine, theirs)| *mine += theirs);
         }
     }
 
-    fn exits(&self) -> impl Iterator<Item = (&Group, &Sum)> {
-        self.groups.iter().filter(|(group, _)| matches!(group, Group::Reason(_)))
+    fn exits(&self) -> impl Iterator<Item = &Sum> {
+        self.groups.iter().filter(|(group, _)| matches!(group, Group::Reason(_))).map(|(_, sum)| sum)
     }
 
     /// Figures of an interval of so many seconds.
@@ -117,7 +109,7 @@ impl Sums {
             match group {
                 Group::Reason(code) => {
                     new.add(&sum.new);
-                    if !code.is_idle() {
+                    if !code.is_halt() {
                         busy.merge(&sum.new.lengths);
                     }
                 }
@@ -125,18 +117,25 @@ impl Sums {
                 _ => {}
             }
         }
-        let counted = |(group, sum): (&Group, &Sum)| match group {
-            Group::Reason(_) | Group::Served(_) => sum.count,
-            _ => 0,
-        };
-        let idle = self.exits().map(|(group, sum)| sum.idle(group)).sum::<u64>() + self.idle_outside;
         let exits = new.count + served;
+        let mut beside = self.outside;
+        self.exits().for_each(|sum| beside.merge(&sum.beside()));
+        let of = |of: TimePart| part(beside.get(of).0, self.wall);
+        let in_exits: u64 = self.exits().map(Sum::time).sum();
+        let rest = part(self.wall.saturating_sub(in_exits + self.outside.sum().0), self.wall);
+        let (guest, unknown) = if self.has_kvm_exit { (rest, 0.0) } else { (0.0, rest) };
         Figures {
-            exits: self.groups.iter().map(counted).sum(),
+            exits,
             exits_per_s: exits as f64 / seconds,
-            cost: part(self.cost(), self.wall),
-            idle: part(idle, self.wall),
-            waiting: self.waited.map(|(waited, wall)| part(waited, wall)),
+            cost: part(self.exits().map(Sum::cost).sum(), self.wall),
+            polling: of(TimePart::Polling),
+            halted: of(TimePart::Halted),
+            halt_not_divided: of(TimePart::Undivided),
+            waiting_for_memory: of(TimePart::Memory),
+            steal: self.switches.then(|| of(TimePart::Steal)),
+            stopped: of(TimePart::Stopped),
+            unknown: unknown + of(TimePart::Unknown),
+            guest,
             to_user: part(new.to_user, exits),
             p99_ns: busy.quantile(9_900),
             reasons: rows(|group| matches!(group, Group::Reason(_) | Group::Served(_))),
@@ -153,8 +152,8 @@ impl Sums {
             Group::About(about) => {
                 (about.kind.name(), detail_label(about.kind, about.key, about.write), Some(about.key))
             }
-            Group::Halt { slept: true } => ("halt", "slept".to_string(), None),
-            Group::Halt { slept: false } => ("halt", "caught by polling".to_string(), None),
+            Group::Halt { slept: true } => ("halt", "blocked".to_string(), None),
+            Group::Halt { slept: false } => ("halt", "successful poll".to_string(), None),
         };
         let lengths = &sum.new.lengths;
         let ended = lengths.total();
@@ -162,10 +161,11 @@ impl Sums {
             kind: of,
             name,
             key,
-            count: sum.count,
+            count: sum.new.count,
             per_s: sum.new.count as f64 / seconds,
-            cost: part(sum.cost(group), self.wall),
-            idle: part(sum.idle(group), self.wall),
+            // A halt lies in exits, or in no exit: what it costs is theirs.
+            cost: if of == "halt" { 0.0 } else { part(sum.cost(), self.wall) },
+            time: part(sum.time(), self.wall),
             to_user: part(sum.new.to_user, sum.new.count),
             mean_ns: sum.new.total.checked_div(ended),
             p50_ns: lengths.quantile(5_000),
@@ -181,15 +181,16 @@ impl Sum {
         (self.new.total as i64).saturating_add(self.open).max(0) as u64
     }
 
-    fn idle(&self, group: &Group) -> u64 {
-        match group {
-            Group::Reason(code) if code.is_idle() && self.new.idle == self.new.total => self.time(),
-            _ => self.new.idle.min(self.time()),
-        }
+    /// What of it is no cost.
+    fn beside(&self) -> ExitParts {
+        TimePart::OF_EXITS.iter().fold(ExitParts::ZERO, |parts, &part| {
+            let time = (self.new.beside.get(part).0 as i64).saturating_add(self.open_beside[part as usize]);
+            parts.with(part, Nanos(time.max(0) as u64))
+        })
     }
 
-    fn cost(&self, group: &Group) -> u64 {
-        self.time() - self.idle(group)
+    fn cost(&self) -> u64 {
+        self.time().saturating_sub(self.beside().sum().0)
     }
 }
 
@@ -200,19 +201,45 @@ fn part(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_model::CodeList;
+    use exitscope_record::{Lane, Runner};
+
+    const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
+    const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
+
+    fn beside(halted: u64, steal: u64) -> ExitParts {
+        ExitParts::ZERO.with(TimePart::Halted, Nanos(halted)).with(TimePart::Steal, Nanos(steal))
+    }
 
     #[test]
-    fn what_is_not_known_of_some_vcpus_is_not_nothing_in_their_sum() {
-        let sums = |waited| Sums { wall: 1_000, waited, ..Sums::default() };
-        for (vcpus, waiting) in [
-            (&[None, None][..], None),
-            (&[Some((500, 1_000)), None], Some(0.5)),
-            (&[None, Some((500, 1_000)), None], Some(0.5)),
-            (&[Some((500, 1_000)), Some((100, 1_000))], Some(0.3)),
-        ] {
-            let mut all = Sums::default();
-            vcpus.iter().for_each(|waited| all.merge(&sums(*waited)));
-            assert_eq!((all.figures(1.0).waiting, all.wall), (waiting, 1_000 * vcpus.len() as u64), "{vcpus:?}");
-        }
+    fn the_parts_of_an_interval_are_what_lies_in_it_and_cost_is_neither_halted_nor_steal() {
+        // One halt began 300 before the interval and ends in it; the next is open at its end since 400.
+        let key = Key { lane: LANE, cause: Cause::Exit(HLT), about: None };
+        let ended = Count { count: 1, total: 900, beside: beside(700, 100), ..Count::default() };
+        let mut sums = Sums { wall: 1_500, switches: true, has_kvm_exit: true, ..Sums::default() };
+        sums.add(&key, &ended, None);
+        sums.open(&Open { code: HLT, since: 700, beside: beside(280, 0) }, 1_000, -1);
+        sums.open(&Open { code: HLT, since: 2_100, beside: beside(350, 0) }, 2_500, 1);
+        let Figures { exits, cost, halted, steal, guest, reasons, .. } = sums.figures(1.0);
+        let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
+        assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
+        assert_eq!((reasons[0].count, (reasons[0].time * 1_500.0).round()), (1, 1_000.0));
+    }
+
+    #[test]
+    fn counts_are_of_the_interval() {
+        let key = Key { lane: LANE, cause: Cause::Exit(HLT), about: None };
+        let count = |count| Count { count, ..Count::default() };
+        let mut sums = Sums::default();
+        sums.add(&key, &count(50), Some(&count(43)));
+        let figures = sums.figures(1.0);
+        assert_eq!((figures.exits, figures.reasons[0].count), (7, 7));
+    }
+
+    #[test]
+    fn where_kvm_exit_does_not_fire_the_rest_is_unknown() {
+        let sums = Sums { wall: 1_000, outside: beside(600, 300), switches: true, ..Sums::default() };
+        let Figures { halted, steal, unknown, guest, cost, .. } = sums.figures(1.0);
+        assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, 0.0));
     }
 }

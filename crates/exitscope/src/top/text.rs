@@ -97,9 +97,9 @@ pub fn kvm_halts(halts: &KvmHalts) -> [KvmHaltRow<'_>; 3] {
         lengths,
     };
     [
-        row("polled, and caught it", halts.successful, halts.attempted, halts.success_ns, &halts.success_lengths),
-        row("polled in vain", failed, halts.attempted, halts.fail_ns, &halts.fail_lengths),
-        row("asleep", slept, 0, halts.wait_ns, &halts.wait_lengths),
+        row("successful poll", halts.successful, halts.attempted, halts.success_ns, &halts.success_lengths),
+        row("failed poll", failed, halts.attempted, halts.fail_ns, &halts.fail_lengths),
+        row("blocked", slept, 0, halts.wait_ns, &halts.wait_lengths),
     ]
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! clock ─► VM (process) ─► vCPU (thread) ─► exit: a slice, named for its reason, with what it was about
-//!                                             └─► its parts: slices in it, where there are several
+//!                                             └─► its segments: slices in it, where there are several
 //! ```
 //!
 //! Packets are written as they come. Names are written once and then called by number, up to a limit.
@@ -10,8 +10,10 @@
 mod schema;
 
 use crate::lanes::end;
-use crate::{Export, Lane, Lanes, Part, Written, parts};
-use exitscope_model::{Column, ColumnValue, Door, Exit, ExitCode, ExitRow, ExitRows, Spelling, WhoRow, exit_columns};
+use crate::{Export, Lane, Lanes, Segment, Written, segments};
+use exitscope_model::{
+    Column, ColumnValue, Door, Exit, ExitCode, ExitRow, ExitRows, Spelling, Step, WhoRow, exit_columns,
+};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use schema::{
@@ -41,7 +43,7 @@ const PART: u64 = 3;
 pub struct Perfetto<W> {
     out: W,
     bytes: Vec<u8>,
-    /// Numbers of the reasons; those of parts come first.
+    /// Numbers of the reasons; those of segments come first.
     names: FxHashMap<ExitCode, u64>,
     /// When the last exit of each vCPU was over.
     ends: Vec<u64>,
@@ -84,10 +86,10 @@ impl<W: Write> Perfetto<W> {
             let snapshot = ClockSnapshot { clocks: vec![begin], primary_trace_clock: Some(id as i32) };
             self.write(TracePacket { clock_snapshot: Some(snapshot), ..TracePacket::default() })?;
         }
-        let parts = Part::ALL.map(|part| name(part as u64 + 1, part.name_on(lanes.xen)));
+        let segments = Segment::ALL.iter().zip(1..).map(|(segment, iid)| name(iid, segment.name_on(lanes.xen)));
         let interned = InternedData {
             event_categories: CATEGORIES.iter().zip(1..).map(|(category, iid)| name(iid, category)).collect(),
-            event_names: parts.to_vec(),
+            event_names: segments.collect(),
             debug_annotation_names: self.columns.iter().zip(1..).map(|(column, iid)| name(iid, column.name)).collect(),
         };
         self.write(TracePacket {
@@ -137,7 +139,7 @@ impl<W: Write> Perfetto<W> {
         if let Some(&iid) = self.names.get(&code) {
             return (Some(iid), None, None);
         }
-        let next = (Part::ALL.len() + self.names.len()) as u64 + 1;
+        let next = (Segment::ALL.len() + self.names.len()) as u64 + 1;
         if next > MOST_NAMES {
             return (None, Some(code.name()), None);
         }
@@ -172,16 +174,16 @@ impl<W: Write> Export for Perfetto<W> {
             return Ok(());
         }
         self.ends[lane] = over;
-        let parts: Vec<(Part, u64)> = parts(exit).collect();
+        let segments: Vec<(Segment, u64)> = segments(exit).collect();
         let ended =
             TrackEvent { r#type: Some(Type::SliceEnd as i32), track_uuid: Some(track), ..TrackEvent::default() };
-        if !matches!(parts[..], [] | [(Part::Handling, _)]) {
+        if !matches!(segments[..], [] | [(Segment::Step(Step::Handling), _)]) {
             let mut at = begin;
-            for (part, length) in parts {
+            for (segment, length) in segments {
                 let event = TrackEvent {
                     category_iids: vec![PART],
                     r#type: Some(Type::SliceBegin as i32),
-                    name_iid: Some(part as u64 + 1),
+                    name_iid: Some(segment.place() as u64 + 1),
                     track_uuid: Some(track),
                     ..TrackEvent::default()
                 };

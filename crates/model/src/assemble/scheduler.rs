@@ -6,7 +6,7 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
-use crate::lane::{NO_CPU, Run};
+use crate::lane::{Holdings, NO_CPU, Run};
 use crate::{Event, Ledger, Line, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
@@ -54,6 +54,16 @@ impl Assembler {
         let lane = &mut self.lanes[number];
         lane.account(at);
         self.yields.extend(lane.yielding.take());
+        self.comes_back(at, number);
+    }
+
+    /// It has a CPU again: the scheduler says so, or an event of its own shows it.
+    pub(super) fn comes_back(&mut self, at: Moment, number: usize) {
+        let lane = &mut self.lanes[number];
+        if lane.run == Run::Sleeping {
+            lane.sleeps(false);
+            lane.wakes_unseen();
+        }
         self.set_run(at, number, Run::Running);
     }
 
@@ -115,6 +125,9 @@ impl Assembler {
         let at = event.at;
         self.scheduler_speaks(at);
         self.kinds.switches = true;
+        if !self.recorded.switches && !self.lanes_by_vcpu {
+            self.now_recorded(Holdings { switches: true, ..self.recorded });
+        }
         let mut used = false;
         let (before, after) = (self.of_thread(prev), self.of_thread(next));
         if let Some(number) = before {
@@ -123,8 +136,9 @@ impl Assembler {
             if sleeps {
                 lane.sleeps(true);
                 lane.halt.sleep(at);
+                lane.falls_asleep();
             }
-            (lane.ran_on, lane.was_out) = (event.cpu, true);
+            (lane.ran_on, lane.runs_on, lane.was_out) = (event.cpu, NO_CPU, true);
             used = lane.take_scheduler();
             self.set_run(at, number, if sleeps { Run::Sleeping } else { Run::Preempted });
             if !sleeps {
@@ -138,8 +152,8 @@ impl Assembler {
             self.queue.saw(at, event.cpu);
             let lane = &mut self.lanes[number];
             lane.account(at);
-            lane.sleeps(false);
-            self.set_run(at, number, Run::Running);
+            lane.runs_on = event.cpu;
+            self.comes_back(at, number);
             used = used || self.lanes[number].take_scheduler();
         }
         if !used {

@@ -7,7 +7,7 @@
 use super::{Assembler, CPU_CACHE, NO_LANE, vcpu_key};
 use crate::lane::Run;
 use crate::yields::{Gave, Place, PleUpdate, Yield, YieldCall};
-use crate::{DetailKind, Event, Kind};
+use crate::{DetailKind, Event, Kind, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId, VcpuId};
 
 impl Assembler {
@@ -90,7 +90,7 @@ impl Assembler {
     fn enters_from_yield(&mut self, at: Moment, number: usize) {
         let lane = &mut self.lanes[number];
         lane.account(at);
-        let waited = lane.open.map_or(Nanos::ZERO, |exit| exit.waiting);
+        let waited = lane.open.map_or(Nanos::ZERO, |exit| exit.part(TimePart::Steal));
         if let Some(of) = &mut lane.yielding {
             (of.entered, of.waited) = (Some(at), waited);
         }

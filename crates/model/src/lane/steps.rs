@@ -1,7 +1,8 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
-use super::{Lane, Run, State};
-use crate::{DetailKind, Door, Event, Exit, ExitCode, Halt, Mark, PortWords, Step};
+use super::blocks::USER_HALT;
+use super::{Lane, Run, SideRows, State};
+use crate::{DetailKind, Door, Event, Exit, ExitCode, Mark, PortWords, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// `KVM_EXIT_UNKNOWN`.
@@ -36,7 +37,7 @@ impl Lane {
         if let (Some(exit), State::Kernel) = (&mut self.open, self.state) {
             exit.door = Door::Userspace(UNKNOWN);
             self.state = State::User;
-            self.kicked = false;
+            self.user_parts = (TimePart::User, TimePart::User);
             self.step = Step::User;
         }
     }
@@ -54,15 +55,14 @@ impl Lane {
 
     /// The open exit's reason is told again.
     #[inline(never)]
-    pub(super) fn refine(&mut self, at: Moment, code: ExitCode, halts: &mut Vec<Halt>) {
+    pub(super) fn refine(&mut self, at: Moment, code: ExitCode, beside: &mut SideRows) {
         self.account(at);
         self.reach();
         if let Some(exit) = &mut self.open {
             exit.code = code;
-            if code.is_idle() && !exit.is_idle {
-                exit.is_idle = true;
-                self.halt.exit(at, true, halts);
-            }
+        }
+        if code.is_halt() {
+            self.halts_after_all(at, beside);
         }
     }
 
@@ -122,15 +122,6 @@ impl Lane {
         }
     }
 
-    /// The open exit, whose end is not seen.
-    #[cold]
-    pub fn cut(&mut self) -> Option<Exit> {
-        let mut exit = self.open.take()?;
-        exit.timed = false;
-        exit.complete(self.words);
-        Some(exit)
-    }
-
     /// Xen: the scheduler has the vCPU in another state from `at` on; the caller notes which.
     pub fn run_state(&mut self, at: Moment, run: Run) {
         self.account(at);
@@ -173,11 +164,23 @@ impl Lane {
     }
 }
 
-/// Whether `KVM_RUN` ended for a signal, or because user space had asked it to (`immediate_exit`).
-pub(super) fn was_kicked(code: ExitCode, errno: i32) -> bool {
+/// What time in user space is after `KVM_RUN` ended so, while the thread runs and while it sleeps.
+///
+/// A signal ends `KVM_RUN`, or user space has asked it to end (`immediate_exit`), when the VMM wants the vCPU for itself: if
+/// its thread then sleeps, the VMM keeps it from running. After an access or a halt it sleeps for the guest's sake. Where
+/// nothing says whether it sleeps, nothing says what the time is.
+pub(super) fn user_parts(code: ExitCode, errno: i32, switches: bool) -> (TimePart, TimePart) {
     const EINTR: i32 = -4;
     const EAGAIN: i32 = -11;
-    code == ExitCode::INTR && matches!(errno, 0..|EINTR| EAGAIN)
+    let was_kicked = code == ExitCode::INTR && matches!(errno, 0..|EINTR| EAGAIN);
+    let halted = code.number == u64::from(USER_HALT);
+    match (was_kicked, halted, switches) {
+        (true, _, true) => (TimePart::User, TimePart::Stopped),
+        (true, _, false) => (TimePart::Unknown, TimePart::Stopped),
+        (_, true, true) => (TimePart::User, TimePart::Halted),
+        (_, true, false) => (TimePart::Undivided, TimePart::Halted),
+        _ => (TimePart::User, TimePart::User),
+    }
 }
 
 impl Run {
@@ -212,27 +215,6 @@ impl Exit {
         // Nothing says when the handler began.
         if !self.way.has(Mark::Reached) {
             self.way.move_time(Step::Reaching, Step::Handling, Nanos(u64::MAX));
-        }
-    }
-
-    /// `ns` of the time so far were a halt: they are no cost, whatever the reason's name.
-    pub(super) fn halted(&mut self, ns: Nanos) {
-        if !self.is_idle {
-            let from_kernel = self.kernel.0.min(ns.0);
-            self.kernel.0 -= from_kernel;
-            self.idle.0 += from_kernel;
-            let mut left = Nanos(from_kernel);
-            for step in [Step::Handling, Step::Reaching, Step::Entering, Step::Leaving, Step::User, Step::Asleep] {
-                left.0 -= self.way.take(step, left).0;
-            }
-        }
-    }
-
-    /// What looked idle was a yield.
-    pub(super) fn not_idle_after_all(&mut self) {
-        if self.is_idle {
-            self.is_idle = false;
-            self.kernel.0 += std::mem::take(&mut self.idle.0);
         }
     }
 }

@@ -175,10 +175,9 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         time!("total_ns", "From exit to entry, everything included.", |exit| exit.total().0)
             .passing()
             .noted(Spelling::Plain),
-        time!("kernel_ns", "Handled by the kernel.", |exit| exit.kernel.0),
-        time!("user_ns", "In user space, or waiting for Xen's device model.", |exit| exit.user.0),
-        time!("idle_ns", "Halted, or asleep in user space after a kick; never a cost.", |exit| exit.idle.0),
-        time!("waiting_ns", "Runnable but not running, from scheduler events.", |exit| exit.waiting.0),
+    ]);
+    columns.extend(super::part_columns!(ExitRow, |row| row.exit.timed.then_some(&row.exit.parts)).map(Column::lacking));
+    columns.extend([
         time!("reaching_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
             exit.way.time(Step::Reaching).0
         })

@@ -5,6 +5,27 @@
 //! sums of facts ─► SumRow · HaltRow · GangRow ─► sum_columns · halt_columns · gang_columns: rows that can be added up
 //! ```
 
+/// The columns of the parts of exits, of rows that hold them as this says.
+macro_rules! part_columns {
+    ($row:ty, $of:expr) => {
+        $crate::rows::part_columns!($row, $of; Kernel User Polling Halted Undivided Memory Steal Stopped Unknown)
+    };
+    ($row:ty, $of:expr; $($part:ident)*) => {
+        [$(
+            $crate::Column::new(
+                $crate::TimePart::$part.column(),
+                "ns",
+                $crate::TimePart::$part.prose(),
+                $crate::Of::U64(|row: &$row| {
+                    let of: fn(&$row) -> Option<&$crate::ExitParts> = $of;
+                    of(row).map(|parts| parts.get($crate::TimePart::$part).0)
+                }),
+            )
+        ),*]
+    };
+}
+use part_columns;
+
 mod exits;
 mod sums;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::WhoRow;
 use super::who::{OfVcpu, who_columns};
-use crate::{Column, Of};
+use crate::{Column, ExitParts, Of};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,14 +39,8 @@ pub struct SumRow {
     pub timed: u64,
     /// Exits that went on to user space, or to Xen's device model.
     pub to_user: u64,
-    /// Time handled by the kernel.
-    pub kernel_ns: u64,
-    /// Time in user space.
-    pub user_ns: u64,
-    /// Time halted.
-    pub idle_ns: u64,
-    /// Time runnable but not running.
-    pub waiting_ns: u64,
+    /// Where their time went.
+    pub parts: ExitParts,
     /// The shortest exit of which the two ends bear different moments.
     pub min_ns: Option<u64>,
     /// The longest.
@@ -74,6 +68,8 @@ pub struct HaltRow<L> {
     pub slept: Option<u64>,
     /// Wake-ups that nothing came of (s390).
     pub invalid: u64,
+    /// Halts that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
+    pub kicked: u64,
     /// Idle exits that a loss or the recording's end cut off.
     pub cut: u64,
     /// Lengths of the gaps.
@@ -86,11 +82,13 @@ pub struct HaltRow<L> {
     pub latency_caught: L,
     /// Wake-up latencies of halts that slept.
     pub latency_slept: L,
-    /// CPU time of polls that caught the wake-up.
+    /// Successful polls: the thread did not give its CPU away.
+    pub poll_hits: u64,
+    /// CPU time of successful polls.
     pub poll_hit_ns: u64,
-    /// CPU time of polls that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
+    /// CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
     pub poll_miss_ns: Option<u64>,
-    /// Polls that did not catch the wake-up, likewise.
+    /// Failed polls, likewise.
     pub poll_misses: Option<u64>,
     /// From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
     pub before_sleep_ns: Option<u64>,
@@ -201,10 +199,9 @@ pub fn sum_columns() -> Vec<Column<SumRow>> {
         number!(SumRow: "count", "", "Exits.", count),
         number!(SumRow: "timed", "", "Exits of which both ends were seen; all times are of these alone.", timed),
         number!(SumRow: "to_user", "", "Exits that went on to user space, or to Xen's device model.", to_user),
-        number!(SumRow: "kernel_ns", "ns", "Handled by the kernel.", kernel_ns),
-        number!(SumRow: "user_ns", "ns", "In user space, or waiting for Xen's device model.", user_ns),
-        number!(SumRow: "idle_ns", "ns", "Halted; never a cost.", idle_ns),
-        number!(SumRow: "waiting_ns", "ns", "Runnable but not running.", waiting_ns),
+    ]);
+    columns.extend(super::part_columns!(SumRow, |row| Some(&row.parts)));
+    columns.extend([
         number!(SumRow: "min_ns", "ns", "The shortest exit of which the two ends bear different moments.", min_ns ?),
         number!(SumRow: "max_ns", "ns", "The longest exit.", max_ns),
     ]);
@@ -236,6 +233,7 @@ pub fn halt_columns() -> Vec<Column<HaltRow<Spread>>> {
         number!(Halts: "caught", "", "Halts that the host's poll caught; absent unless KVM told of halts (`kvm_vcpu_wakeup`).", caught ?),
         number!(Halts: "slept", "", "Halts that slept, likewise.", slept ?),
         number!(Halts: "invalid", "", "Wake-ups that nothing came of (s390).", invalid),
+        number!(Halts: "kicked", "", "Halts that a sibling ended by KVM_HC_KICK_CPU: waits for a paravirtual spinlock.", kicked),
     ]);
     columns.extend(spread!(Halts: "gap", "From the exit to what woke the vCPU", gaps));
     columns.push(number!(
@@ -246,9 +244,10 @@ pub fn halt_columns() -> Vec<Column<HaltRow<Spread>>> {
     ));
     columns.extend(spread!(Halts: "latency", "From what woke the vCPU to its entry, of exact gaps", latency));
     columns.extend([
-        number!(Halts: "poll_hit_ns", "ns", "CPU time of polls that caught the wake-up.", poll_hit_ns),
-        number!(Halts: "poll_miss_ns", "ns", "CPU time of those that did not; absent unless KVM traced its polls (`kvm_halt_poll_ns`).", poll_miss_ns ?),
-        number!(Halts: "poll_misses", "", "How many did not, likewise.", poll_misses ?),
+        number!(Halts: "poll_hits", "", "Successful polls: the thread did not give its CPU away.", poll_hits),
+        number!(Halts: "poll_hit_ns", "ns", "CPU time of successful polls.", poll_hit_ns),
+        number!(Halts: "poll_miss_ns", "ns", "CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).", poll_miss_ns ?),
+        number!(Halts: "poll_misses", "", "Failed polls, likewise.", poll_misses ?),
         number!(Halts: "grown", "", "Times KVM made its poll longer.", grown),
         number!(Halts: "shrunk", "", "Times KVM made its poll shorter.", shrunk),
     ]);

@@ -1,7 +1,10 @@
 //! Every column has of a row what it says, under a name of its own. All values are different, so that none is another's.
 
 use super::*;
-use crate::{CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, ExitInfo, Form, Step, Way, Who};
+use crate::{
+    CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, ExitInfo, ExitParts, Form, Step, TimePart,
+    Way, Who,
+};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
 
@@ -53,13 +56,12 @@ fn exit() -> Exit {
         }),
         injected: Some(236),
         guest: Nanos(19),
-        kernel: Nanos(23),
-        user: Nanos(29),
-        idle: Nanos(31),
-        waiting: Nanos(37),
+        parts: TimePart::OF_EXITS
+            .iter()
+            .fold(ExitParts::ZERO, |parts, &part| parts.with(part, Nanos(23 + part as u64 * 2))),
         way,
         timed: true,
-        is_idle: false,
+        is_halt: false,
         events: 1,
     }
 }
@@ -69,8 +71,9 @@ fn columns_of_exits() {
     let mut rows = ExitRows::default();
     let of = text(&exit_columns(), rows.of(&exit(), &who().into()));
     let expected = "at_ns 11, vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, cpu 13, reason io, door KVM_EXIT_IO, about port, \
-                    key 1016, name COM1, direction out, size_bytes 4, value 65, injected_vector 236, timed true, total_ns 120, \
-                    kernel_ns 23, user_ns 29, idle_ns 31, waiting_ns 37, reaching_ns 41, leaving_ns 43, asleep_ns 47, \
+                    key 1016, name COM1, direction out, size_bytes 4, value 65, injected_vector 236, timed true, total_ns 279, \
+                    kernel_ns 23, user_ns 25, polling_ns 27, halted_ns 29, halt_not_divided_ns 31, waiting_for_memory_ns 33, \
+                    steal_ns 35, stopped_ns 37, unknown_ns 39, reaching_ns 41, leaving_ns 43, asleep_ns 47, \
                     entering_ns 53, guest_ns 19, info1 1009, info2 1010, intr_info 1011, error_code 1012, requests 1013";
     assert_eq!(of.join(", "), expected);
 
@@ -110,16 +113,14 @@ fn columns_of_sums() {
         count: 19,
         timed: 23,
         to_user: 29,
-        kernel_ns: 31,
-        user_ns: 37,
-        idle_ns: 41,
-        waiting_ns: 43,
+        parts: exit().parts,
         min_ns: Some(47),
         max_ns: 53,
         lengths: vec![(59, 61), (67, 71)],
     };
-    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, reason io, count 19, timed 23, to_user 29, kernel_ns 31, \
-                    user_ns 37, idle_ns 41, waiting_ns 43, min_ns 47, max_ns 53, length_ns [59, 67], length_count [61, 71], \
+    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, reason io, count 19, timed 23, to_user 29, kernel_ns 23, \
+                    user_ns 25, polling_ns 27, halted_ns 29, halt_not_divided_ns 31, waiting_for_memory_ns 33, steal_ns 35, \
+                    stopped_ns 37, unknown_ns 39, min_ns 47, max_ns 53, length_ns [59, 67], length_count [61, 71], \
                     vm_vcpus 11, at_ns 13, span_ns 17";
     assert_eq!(text(&sum_columns(), &row).join(", "), expected);
 }
@@ -134,12 +135,14 @@ fn columns_of_halts() {
         caught: Some(17),
         slept: Some(19),
         invalid: 23,
+        kicked: 61,
         cut: 29,
         gaps: spread(101),
         inexact_gaps: 31,
         latency: spread(103),
         latency_caught: spread(107),
         latency_slept: spread(109),
+        poll_hits: 61,
         poll_hit_ns: 37,
         poll_miss_ns: Some(41),
         poll_misses: Some(43),
@@ -147,10 +150,10 @@ fn columns_of_halts() {
         grown: 53,
         shrunk: 59,
     };
-    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, halts 11, at_once 13, caught 17, slept 19, invalid 23, \
+    let expected = "vm 2, vm_name qemu, vcpu 3, on_cpu 5, tid 7, halts 11, at_once 13, caught 17, slept 19, invalid 23, kicked 61, \
                     gap_sum_ns 1010, gap_max_ns 707, gap_ns [303, 707], gap_count [1, 1], inexact_gaps 31, \
-                    latency_sum_ns 1030, latency_max_ns 721, latency_ns [309, 721], latency_count [1, 1], poll_hit_ns 37, \
-                    poll_miss_ns 41, poll_misses 43, grown 53, shrunk 59";
+                    latency_sum_ns 1030, latency_max_ns 721, latency_ns [309, 721], latency_count [1, 1], poll_hits 61, \
+                    poll_hit_ns 37, poll_miss_ns 41, poll_misses 43, grown 53, shrunk 59";
     assert_eq!(text(&halt_columns(), &row).join(", "), expected);
 }
 

@@ -77,11 +77,11 @@ impl ByEvents {
         Ok(ByEvents { shared, stop, drainer: Some(drainer) })
     }
 
-    pub fn read(&mut self) -> Result<Reading, RecordError> {
+    pub fn read(&mut self, at: u64) -> Result<Reading, RecordError> {
         let mut shared = lock(&self.shared);
         shared.drain();
         shared.error.take().map_or(Ok(()), Err)?;
-        Ok(shared.fold.read())
+        Ok(shared.fold.read(at))
     }
 
     /// The events that tell of virtual cores' runs, since the last call; `None` where there are none.
@@ -126,7 +126,9 @@ impl Shared {
             record.extend_from_slice(sample.payload);
             let Some(decoded) = decoder.decode(&record, Order::NATIVE) else { return };
             let process = decoder.vm(&record, Order::NATIVE).map_or(sample.process, |vm| vm.0);
-            if processes.as_ref().is_some_and(|wanted| !wanted.contains(&process)) {
+            // The scheduler's are about threads, of which those that count are known.
+            let is_scheduler = matches!(decoded.kind, Kind::Switch { .. } | Kind::Wakeup { .. });
+            if !is_scheduler && processes.as_ref().is_some_and(|wanted| !wanted.contains(&process)) {
                 return;
             }
             if let Some(kept) = core_events

@@ -6,21 +6,34 @@
 //!                    what nothing comes of: served by the kernel
 //! ```
 
-use super::snapshot::{About, Cause, Count, Key, Lane, LaneState, Open};
+use super::blocks::{SUMS, Spent, ThreadBlock, beside_cost, outside};
+use super::snapshot::{About, Cause, Count, Key, Lane, LaneState, Open, Runner};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{Detail, DetailKind, ExitCode, Kind};
-use exitscope_units::VcpuId;
+use exitscope_model::{Detail, DetailKind, ExitCode, ExitParts, Kind, TimePart};
+use exitscope_units::{Nanos, Tid, VcpuId};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+/// What a host is like that exits are counted on.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// `kvm_exit` never fires here, and `kvm_fpu` stands for entries.
+    pub is_software: bool,
+    /// KVM may poll when a vCPU halts.
+    pub polls: bool,
+    /// The scheduler's events tell when threads of vCPUs have no CPU.
+    pub switches: bool,
+}
 
 /// What was counted, and what is open.
 #[derive(Debug)]
 pub struct Fold {
-    /// `kvm_exit` never fires here.
-    is_software: bool,
+    traits: Traits,
     max_lanes: usize,
     max_counts: usize,
     lanes: HashMap<Lane, State>,
+    /// Lanes by their threads.
+    threads: HashMap<Tid, Lane>,
     counts: HashMap<Key, Count>,
     lost: u64,
 }
@@ -37,9 +50,14 @@ pub struct Reading {
 
 #[derive(Debug, Default)]
 struct State {
+    first: u64,
     open: Option<Row>,
     /// Without `kvm_exit`: an exit that is over, but for what it was about.
     closed: Option<(Row, u64)>,
+    block: ThreadBlock,
+    /// Time without a CPU and in polls, of the open exit and of no exit.
+    within: Spent,
+    outside: Spent,
     about: Option<About>,
     vcpu: Option<u32>,
     poll: Option<u32>,
@@ -50,7 +68,6 @@ struct State {
 struct Row {
     since: u64,
     code: ExitCode,
-    idle: u64,
     /// The event itself says that the vCPU is idle.
     ceded: bool,
     to_user: bool,
@@ -58,29 +75,27 @@ struct Row {
 
 impl Row {
     fn new(since: u64, code: ExitCode) -> Row {
-        Row { since, code, idle: 0, ceded: false, to_user: false }
-    }
-
-    /// It as a count; `took` if its end was seen.
-    fn count(self, took: Option<u64>) -> Count {
-        let mut count = Count { count: 1, to_user: self.to_user.into(), ..Count::default() };
-        if let Some(took) = took {
-            count.total = took;
-            count.idle = if self.ceded { took } else { self.idle.min(took) };
-            count.lengths.record(took);
-        }
-        count
+        Row { since, code, ceded: false, to_user: false }
     }
 }
 
 impl Fold {
-    /// Nothing yet. `is_software`: `kvm_fpu` stands for entries.
-    pub fn new(is_software: bool, max_lanes: usize, max_counts: usize) -> Fold {
-        Fold { is_software, max_lanes, max_counts, lanes: HashMap::new(), counts: HashMap::new(), lost: 0 }
+    /// Nothing yet.
+    pub fn new(traits: Traits, max_lanes: usize, max_counts: usize) -> Fold {
+        let (lanes, threads, counts) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Fold { traits, max_lanes, max_counts, lanes, threads, counts, lost: 0 }
     }
 
-    /// Uses an event of a lane.
+    /// Uses an event of a lane; those of the scheduler say themselves whose they are.
     pub fn take(&mut self, lane: Lane, at: u64, kind: Kind, vcpu: VcpuId) {
+        match kind {
+            Kind::Switch { prev, sleeps, next } => {
+                self.schedule(prev, |block, spent| block.goes_out(at, sleeps, spent));
+                return self.schedule(next, |block, spent| block.comes_back(at, spent));
+            }
+            Kind::Wakeup { tid } => return self.schedule(tid, |block, spent| block.is_woken(at, spent)),
+            _ => {}
+        }
         let begins = matches!(kind, Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } | Kind::Detail(_));
         let full = self.lanes.len() >= self.max_lanes;
         let state = match self.lanes.entry(lane) {
@@ -90,17 +105,30 @@ impl Fold {
                 self.lost += 1;
                 return;
             }
-            Entry::Vacant(new) => new.insert(State::default()),
+            Entry::Vacant(new) => {
+                if let Runner::Thread(thread) = lane.runner {
+                    self.threads.insert(Tid(thread), lane);
+                }
+                new.insert(State { first: at, ..State::default() })
+            }
         };
         state.events += 1;
         if vcpu != VcpuId::UNKNOWN {
             state.vcpu = Some(vcpu.0);
         }
         let mut done = Vec::new();
-        state.take(self.is_software, at, kind, &mut done);
+        state.take(self.traits, at, kind, &mut done);
         for (cause, about, count) in done {
             self.count(Key { lane, cause, about }, &count);
         }
+    }
+
+    /// The scheduler does this to a thread.
+    fn schedule(&mut self, thread: Tid, change: impl Fn(&mut ThreadBlock, &mut Spent)) {
+        let Some(state) = self.threads.get(&thread).and_then(|lane| self.lanes.get_mut(lane)) else { return };
+        state.events += 1;
+        let spent = if state.open.is_some() { &mut state.within } else { &mut state.outside };
+        change(&mut state.block, spent);
     }
 
     /// Events were lost: exits that are open now have ends that nobody knows.
@@ -115,26 +143,35 @@ impl Fold {
     /// The lane is gone.
     pub fn forget(&mut self, lane: Lane) {
         self.lanes.remove(&lane);
+        self.threads.retain(|_, of| *of != lane);
         self.counts.retain(|key, _| key.lane != lane);
     }
 
-    /// What was counted until now, with what is open.
-    pub fn read(&self) -> Reading {
+    /// What was counted until now, with what is open, up to `at`.
+    pub fn read(&self, at: u64) -> Reading {
         let counts: Vec<(Key, Count)> = self.counts.iter().map(|(key, count)| (*key, count.clone())).collect();
         let (mut lanes, mut unsettled) = (Vec::new(), Vec::new());
         for (&lane, state) in &self.lanes {
-            unsettled.extend(state.unsettled().map(|(cause, about, count)| (Key { lane, cause, about }, count)));
-            let open = state.open.map(|row| Open { code: row.code, since: row.since });
-            let State { vcpu, poll, events, .. } = *state;
-            lanes.push((lane, LaneState { vcpu, poll, open, events, ended: false }));
+            let unsettles = state.unsettled(self.traits);
+            unsettled.extend(unsettles.map(|(cause, about, count)| (Key { lane, cause, about }, count)));
+            let State { first, vcpu, poll, events, open, within, outside: without, block, .. } = *state;
+            let [within, without] = match open {
+                Some(_) => [block.up_to(at, within), without],
+                None => [within, block.up_to(at, without)],
+            };
+            let open = open.map(|Row { code, since, .. }| Open { code, since, beside: beside_cost(&within, code) });
+            let outside = outside(&without, self.traits.is_software);
+            lanes.push((lane, LaneState { vcpu, poll, first, open, outside, events, ended: false }));
         }
         Reading { lanes, counts, unsettled, lost: self.lost }
     }
 
     fn settle(&mut self, lane: Lane) {
         let Some(state) = self.lanes.get_mut(&lane) else { return };
-        let unsettled = state.unsettled();
+        let unsettled = state.unsettled(self.traits);
         (state.open, state.closed, state.about) = (None, None, None);
+        // Nobody knows when it has a CPU.
+        state.block = ThreadBlock::default();
         if let Some((cause, about, count)) = unsettled {
             self.count(Key { lane, cause, about }, &count);
         }
@@ -152,98 +189,133 @@ impl Fold {
 
 type Done = (Cause, Option<About>, Count);
 
+/// What KVM did for the guest.
+fn served(about: About) -> Done {
+    (Cause::Served, Some(about), Count { count: 1, ..Count::default() })
+}
+
 impl State {
-    fn take(&mut self, is_software: bool, at: u64, kind: Kind, done: &mut Vec<Done>) {
+    fn take(&mut self, traits: Traits, at: u64, kind: Kind, done: &mut Vec<Done>) {
+        let is_software = traits.is_software;
         match kind {
             Kind::Exit { code, idle, .. } => {
-                done.extend(self.unsettled());
+                done.extend(self.unsettled(traits));
                 self.about = None;
-                self.open = Some(Row { ceded: idle, ..Row::new(at, code) });
+                self.open(Row { ceded: idle, ..Row::new(at, code) });
             }
             Kind::Enter => {
                 if let Some(row) = self.open.take() {
-                    done.push(self.row(row, Some(at.saturating_sub(row.since))));
+                    done.push(self.row(traits, row, Some(at.saturating_sub(row.since))));
                 }
+                self.block.in_kernel();
                 self.about = None;
             }
-            Kind::UserspaceExit { reason, errno } => match &mut self.open {
-                Some(row) => row.to_user = true,
-                None if is_software => {
-                    done.extend(self.closed.take().map(|(row, took)| self.row(row, Some(took))));
-                    self.open = Some(Row { to_user: true, ..Row::new(at, ExitCode::of_userspace(reason, errno)) });
-                }
-                None => {}
-            },
-            Kind::Fpu { load: true } if is_software => {
-                if let Some(row) = self.open.take() {
-                    let took = at.saturating_sub(row.since);
-                    if self.about.is_some_and(|about| about.write) {
-                        done.push(self.row(row, Some(took)));
-                    } else {
-                        self.closed = Some((row, took));
+            Kind::UserspaceExit { reason, errno } => {
+                match &mut self.open {
+                    Some(row) => row.to_user = true,
+                    None if is_software => {
+                        done.extend(self.closed.take().map(|(row, took)| self.row(traits, row, Some(took))));
+                        let code = ExitCode::of_userspace(reason, errno);
+                        done.extend(self.about.take_if(|about| !code.hands_over(about.kind)).map(served));
+                        self.open(Row { to_user: true, ..Row::new(at, code) });
                     }
+                    None => return,
                 }
+                self.block.in_user_space(reason, errno);
             }
-            Kind::Detail(detail) => self.detail(is_software, detail, done),
+            Kind::Fpu { load: true } if is_software => {
+                let Some(row) = self.open.take() else { return };
+                self.block.begin(at);
+                self.closed = Some((row, at.saturating_sub(row.since)));
+            }
+            Kind::Detail(detail) => self.detail(traits, detail, done),
             Kind::HaltEnd { ns, waited, valid } => {
-                let mut count = Count { count: 1, total: ns, idle: ns, ..Count::default() };
+                let mut count = Count { count: 1, total: ns, ..Count::default() };
                 count.lengths.record(ns);
                 done.push((Cause::Halt { slept: waited, valid }, None, count));
-                if let Some(row) = &mut self.open {
-                    row.idle += ns;
-                }
+                let spent = if self.open.is_some() { &mut self.within } else { &mut self.outside };
+                self.block.end_halt(at, ns, waited, traits.polls, spent);
             }
-            Kind::HaltPoll { new, .. } => self.poll = Some(new),
+            Kind::HaltPoll { new, old, .. } => {
+                self.poll = Some(new);
+                self.block.polled(old);
+            }
             _ => {}
         }
     }
 
-    fn detail(&mut self, is_software: bool, detail: Detail, done: &mut Vec<Done>) {
+    fn open(&mut self, row: Row) {
+        self.block.begin(row.since);
+        self.within = [0; SUMS];
+        self.open = Some(row);
+    }
+
+    fn detail(&mut self, traits: Traits, detail: Detail, done: &mut Vec<Done>) {
         let key = if detail.kind == DetailKind::Mmio { detail.key >> REGION_BITS << REGION_BITS } else { detail.key };
         let about = About { kind: detail.kind, write: detail.write, key };
         if self.open.is_some() {
+            // An access that goes on after user space does so in the kernel.
+            self.block.in_kernel();
             if self.about.is_none_or(|known| known.kind < about.kind) {
                 self.about = Some(about);
             }
             return;
         }
-        if !is_software {
+        if !traits.is_software {
             return;
         }
         if let Some((row, took)) = self.closed.take() {
-            // A read is told of when its value has come.
-            let completes = !about.write && self.about.is_none_or(|known| known == about);
-            if completes {
-                self.about = Some(about);
-            }
-            done.push(self.row(row, Some(took)));
-            if completes {
+            let detail = Detail { key, ..detail };
+            if detail.completes(row.code, self.about.map(|about| (about.kind, about.write, about.key))) {
+                let before = self.about.replace(about);
+                done.extend(before.filter(|before| before.write).map(served));
+                done.push(self.row(traits, row, Some(took)));
                 return;
             }
+            done.push(self.row(traits, row, Some(took)));
         }
-        if let Some(served) = self.about.replace(about) {
-            done.push((Cause::Served, Some(served), Count { count: 1, ..Count::default() }));
+        done.extend(self.about.take().map(served));
+        match detail.is_answered() {
+            true => done.push(served(about)),
+            false => self.about = Some(about),
         }
     }
 
     /// An exit with what it was about.
-    fn row(&mut self, row: Row, took: Option<u64>) -> Done {
-        (Cause::Exit(row.code), self.about.take(), row.count(took))
+    fn row(&mut self, traits: Traits, row: Row, took: Option<u64>) -> Done {
+        let count = self.count(traits, row, took);
+        (Cause::Exit(row.code), self.about.take(), count)
+    }
+
+    /// An exit as a count; `took` if its end was seen.
+    fn count(&self, traits: Traits, row: Row, took: Option<u64>) -> Count {
+        let mut count = Count { count: 1, to_user: row.to_user.into(), ..Count::default() };
+        if let Some(took) = took {
+            count.total = took;
+            count.beside = match traits.switches {
+                true => beside_cost(&self.within, row.code),
+                // Nothing says when it slept.
+                false if row.ceded || row.code.is_halt() => ExitParts::ZERO.with(TimePart::Undivided, Nanos(took)),
+                false => ExitParts::ZERO,
+            };
+            count.lengths.record(took);
+        }
+        count
     }
 
     /// The exit that is not counted yet.
-    fn unsettled(&self) -> Option<Done> {
+    fn unsettled(&self, traits: Traits) -> Option<Done> {
         let (row, took) = self.open.map(|row| (row, None)).or(self.closed.map(|(row, took)| (row, Some(took))))?;
-        Some((Cause::Exit(row.code), self.about, row.count(took)))
+        Some((Cause::Exit(row.code), self.about, self.count(traits, row, took)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Runner;
     use exitscope_model::{CodeList, Form, PortWords};
 
+    const HARDWARE: Traits = Traits { is_software: false, polls: true, switches: true };
     const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
 
     fn about(kind: DetailKind, write: bool, key: u64) -> Kind {
@@ -255,13 +327,14 @@ mod tests {
     }
 
     fn counted(is_software: bool, events: &[(u64, Kind)]) -> Vec<(Cause, Option<About>, u64, u64, u64)> {
-        let mut fold = Fold::new(is_software, 4, 100);
+        let mut fold = Fold::new(Traits { is_software, polls: true, switches: true }, 4, 100);
         for &(at, kind) in events {
             fold.take(LANE, at, kind, VcpuId::UNKNOWN);
         }
-        let Reading { counts, unsettled, .. } = fold.read();
+        let Reading { counts, unsettled, .. } = fold.read(u64::MAX);
         let all = counts.into_iter().chain(unsettled);
-        let mut rows: Vec<_> = all.map(|(key, c)| (key.cause, key.about, c.count, c.total, c.idle)).collect();
+        let mut rows: Vec<_> =
+            all.map(|(key, c)| (key.cause, key.about, c.count, c.total, c.total - c.cost())).collect();
         rows.sort_unstable();
         rows
     }
@@ -290,14 +363,14 @@ mod tests {
                 (17, Kind::Enter),
                 (18, Kind::Enter),
                 (20, exit(CodeList::Vmx, 12)),
-                (70, Kind::HaltEnd { ns: 40, waited: true, valid: true }),
+                (70, Kind::HaltEnd { ns: 40, waited: false, valid: true }),
                 (80, Kind::Enter),
                 // The end of the first is not seen, the second is not over.
                 (90, exit(CodeList::Vmx, 32)),
                 (95, exit(CodeList::Vmx, 32)),
             ],
         );
-        let halt = (Cause::Halt { slept: true, valid: true }, None, 1, 40, 40);
+        let halt = (Cause::Halt { slept: false, valid: true }, None, 1, 40, 0);
         assert_eq!(
             rows,
             [
@@ -343,6 +416,133 @@ mod tests {
         );
     }
 
+    /// Parts of what was counted that are no cost, and the cost: of exits, and of no exit.
+    fn account(is_software: bool, events: &[(u64, Kind)]) -> (Vec<(&'static str, u64)>, u64) {
+        let mut fold = Fold::new(Traits { is_software, polls: true, switches: true }, 4, 100);
+        for &(at, kind) in events {
+            fold.take(LANE, at, kind, VcpuId::UNKNOWN);
+        }
+        let Reading { lanes, counts, unsettled, .. } = fold.read(events[events.len() - 1].0);
+        let (mut parts, mut cost) = (lanes[0].1.outside, 0);
+        let of_exits = |(key, _): &&(Key, Count)| matches!(key.cause, Cause::Exit(_));
+        for (_, count) in [&counts, &unsettled].into_iter().flatten().filter(of_exits) {
+            parts.merge(&count.beside);
+            cost += count.cost();
+        }
+        parts.merge(&lanes[0].1.open.map_or(ExitParts::ZERO, |open| open.beside));
+        let named = TimePart::OF_EXITS.map(|part| (part.name(), parts.get(part).0));
+        (named.into_iter().filter(|part| part.1 > 0).collect(), cost)
+    }
+
+    fn switch(at: u64, to_us: bool, sleeps: bool) -> (u64, Kind) {
+        let [prev, next] = if to_us { [0, 70] } else { [70, 0] }.map(Tid);
+        (at, Kind::Switch { prev, sleeps, next })
+    }
+
+    fn woken(at: u64, ns: u64, waited: bool) -> (u64, Kind) {
+        (at, Kind::HaltEnd { ns, waited, valid: true })
+    }
+
+    const WAKEUP: Kind = Kind::Wakeup { tid: Tid(70) };
+
+    /// The cases are those of `parts.rs` among the tests of the model, with the same figures.
+    #[test]
+    fn time_is_divided_as_a_report_divides_it() {
+        let polled = |at, old| (at, Kind::HaltPoll { grow: true, new: 2 * old, old });
+        let out = |at, sleeps| switch(at, false, sleeps);
+        let back = |at| switch(at, true, false);
+        let halt = [
+            (1_000, exit(CodeList::Vmx, 12)),
+            out(1_450, true),
+            (2_450, WAKEUP),
+            back(2_650),
+            polled(2_660, 300),
+            woken(2_680, 1_580, true),
+            (2_750, Kind::Enter),
+        ];
+        assert_eq!(account(false, &halt), (vec![("polling", 300), ("halted", 1_000), ("steal", 200)], 250));
+        // It lasts as long as it is looked at.
+        assert_eq!(account(false, &[halt[0], halt[1], (2_000, Kind::Other)]).0, [("halted", 550)]);
+        let caught = [(0, exit(CodeList::Vmx, 12)), woken(900, 800, false), (1_000, Kind::Enter)];
+        assert_eq!(account(false, &caught), (vec![("polling", 800)], 200));
+        let pending = [(0, exit(CodeList::Vmx, 12)), (700, Kind::Enter)];
+        assert_eq!(account(false, &pending), (vec![], 700));
+        let looked = [(0, exit(CodeList::Vmx, 12)), polled(890, 0), woken(900, 800, false), (1_000, Kind::Enter)];
+        assert_eq!(account(false, &looked), (vec![], 1_000));
+        let slept = |number| {
+            let exit = (0, exit(CodeList::Vmx, number));
+            account(false, &[exit, out(100, true), (900, WAKEUP), back(900), (1_000, Kind::Enter)])
+        };
+        assert_eq!(slept(48), (vec![("waiting for memory", 800)], 200));
+        assert_eq!(slept(36), (vec![], 1_000), "KVM runs MWAIT as a NOP");
+        let stopped = |reason, errno| {
+            let returns = (100, Kind::UserspaceExit { reason, errno });
+            let rest = [out(200, true), (7_200, WAKEUP), back(7_250), (7_400, Kind::Enter)];
+            account(false, &[&[(0, exit(CodeList::Vmx, 10)), returns], &rest[..]].concat())
+        };
+        assert_eq!(stopped(2, -4), (vec![("steal", 50), ("stopped", 7_000)], 350));
+        assert_eq!(stopped(2, 0), (vec![("steal", 50)], 7_350));
+    }
+
+    #[test]
+    fn without_kvm_exit_what_kvm_run_holds_is_divided_as_well() {
+        let user = |at| (at, Kind::UserspaceExit { reason: 2, errno: 0 });
+        let run = |at| (at, Kind::Fpu { load: true });
+        let events = [
+            user(0),
+            run(100),
+            switch(300, false, true),
+            (900, WAKEUP),
+            switch(1_000, true, false),
+            (1_005, Kind::HaltPoll { grow: true, new: 100, old: 50 }),
+            woken(1_010, 760, true),
+            switch(1_500, false, false),
+            switch(1_700, true, false),
+            user(2_000),
+            run(2_100),
+        ];
+        assert_eq!(account(true, &events), (vec![("polling", 50), ("halted", 600), ("steal", 300)], 200));
+    }
+
+    #[test]
+    fn what_kvm_answered_is_not_what_the_exit_after_it_is_about() {
+        let port = |write, key| about(DetailKind::Port, write, key);
+        let out = |reason| Kind::UserspaceExit { reason, errno: 0 };
+        let run = Kind::Fpu { load: true };
+        let rows = counted(
+            true,
+            &[
+                // KVM's interrupt controller, then a read of a serial port.
+                (1, port(true, 0x20)),
+                (10, out(2)),
+                (15, run),
+                (16, port(false, 0x3fd)),
+                // A read that KVM answered, a write that it did, and a signal.
+                (20, port(false, 0x21)),
+                (21, port(true, 0x21)),
+                (30, out(10)),
+                (31, run),
+                // A write that user space does, then a read that KVM answers.
+                (40, port(true, 0x80)),
+                (41, out(2)),
+                (43, run),
+                (50, port(false, 0x21)),
+            ],
+        );
+        let of = |write, key| Some(About { kind: DetailKind::Port, write, key });
+        assert_eq!(
+            rows,
+            [
+                (user(2), of(false, 0x3fd), 1, 5, 0),
+                (user(2), PORT, 1, 2, 0),
+                (user(10), None, 1, 1, 0),
+                (Cause::Served, of(false, 0x21), 2, 0, 0),
+                (Cause::Served, of(true, 0x20), 1, 0, 0),
+                (Cause::Served, of(true, 0x21), 1, 0, 0),
+            ]
+        );
+    }
+
     #[test]
     fn a_read_of_memory_is_told_twice_and_is_one() {
         let out = Kind::UserspaceExit { reason: 6, errno: 0 };
@@ -355,25 +555,25 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_lost_and_said() {
-        let mut fold = Fold::new(false, 1, 1);
+        let mut fold = Fold::new(HARDWARE, 1, 1);
         for (at, number) in [(10, 1), (20, 2), (30, 1)] {
             fold.take(LANE, at, exit(CodeList::Vmx, number), VcpuId::UNKNOWN);
             fold.take(LANE, at + 1, Kind::Enter, VcpuId::UNKNOWN);
         }
         fold.take(Lane { process: 8, ..LANE }, 40, Kind::Enter, VcpuId::UNKNOWN);
-        let reading = fold.read();
+        let reading = fold.read(u64::MAX);
         assert_eq!((reading.counts.len(), reading.counts[0].1.count, reading.lost), (1, 2, 2));
         fold.forget(LANE);
-        assert!(fold.read().lanes.is_empty() && fold.read().counts.is_empty());
+        assert!(fold.read(u64::MAX).lanes.is_empty() && fold.read(u64::MAX).counts.is_empty());
     }
 
     #[test]
     fn after_a_loss_no_length_is_made_up() {
-        let mut fold = Fold::new(false, 1, 9);
+        let mut fold = Fold::new(HARDWARE, 1, 9);
         fold.take(LANE, 10, exit(CodeList::Vmx, 1), VcpuId::UNKNOWN);
         fold.lose(3);
         fold.take(LANE, 50, Kind::Enter, VcpuId::UNKNOWN);
-        let reading = fold.read();
+        let reading = fold.read(u64::MAX);
         assert_eq!((reading.counts[0].1.count, reading.counts[0].1.total, reading.lost), (1, 0, 3));
     }
 }

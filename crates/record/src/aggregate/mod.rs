@@ -9,6 +9,7 @@
 //! Both count what the assembler makes rows of, so that totals are those of a recording. Nothing is dropped in silence: what
 //! a map has no room for is in [`Snapshot::lost`].
 
+pub(crate) mod blocks;
 mod by_events;
 mod fold;
 mod snapshot;
@@ -18,11 +19,12 @@ pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner
 
 use crate::bpf::{ByBpf, NoBpf, Source};
 use crate::capture::possible_cpus;
-use crate::{Processes, RecordError, Route, Tracepoint, of_kvm, sys, tracefs};
+use crate::tracepoints::counted_of_kvm;
+use crate::{Processes, RecordError, Route, Tracepoint, of_scheduler, sys, tracefs};
 use by_events::ByEvents;
-use exitscope_model::{CodeList, Event, EventNames, ExitCode};
+use exitscope_model::{Event, EventNames};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
-pub(crate) use fold::Fold;
+pub(crate) use fold::{Fold, Traits};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,6 +32,9 @@ use std::path::Path;
 
 /// Tells of virtual cores' runs.
 const CORE_RUNS: &str = "kvmppc_run_core";
+
+/// How long KVM polls at most when a vCPU halts.
+const HALT_POLL_NS: &str = "/sys/module/kvm/parameters/halt_poll_ns";
 
 /// What to count.
 #[derive(Clone, Debug)]
@@ -57,7 +62,7 @@ impl Default for Counting {
 pub struct Aggregation {
     engine: Engine,
     route: Route,
-    is_software: bool,
+    traits: Traits,
     snapshot: Snapshot,
     /// What of the snapshot was not settled when it was read.
     unsettled: Vec<(Key, Count)>,
@@ -74,7 +79,12 @@ enum Engine {
 impl Aggregation {
     /// Begins to count. Errors say what to do about them.
     pub fn start(counting: &Counting) -> Result<Aggregation, RecordError> {
-        let decoded = decoded(of_kvm(&tracefs()?)?);
+        let tracefs = tracefs()?;
+        let mut tracepoints = counted_of_kvm(&tracefs)?;
+        let scheduler = of_scheduler(&tracefs);
+        let switches = scheduler.is_ok();
+        tracepoints.extend(scheduler.into_iter().flatten());
+        let decoded = decoded(tracepoints);
         let sources: Vec<Source> = decoded
             .iter()
             .filter_map(|(tracepoint, decoder)| Some((tracepoint.clone(), decoder.clone(), decoder.role()?)))
@@ -85,18 +95,22 @@ impl Aggregation {
         let is_software = sources.iter().any(|(_, _, role)| matches!(role, Role::RunEnter(_)));
         // On POWER's virtual cores, a thread's events are about any virtual CPU.
         let by_vcpu = sources.iter().any(|(tracepoint, ..)| tracepoint.name == "kvm_guest_exit");
+        // A host that never polls says so; whoever changes that while we count is told of a few polls too many or too few.
+        let polls = std::fs::read_to_string(HALT_POLL_NS).map_or(true, |text| text.trim() != "0");
+        let traits = Traits { is_software, polls, switches: switches && !by_vcpu };
         let bpf = match (counting.without_bpf, by_vcpu) {
             (true, _) => Err(NoBpf::Forbidden(io::Error::other("not wanted"))),
             (_, true) => {
                 Err(NoBpf::Forbidden(io::Error::other("programs count by thread, and here that is not a vCPU")))
             }
-            _ => ByBpf::start(&sources, is_software, counting, possible_cpus()?),
+            _ if !switches => Err(NoBpf::Forbidden(io::Error::other("this kernel tells nothing of its scheduler"))),
+            _ => ByBpf::start(&sources, traits, counting, possible_cpus()?),
         };
         let (engine, route) = match bpf {
             Ok(bpf) => (Engine::Bpf(bpf), Route::Bpf),
             Err(NoBpf::Trouble(error)) => return Err(error),
             Err(NoBpf::Forbidden(bpf)) => {
-                let fold = Fold::new(is_software, counting.max_lanes as usize, counting.max_counts as usize);
+                let fold = Fold::new(traits, counting.max_lanes as usize, counting.max_counts as usize);
                 let because = bpf.to_string();
                 let with_cores = counting.with_cores;
                 let is_used = |(tracepoint, decoder): &(Tracepoint, Decoder)| {
@@ -112,7 +126,7 @@ impl Aggregation {
             }
         };
         let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
-        Ok(Aggregation { engine, route, is_software, snapshot, unsettled: Vec::new(), stats: None })
+        Ok(Aggregation { engine, route, traits, snapshot, unsettled: Vec::new(), stats: None })
     }
 
     /// How it counts.
@@ -123,7 +137,21 @@ impl Aggregation {
     /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`Cause::Served`] is what tells of the
     /// others.
     pub fn has_kvm_exit(&self) -> bool {
-        !self.is_software
+        !self.traits.is_software
+    }
+
+    /// Whether the scheduler tells when threads of virtual CPUs have no CPU.
+    pub fn has_switches(&self) -> bool {
+        self.traits.switches
+    }
+
+    /// The tracepoints whose programs look at arguments, and those whose programs look at the records that are made of them
+    /// because BTF does not tell what is which argument, or nothing is; both empty without BPF.
+    pub fn tracepoints(&self) -> (Vec<&str>, Vec<&str>) {
+        match &self.engine {
+            Engine::Bpf(bpf) => bpf.tracepoints(),
+            Engine::Events(_) => (Vec::new(), Vec::new()),
+        }
     }
 
     /// From now on, also the exits of this process; for when some were named.
@@ -144,8 +172,8 @@ impl Aggregation {
         let gone: Vec<Lane> = lanes.map(|(lane, _)| *lane).filter(|lane| !lane.is_there()).collect();
         let at = sys::now();
         let reading = match &mut self.engine {
-            Engine::Bpf(bpf) => bpf.read().map_err(|error| RecordError::io("bpf", error))?,
-            Engine::Events(events) => events.read()?,
+            Engine::Bpf(bpf) => bpf.read(at).map_err(|error| RecordError::io("bpf", error))?,
+            Engine::Events(events) => events.read(at)?,
         };
         absorb(&mut self.snapshot, &mut self.unsettled, reading);
         self.snapshot.at = at;
@@ -219,10 +247,9 @@ fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: R
         sums.entry(key).or_default().add(&count);
     }
     for (key, count) in sums {
-        counts.entry(key).or_default().raise(&with_idle(key, count));
+        counts.entry(key).or_default().raise(&count);
     }
     for (key, count) in reading.unsettled {
-        let count = with_idle(key, count);
         counts.entry(key).or_default().add(&count);
         unsettled.push((key, count));
     }
@@ -241,20 +268,6 @@ impl Lane {
     }
 }
 
-/// The same, with the idle time that the reason tells.
-fn with_idle(key: Key, count: Count) -> Count {
-    match key.cause {
-        Cause::Exit(code) if is_all_idle(code) => Count { idle: count.total, ..count },
-        _ => count,
-    }
-}
-
-/// Whether the whole of such an exit is idle. On arm64 the code does not tell a WFI from a WFE, which is a yield; what was
-/// halted there is known by its wake-up.
-fn is_all_idle(code: ExitCode) -> bool {
-    code.is_idle() && code.list != CodeList::Arm64Ec
-}
-
 /// Tracepoints with what reads their records.
 fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
     let mut names = EventNames::default();
@@ -268,9 +281,11 @@ fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Detail, DetailKind, Form, Kind, PortWords};
+    use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitParts, Form, Kind, PortWords, TimePart};
+    use exitscope_units::Nanos;
     use exitscope_units::VcpuId;
 
+    const TRAITS: Traits = Traits { is_software: false, polls: true, switches: true };
     const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
 
     fn exit(number: u64) -> Kind {
@@ -286,7 +301,7 @@ mod tests {
         snapshot.counts.values().fold((0, 0), |(count, total), of| (count + of.count, total + of.total))
     }
 
-    /// `HLT` is 12 on VMX, and all of it is idle.
+    /// `HLT` is 12 on VMX.
     #[test]
     fn whenever_it_is_read_no_sum_goes_down_and_each_exit_is_counted_once() {
         let events = (0..40u64).flat_map(|n| {
@@ -301,7 +316,7 @@ mod tests {
             }
         });
         for between in [1, 2, 3, 7, 200] {
-            let mut fold = Fold::new(false, 4, 100);
+            let mut fold = Fold::new(TRAITS, 4, 100);
             let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
             let mut exits = 0;
             for (at, (time, kind)) in events.clone().enumerate() {
@@ -309,29 +324,28 @@ mod tests {
                 fold.take(LANE, time, kind, VcpuId::UNKNOWN);
                 if at % between == 0 {
                     let before = sum(&snapshot);
-                    absorb(&mut snapshot, &mut unsettled, fold.read());
+                    absorb(&mut snapshot, &mut unsettled, fold.read(u64::MAX));
                     let now = sum(&snapshot);
                     assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
                     assert_eq!(now.0, exits, "every {between} events, at {time}");
                 }
             }
-            absorb(&mut snapshot, &mut unsettled, fold.read());
-            let counted: BTreeMap<Key, Count> =
-                fold.read().counts.into_iter().map(|(key, count)| (key, with_idle(key, count))).collect();
+            absorb(&mut snapshot, &mut unsettled, fold.read(u64::MAX));
+            let counted: BTreeMap<Key, Count> = fold.read(u64::MAX).counts.into_iter().collect();
             assert_eq!((&snapshot.counts, exits), (&counted, 40), "every {between} events");
             let halts = &snapshot.counts
                 [&Key { lane: LANE, cause: Cause::Exit(ExitCode::new(CodeList::Vmx, 12)), about: None }];
-            assert_eq!((halts.count, halts.idle, halts.cost()), (10, halts.total, 0));
+            assert_eq!((halts.count, halts.beside, halts.cost()), (10, ExitParts::ZERO, halts.total));
         }
     }
 
     #[test]
     fn a_thread_with_the_number_of_one_that_is_gone_begins_anew() {
         let read = |number: u64| {
-            let mut fold = Fold::new(false, 4, 100);
+            let mut fold = Fold::new(TRAITS, 4, 100);
             fold.take(LANE, 10, exit(number), VcpuId::UNKNOWN);
             fold.take(LANE, 20, Kind::Enter, VcpuId::UNKNOWN);
-            fold.read()
+            fold.read(u64::MAX)
         };
         let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
         absorb(&mut snapshot, &mut unsettled, read(1));
@@ -347,7 +361,7 @@ mod tests {
             let mut count = Count { count: lengths.len() as u64, to_user: 1, ..Count::default() };
             lengths.iter().for_each(|&ns| count.lengths.record(ns));
             count.total = lengths.iter().sum();
-            count.idle = count.total / 3;
+            count.beside.add(TimePart::Polling, Nanos(count.total / 3));
             count
         };
         let (early, mut late) = (count(&[5, 900]), count(&[5, 900]));

@@ -6,8 +6,9 @@
 //!           └─ lost
 //! ```
 
-use exitscope_model::{DetailKind, ExitCode};
+use exitscope_model::{DetailKind, ExitCode, ExitParts, TimePart};
 use exitscope_stats::CoarseBuckets;
+use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
 /// Everything that was counted since the beginning. Numbers only grow, until [`Aggregation::forget_ended`] drops what has
@@ -55,12 +56,24 @@ pub struct LaneState {
     pub vcpu: Option<u32>,
     /// How long KVM polls when it halts, in nanoseconds, if KVM has changed that since.
     pub poll: Option<u32>,
+    /// Since when it is known, in nanoseconds (CLOCK_MONOTONIC): its first event.
+    pub first: u64,
     /// The exit that it is in.
     pub open: Option<Open>,
+    /// Time since counting began that is of no exit, and not in the guest. Where `kvm_exit` never fires: in `KVM_RUN`, of which
+    /// nothing says what else is the guest's and what the kernel's.
+    pub outside: ExitParts,
     /// Events that were looked at for it.
     pub events: u64,
     /// It is gone. Its counts are final.
     pub ended: bool,
+}
+
+impl LaneState {
+    /// What it has spent in no exit since it was as in `earlier`.
+    pub fn outside_since(&self, earlier: &LaneState) -> ExitParts {
+        each_part(self.outside, earlier.outside, u64::saturating_sub)
+    }
 }
 
 /// An exit that is not over.
@@ -70,6 +83,8 @@ pub struct Open {
     pub code: ExitCode,
     /// Since when: CLOCK_MONOTONIC, nanoseconds.
     pub since: u64,
+    /// What of it, up to the reading, is no cost as far as is known now.
+    pub beside: ExitParts,
 }
 
 /// What is counted apart.
@@ -92,7 +107,7 @@ pub enum Cause {
     /// On back ends that fire no `kvm_exit`: what the kernel did for the guest without leaving for user space. It has no
     /// length, as only one event tells of it.
     Served,
-    /// Halts that ended (`kvm_vcpu_wakeup`); their lengths are from the halt to the wake-up, polling included. On hardware
+    /// Halts that ended (`kvm_vcpu_wakeup`); their lengths are from the poll until the thread runs again. On hardware
     /// they lie in exits, on other back ends there is no exit around them.
     Halt {
         /// The thread slept, else polling was enough.
@@ -122,8 +137,8 @@ pub struct Count {
     pub to_user: u64,
     /// How long all took together, in nanoseconds; those without an end are not in it.
     pub total: u64,
-    /// How much of that the virtual CPU was halted, in nanoseconds.
-    pub idle: u64,
+    /// What of that is no cost: polling, halted, steal, …; of halts, nothing.
+    pub beside: ExitParts,
     /// Lengths, halts included, in nanoseconds.
     pub lengths: CoarseBuckets,
 }
@@ -138,9 +153,9 @@ pub struct Cost {
 }
 
 impl Count {
-    /// Time that the exits cost: halted time is none.
+    /// Time that the exits cost: in the kernel and in user space.
     pub fn cost(&self) -> u64 {
-        self.total.saturating_sub(self.idle)
+        self.total.saturating_sub(self.beside.sum().0)
     }
 
     /// Adds what `other` counted.
@@ -148,7 +163,7 @@ impl Count {
         self.count += other.count;
         self.to_user += other.to_user;
         self.total += other.total;
-        self.idle += other.idle;
+        self.beside.merge(&other.beside);
         self.lengths.merge(&other.lengths);
     }
 
@@ -158,7 +173,7 @@ impl Count {
             count: self.count.saturating_sub(earlier.count),
             to_user: self.to_user.saturating_sub(earlier.to_user),
             total: self.total.saturating_sub(earlier.total),
-            idle: self.idle.saturating_sub(earlier.idle),
+            beside: each_part(self.beside, earlier.beside, u64::saturating_sub),
             lengths: self.lengths.since(&earlier.lengths),
         }
     }
@@ -168,9 +183,16 @@ impl Count {
         self.count = self.count.max(other.count);
         self.to_user = self.to_user.max(other.to_user);
         self.total = self.total.max(other.total);
-        self.idle = self.idle.max(other.idle);
+        self.beside = each_part(self.beside, other.beside, u64::max);
         self.lengths.raise(&other.lengths);
     }
+}
+
+/// What `of` makes of each two parts.
+fn each_part(one: ExitParts, other: ExitParts, of: impl Fn(u64, u64) -> u64) -> ExitParts {
+    TimePart::OF_EXITS
+        .iter()
+        .fold(ExitParts::ZERO, |parts, &part| parts.with(part, Nanos(of(one.get(part).0, other.get(part).0))))
 }
 
 impl Snapshot {

@@ -5,17 +5,19 @@
 //! trace_kvm_pio(rw, port, size, count, data) ─┬─► a raw tracepoint's program: 5 words of 8 bytes
 //!                                             └─► perf: a record of 28 bytes ─► a tracepoint's program
 //! ```
+//!
+//! Nothing that the kernel promises says what is which argument, so BTF has to: else the program looks at the record.
 
 use crate::Tracepoint;
+use crate::btf::Btf;
 use exitscope_trace::tracefs::{Format, Order, Place, Role};
 
 /// Bytes of each argument, whatever its type.
 const WORD: usize = 8;
 
-/// The fields of records that are arguments as they are, in the order of arguments (`TP_PROTO` of
-/// `arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`); the rest of each list is left out. They have been the same since
-/// there are raw tracepoints (Linux 4.17). `kvm_exit` is given the vCPU, and asks the back end for the reason when it
-/// makes its record.
+/// The fields of records that are arguments of the same name as they are (`TP_PROTO` and `TP_fast_assign` of
+/// `arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`). `kvm_exit` is given the vCPU, and asks the back end for the reason
+/// when it makes its record.
 const ARGUMENTS: [(&str, &[&str]); 8] = [
     ("kvm_fpu", &["load"]),
     ("kvm_userspace_exit", &["reason", "errno"]),
@@ -28,20 +30,29 @@ const ARGUMENTS: [(&str, &[&str]); 8] = [
 ];
 
 /// The same role and the same place of the virtual CPU's number, in arguments instead of records; `None` if one of the
-/// fields is no argument. Fields of no bytes are none that have to be there.
-pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place) -> Option<(Role, Place)> {
+/// fields is no argument, or BTF does not say that it is. Fields of no bytes are none that have to be there.
+pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place, btf: Option<&Btf>) -> Option<(Role, Place)> {
     if tracepoint.system != "kvm" {
         return None;
     }
     let known = ARGUMENTS.iter().find(|(name, _)| *name == tracepoint.name);
     let arguments = known.map_or(&[][..], |(_, arguments)| arguments);
     let format = Format::parse(&tracepoint.format)?;
+    // `include/trace/bpf_probe.h`, and since Linux 5.10 `include/linux/tracepoint.h`. Of the type `btf_trace_<name>`, by which
+    // the kernel checks programs, parameters have no names.
+    let functions = ["__bpf_trace_", "__traceiter_"].map(|prefix| format!("{prefix}{}", tracepoint.name));
+    let parameters = btf.filter(|_| !arguments.is_empty());
+    let parameters = parameters.and_then(|btf| functions.iter().find_map(|function| btf.parameters(function)));
     let place = |place: Place| {
         if place.size == 0 {
             return Some(place);
         }
         let field = format.fields.iter().find(|field| field.offset == place.offset)?;
-        let at = arguments.iter().position(|name| *name == field.name)?;
+        arguments.iter().find(|name| **name == field.name)?;
+        // Before the arguments, the function is given what its caller registered.
+        let (_, parameters) = parameters.as_ref()?.split_first()?;
+        let at = parameters.iter().position(|parameter| parameter.name == field.name)?;
+        parameters[at].size.filter(|&size| size == place.size)?;
         // A number is the low bytes of its word.
         let before = match Order::NATIVE {
             Order::Little => 0,
@@ -55,6 +66,7 @@ pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btf::made::Made;
     use exitscope_trace::tracefs::Write;
 
     const NOWHERE: Place = Place { offset: 0, size: 0 };
@@ -64,27 +76,68 @@ mod tests {
         Tracepoint::parse(system, &text).expect("a format")
     }
 
+    /// BTF in which kvm_mmio has these parameters: their names, and 4 or 8 bytes, or 0 for a pointer.
+    fn btf(parameters: &[(&str, u32)]) -> Btf {
+        let mut made = Made::default();
+        let [pointer, int, long] = [made.pointer(), made.number(4), made.number(8)];
+        let of = |size| match size {
+            0 => pointer,
+            4 => int,
+            _ => long,
+        };
+        let parameters: Vec<(&str, u32)> = parameters.iter().map(|&(name, size)| (name, of(size))).collect();
+        made.function("__bpf_trace_kvm_mmio", &[&[("__data", pointer)], &parameters[..]].concat());
+        let mut btf = Btf::default();
+        btf.add(&made.bytes()).expect("BTF");
+        btf
+    }
+
+    const FIELDS: &str = "\tfield:u32 type;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 len;\toffset:12;\tsize:4;\tsigned:0;\n\
+                          \tfield:u64 gpa;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 val;\toffset:24;\tsize:8;\tsigned:0;";
+
+    fn at(offset: usize, size: usize) -> Place {
+        Place { offset, size }
+    }
+
+    fn about(key: Place, kind: Place) -> Role {
+        Role::About { kind: exitscope_model::DetailKind::Mmio, key, write: Write::Is(kind, 2) }
+    }
+
+    /// Where the low 4 bytes of a word are.
+    const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
+
     #[test]
     fn what_a_role_looks_at_is_found_among_the_arguments_or_the_record_is_made() {
-        let fields = "\tfield:u32 type;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 len;\toffset:12;\tsize:4;\tsigned:0;\n\
-                      \tfield:u64 gpa;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 val;\toffset:24;\tsize:8;\tsigned:0;";
-        let at = |offset, size| Place { offset, size };
-        let about = |key, kind| Role::About { kind: exitscope_model::DetailKind::Mmio, key, write: Write::Is(kind, 2) };
-        let mmio = tracepoint("kvm", "kvm_mmio", fields);
-        let low = if Order::NATIVE == Order::Big { 4 } else { 0 };
-        let moved = among_arguments(&mmio, about(at(16, 8), at(8, 4)), NOWHERE);
-        assert_eq!(moved, Some((about(at(16, 8), at(low, 4)), NOWHERE)));
+        let btf = btf(&[("type", 4), ("len", 4), ("gpa", 8), ("val", 0)]);
+        let among = |tracepoint: &Tracepoint, role, vcpu| among_arguments(tracepoint, role, vcpu, Some(&btf));
+        let mmio = tracepoint("kvm", "kvm_mmio", FIELDS);
+        let moved = among(&mmio, about(at(16, 8), at(8, 4)), NOWHERE);
+        assert_eq!(moved, Some((about(at(16, 8), at(LOW, 4)), NOWHERE)));
         // `val` is a pointer there.
-        assert_eq!(among_arguments(&mmio, about(at(24, 8), at(8, 4)), NOWHERE), None);
-        assert_eq!(
-            among_arguments(&mmio, about(at(16, 8), at(8, 4)), at(12, 4)).map(|found| found.1.offset),
-            Some(8 + low)
-        );
-        let other = tracepoint("kvm_hv", "kvm_mmio", fields);
-        assert_eq!(among_arguments(&other, about(at(16, 8), at(8, 4)), NOWHERE), None);
+        assert_eq!(among(&mmio, about(at(24, 8), at(8, 4)), NOWHERE), None);
+        let vcpu = among(&mmio, about(at(16, 8), at(8, 4)), at(12, 4)).map(|found| found.1.offset);
+        assert_eq!(vcpu, Some(8 + LOW));
+        let other = tracepoint("kvm_hv", "kvm_mmio", FIELDS);
+        assert_eq!(among(&other, about(at(16, 8), at(8, 4)), NOWHERE), None);
         // An entry needs no field, but for the number of the virtual CPU.
         let entry = tracepoint("kvm", "kvm_entry", "\tfield:unsigned int vcpu_id;\toffset:8;\tsize:4;\tsigned:0;");
-        assert_eq!(among_arguments(&entry, Role::Enter, NOWHERE), Some((Role::Enter, NOWHERE)));
-        assert_eq!(among_arguments(&entry, Role::Enter, at(8, 4)), None);
+        assert_eq!(among(&entry, Role::Enter, NOWHERE), Some((Role::Enter, NOWHERE)));
+        assert_eq!(among(&entry, Role::Enter, at(8, 4)), None);
+    }
+
+    #[test]
+    fn arguments_are_where_this_kernel_has_them_and_where_it_does_not_say_the_record_is_made() {
+        let mmio = tracepoint("kvm", "kvm_mmio", FIELDS);
+        let among = |btf: Option<&Btf>| among_arguments(&mmio, about(at(16, 8), at(8, 4)), NOWHERE, btf);
+        // One more than today, in front.
+        let moved = btf(&[("vcpu", 0), ("type", 4), ("len", 4), ("gpa", 8), ("val", 0)]);
+        assert_eq!(among(Some(&moved)), Some((about(at(24, 8), at(8 + LOW, 4)), NOWHERE)));
+        let renamed = btf(&[("type", 4), ("len", 4), ("addr", 8), ("val", 0)]);
+        let narrow = btf(&[("type", 4), ("len", 4), ("gpa", 4), ("val", 0)]);
+        let pointer = btf(&[("type", 0), ("len", 4), ("gpa", 8), ("val", 0)]);
+        let other = Btf::default();
+        for btf in [Some(&renamed), Some(&narrow), Some(&pointer), Some(&other), None] {
+            assert_eq!(among(btf), None, "{btf:?}");
+        }
     }
 }

@@ -103,6 +103,15 @@ impl Assembler {
         self.emit(0x1f, dst, src, 0, 0);
     }
 
+    /// dst -= src; zero if that is more
+    pub fn subtract_down_to_zero(&mut self, dst: Reg, src: Reg) {
+        let enough = self.label();
+        self.jump_if_at_most(src, dst, enough);
+        self.copy(dst, src);
+        self.here(enough);
+        self.subtract(dst, src);
+    }
+
     /// dst |= src
     pub fn or(&mut self, dst: Reg, src: Reg) {
         self.emit(0x4f, dst, src, 0, 0);

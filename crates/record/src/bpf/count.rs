@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! states: thread ─► its open exit     counts: thread, why, about what ─► how many, how long     lost: a number for each CPU
+//! threads: a thread's number ─► process and number
 //! ```
 
 use super::arguments::among_arguments;
@@ -10,12 +11,14 @@ use super::count_program::{
     STATE_SIZE, TO_USER, about, count_program,
 };
 use super::{NoBpf, any_cpu, attach, load, map, runs_of};
-use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Open, Reading, Runner};
+use crate::aggregate::blocks::{COUNTED, SUMS, Spent, beside_cost, outside, up_to};
+use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Open, Reading, Runner, Traits};
+use crate::btf::Btf;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::sys::{self, ProgramKind};
 use crate::{Processes, Tracepoint};
 use exitscope_model::codes::trapped_system_register;
-use exitscope_model::{DetailKind, ExitCode, Kind};
+use exitscope_model::{DetailKind, ExitCode, ExitParts, Kind};
 use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
 use std::ffi::CString;
@@ -29,17 +32,20 @@ pub type Source = (Tracepoint, Decoder, Role);
 #[derive(Debug)]
 pub struct ByBpf {
     sources: Vec<Source>,
+    traits: Traits,
     maps: Maps,
     cpus: usize,
     programs: Vec<OwnedFd>,
+    /// Of each source, what its program runs at.
+    kinds: Vec<ProgramKind>,
     /// Kept open: closing one stops its program.
     _events: Vec<OwnedFd>,
 }
 
 impl ByBpf {
     /// Starts a program for each tracepoint.
-    pub fn start(sources: &[Source], is_software: bool, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
-        let start = |raw| ByBpf::start_at(sources, is_software, counting, cpus, raw);
+    pub fn start(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
+        let start = |raw| ByBpf::start_at(sources, traits, counting, cpus, raw);
         start(true).or_else(|why| match &why {
             NoBpf::Forbidden(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(why),
             // Kernels before 4.17 have no raw ones.
@@ -48,38 +54,32 @@ impl ByBpf {
     }
 
     /// The same, at raw tracepoints where that is wanted and they have all that a program looks at.
-    fn start_at(
-        sources: &[Source],
-        is_software: bool,
-        counting: &Counting,
-        cpus: u32,
-        raw: bool,
-    ) -> Result<ByBpf, NoBpf> {
-        let mut engine = ByBpf::idle(sources, counting, cpus)?;
-        let mut kinds = Vec::new();
+    fn start_at(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32, raw: bool) -> Result<ByBpf, NoBpf> {
+        let mut engine = ByBpf::idle(sources, traits, counting, cpus)?;
+        let btf = if raw { Btf::of_this_kernel() } else { None };
         for (number, (source, vcpu)) in (0..).zip(sources.iter().zip(vcpus(sources))) {
             let (tracepoint, _, role) = source;
-            let ((role, vcpu), kind) = match among_arguments(tracepoint, *role, vcpu).filter(|_| raw) {
+            let ((role, vcpu), kind) = match among_arguments(tracepoint, *role, vcpu, btf.as_ref()).filter(|_| raw) {
                 Some(found) => (found, ProgramKind::RawTracepoint),
                 None => ((*role, vcpu), ProgramKind::Tracepoint),
             };
-            let program = count_program(role, number, vcpu, is_software, &engine.maps);
+            let program = count_program(role, number, vcpu, traits, &engine.maps);
             engine.programs.push(load(tracepoint, &program, kind)?);
-            kinds.push(kind);
+            engine.kinds.push(kind);
         }
         // Only now that all are loaded does any begin.
         let cpu = any_cpu().map_err(NoBpf::Forbidden)?;
-        let attach = |((source, program), kind): ((&Source, &OwnedFd), _)| match kind {
+        let attach = |((source, program), kind): ((&Source, &OwnedFd), &_)| match kind {
             ProgramKind::Tracepoint => attach(&source.0, program, cpu),
             ProgramKind::RawTracepoint => sys::attach_raw(&CString::new(source.0.name.as_str())?, program),
         };
-        let events = sources.iter().zip(&engine.programs).zip(kinds).map(attach).collect::<io::Result<_>>();
+        let events = sources.iter().zip(&engine.programs).zip(&engine.kinds).map(attach).collect::<io::Result<_>>();
         engine._events = events.map_err(NoBpf::Forbidden)?;
         Ok(engine)
     }
 
     /// The maps, and no program yet.
-    fn idle(sources: &[Source], counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
+    fn idle(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
         let processes = match &counting.processes {
             Processes::All => None,
             Processes::These(these) => {
@@ -92,13 +92,14 @@ impl ByBpf {
         };
         let maps = Maps {
             states: map(sys::HASH, 8, STATE_SIZE as u32, counting.max_lanes, None)?,
+            threads: map(sys::HASH, 4, 8, counting.max_lanes, None)?,
             counts: map(sys::HASH, KEY_SIZE as u32, COUNT_SIZE as u32, counting.max_counts, None)?,
             blank: map(sys::ARRAY, 4, COUNT_SIZE as u32, 1, None)?,
             lost: map(sys::PERCPU_ARRAY, 4, 8, 1, None)?,
             processes,
         };
         let (sources, cpus) = (sources.to_vec(), cpus as usize);
-        Ok(ByBpf { sources, maps, cpus, programs: Vec::new(), _events: Vec::new() })
+        Ok(ByBpf { sources, traits, maps, cpus, programs: Vec::new(), kinds: Vec::new(), _events: Vec::new() })
     }
 
     /// Counts this process's exits, too.
@@ -109,36 +110,52 @@ impl ByBpf {
         }
     }
 
-    /// What the maps hold. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
-    pub fn read(&mut self) -> io::Result<Reading> {
+    /// What the maps hold, up to `at`. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
+    pub fn read(&mut self, at: u64) -> io::Result<Reading> {
         let mut reading = Reading::default();
         sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, value| {
             let key = self.key(lane(u64_at(key, 0)), key);
-            reading.counts.extend(key.map(|key| (key, count(value))));
+            reading.counts.extend(key.map(|key| (key, count(value, key.cause))));
         })?;
         sys::each_element(&self.maps.states, 8, STATE_SIZE, |thread, state| {
             let lane = lane(u64_at(thread, 0));
             let mut open = None;
             let (since, closed) = (u64_at(state, SINCE), u64_at(state, CLOSED));
+            let spent_at = |place| -> Spent { std::array::from_fn(|sum| u64_at(state, place + 8 * sum)) };
+            let (mut within, mut without) = (spent_at(layout::WITHIN), spent_at(layout::OUTSIDE));
+            let run = u32_at(state, layout::RUN) as usize;
+            let out = (1..=SUMS).contains(&run).then(|| (run - 1, u64_at(state, layout::OUT_SINCE)));
+            match since {
+                0 => without = up_to(at, without, out),
+                _ => within = up_to(at, within, out),
+            }
             if since > 0 || closed > 0 {
                 let mut count = Count { count: 1, to_user: u32_at(state, TO_USER).into(), ..Count::default() };
                 let key = self.key(lane, state);
-                if since == 0 {
-                    count.total = closed - 1;
-                    count.idle = u64_at(state, layout::IDLE).min(count.total);
-                    count.lengths.record(count.total);
-                } else if let Some(Key { cause: Cause::Exit(code), .. }) = key {
-                    open = Some(Open { code, since });
+                if let Some(Key { cause: Cause::Exit(code), .. }) = key {
+                    let beside = beside_cost(&within, code);
+                    if since == 0 {
+                        (count.total, count.beside) = (closed - 1, beside);
+                        count.lengths.record(count.total);
+                    } else {
+                        open = Some(Open { code, since, beside });
+                    }
                 }
                 reading.unsettled.extend(key.map(|key| (key, count)));
             }
+            let outside = outside(&without, self.traits.is_software);
             let less_one = |at| u64_at(state, at).checked_sub(1).map(|number| number as u32);
             let (vcpu, poll, events) = (less_one(layout::VCPU), less_one(layout::POLL), u64_at(state, layout::EVENTS));
-            reading.lanes.push((lane, LaneState { vcpu, poll, open, events, ended: false }));
+            reading.lanes.push((
+                lane,
+                LaneState { vcpu, poll, first: u64_at(state, layout::FIRST), open, outside, events, ended: false },
+            ));
         })?;
         let mut lost = vec![0; self.cpus];
         sys::lookup_percpu(&self.maps.lost, 0, &mut lost)?;
-        reading.lost = lost.iter().sum::<u64>() + self.runs().missed;
+        // What a program of the scheduler misses is no exit: it is called while it runs, by an interrupt that wakes somebody.
+        let of_kvm = self.sources.iter().zip(&self.programs).filter(|(source, _)| !source.0.follows_threads());
+        reading.lost = lost.iter().sum::<u64>() + of_kvm.map(|(_, program)| runs_of([program]).missed).sum::<u64>();
         Ok(reading)
     }
 
@@ -147,9 +164,18 @@ impl ByBpf {
         runs_of(&self.programs)
     }
 
+    /// The tracepoints whose programs look at arguments, and those whose programs look at records.
+    pub fn tracepoints(&self) -> (Vec<&str>, Vec<&str>) {
+        let all = self.sources.iter().zip(&self.kinds).map(|(source, kind)| (source.0.name.as_str(), kind));
+        let (raw, records): (Vec<_>, Vec<_>) = all.partition(|(_, kind)| matches!(kind, ProgramKind::RawTracepoint));
+        (raw.into_iter().map(|of| of.0).collect(), records.into_iter().map(|of| of.0).collect())
+    }
+
     /// Makes room: this thread is gone.
     pub fn forget(&mut self, lane: Lane) -> io::Result<()> {
         let Runner::Thread(thread) = lane.runner else { return Ok(()) };
+        // Another may have its number by now, which knows no more than that it counts then.
+        let _ = sys::delete(&self.maps.threads, &thread.to_ne_bytes());
         let thread = u64::from(lane.process) << 32 | u64::from(thread);
         let mut keys = Vec::new();
         sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, _| {
@@ -229,12 +255,17 @@ fn lane(thread: u64) -> Lane {
     Lane { process: (thread >> 32) as u32, runner: Runner::Thread(thread as u32) }
 }
 
-fn count(value: &[u8]) -> Count {
+fn count(value: &[u8], cause: Cause) -> Count {
+    let spent: [u64; COUNTED] = std::array::from_fn(|sum| u64_at(value, layout::SPENT + 8 * sum));
+    let beside = match cause {
+        Cause::Exit(code) => beside_cost(&spent, code),
+        Cause::Served | Cause::Halt { .. } => ExitParts::ZERO,
+    };
     Count {
         count: u64_at(value, layout::COUNT),
         to_user: u64_at(value, layout::COUNT_TO_USER),
         total: u64_at(value, layout::TOTAL),
-        idle: u64_at(value, layout::COUNT_IDLE),
+        beside,
         lengths: CoarseBuckets::from_counts((0..CoarseBuckets::LEN).map(|bucket| u64_at(value, BUCKETS + 8 * bucket))),
     }
 }

@@ -4,14 +4,20 @@
 //! the thread's state? none, and not wanted ─► out          no room for a new one ─► count a loss, out
 //! kvm_exit:  since = now, why                              kvm_entry: the count of (thread, why, about what) += 1,
 //! about:     what                                                     its bucket of (now - since) += 1
+//! sched_switch, sched_wakeup: the thread's time without a CPU, by what it is; kvm_vcpu_wakeup: what of it was a halt's
 //! ```
 //!
-//! States and counts are a thread's own, and a thread is on one CPU at a time: nothing has to be atomic.
+//! States and counts are a thread's own, and a thread is on one CPU at a time: nothing has to be atomic. Who wakes a thread may
+//! be on another CPU; the thread itself is on none then.
 
 use super::assembler::{Assembler, Helper, Label, Reg, Width};
 use super::program::{count_loss, end};
-use exitscope_model::DetailKind;
+use crate::aggregate::Traits;
+use crate::aggregate::blocks::{
+    COUNTED, KVM_EXIT_HLT, KVM_EXIT_INTR, POLLING, SLEPT, STEAL, STOPPED, SUMS, TOLD, USER,
+};
 use exitscope_model::codes::REGION_BITS;
+use exitscope_model::{DetailKind, ExitCode, PORTS_IN_KERNEL};
 use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Place, Role, Write};
 use std::os::fd::OwnedFd;
@@ -26,22 +32,35 @@ pub const KEY_SIZE: usize = 28;
 /// A state: since when the exit is open, or zero; what a key has; how it went on.
 pub const SINCE: usize = 0;
 pub const TO_USER: usize = 28;
-pub const IDLE: usize = 32;
 /// Length of an exit that is over but for what it was about, and one more; or zero.
-pub const CLOSED: usize = 40;
+pub const CLOSED: usize = 32;
 /// Number of the virtual CPU, and one more; or zero.
-pub const VCPU: usize = 48;
+pub const VCPU: usize = 40;
 /// How long KVM polls, and one more; or zero.
-pub const POLL: usize = 56;
-pub const EVENTS: usize = 64;
-pub const STATE_SIZE: usize = 72;
+pub const POLL: usize = 48;
+pub const EVENTS: usize = 56;
+/// Where the exit, `KVM_RUN` or the halt in hand begins, the time without a CPU since then, and how long KVM has polled, and one
+/// more, or zero.
+pub const FROM: usize = 64;
+pub const OFF: usize = 72;
+pub const POLLED: usize = 80;
+/// Without a CPU: what that is, and one more, or zero; and since when. What a sleep would be, and one more.
+pub const RUN: usize = 88;
+pub const ASLEEP: usize = 92;
+pub const OUT_SINCE: usize = 96;
+/// Time without a CPU and in polls, of the open exit and of no exit.
+pub const WITHIN: usize = 104;
+pub const OUTSIDE: usize = WITHIN + 8 * SUMS;
+/// When the state was made.
+pub const FIRST: usize = OUTSIDE + 8 * SUMS;
+pub const STATE_SIZE: usize = FIRST + 8;
 
 /// A count.
 pub const COUNT: usize = 0;
 pub const COUNT_TO_USER: usize = 8;
 pub const TOTAL: usize = 16;
-pub const COUNT_IDLE: usize = 24;
-pub const BUCKETS: usize = 32;
+pub const SPENT: usize = 24;
+pub const BUCKETS: usize = SPENT + 8 * COUNTED;
 pub const COUNT_SIZE: usize = BUCKETS + 8 * CoarseBuckets::LEN;
 
 /// In place of the number of the tracepoint that began an exit.
@@ -71,14 +90,23 @@ const SMALL: i16 = -4;
 const ZERO: i16 = -8;
 const NEW_STATE: i16 = KEY - STATE_SIZE as i16;
 
-/// `BPF_NOEXIST`.
+/// `BPF_ANY`, `BPF_NOEXIST`.
+const ANY: i32 = 0;
 const NO_EXIST: i32 = 1;
+
+/// What user space may do for the guest.
+const HANDED_OVER: [DetailKind; 4] = [DetailKind::Port, DetailKind::Mmio, DetailKind::Msr, DetailKind::Hypercall];
+
+/// Beyond the reasons of `kvm_userspace_exit` that matter.
+const MAX_REASON: u32 = 64;
 
 /// The maps that programs use.
 #[derive(Debug)]
 pub struct Maps {
     /// By thread, its state.
     pub states: OwnedFd,
+    /// By a thread's number, process and number, if it has a state.
+    pub threads: OwnedFd,
     /// What was counted.
     pub counts: OwnedFd,
     /// A count of nothing.
@@ -89,15 +117,30 @@ pub struct Maps {
     pub processes: Option<OwnedFd>,
 }
 
-/// The program for the tracepoint number `number`. `is_software`: `kvm_exit` never fires here.
-pub fn count_program(role: Role, number: u16, vcpu: Place, is_software: bool, maps: &Maps) -> Vec<u64> {
+/// The program for the tracepoint number `number`.
+pub fn count_program(role: Role, number: u16, vcpu: Place, traits: Traits, maps: &Maps) -> Vec<u64> {
+    let is_software = traits.is_software;
     let mut a = Assembler::default();
     let [out, full] = [a.label(), a.label()];
     let mut p = Program { a: &mut a, maps, out, full };
     p.a.copy(CTX, R1);
-    if let Role::RunEnter(load) = role {
-        p.field(R1, load);
-        p.a.jump_if(R1, 0, out);
+    match role {
+        Role::Switch { prev, state, next } => {
+            p.goes_out(prev, state);
+            p.comes_back(next);
+            a.jump(out);
+            return end(a, full, out, &maps.lost);
+        }
+        Role::Wakeup(thread) => {
+            p.is_woken(thread);
+            a.jump(out);
+            return end(a, full, out, &maps.lost);
+        }
+        Role::RunEnter(load) => {
+            p.field(R1, load);
+            p.a.jump_if(R1, 0, out);
+        }
+        _ => {}
     }
     let begins = matches!(role, Role::Exit(_) | Role::Enter | Role::UserspaceExit(_) | Role::About { .. });
     p.find_state(begins);
@@ -111,15 +154,18 @@ pub fn count_program(role: Role, number: u16, vcpu: Place, is_software: bool, ma
         Role::Exit(code) => p.exit(number, code),
         Role::Enter => p.enter(),
         Role::UserspaceExit(code) if is_software => p.leave_software(number, code),
-        Role::UserspaceExit(_) => p.leave(),
+        Role::UserspaceExit(code) => p.leave(code),
         Role::RunEnter(_) => p.enter_software(),
         Role::About { kind, key, write } => p.about(kind, key, write, is_software),
-        Role::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid),
-        Role::HaltPoll(new) => {
-            p.field(R1, new);
-            p.a.add(R1, 1);
-            p.a.store(Width::Double, STATE, POLL as i16, R1);
+        Role::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid, traits.polls),
+        Role::HaltPoll([new, old]) => {
+            for (place, field) in [(POLL, new), (POLLED, old)] {
+                p.field(R1, field);
+                p.a.add(R1, 1);
+                p.a.store(Width::Double, STATE, place as i16, R1);
+            }
         }
+        Role::Switch { .. } | Role::Wakeup(_) => {}
     }
     a.jump(out);
     end(a, full, out, &maps.lost)
@@ -162,13 +208,156 @@ impl Program<'_> {
             for at in (0..STATE_SIZE as i16).step_by(8) {
                 a.store_number(Width::Double, STACK, NEW_STATE + at, 0);
             }
-            a.copy(R3, STACK);
-            a.add(R3, NEW_STATE.into());
+            self.a.call(Helper::KtimeGetNs);
+            self.a.store(Width::Double, STACK, NEW_STATE + FIRST as i16, R0);
+            self.a.store_number(Width::Word, STACK, NEW_STATE + ASLEEP as i16, SLEPT as i32 + 1);
+            self.a.copy(R3, STACK);
+            self.a.add(R3, NEW_STATE.into());
             self.insert(&self.maps.states);
             self.a.jump_if(R0, 0, self.full);
+            self.a.copy(STATE, R0);
+            self.note_thread();
+            self.a.copy(R0, STATE);
         }
         self.a.here(known);
         self.a.copy(STATE, R0);
+    }
+
+    /// The thread in KEY is known by its number from now on.
+    fn note_thread(&mut self) {
+        let a = &mut *self.a;
+        a.load(Width::Double, R1, STACK, KEY);
+        a.store(Width::Word, STACK, SMALL, R1);
+        a.map(R1, &self.maps.threads);
+        a.copy(R2, STACK);
+        a.add(R2, SMALL.into());
+        a.copy(R3, STACK);
+        a.add(R3, KEY.into());
+        a.set(R4, ANY);
+        a.call(Helper::MapUpdateElem);
+    }
+
+    /// STATE = that of the thread of this number, of which this is an event; goes to `none` if it has none.
+    fn find_thread(&mut self, number: Place, none: Label) {
+        self.field(R1, number);
+        let a = &mut *self.a;
+        a.store(Width::Word, STACK, SMALL, R1);
+        a.lookup(&self.maps.threads, SMALL.into());
+        a.jump_if(R0, 0, none);
+        a.load(Width::Double, R1, R0, 0);
+        a.store(Width::Double, STACK, KEY, R1);
+        a.lookup(&self.maps.states, KEY.into());
+        a.jump_if(R0, 0, none);
+        a.copy(STATE, R0);
+        a.grow(STATE, EVENTS as i16, 1);
+        a.call(Helper::KtimeGetNs);
+        a.copy(VALUE, R0);
+    }
+
+    fn goes_out(&mut self, thread: Place, state: Place) {
+        let [done, runs, sleeps] = [self.a.label(), self.a.label(), self.a.label()];
+        self.find_thread(thread, done);
+        self.spend(runs);
+        self.a.here(runs);
+        self.field(R1, state);
+        self.a.load(Width::Word, R2, STATE, ASLEEP as i16);
+        self.a.shift_left(R1, 56);
+        self.a.jump_unless(R1, 0, sleeps);
+        self.a.set(R2, STEAL as i32 + 1);
+        self.a.here(sleeps);
+        self.a.store(Width::Word, STATE, RUN as i16, R2);
+        self.a.store(Width::Double, STATE, OUT_SINCE as i16, VALUE);
+        self.a.here(done);
+    }
+
+    fn is_woken(&mut self, thread: Place) {
+        self.find_thread(thread, self.out);
+        self.a.load(Width::Word, R1, STATE, RUN as i16);
+        self.a.jump_if(R1, STEAL as i32 + 1, self.out);
+        self.spend(self.out);
+        self.a.store_number(Width::Word, STATE, RUN as i16, STEAL as i32 + 1);
+        self.a.store(Width::Double, STATE, OUT_SINCE as i16, VALUE);
+    }
+
+    fn comes_back(&mut self, thread: Place) {
+        self.find_thread(thread, self.out);
+        self.spend(self.out);
+        self.a.store_number(Width::Word, STATE, RUN as i16, 0);
+    }
+
+    /// Adds the time without a CPU up to VALUE to what it is; goes to `runs` if there is none.
+    fn spend(&mut self, runs: Label) {
+        let a = &mut *self.a;
+        a.load(Width::Word, R1, STATE, RUN as i16);
+        a.jump_if(R1, 0, runs);
+        let known = a.label();
+        a.jump_if_less(R1, SUMS as i32 + 1, known);
+        // It always is, which the kernel's verifier does not see.
+        a.jump(runs);
+        a.here(known);
+        a.load(Width::Double, R2, STATE, OUT_SINCE as i16);
+        a.copy(R3, VALUE);
+        a.subtract_down_to_zero(R3, R2);
+        a.load(Width::Double, R2, STATE, OFF as i16);
+        a.add_of(R2, R3);
+        a.store(Width::Double, STATE, OFF as i16, R2);
+        self.spent_of(R2);
+        let a = &mut *self.a;
+        a.shift_left(R1, 3);
+        a.add_of(R2, R1);
+        a.load(Width::Double, R4, R2, WITHIN as i16 - 8);
+        a.add_of(R4, R3);
+        a.store(Width::Double, R2, WITHIN as i16 - 8, R4);
+    }
+
+    /// dst + WITHIN = where the thread's time is added up now; r4 is used up
+    fn spent_of(&mut self, dst: Reg) {
+        let a = &mut *self.a;
+        let open = a.label();
+        a.copy(dst, STATE);
+        a.load(Width::Double, R4, STATE, SINCE as i16);
+        a.jump_unless(R4, 0, open);
+        a.add(dst, (OUTSIDE - WITHIN) as i32);
+        a.here(open);
+    }
+
+    /// The exit, `KVM_RUN` or a halt begins at r0.
+    fn begin_block(&mut self) {
+        self.a.store(Width::Double, STATE, FROM as i16, R0);
+        self.a.store_number(Width::Double, STATE, OFF as i16, 0);
+        self.a.store_number(Width::Double, STATE, POLLED as i16, 0);
+    }
+
+    fn sleep_is(&mut self, what: usize) {
+        self.a.store_number(Width::Word, STATE, ASLEEP as i16, what as i32 + 1);
+    }
+
+    /// User space has the vCPU: what a sleep is, `reason` and `errno` tell.
+    fn sleep_in_user_space(&mut self, [reason, errno]: [Place; 2]) {
+        let [stopped, halted, done] = [self.a.label(), self.a.label(), self.a.label()];
+        for interrupted in [4, 11] {
+            self.field(R1, errno);
+            self.a.add(R1, interrupted);
+            self.a.shift_left(R1, 32);
+            self.a.jump_if(R1, 0, stopped);
+        }
+        let user = self.a.label();
+        self.field(R1, errno);
+        self.a.shift_left(R1, 32);
+        self.a.shift_right(R1, 63);
+        self.a.jump_unless(R1, 0, user);
+        self.field(R1, reason);
+        self.a.jump_if(R1, KVM_EXIT_INTR as i32, stopped);
+        self.a.jump_if(R1, KVM_EXIT_HLT as i32, halted);
+        self.a.here(user);
+        self.sleep_is(USER);
+        self.a.jump(done);
+        self.a.here(halted);
+        self.sleep_is(TOLD);
+        self.a.jump(done);
+        self.a.here(stopped);
+        self.sleep_is(STOPPED);
+        self.a.here(done);
     }
 
     /// r0 = the new element of the map for KEY, with the value that r3 points to; zero if there is no room.
@@ -185,6 +374,11 @@ impl Program<'_> {
     fn open(&mut self, number: u16, code: [Place; 2]) {
         self.a.call(Helper::KtimeGetNs);
         self.a.store(Width::Double, STATE, SINCE as i16, R0);
+        self.begin_block();
+        for sum in 0..SUMS {
+            self.a.store_number(Width::Double, STATE, (WITHIN + 8 * sum) as i16, 0);
+        }
+        self.sleep_is(SLEPT);
         self.field(R1, code[0]);
         // Of a field of 8 bytes, there is no second one.
         if code[1].size > 0 {
@@ -194,7 +388,6 @@ impl Program<'_> {
         }
         self.a.store(Width::Double, STATE, CODE as i16, R1);
         self.a.store_number(Width::Half, STATE, OPENER as i16, number as i16 as i32);
-        self.a.store_number(Width::Double, STATE, IDLE as i16, 0);
     }
 
     fn exit(&mut self, number: u16, code: [Place; 2]) {
@@ -214,55 +407,48 @@ impl Program<'_> {
         self.length_or(closed);
         self.count_state(true);
         self.a.here(closed);
+        self.sleep_is(SLEPT);
         self.forget_about();
     }
 
-    fn leave(&mut self) {
+    fn leave(&mut self, code: [Place; 2]) {
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_if(R1, 0, self.out);
         self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
+        self.sleep_in_user_space(code);
     }
 
     fn leave_software(&mut self, number: u16, code: [Place; 2]) {
-        let settled = self.a.label();
+        let [settled, open] = [self.a.label(), self.a.label()];
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
-        self.a.jump_unless(R1, 0, self.out);
+        self.a.jump_unless(R1, 0, open);
         self.closed_or(settled);
         self.count_state(true);
         self.a.here(settled);
-        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
         self.open(number, code);
+        self.drop_answered();
+        self.a.here(open);
+        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
+        self.sleep_in_user_space(code);
     }
 
     fn enter_software(&mut self) {
-        let waits = self.a.label();
         self.length_or(self.out);
-        self.a.load(Width::Half, R1, STATE, ABOUT as i16);
-        // The lowest bit: the guest wrote.
-        self.a.copy(R2, R1);
-        self.a.shift_right(R2, 1);
-        self.a.shift_left(R2, 1);
-        self.a.subtract(R1, R2);
-        self.a.jump_if(R1, 0, waits);
-        self.count_state(true);
-        self.a.jump(self.out);
-        self.a.here(waits);
+        self.begin_block();
+        self.sleep_is(SLEPT);
         self.a.add(LENGTH, 1);
         self.a.store(Width::Double, STATE, CLOSED as i16, LENGTH);
     }
 
-    /// LENGTH = that of the open exit, which is open no more; goes to `none` if there is none.
+    /// LENGTH = that of the open exit, which is open no more, and r0 = now; goes to `none` if there is none.
     fn length_or(&mut self, none: Label) {
         self.a.load(Width::Double, LENGTH, STATE, SINCE as i16);
         self.a.jump_if(LENGTH, 0, none);
         self.a.call(Helper::KtimeGetNs);
         // The kernel's fast clock may step back by a little while it is adjusted (kernel/time/timekeeping.c).
-        let forward = self.a.label();
-        self.a.jump_if_at_most(LENGTH, R0, forward);
-        self.a.copy(R0, LENGTH);
-        self.a.here(forward);
-        self.a.subtract(R0, LENGTH);
-        self.a.copy(LENGTH, R0);
+        self.a.copy(R1, R0);
+        self.a.subtract_down_to_zero(R1, LENGTH);
+        self.a.copy(LENGTH, R1);
         self.a.store_number(Width::Double, STATE, SINCE as i16, 0);
     }
 
@@ -301,12 +487,14 @@ impl Program<'_> {
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_if(R1, 0, outside);
         let set = self.a.label();
+        // An access that goes on after user space does so in the kernel.
+        self.sleep_is(SLEPT);
         self.a.load(Width::Half, R1, STATE, ABOUT as i16);
         self.a.jump_if_less(R1, about(kind).into(), set);
         self.a.jump(self.out);
         self.a.here(outside);
         if is_software {
-            self.about_outside(set);
+            self.about_outside(kind, set);
         } else {
             self.a.jump(self.out);
         }
@@ -315,28 +503,74 @@ impl Program<'_> {
         self.a.store(Width::Double, STATE, ABOUT_KEY as i16, VALUE);
     }
 
-    /// What VALUE and LENGTH say belongs to the exit that is over but for that, or to what comes.
-    fn about_outside(&mut self, set: Label) {
-        let [completes, other, settled] = [self.a.label(), self.a.label(), self.a.label()];
+    /// Goes to `yes` if user space does accesses of this kind in the state's exit, else to `no`.
+    fn is_handed_over(&mut self, kind: DetailKind, yes: Label, no: Label) {
         let a = &mut *self.a;
-        a.load(Width::Double, R1, STATE, CLOSED as i16);
-        a.jump_if(R1, 0, settled);
-        // A read is told of when its value has come.
-        a.copy(R2, LENGTH);
-        a.shift_right(R2, 1);
-        a.shift_left(R2, 1);
-        a.jump_unless_same(R2, LENGTH, other);
-        a.load(Width::Half, R1, STATE, ABOUT as i16);
-        a.jump_if(R1, 0, completes);
-        a.jump_unless_same(R1, LENGTH, other);
-        a.load(Width::Double, R1, STATE, ABOUT_KEY as i16);
-        a.jump_unless_same(R1, VALUE, other);
-        a.here(completes);
-        a.store(Width::Half, STATE, ABOUT as i16, LENGTH);
-        a.store(Width::Double, STATE, ABOUT_KEY as i16, VALUE);
-        self.closed_or(self.out);
-        self.count_state(true);
-        self.a.jump(self.out);
+        a.load(Width::Double, R1, STATE, CODE as i16);
+        // The upper half is `errno`: if it is negative, the reason is another's.
+        a.copy(R2, R1);
+        a.shift_right(R2, 63);
+        a.jump_unless(R2, 0, no);
+        a.shift_left(R1, 32);
+        a.shift_right(R1, 32);
+        for reason in (0..MAX_REASON).filter(|&reason| ExitCode::of_userspace(reason, 0).hands_over(kind)) {
+            a.jump_if(R1, reason as i32, yes);
+        }
+        a.jump(no);
+    }
+
+    /// What was told before the exit that begins is done with, unless the exit is for that.
+    fn drop_answered(&mut self) {
+        let [answered, kept] = [self.a.label(), self.a.label()];
+        self.a.load(Width::Half, R3, STATE, ABOUT as i16);
+        self.a.jump_if(R3, 0, kept);
+        self.a.shift_right(R3, 1);
+        self.a.shift_left(R3, 1);
+        for kind in HANDED_OVER {
+            let next = self.a.label();
+            self.a.jump_unless(R3, about(kind).into(), next);
+            self.is_handed_over(kind, kept, answered);
+            self.a.here(next);
+        }
+        self.a.here(answered);
+        self.count_answered();
+        self.a.here(kept);
+    }
+
+    /// KVM did what the state is about.
+    fn count_answered(&mut self) {
+        self.a.load(Width::Half, R1, STATE, ABOUT as i16);
+        self.a.load(Width::Double, R2, STATE, ABOUT_KEY as i16);
+        self.count_served(R1, R2);
+        self.forget_about();
+    }
+
+    fn count_served(&mut self, about: Reg, key: Reg) {
+        let done = self.a.label();
+        self.a.store_number(Width::Double, STACK, KEY + CODE as i16, 0);
+        self.a.store(Width::Double, STACK, KEY + ABOUT_KEY as i16, key);
+        self.a.store_number(Width::Half, STACK, KEY + OPENER as i16, i32::from(SERVED as i16));
+        self.a.store(Width::Half, STACK, KEY + ABOUT as i16, about);
+        self.find_count(done);
+        self.a.grow(R0, COUNT as i16, 1);
+        self.a.here(done);
+    }
+
+    /// What VALUE and LENGTH say belongs to the exit that is over but for that, or to what comes.
+    fn about_outside(&mut self, kind: DetailKind, set: Label) {
+        let [completes, other, settled, fresh] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
+        self.a.load(Width::Double, R1, STATE, CLOSED as i16);
+        self.a.jump_if(R1, 0, settled);
+        // The kernel refuses what is never reached.
+        if HANDED_OVER.contains(&kind) {
+            self.completes(kind, completes, other);
+            self.a.here(completes);
+            self.a.store(Width::Half, STATE, ABOUT as i16, LENGTH);
+            self.a.store(Width::Double, STATE, ABOUT_KEY as i16, VALUE);
+            self.closed_or(self.out);
+            self.count_state(true);
+            self.a.jump(self.out);
+        }
 
         self.a.here(other);
         // What is new has to wait on the stack, as LENGTH is needed.
@@ -344,30 +578,71 @@ impl Program<'_> {
         self.closed_or(self.out);
         self.count_state(true);
         self.a.load(Width::Word, LENGTH, STACK, SMALL);
-        self.a.jump(set);
+        self.a.jump(fresh);
 
         self.a.here(settled);
         self.a.load(Width::Half, R1, STATE, ABOUT as i16);
-        self.a.jump_if(R1, 0, set);
+        self.a.jump_if(R1, 0, fresh);
         // Nothing came of what was said before.
-        self.a.store_number(Width::Double, STACK, KEY + CODE as i16, 0);
-        self.a.load(Width::Double, R2, STATE, ABOUT_KEY as i16);
-        self.a.store(Width::Double, STACK, KEY + ABOUT_KEY as i16, R2);
-        self.a.store_number(Width::Half, STACK, KEY + OPENER as i16, i32::from(SERVED as i16));
-        self.a.store(Width::Half, STACK, KEY + ABOUT as i16, R1);
-        self.find_count(set);
-        self.a.grow(R0, COUNT as i16, 1);
+        self.count_answered();
+        self.a.here(fresh);
+        if kind == DetailKind::Port {
+            self.a.jump_unless(LENGTH, about(kind).into(), set);
+            self.count_served(LENGTH, VALUE);
+            self.a.jump(self.out);
+        } else {
+            self.a.jump(set);
+        }
     }
 
-    fn halt(&mut self, ns: Place, waited: Place, valid: Place) {
-        let outside = self.a.label();
+    /// Goes to `other` unless VALUE and LENGTH are what user space was to read: see `Detail::completes`.
+    fn completes(&mut self, kind: DetailKind, completes: Label, other: Label) {
+        let [handed, wrote] = [self.a.label(), self.a.label()];
+        self.a.jump_unless(LENGTH, about(kind).into(), other);
+        self.is_handed_over(kind, handed, other);
+        self.a.here(handed);
+        self.a.load(Width::Half, R1, STATE, ABOUT as i16);
+        self.a.jump_if(R1, 0, completes);
+        if kind == DetailKind::Port {
+            self.a.jump_if(R1, i32::from(about(kind)) + 1, wrote);
+        }
+        self.a.jump_unless_same(R1, LENGTH, other);
+        self.a.load(Width::Double, R1, STATE, ABOUT_KEY as i16);
+        self.a.jump_unless_same(R1, VALUE, other);
+        if kind == DetailKind::Port {
+            self.a.jump(completes);
+            self.a.here(wrote);
+            for ports in PORTS_IN_KERNEL {
+                let next = self.a.label();
+                self.a.jump_if_less(VALUE, *ports.start() as i32, next);
+                self.a.jump_if_less(VALUE, *ports.end() as i32 + 1, other);
+                self.a.here(next);
+            }
+            self.count_answered();
+        }
+    }
+
+    fn halt(&mut self, ns: Place, waited: Place, valid: Place, polls: bool) {
+        self.a.call(Helper::KtimeGetNs);
         self.field(LENGTH, ns);
-        self.a.load(Width::Double, R1, STATE, SINCE as i16);
-        self.a.jump_if(R1, 0, outside);
-        self.a.load(Width::Double, R1, STATE, IDLE as i16);
-        self.a.add_of(R1, LENGTH);
-        self.a.store(Width::Double, STATE, IDLE as i16, R1);
-        self.a.here(outside);
+        if polls {
+            self.find_poll(waited);
+        } else {
+            self.a.set(R3, 0);
+        }
+        self.spent_of(R2);
+        for (of, to) in [(None, POLLING), (Some(SLEPT), TOLD)] {
+            let to = (WITHIN + 8 * to) as i16;
+            if let Some(of) = of {
+                let of = (WITHIN + 8 * of) as i16;
+                self.a.load(Width::Double, R3, R2, of);
+                self.a.store_number(Width::Double, R2, of, 0);
+            }
+            self.a.load(Width::Double, R1, R2, to);
+            self.a.add_of(R1, R3);
+            self.a.store(Width::Double, R2, to, R1);
+        }
+        self.begin_block();
         self.field(R1, waited);
         match valid.size {
             0 => self.a.set(R2, 1),
@@ -381,10 +656,35 @@ impl Program<'_> {
         self.a.store_number(Width::Half, STACK, KEY + ABOUT as i16, 0);
         self.find_count(self.out);
         self.a.grow(R0, COUNT as i16, 1);
-        self.a.load(Width::Double, R1, R0, COUNT_IDLE as i16);
-        self.a.add_of(R1, LENGTH);
-        self.a.store(Width::Double, R0, COUNT_IDLE as i16, R1);
         self.add_length();
+    }
+
+    /// r3 = how much of the halt of LENGTH that ends at r0 was a poll
+    fn find_poll(&mut self, waited: Place) {
+        let [less, slept, none, found] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
+        self.a.load(Width::Double, R1, STATE, FROM as i16);
+        self.a.copy(R3, R0);
+        self.a.subtract_down_to_zero(R3, R1);
+        self.a.jump_if_at_most(R3, LENGTH, less);
+        self.a.copy(R3, LENGTH);
+        self.a.here(less);
+        self.a.load(Width::Double, R1, STATE, OFF as i16);
+        self.a.subtract_down_to_zero(R3, R1);
+        // What ran is in r3 now, and r1 is how long KVM said that it has polled, and one more.
+        self.field(R2, waited);
+        self.a.load(Width::Double, R1, STATE, POLLED as i16);
+        self.a.jump_unless(R2, 0, slept);
+        self.a.jump_unless(R1, 1, found);
+        self.a.jump(none);
+        self.a.here(slept);
+        self.a.jump_if(R1, 0, none);
+        self.a.add(R1, -1);
+        self.a.jump_if_at_most(R3, R1, found);
+        self.a.copy(R3, R1);
+        self.a.jump(found);
+        self.a.here(none);
+        self.a.set(R3, 0);
+        self.a.here(found);
     }
 
     /// Counts the state's exit, with its LENGTH if it is `timed`; what it was about is done with.
@@ -404,16 +704,16 @@ impl Program<'_> {
         self.a.add_of(R1, R2);
         self.a.store(Width::Double, R0, COUNT_TO_USER as i16, R1);
         if timed {
-            let [busy, less] = [self.a.label(), self.a.label()];
-            self.a.load(Width::Double, R1, STATE, IDLE as i16);
-            self.a.jump_if(R1, 0, busy);
-            self.a.jump_if_at_most(R1, LENGTH, less);
-            self.a.copy(R1, LENGTH);
-            self.a.here(less);
-            self.a.load(Width::Double, R2, R0, COUNT_IDLE as i16);
-            self.a.add_of(R2, R1);
-            self.a.store(Width::Double, R0, COUNT_IDLE as i16, R2);
-            self.a.here(busy);
+            for sum in 0..COUNTED {
+                let (of, to) = ((WITHIN + 8 * sum) as i16, (SPENT + 8 * sum) as i16);
+                let none = self.a.label();
+                self.a.load(Width::Double, R1, STATE, of);
+                self.a.jump_if(R1, 0, none);
+                self.a.load(Width::Double, R2, R0, to);
+                self.a.add_of(R2, R1);
+                self.a.store(Width::Double, R0, to, R2);
+                self.a.here(none);
+            }
             self.add_length();
         }
         self.a.here(done);

@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+/// A host that polls, and tells of exits and of its scheduler.
+const HOST: Traits = Traits { is_software: false, polls: true, switches: true };
+
 /// Words that a raw tracepoint's program may look at, and which of them are not fields.
 const WORDS: usize = 12;
 const TIME: usize = 0;
@@ -42,20 +45,30 @@ const VCPU: Column = (4, "vcpu_id", &[0, 1, 300]);
 const REASONS: &[u64] = &[0, 1, 12, 30, 0x7b, 0x8000_0021];
 /// Numbers that are the same to a program that looks at too few bytes.
 const NUMBERS: &[u64] = &[0, 1, 0x80, 0x1_0080, u32::MAX as u64];
+/// Two of them KVM may answer itself.
+const PORTS: &[u64] = &[0x20, 0x61, 0x80, 0x3fd, 0x1_0080];
 const ADDRESSES: &[u64] = &[0, 0xfff, 0x1000, 0xfee0_0300, 0xffff_ffff_f000, u64::MAX];
-const ERRNOS: &[u64] = &[0, 11, -4i32 as u32 as u64];
-const LENGTHS: &[u64] = &[0, 1, 7, 4_000, 1 << 37, 1 << 39];
+const ERRNOS: &[u64] = &[0, 0, 11, -4i32 as u32 as u64, -14i32 as u32 as u64];
+const LENGTHS: &[u64] = &[0, 1, 7, 900, 4_000, 1 << 37, 1 << 39];
 
-const USERSPACE_EXIT: Layout = ("kvm_userspace_exit", &[(4, "reason", &[2, 6, 17]), (4, "errno", ERRNOS)]);
+const USERSPACE_EXIT: Layout = ("kvm_userspace_exit", &[(4, "reason", &[2, 2, 5, 6, 10, 29]), (4, "errno", ERRNOS)]);
 const MMIO: Layout =
     ("kvm_mmio", &[(4, "type", &[0, 1, 2]), (4, "len", &[4]), (8, "gpa", ADDRESSES), (8, "val", ADDRESSES)]);
 const WAKEUP: Layout = ("kvm_vcpu_wakeup", &[(8, "ns", LENGTHS), (1, "waited", FLAG), (1, "valid", FLAG)]);
 const HALT_POLL: Layout = ("kvm_halt_poll_ns", &[(1, "grow", FLAG), VCPU, (4, "new", NUMBERS), (4, "old", NUMBERS)]);
 
+/// Threads of [`any_steps`], and one that is no vCPU's.
+const THREADS: &[u64] = &[0, 70, 71, 72];
+const SWITCH: Layout = (
+    "sched_switch",
+    &[(4, "prev_pid", THREADS), (8, "prev_state", &[0, 1, 2, 0x100, 0x402]), (4, "next_pid", THREADS)],
+);
+const SCHED_WAKEUP: Layout = ("sched_wakeup", &[(4, "pid", THREADS)]);
+
 /// What fires on x86 besides `kvm_exit` and `kvm_entry`.
-const X86: [Layout; 12] = [
+const X86: [Layout; 14] = [
     USERSPACE_EXIT,
-    ("kvm_pio", &[(4, "rw", FLAG), (4, "port", NUMBERS), (4, "size", &[1]), (4, "count", &[1])]),
+    ("kvm_pio", &[(4, "rw", FLAG), (4, "port", PORTS), (4, "size", &[1]), (4, "count", &[1])]),
     MMIO,
     ("kvm_fast_mmio", &[(8, "gpa", ADDRESSES)]),
     ("kvm_msr", &[(4, "write", FLAG), (4, "ecx", NUMBERS), (8, "data", NUMBERS)]),
@@ -66,6 +79,8 @@ const X86: [Layout; 12] = [
     ("kvm_page_fault", &[VCPU, (8, "fault_address", ADDRESSES), (8, "error_code", ADDRESSES)]),
     WAKEUP,
     HALT_POLL,
+    SWITCH,
+    SCHED_WAKEUP,
 ];
 
 const HARDWARE: [Layout; 2] = [
@@ -76,7 +91,7 @@ const HARDWARE: [Layout; 2] = [
 /// Stands for entries where `kvm_exit` never fires.
 const SOFTWARE: [Layout; 1] = [("kvm_fpu", &[(4, "load", FLAG)])];
 
-const ARM64: [Layout; 8] = [
+const ARM64: [Layout; 10] = [
     ("kvm_exit", &[(4, "ret", &[0, 1, 2]), (4, "esr_ec", &[1, 0x16, 0x24]), (8, "vcpu_pc", ADDRESSES)]),
     ("kvm_entry", &[(8, "vcpu_pc", ADDRESSES)]),
     USERSPACE_EXIT,
@@ -85,6 +100,8 @@ const ARM64: [Layout; 8] = [
     ("kvm_hvc_arm64", &[(8, "vcpu_pc", &[0]), (8, "r0", ADDRESSES), (8, "imm", &[0])]),
     WAKEUP,
     HALT_POLL,
+    SWITCH,
+    SCHED_WAKEUP,
 ];
 
 fn source(&(name, columns): &Layout) -> Source {
@@ -95,9 +112,10 @@ fn source(&(name, columns): &Layout) -> Source {
         at += size;
     }
     text += "\nprint fmt: \"\"\n";
-    let tracepoint = Tracepoint::parse("kvm", &text).expect("a format");
+    let system = if name.starts_with("sched") { "sched" } else { "kvm" };
+    let tracepoint = Tracepoint::parse(system, &text).expect("a format");
     let format = Format::parse(&text).expect("a format");
-    let decoder = Decoder::new("kvm", &format, &mut EventNames::default());
+    let decoder = Decoder::new(system, &format, &mut EventNames::default());
     let role = decoder.role().unwrap_or_else(|| panic!("{name} has a role"));
     (tracepoint, decoder, role)
 }
@@ -127,8 +145,8 @@ fn get(record: &[u8], place: Place) -> u64 {
 }
 
 /// What programs count.
-fn by_programs(sources: &[Source], is_software: bool, counting: &Counting, steps: &[Step]) -> Result<Reading, NoBpf> {
-    let mut engine = ByBpf::idle(sources, counting, possible_cpus().map_err(NoBpf::Trouble)?)?;
+fn by_programs(sources: &[Source], traits: Traits, counting: &Counting, steps: &[Step]) -> Result<Reading, NoBpf> {
+    let mut engine = ByBpf::idle(sources, traits, counting, possible_cpus().map_err(NoBpf::Trouble)?)?;
     let mut fields = Vec::new();
     for (number, ((tracepoint, _, role), vcpu)) in (0..).zip(sources.iter().zip(vcpus(sources))) {
         let places = RefCell::new(Vec::new());
@@ -141,7 +159,7 @@ fn by_programs(sources: &[Source], is_software: bool, counting: &Counting, steps
             Some(Place { offset: 8 * (FIELDS + places.len() - 1), size: place.size })
         };
         let (role, vcpu) = (role.moved(to_word).expect("a word each"), to_word(vcpu).expect("a word"));
-        let program = repeatable(count_program(role, number, vcpu, is_software, &engine.maps));
+        let program = repeatable(count_program(role, number, vcpu, traits, &engine.maps));
         engine.programs.push(load(tracepoint, &program, ProgramKind::RawTracepoint)?);
         fields.push(places.into_inner());
     }
@@ -155,7 +173,12 @@ fn by_programs(sources: &[Source], is_software: bool, counting: &Counting, steps
         }
         sys::test_run(&engine.programs[step.source], &words).map_err(NoBpf::Forbidden)?;
     }
-    engine.read().map_err(NoBpf::Forbidden)
+    engine.read(now(steps)).map_err(NoBpf::Forbidden)
+}
+
+/// When the last of them is over.
+fn now(steps: &[Step]) -> u64 {
+    steps.last().map_or(0, |step| step.at + 500)
 }
 
 /// The same program, which takes time and thread from its words.
@@ -175,8 +198,8 @@ fn repeatable(program: Vec<u64>) -> Vec<u64> {
 }
 
 /// What [`Fold`] counts.
-fn by_fold(sources: &[Source], is_software: bool, counting: &Counting, steps: &[Step]) -> Reading {
-    let mut fold = Fold::new(is_software, counting.max_lanes as usize, counting.max_counts as usize);
+fn by_fold(sources: &[Source], traits: Traits, counting: &Counting, steps: &[Step]) -> Reading {
+    let mut fold = Fold::new(traits, counting.max_lanes as usize, counting.max_counts as usize);
     let vcpus: Vec<Place> = vcpus(sources).collect();
     for step in steps {
         let decoded = sources[step.source].1.decode(&step.record, Order::NATIVE).expect("a whole record");
@@ -185,7 +208,7 @@ fn by_fold(sources: &[Source], is_software: bool, counting: &Counting, steps: &[
             fold.take(lane(step.thread), step.at, decoded.kind, vcpu);
         }
     }
-    fold.read()
+    fold.read(now(steps))
 }
 
 type Sums = BTreeMap<Key, Count>;
@@ -212,7 +235,7 @@ fn skip(trouble: &str) {
 fn can_run() -> bool {
     let sources = [source(&HARDWARE[1])];
     let step = Step { at: 1, thread: 1, source: 0, record: vec![0; sources[0].0.size] };
-    match by_programs(&sources, false, &Counting::default(), &[step]) {
+    match by_programs(&sources, HOST, &Counting::default(), &[step]) {
         Ok(_) => return true,
         Err(NoBpf::Forbidden(error)) => skip(&error.to_string()),
         Err(NoBpf::Trouble(error)) => panic!("{error}"),
@@ -220,13 +243,13 @@ fn can_run() -> bool {
     false
 }
 
-fn compare(layouts: &[Layout], is_software: bool, counting: &Counting, steps: &[Step]) -> Result<(), TestCaseError> {
+fn compare(layouts: &[Layout], traits: Traits, counting: &Counting, steps: &[Step]) -> Result<(), TestCaseError> {
     let sources: Vec<Source> = layouts.iter().map(source).collect();
-    let counted = by_programs(&sources, is_software, counting, steps).map_err(|why| match why {
+    let counted = by_programs(&sources, traits, counting, steps).map_err(|why| match why {
         NoBpf::Forbidden(error) => TestCaseError::fail(error.to_string()),
         NoBpf::Trouble(error) => TestCaseError::fail(error.to_string()),
     })?;
-    prop_assert_eq!(sums(counted), sums(by_fold(&sources, is_software, counting, steps)));
+    prop_assert_eq!(sums(counted), sums(by_fold(&sources, traits, counting, steps)));
     Ok(())
 }
 
@@ -255,16 +278,16 @@ fn programs_count_what_the_fold_counts_of_any_records() {
         return;
     }
     let narrow = Counting { max_lanes: 2, max_counts: 6, ..Counting::default() };
-    for (layouts, is_software, counting) in [
-        ([&HARDWARE[..], &X86].concat(), false, Counting::default()),
-        ([&SOFTWARE[..], &X86].concat(), true, Counting::default()),
-        (ARM64.to_vec(), false, Counting::default()),
+    for (layouts, traits, counting) in [
+        ([&HARDWARE[..], &X86].concat(), HOST, Counting::default()),
+        ([&SOFTWARE[..], &X86].concat(), Traits { is_software: true, ..HOST }, Counting::default()),
+        (ARM64.to_vec(), Traits { polls: false, ..HOST }, Counting::default()),
         // Nothing here is several keys to programs and one to us, so that both run out of room at the same moment.
-        ([&HARDWARE[..], &[USERSPACE_EXIT, WAKEUP]].concat(), false, narrow),
+        ([&HARDWARE[..], &[USERSPACE_EXIT, WAKEUP, SWITCH]].concat(), HOST, narrow),
     ] {
         let mut runner =
             TestRunner::new(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() });
-        match runner.run(&any_steps(&layouts), |steps| compare(&layouts, is_software, &counting, &steps)) {
+        match runner.run(&any_steps(&layouts), |steps| compare(&layouts, traits, &counting, &steps)) {
             Ok(()) => {}
             Err(TestError::Fail(why, steps)) => panic!("{}: {why}\n{steps:?}", layouts[0].0),
             Err(TestError::Abort(why)) => panic!("{why}"),
@@ -286,7 +309,11 @@ fn recorded(&(name, columns): &Layout, kind: Kind, vcpu: VcpuId) -> Option<Vec<u
         ("kvm_vcpu_wakeup", Kind::HaltEnd { ns, waited, valid }) => {
             &[("ns", ns), ("waited", waited.into()), ("valid", valid.into())]
         }
-        ("kvm_halt_poll_ns", Kind::HaltPoll { new, .. }) => &[("new", new.into())],
+        ("kvm_halt_poll_ns", Kind::HaltPoll { new, old, .. }) => &[("new", new.into()), ("old", old.into())],
+        ("sched_switch", Kind::Switch { prev, sleeps, next }) => {
+            &[("prev_pid", prev.0.into()), ("prev_state", sleeps.into()), ("next_pid", next.0.into())]
+        }
+        ("sched_wakeup", Kind::Wakeup { tid }) => &[("pid", tid.0.into())],
         (name, Kind::Detail(Detail { kind, write, key, .. })) => match (name, kind) {
             ("kvm_pio", DetailKind::Port) => &[("rw", write.into()), ("port", key)],
             ("kvm_mmio", DetailKind::Mmio) => &[("type", 1 + u64::from(write)), ("gpa", key)],
@@ -321,6 +348,7 @@ fn programs_count_what_the_fold_counts_of_recordings() {
         ("lab/contended.data.gz", &software),
     ] {
         let is_software = layouts.len() == software.len();
+        let traits = Traits { is_software, ..HOST };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(file);
         let mut trace = exitscope_trace::open(&path).expect(file);
         let (mut events, mut ledger) = (Vec::new(), Ledger::default());
@@ -333,8 +361,8 @@ fn programs_count_what_the_fold_counts_of_recordings() {
             Some(Step { at: event.at.as_nanos(), thread, source, record: record(&sources[source].0, values) })
         });
         let steps: Vec<Step> = steps.collect();
-        compare(layouts, is_software, &Counting::default(), &steps).unwrap_or_else(|why| panic!("{file}: {why}"));
-        let reading = by_fold(&sources, is_software, &Counting::default(), &steps);
+        compare(layouts, traits, &Counting::default(), &steps).unwrap_or_else(|why| panic!("{file}: {why}"));
+        let reading = by_fold(&sources, traits, &Counting::default(), &steps);
         let is_exit = |(key, _): &&(Key, Count)| matches!(key.cause, Cause::Exit(_));
         let counted: u64 =
             [reading.counts, reading.unsettled].iter().flatten().filter(is_exit).map(|(_, c)| c.count).sum();
@@ -351,7 +379,7 @@ fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_
         let role = decoder.role()?;
         Some((tracepoint, decoder, role))
     };
-    let wanted = tracepoints::recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::WithoutExits));
+    let wanted = tracepoints::recorded(|when| !matches!(when, RecordWhen::Never(_) | RecordWhen::Calls));
     let found = tracefs().and_then(|tracefs| find(&tracefs, &wanted));
     let trouble = match found {
         Ok(found) => {
@@ -359,7 +387,7 @@ fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_
             let started = [(true, true), (true, false), (false, true), (false, false)].map(|(is_software, raw)| {
                 let processes = if is_software { Processes::All } else { Processes::These(vec![1]) };
                 let counting = Counting { processes, max_counts: 10, ..Counting::default() };
-                ByBpf::start_at(&sources, is_software, &counting, 1, raw).err()
+                ByBpf::start_at(&sources, Traits { is_software, ..HOST }, &counting, 1, raw).err()
             });
             match started.into_iter().flatten().next() {
                 None => return,

@@ -26,7 +26,7 @@ use sys::ProgramKind;
 /// `BPF_MAP_TYPE_LRU_HASH`: the threads that were named longest ago make room.
 const LRU_HASH: u32 = 9;
 
-/// Threads whose scheduling is recorded, at most.
+/// Threads whose scheduling and system calls are recorded, at most.
 const MAX_THREADS: u32 = 1 << 16;
 
 /// Programs at work.
@@ -74,15 +74,15 @@ impl Bpf {
         Ok(Bpf { rings: of_cpus, lost, reported: vec![0; cpus as usize], threads, programs, _events: events })
     }
 
-    /// From now on, the scheduling of this thread is recorded.
+    /// From now on, the scheduling of this thread is recorded, and its system calls.
     pub fn watch(&self, thread: u32) -> io::Result<()> {
         sys::update(&self.threads, &thread.to_ne_bytes(), &[1])
     }
 
-    /// How the programs of KVM's tracepoints ran; the scheduler's run for others as well.
+    /// How the programs of KVM's tracepoints ran; the scheduler's and those of system calls run for others as well.
     pub fn runs(&self, tracepoints: &[Tracepoint]) -> sys::Runs {
         let all = tracepoints.iter().zip(&self.programs);
-        runs_of(all.filter(|(tracepoint, _)| !tracepoint.is_scheduler()).map(|(_, program)| program))
+        runs_of(all.filter(|(tracepoint, _)| !tracepoint.follows_threads()).map(|(_, program)| program))
     }
 
     /// Takes what is in the rings.

@@ -37,19 +37,19 @@ pub struct Maps<'a> {
     pub rings: &'a OwnedFd,
     /// One number for each CPU: records lost.
     pub lost: &'a OwnedFd,
-    /// Threads whose scheduling is wanted.
+    /// Threads whose scheduling and system calls are wanted.
     pub threads: &'a OwnedFd,
 }
 
-/// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The scheduler's events are
-/// wanted if a thread in question is in [`Maps::threads`].
+/// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The events of scheduler and
+/// system calls are wanted if a thread in question is in [`Maps::threads`].
 pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Maps) -> Vec<u64> {
     let mut a = Assembler::default();
     let [out, full] = [a.label(), a.label()];
     a.copy(CTX, R1);
     a.call(Helper::GetCurrentPidTgid);
     a.copy(RUNS, R0);
-    if tracepoint.is_scheduler() {
+    if tracepoint.follows_threads() {
         wanted_thread(&mut a, tracepoint, maps, out);
     } else if !processes.is_empty() {
         let wanted = a.label();
@@ -124,11 +124,17 @@ pub fn count_loss(a: &mut Assembler, lost: &OwnedFd, out: Label) {
 /// Goes to `out` unless a thread that the event is about is wanted.
 fn wanted_thread(a: &mut Assembler, tracepoint: &Tracepoint, maps: Maps, out: Label) {
     let wanted = a.label();
-    for &at in &tracepoint.threads {
-        a.load(Width::Word, R1, CTX, at as i16);
-        a.store(Width::Word, STACK, -4, R1);
+    let look_up = |a: &mut Assembler, thread| {
+        a.store(Width::Word, STACK, -4, thread);
         a.lookup(maps.threads, -4);
         a.jump_unless(R0, 0, wanted);
+    };
+    for &at in &tracepoint.threads {
+        a.load(Width::Word, R1, CTX, at as i16);
+        look_up(a, R1);
+    }
+    if tracepoint.threads.is_empty() {
+        look_up(a, RUNS);
     }
     a.jump(out);
     a.here(wanted);

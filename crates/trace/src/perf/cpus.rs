@@ -8,7 +8,7 @@
 //! That holds where each CPU has one buffer, and is believed once every CPU was heard and no CPU's moments went back
 //! for some rounds. `perf record --per-thread` has buffers of threads, which show themselves by moments that go back.
 
-use super::records::Stretch;
+use super::records::CpuStretch;
 use exitscope_units::{Moment, Nanos, PcpuId};
 use rustc_hash::FxHashMap;
 
@@ -33,7 +33,7 @@ pub struct Cpus {
 
 impl Cpus {
     /// Takes what a block says.
-    pub fn take(&mut self, stretches: &[Stretch], rounds: usize) {
+    pub fn take(&mut self, stretches: &[CpuStretch], rounds: usize) {
         self.rounds = self.rounds.saturating_add(rounds as u32);
         for stretch in stretches.iter().filter(|stretch| stretch.cpu != PcpuId(u32::MAX)) {
             if self.mixed {
@@ -64,8 +64,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn stretch(cpu: u32, first: u64, last: u64) -> Stretch {
-        Stretch { cpu: PcpuId(cpu), first: Moment::from_nanos(first * MS), last: Moment::from_nanos(last * MS) }
+    fn stretch(cpu: u32, first: u64, last: u64) -> CpuStretch {
+        CpuStretch { cpu: PcpuId(cpu), first: Moment::from_nanos(first * MS), last: Moment::from_nanos(last * MS) }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Cursor {
     /// Where the next record begins, and where records end.
     pub at: u64,
     pub end: u64,
+    /// Where more records are behind that.
+    behind: Option<(u64, u64)>,
     /// Whether records that change the context stop a block, to be handled before the next one.
     pub sequential: bool,
 }
@@ -72,8 +74,15 @@ pub enum Next {
 }
 
 impl Cursor {
-    pub fn new(input: Input, order: Order, (at, end): (u64, u64), sequential: bool) -> Cursor {
-        Cursor { input, order, at, end, sequential }
+    /// Records that lie at `at..end`, and `behind` that.
+    pub fn new(
+        input: Input,
+        order: Order,
+        (at, end): (u64, u64),
+        behind: Option<(u64, u64)>,
+        sequential: bool,
+    ) -> Cursor {
+        Cursor { input, order, at, end, behind, sequential }
     }
 
     /// Sees to it that the next block is in `window`. What is damaged before it goes to `block`.
@@ -129,7 +138,13 @@ impl Cursor {
                 }
             }
         }
-        Ok(Next::End)
+        match self.behind.take() {
+            Some((at, end)) => {
+                (self.at, self.end) = (at, end);
+                self.next(window, block)
+            }
+            None => Ok(Next::End),
+        }
     }
 
     /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.

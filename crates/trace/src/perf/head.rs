@@ -13,6 +13,10 @@ use crate::tracefs::{Decoders, Sections, Torn};
 use exitscope_model::{Ledger, Line, Setting, TraceInfo};
 use rustc_hash::FxHashMap;
 
+/// The setting that says whether its writer ended a file in order, and its value if it did. It is the last of all, and
+/// changes last.
+pub(super) const ENDED: (&str, &str, &str) = ("exitscope", "ended", "yes");
+
 const MAGIC_LITTLE: &[u8] = b"PERFILE2";
 const MAGIC_BIG: &[u8] = b"2ELIFREP";
 
@@ -67,6 +71,8 @@ pub struct Head {
     pub info: TraceInfo,
     /// Records lie at `data.0..data.1`.
     pub data: (u64, u64),
+    /// Where more lie, if the writer was stopped in the middle of a block.
+    pub behind: Option<(u64, u64)>,
     /// Whether records themselves carry what the header of a file does (pipe mode), or compressed records.
     pub sequential: bool,
     /// Whether samples may be in other files of a directory (`perf record --threads`).
@@ -146,7 +152,14 @@ pub fn read(input: &Input, options: Options, ledger: &mut Ledger) -> Result<Head
     let size = u64_at(8)?;
     if size == PIPE_HEADER {
         info.format = "perf.data (pipe)".to_string();
-        return Ok(Head { context, info, data: (PIPE_HEADER, input.len()), sequential: true, directory: false });
+        return Ok(Head {
+            context,
+            info,
+            data: (PIPE_HEADER, input.len()),
+            behind: None,
+            sequential: true,
+            directory: false,
+        });
     }
     if size != FILE_HEADER {
         return Err(damaged(8, format!("says that it is {size} bytes long, which no perf.data header is")));
@@ -201,7 +214,26 @@ pub fn read(input: &Input, options: Options, ledger: &mut Ledger) -> Result<Head
     // A recorder that was killed did not say whether it compressed.
     let sequential = features.contains(&COMPRESSED) || !whole;
     let directory = features.contains(&DIR_FORMAT);
-    Ok(Head { context, info, data: (data, end.min(input.len())), sequential, directory })
+    let mut behind = None;
+    if let Some(at) = info.settings.iter().position(|setting| (&*setting.of, &*setting.name) == (ENDED.0, ENDED.1)) {
+        // Of the file, not of the machine.
+        let ended = info.settings.remove(at).value == ENDED.2;
+        if !ended {
+            ledger.count(Line::UnfinishedFile);
+            behind = block_behind(input, end, 16 * features.len() as u64)?;
+        }
+    }
+    Ok(Head { context, info, data: (data, end.min(input.len())), behind, sequential, directory })
+}
+
+/// The block that was not yet added to the data, which end at `end`, when its writer was stopped; the places of sections
+/// take `places` bytes.
+fn block_behind(input: &Input, end: u64, places: u64) -> Result<Option<(u64, u64)>, TraceError> {
+    let (from, len) = (end.saturating_add(places), input.len());
+    // If all of it was written, it has the same places behind it.
+    let is_whole = from + places <= len && input.read_vec(end, places)? == input.read_vec(len - places, places)?;
+    let to = if is_whole { len - places } else { len };
+    Ok((from < to).then_some((from, to)))
 }
 
 /// The numbers of the features whose sections follow the data, in order.

@@ -114,8 +114,8 @@ impl PerfData {
         let total = input.len();
         let (at, end) = head.data;
         let name = input.name().to_string();
-        let cursor = Cursor::new(input, head.context.order, (at, end), head.sequential);
-        let blocks = if head.sequential || end.saturating_sub(at) < pooled {
+        let cursor = Cursor::new(input, head.context.order, (at, end), head.behind, head.sequential);
+        let blocks = if head.sequential || head.behind.is_some() || end.saturating_sub(at) < pooled {
             Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
         } else {
             Blocks::Pool(Pool::start(cursor, head.context)?)

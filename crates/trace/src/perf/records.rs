@@ -49,7 +49,7 @@ pub struct Block {
     /// Where in `events` a new ascending run begins; the first run begins at 0 without saying so.
     pub runs: Vec<usize>,
     /// Where events of one CPU follow one another in time.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<CpuStretch>,
     /// The latest moment so far at each FINISHED_ROUND.
     pub rounds: Vec<Moment>,
     /// The latest moment, but for the last stretch's.
@@ -63,7 +63,7 @@ pub struct Block {
 
 /// First and last of events of one CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch {
+pub struct CpuStretch {
     pub cpu: PcpuId,
     pub first: Moment,
     pub last: Moment,
@@ -135,7 +135,7 @@ impl Block {
             self.runs.push(self.events.len());
         }
         self.before = self.latest();
-        self.stretches.push(Stretch { cpu, first: at, last: at });
+        self.stretches.push(CpuStretch { cpu, first: at, last: at });
     }
 
     /// Decodes whole records that begin at byte `offset` of the file, up to what is none, and says how many bytes that

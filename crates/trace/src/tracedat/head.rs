@@ -10,7 +10,7 @@
 //! ```
 
 use super::clock::{Clock, Rate, counts_nanos, selected};
-use super::options::{Buffer, CpuData, Options, id};
+use super::options::{Buffer, CpuCounts, CpuData, Options, id};
 use super::unpack::{Packing, Unpacker};
 use crate::bytes::Order;
 use crate::source::MAX_SECTION;
@@ -40,6 +40,10 @@ pub(super) struct Region {
     pub page_size: usize,
     /// Whether it is in compressed chunks.
     pub packing: Packing,
+    /// What the kernel counted.
+    pub counts: CpuCounts,
+    /// Whether the file ends before they do.
+    pub is_cut: bool,
 }
 
 /// What the file says before its ring pages.
@@ -57,8 +61,8 @@ pub(super) struct Head {
     pub clock: Clock,
     /// The virtual CPU that each thread runs, where the recorder knew.
     pub vcpus: FxHashMap<u32, u32>,
-    /// Records that the kernel dropped, per CPU.
-    pub dropped: Vec<(u32, u64)>,
+    /// Records that were lost of CPUs of which there are no ring pages at all.
+    pub lost: Vec<(u32, u64)>,
     /// The ring pages, in file order; none overlaps another.
     pub regions: Vec<Region>,
     /// What was damaged so far.
@@ -78,6 +82,7 @@ impl Head {
             decoders: Decoders::default(),
             options: Options::default(),
             regions: Vec::new(),
+            lost: Vec::new(),
             unread: input.len(),
             ledger: Ledger::default(),
         };
@@ -125,6 +130,7 @@ struct Reader<'a> {
     decoders: Decoders,
     options: Options,
     regions: Vec<Region>,
+    lost: Vec<(u32, u64)>,
     /// Bytes that sections of version 7 can still have: they do not overlap in a sound file.
     unread: u64,
     ledger: Ledger,
@@ -180,7 +186,7 @@ impl Reader<'_> {
         let ((), at) = self.parse(at, |reader, sections| sections.read_cmdlines(&mut reader.info.comms))?;
         let (cpus, at) = self.parse(at, |_, sections| sections.u32("CPU count"))?;
         self.options.cpus = Some(cpus);
-        let end = self.read_v6_buffer(at, page_size)?;
+        let end = self.read_v6_buffer("", at, page_size)?;
         // A damaged clock text is no reason to give up: the clock of the options or the default stands.
         let clock = self.parse(end, |_, sections| {
             let size = sections.u64("trace clock")?;
@@ -191,7 +197,7 @@ impl Reader<'_> {
         }
         for buffer in std::mem::take(&mut self.options.buffers) {
             // The top buffer is the one above; each instance has its options and its table at its offset.
-            if !buffer.name.is_empty() && self.read_v6_buffer(buffer.offset, page_size).is_err() {
+            if !buffer.name.is_empty() && self.read_v6_buffer(&buffer.name, buffer.offset, page_size).is_err() {
                 self.ledger.count_at(Line::BadRecord, buffer.offset);
             }
         }
@@ -199,7 +205,7 @@ impl Reader<'_> {
     }
 
     /// Options, if there are any, and the table of CPUs; returns where it ends.
-    fn read_v6_buffer(&mut self, at: u64, page_size: u32) -> Result<u64, TraceError> {
+    fn read_v6_buffer(&mut self, name: &str, at: u64, page_size: u32) -> Result<u64, TraceError> {
         let (mut tag, mut next) = self.parse(at, |_, sections| v6_tag(sections))?;
         if tag.starts_with(b"options") {
             next = self.read_v6_options(next)?;
@@ -224,7 +230,7 @@ impl Reader<'_> {
                 data.push(CpuData { cpu: cpu as u32, offset, size });
             }
         }
-        self.add_regions(&data, page_size, Packing::None, at)?;
+        self.add_regions(name, &data, page_size, Packing::None, at)?;
         Ok(next + cpus * 16)
     }
 
@@ -285,7 +291,7 @@ impl Reader<'_> {
                 // The recorder leaves the count of chunks, four bytes, out of the size.
                 cpus.iter_mut().filter(|data| data.size > 0).for_each(|data| data.size = data.size.saturating_add(4));
             }
-            self.add_regions(&cpus, buffer.page_size, packing, buffer.offset)?;
+            self.add_regions(&buffer.name, &cpus, buffer.page_size, packing, buffer.offset)?;
         }
         Ok(())
     }
@@ -367,7 +373,7 @@ impl Reader<'_> {
         Ok(if unpacked { Ok(bytes) } else { Err("cannot be unpacked".to_string()) })
     }
 
-    /// Counts what a table says is there and the file does not have.
+    /// CpuCounts what a table says is there and the file does not have.
     fn promised(&mut self, offset: u64, said: u64, there: u64) {
         if there < said {
             self.ledger.count_at(Line::TruncatedBytes, offset.saturating_add(there));
@@ -376,12 +382,24 @@ impl Reader<'_> {
     }
 
     /// Takes the CPUs of a buffer whose description is at `at`.
-    fn add_regions(&mut self, cpus: &[CpuData], page: u32, packing: Packing, at: u64) -> Result<(), TraceError> {
+    fn add_regions(
+        &mut self,
+        name: &str,
+        cpus: &[CpuData],
+        page: u32,
+        packing: Packing,
+        at: u64,
+    ) -> Result<(), TraceError> {
         if page <= 8 + self.long as u32 || page > MAX_PAGE {
             return Err(self.damaged("buffer", at, format!("has ring pages of {page} bytes, which cannot be")));
         }
         let page_size = page as usize;
-        self.regions.extend(cpus.iter().filter(|data| data.size > 0).map(|&data| Region { data, page_size, packing }));
+        for &data in cpus.iter().filter(|data| data.size > 0) {
+            let stats = &mut self.options.stats;
+            let stat = stats.iter().position(|stat| stat.buffer == name && stat.cpu == data.cpu);
+            let counts = stat.map(|at| stats.swap_remove(at).counts).unwrap_or_default();
+            self.regions.push(Region { data, page_size, packing, counts, is_cut: false });
+        }
         Ok(())
     }
 
@@ -395,6 +413,8 @@ impl Reader<'_> {
             });
         }
         self.info.clock = options.clock_name.take().unwrap_or_default();
+        self.info.is_guests = options.clock.sync.iter().any(|samples| !samples.is_empty());
+        self.ledger.add(Line::GuestRecording, u64::from(self.info.is_guests));
         match clock_hz {
             Some(hertz) => options.clock.rate = Rate::Hertz(hertz),
             None if options.clock.rate == Rate::Nanos && !counts_nanos(&self.info.clock) => {
@@ -410,6 +430,8 @@ impl Reader<'_> {
             self.info.arch = arch.to_string();
         }
         self.check_regions()?;
+        self.lost.extend(self.options.stats.iter().map(|stat| (stat.cpu, stat.counts.all())));
+        self.lost.retain(|&(_, count)| count > 0);
         Ok(Head {
             order: self.order,
             long: self.long,
@@ -417,7 +439,7 @@ impl Reader<'_> {
             decoders: self.decoders,
             clock: self.options.clock,
             vcpus: self.options.vcpus,
-            dropped: self.options.dropped,
+            lost: self.lost,
             regions: self.regions,
             ledger: self.ledger,
         })
@@ -434,14 +456,17 @@ impl Reader<'_> {
             let data = &mut region.data;
             if data.offset < end {
                 self.ledger.count_at(Line::BadRecord, data.offset);
+                self.lost.push((data.cpu, region.counts.all()));
                 continue;
             }
             let there = len.saturating_sub(data.offset).min(data.size);
             self.promised(data.offset, data.size, there);
+            region.is_cut = there < data.size;
             data.size = there;
             end = data.offset.saturating_add(there);
-            if there > 0 {
-                self.regions.push(region);
+            match there {
+                0 => self.lost.push((data.cpu, region.counts.all())),
+                _ => self.regions.push(region),
             }
         }
         if let (true, Some(lowest)) = (self.regions.is_empty(), lowest) {

@@ -7,6 +7,7 @@
 //! ```
 
 mod blocks;
+mod census;
 mod clock;
 mod head;
 mod options;
@@ -17,7 +18,6 @@ use crate::bytes::Order;
 use crate::source::{BATCH, Keep, MAX_THREADS, Options};
 use crate::tracefs::Decoders;
 use crate::{Input, Source, TraceError};
-use blocks::Blocks;
 use clock::Clock;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -45,8 +45,8 @@ struct TraceDat {
     streams: Vec<Stream>,
     /// The streams that have a record, by that record's moment.
     heads: BinaryHeap<Reverse<(Moment, usize)>>,
-    /// Records that the kernel dropped, per CPU.
-    dropped: Vec<(u32, u64)>,
+    /// Records that are missing without a mark of where, per CPU.
+    lost: Vec<(u32, u64)>,
     /// What was damaged before the ring pages; told with the first events.
     early: Option<Ledger>,
     latest: Moment,
@@ -57,19 +57,23 @@ impl TraceDat {
         let head = Head::read(&input, options.clock_hz)?;
         let packing = head.regions.iter().map(|region| region.packing).find(|&packing| packing != Packing::None);
         let all = head.regions.len();
-        let streams: Vec<Stream> = (head.regions.iter())
-            .map(|&region| {
-                let blocks = Blocks::new(region, all);
-                Stream::new(region.data.cpu, blocks, region.page_size, head.order, head.long)
-            })
-            .collect();
+        let mut streams: Vec<Stream> =
+            head.regions.iter().map(|&region| Stream::new(region, all, head.order, head.long)).collect();
+        let missing = census::missing(&input, &head)?;
+        let mut lost = head.lost;
+        let mut early = head.ledger;
+        for (stream, missing) in streams.iter_mut().zip(missing) {
+            stream.is_suspect = missing.is_anywhere;
+            early.add(Line::UnplacedLoss, u64::from(missing.is_anywhere));
+            early.add(Line::UncertainLoss, missing.uncertain);
+            lost.extend((missing.count > 0).then_some((stream.cpu, missing.count)));
+        }
         let pages: u64 = head.regions.iter().map(|region| region.data.size).sum();
         Ok(TraceDat {
             info: head.info,
             supply: Supply {
                 done: input.len().saturating_sub(pages),
                 input,
-                order: head.order,
                 unpacker: Unpacker::new(packing.unwrap_or(Packing::None)),
                 packed: Vec::new(),
             },
@@ -84,8 +88,8 @@ impl TraceDat {
             },
             heads: BinaryHeap::with_capacity(streams.len()),
             streams,
-            dropped: head.dropped,
-            early: Some(head.ledger),
+            lost,
+            early: Some(early),
             latest: Moment::default(),
         })
     }
@@ -116,6 +120,10 @@ impl Source for TraceDat {
             let stream = &mut self.streams[at];
             loop {
                 self.decode.emit(stream, moment, events, ledger);
+                if stream.may_be_cut_off() {
+                    // What is open here may have gone on in what is missing.
+                    events.push(Event::lost(moment, PcpuId(stream.cpu), 0));
+                }
                 self.latest = moment;
                 let Some(next) = self.decode.advance(stream, &mut self.supply, ledger)? else { break };
                 moment = next;
@@ -129,7 +137,7 @@ impl Source for TraceDat {
             }
         }
         // Of these only the number is known, not the moment.
-        for (cpu, count) in std::mem::take(&mut self.dropped) {
+        for (cpu, count) in std::mem::take(&mut self.lost) {
             events.push(Event::lost(self.latest, PcpuId(cpu), count));
             ledger.add(Line::LostRecords, count);
         }
@@ -146,22 +154,18 @@ impl Source for TraceDat {
 /// Where blocks come from.
 struct Supply {
     input: Input,
-    order: Order,
     unpacker: Unpacker,
     packed: Vec<u8>,
     done: u64,
 }
 
 impl Supply {
-    /// Puts the next block into the memory of the one that is done; false if there is none.
+    /// Has a stream go on with its next block; false if there is none.
     #[cold]
     fn refill(&mut self, stream: &mut Stream, ledger: &mut Ledger) -> Result<bool, TraceError> {
-        let old = stream.take_block();
-        let block = stream.blocks.next(&self.input, self.order, &mut self.unpacker, &mut self.packed, old)?;
-        let Some(block) = block else { return Ok(false) };
-        self.done += block.taken;
-        stream.put_block(block, ledger);
-        Ok(true)
+        let taken = stream.refill(&self.input, &mut self.unpacker, &mut self.packed, ledger)?;
+        self.done += taken.unwrap_or(0);
+        Ok(taken.is_some())
     }
 }
 

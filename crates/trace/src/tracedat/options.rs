@@ -79,8 +79,43 @@ pub(super) struct Options {
     pub text: bool,
     /// Version 7's other sections: option id and offset.
     pub sections: Vec<(u16, u64)>,
-    /// Records that the kernel dropped because its buffer was full, per CPU: it marks no page for these.
-    pub dropped: Vec<(u32, u64)>,
+    /// What the kernel counted, from CPUSTAT.
+    pub stats: Vec<CpuStat>,
+    /// The instance of the CPUSTAT options to come; empty for the top one.
+    stat_of: String,
+}
+
+/// What the kernel counted for one CPU of one buffer, when tracing had ended: `tracing_stats_read` of
+/// `kernel/trace/trace.c`, which trace-cmd copies (`record_stats` of `trace-record.c`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CpuStat {
+    /// The instance's name; empty for the top one.
+    pub buffer: String,
+    /// The CPU.
+    pub cpu: u32,
+    /// The counts.
+    pub counts: CpuCounts,
+}
+
+/// Records of one CPU's ring buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CpuCounts {
+    /// Those that were in the buffer, neither read nor overwritten (`rb_num_of_entries` of `ring_buffer.c`), and those
+    /// that had been read. The recorder reads on while the one is looked at and then the other: whatever it reads
+    /// meanwhile is in both. None if it is not said.
+    pub kept: Option<(u64, u64)>,
+    /// Those that were overwritten before anybody read them. The kernel marks the page behind them.
+    pub overrun: u64,
+    /// Those for which there was no room. The kernel marks nothing.
+    pub dropped: u64,
+}
+
+impl CpuCounts {
+    /// All records that there were, as far as it is said.
+    pub fn all(self) -> u64 {
+        let (buffered, read) = self.kept.unwrap_or((0, 0));
+        [buffered, read, self.overrun, self.dropped].iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
 }
 
 impl Options {
@@ -92,7 +127,7 @@ impl Options {
                 self.clock.offset = self.clock.offset.checked_add(offset)?;
             }
             id::OFFSET => self.clock.offset = self.clock.offset.checked_add(number(text(data))?)?,
-            id::CPUSTAT => self.read_cpu_stat(text(data)),
+            id::CPUSTAT => self.read_cpu_stat(text(data))?,
             id::BUFFER => self.buffers.push(read_buffer(data, order)?),
             id::BUFFER_TEXT => self.text = true,
             id::TRACECLOCK => {
@@ -103,6 +138,8 @@ impl Options {
             }
             id::UNAME => self.uname = text(data).trim().to_string(),
             id::CPUCOUNT => self.cpus = Some(order.u32(data, 0)?),
+            // What puts a guest's time on its host's clock, in the guest's file: `tracecmd_write_guest_time_shift` of
+            // trace-cmd's `trace-timesync.c`.
             id::TIME_SHIFT => self.read_time_shift(data, order)?,
             id::GUEST => self.read_guest(data, order)?,
             id::TSC2NSEC => {
@@ -120,19 +157,24 @@ impl Options {
         Some(())
     }
 
-    /// `CPU: 3`, then `dropped events: 12` (the buffer was full and did not overwrite) and `commit overrun: 1` (an
-    /// interrupt came round to the page being written). Overwritten records are not taken from here: the page after
-    /// them is marked.
-    fn read_cpu_stat(&mut self, stat: &str) {
-        let value = |key: &str| {
-            let line = stat.lines().find_map(|line| line.trim().strip_prefix(key))?;
-            line.trim().parse::<u64>().ok()
-        };
-        let cpu = value("CPU:").and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(u32::MAX);
-        let dropped = value("dropped events:").unwrap_or(0).saturating_add(value("commit overrun:").unwrap_or(0));
-        if dropped > 0 {
-            self.dropped.push((cpu, dropped));
+    /// `CPU: 3`, then lines like `dropped events: 12` (the buffer was full and did not overwrite) and `commit overrun: 1`
+    /// (an interrupt came round to the page being written). Before those of an instance is one that says `Buffer: name`
+    /// (`add_buffer_stat` of trace-cmd's `trace-record.c`).
+    fn read_cpu_stat(&mut self, stat: &str) -> Option<()> {
+        let value = |key: &str| stat.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
+        let count = |key: &str| value(key).and_then(|count| count.parse::<u64>().ok());
+        if let Some(name) = value("Buffer:") {
+            self.stat_of = name.to_string();
+            return Some(());
         }
+        let cpu = u32::try_from(count("CPU:")?).ok()?;
+        let counts = CpuCounts {
+            kept: count("entries:").zip(count("read events:")),
+            overrun: count("overrun:").unwrap_or(0),
+            dropped: count("dropped events:").unwrap_or(0).saturating_add(count("commit overrun:").unwrap_or(0)),
+        };
+        self.stats.push(CpuStat { buffer: self.stat_of.clone(), cpu, counts });
+        Some(())
     }
 
     fn read_time_shift(&mut self, data: &[u8], order: Order) -> Option<()> {
@@ -258,13 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn dropped_records_are_taken_from_the_statistics() {
+    fn the_kernels_counts_are_taken_from_the_statistics() {
         let mut options = Options::default();
         let stat =
             b"CPU: 3\nentries: 9\noverrun: 7\ncommit overrun: 1\nbytes: 80\ndropped events: 12\nread events: 5\n\0";
         options.read(id::CPUSTAT, stat, Order::Little).unwrap();
+        options.read(id::CPUSTAT, b"\nBuffer: mine\n\n\0", Order::Little).unwrap();
         options.read(id::CPUSTAT, b"CPU: 0\ndropped events: 0\n\0", Order::Little).unwrap();
-        assert_eq!(options.dropped, [(3, 13)]);
+        let stat = |buffer: &str, cpu, counts| CpuStat { buffer: buffer.to_string(), cpu, counts };
+        let counts = CpuCounts { kept: Some((9, 5)), overrun: 7, dropped: 13 };
+        assert_eq!(options.stats, [stat("", 3, counts), stat("mine", 0, CpuCounts::default())]);
+        assert_eq!(options.read(id::CPUSTAT, b"CPU: none\n\0", Order::Little), None);
     }
 
     #[test]

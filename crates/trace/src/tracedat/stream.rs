@@ -8,7 +8,10 @@
 //! ```
 
 use super::blocks::{Block, Blocks};
+use super::head::Region;
+use super::unpack::Unpacker;
 use crate::bytes::Order;
+use crate::{Input, TraceError};
 use exitscope_model::{Ledger, Line};
 use std::ops::Range;
 
@@ -30,7 +33,7 @@ pub(super) struct Stream {
     /// The CPU.
     pub cpu: u32,
     /// Where its blocks come from.
-    pub blocks: Blocks,
+    blocks: Blocks,
     block: Block,
     order: Order,
     long: usize,
@@ -43,8 +46,10 @@ pub(super) struct Stream {
     ticks: u64,
     /// Records that the kernel says are missing before the next one; zero if it does not say how many.
     pub missed: Option<u64>,
-    /// Whether something before the next record could not be read.
+    /// Whether something before the next record could not be read, or may be missing.
     pub hole: bool,
+    /// Whether something may be missing between any two pages.
+    pub is_suspect: bool,
     /// Where in the block the current record's payload is; none if there is only a loss to tell.
     payload: Option<Range<usize>>,
 }
@@ -59,21 +64,22 @@ pub(super) enum Step {
 }
 
 impl Stream {
-    /// The records of `blocks`.
-    pub fn new(cpu: u32, blocks: Blocks, page_size: usize, order: Order, long: usize) -> Stream {
+    /// The records of `region`, one of `all` that are read at the same time.
+    pub fn new(region: Region, all: usize, order: Order, long: usize) -> Stream {
         Stream {
-            cpu,
-            blocks,
+            cpu: region.data.cpu,
+            blocks: Blocks::new(region, all),
             block: Block::default(),
             order,
             long,
-            page_size,
+            page_size: region.page_size,
             page: 0,
             at: 0,
             end: 0,
             ticks: 0,
             missed: None,
             hole: false,
+            is_suspect: false,
             payload: None,
         }
     }
@@ -82,6 +88,19 @@ impl Stream {
     #[inline]
     pub fn payload(&self) -> Option<&[u8]> {
         self.block.bytes.get(self.payload.clone()?)
+    }
+
+    /// Whether something may be missing right after the current record: it is the last of its page.
+    #[inline]
+    pub fn may_be_cut_off(&self) -> bool {
+        self.is_suspect && self.is_last_of_page()
+    }
+
+    #[cold]
+    fn is_last_of_page(&self) -> bool {
+        let data = &self.block.bytes[..self.end];
+        // What is left of a page for which a record was too long is padding.
+        self.order.u32(data, self.at).is_none_or(|head| self.kind_and_delta(head).0 == PADDING)
     }
 
     /// Where in the file the current record is, or its chunk.
@@ -93,20 +112,27 @@ impl Stream {
         self.block.offset + if self.block.plain { at as u64 } else { 0 }
     }
 
-    /// Gives the memory of the block that is done.
-    pub fn take_block(&mut self) -> Block {
-        std::mem::take(&mut self.block)
-    }
-
-    /// Goes on with `block`.
-    pub fn put_block(&mut self, block: Block, ledger: &mut Ledger) {
+    /// Goes on with the next block, in the memory of the one that is done; how many bytes of the file it took, none at
+    /// the end.
+    #[cold]
+    pub fn refill(
+        &mut self,
+        input: &Input,
+        unpacker: &mut Unpacker,
+        packed: &mut Vec<u8>,
+        ledger: &mut Ledger,
+    ) -> Result<Option<u64>, TraceError> {
+        let old = std::mem::take(&mut self.block);
+        let Some(block) = self.blocks.next(input, self.order, unpacker, packed, old)? else { return Ok(None) };
         if let Some((line, count)) = block.bad {
             ledger.count_at(line, block.offset);
             ledger.add(line, count.saturating_sub(1));
             self.hole = true;
         }
+        let taken = block.taken;
         self.block = block;
         (self.page, self.at, self.end) = (0, 0, 0);
+        Ok(Some(taken))
     }
 
     /// At the end of the stream: the time of a loss with no record after it.
@@ -138,10 +164,7 @@ impl Stream {
         let Some(head) = self.order.u32(data, self.at) else {
             return self.bad(ledger);
         };
-        let (kind, delta) = match self.order {
-            Order::Little => (head & 31, u64::from(head >> 5)),
-            Order::Big => (head >> 27, u64::from(head & ((1 << 27) - 1))),
-        };
+        let (kind, delta) = self.kind_and_delta(head);
         let start = self.at + 4;
         if let 1..PADDING = kind {
             let end = start + kind as usize * 4;
@@ -184,6 +207,15 @@ impl Stream {
         }
     }
 
+    /// Both parts of a record's first word.
+    #[inline]
+    fn kind_and_delta(&self, head: u32) -> (u32, u64) {
+        match self.order {
+            Order::Little => (head & 31, u64::from(head >> 5)),
+            Order::Big => (head >> 27, u64::from(head & ((1 << 27) - 1))),
+        }
+    }
+
     /// The rest of the page cannot be read, because where the next record begins is not known.
     #[cold]
     fn bad(&mut self, ledger: &mut Ledger) -> Option<Range<usize>> {
@@ -208,6 +240,8 @@ impl Stream {
             ledger.add(Line::TruncatedBytes, there as u64 - 1);
             return true;
         };
+        // The first page begins where all does.
+        self.hole |= self.is_suspect && self.ticks > 0;
         self.ticks = ticks;
         let size = (commit & COMMIT) as usize;
         self.at = start + head;

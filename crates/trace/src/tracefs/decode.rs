@@ -3,7 +3,7 @@
 use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
-use crate::tracepoints::{Carries, Meaning, about, call, exit, of_format};
+use crate::tracepoints::{Carries, KICK_CPU, Meaning, SVM_HLT, about, call, exit, of_format};
 use exitscope_model::codes::{loongarch_privileged, s390_instruction_key, system_register, trapped_system_register};
 use exitscope_model::{
     CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, PortWords,
@@ -262,6 +262,12 @@ impl Decoder {
             Meaning::Call => then.take(call(field(0))),
             Meaning::CallEnd => then.take(Kind::CallEnd),
             Meaning::Emulate => then.take(Kind::Emulate),
+            Meaning::Reflect => then.take(Kind::Reflect),
+            Meaning::GuestExit => then.take(if field(0) == SVM_HLT { Kind::Halt } else { Kind::VcpuHint }),
+            Meaning::Hypercall => {
+                let value = if field(0) == KICK_CPU { field(2) } else { field(1) };
+                then.take(about(DetailKind::Hypercall, false, field(0), value))
+            }
             // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
             Meaning::Mmio => then.take(Kind::Detail(Detail {
                 kind: DetailKind::Mmio,
@@ -374,6 +380,8 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::Pio => &[Write, Size, Key, Value, Count],
         Meaning::Written(_) => &[Write, Key, Value],
         Meaning::Plain(_) => &[Key, Value],
+        Meaning::Hypercall => &[Key, Value, Second],
+        Meaning::GuestExit => &[Code],
         Meaning::FastMmio => &[Key],
         Meaning::S390Instruction => &[Value],
         Meaning::SystemRegister => {
@@ -388,9 +396,13 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::RunCore => &[Leaves, Runnable],
         Meaning::Switch => &[Prev, PrevState, Next],
         Meaning::Wakeup => &[Woken],
-        Meaning::Enter | Meaning::Leave | Meaning::CallEnd | Meaning::Emulate | Meaning::VcpuHint | Meaning::Other => {
-            &[]
-        }
+        Meaning::Enter
+        | Meaning::Leave
+        | Meaning::CallEnd
+        | Meaning::Emulate
+        | Meaning::Reflect
+        | Meaning::VcpuHint
+        | Meaning::Other => &[],
     }
 }
 

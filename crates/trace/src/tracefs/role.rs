@@ -58,8 +58,19 @@ pub enum Role {
         /// Whether the wake-up was for something; before Linux 4.4 it does not say.
         valid: Place,
     },
-    /// How long KVM polls from now on, in nanoseconds.
-    HaltPoll(Place),
+    /// How long KVM polls from now on, and how long it has polled, in nanoseconds.
+    HaltPoll([Place; 2]),
+    /// A CPU goes from one thread to another.
+    Switch {
+        /// The thread that leaves it.
+        prev: Place,
+        /// Its state: bits 0 to 7 are zero if it could go on.
+        state: Place,
+        /// The thread that has it now.
+        next: Place,
+    },
+    /// This thread is woken.
+    Wakeup(Place),
 }
 
 impl Role {
@@ -82,7 +93,9 @@ impl Role {
             Role::HaltEnd { ns, waited, valid } => {
                 Role::HaltEnd { ns: to(ns)?, waited: to(waited)?, valid: to(valid)? }
             }
-            Role::HaltPoll(new) => Role::HaltPoll(to(new)?),
+            Role::HaltPoll(lengths) => Role::HaltPoll(both(lengths)?),
+            Role::Switch { prev, state, next } => Role::Switch { prev: to(prev)?, state: to(state)?, next: to(next)? },
+            Role::Wakeup(thread) => Role::Wakeup(to(thread)?),
         })
     }
 }
@@ -102,11 +115,14 @@ impl Decoder {
             Meaning::Pio => about(DetailKind::Port, 2, Write::NotZero(place(0))),
             Meaning::Written(kind) => about(kind, 1, Write::NotZero(place(0))),
             Meaning::Plain(kind) => about(kind, 0, Write::Fixed(false)),
+            Meaning::Hypercall => about(DetailKind::Hypercall, 0, Write::Fixed(false)),
             // What of it is the register, whoever reads the counts knows.
             Meaning::TrappedSystemRegister => about(DetailKind::SystemRegister, 0, Write::Fixed(false)),
             Meaning::FastMmio => about(DetailKind::Mmio, 0, Write::Fixed(true)),
             Meaning::HaltEnd => Some(Role::HaltEnd { ns: place(0), waited: place(1), valid: place(2) }),
-            Meaning::HaltPoll => Some(Role::HaltPoll(place(1))),
+            Meaning::HaltPoll => Some(Role::HaltPoll([place(1), place(2)])),
+            Meaning::Switch => Some(Role::Switch { prev: place(0), state: place(1), next: place(2) }),
+            Meaning::Wakeup => Some(Role::Wakeup(place(0))),
             _ => None,
         }
     }

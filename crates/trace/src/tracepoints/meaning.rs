@@ -30,10 +30,16 @@ pub(crate) enum Meaning {
     Call,
     CallEnd,
     Emulate,
+    /// The exit is handed to the hypervisor in the guest.
+    Reflect,
+    /// What an SEV-ES guest asks for by VMGEXIT.
+    GuestExit,
     Mmio,
     Pio,
     Written(DetailKind),
     Plain(DetailKind),
+    /// A KVM hypercall; KVM_HC_KICK_CPU says whom by its second argument.
+    Hypercall,
     FastMmio,
     S390Instruction,
     SystemRegister,
@@ -85,6 +91,8 @@ pub(crate) enum Carries {
     Esr,
     RegisterPart(usize),
     Value,
+    /// A hypercall's second argument.
+    Second,
     Vector,
     Halted,
     Waited,
@@ -106,6 +114,17 @@ pub(crate) enum Carries {
     PrevName,
     NextName,
     WokenName,
+}
+
+/// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`: its arguments are flags and the local APIC's number
+/// (`____kvm_emulate_hypercall` of `arch/x86/kvm/x86.c`).
+pub(crate) const KICK_CPU: u64 = 5;
+
+/// `SVM_EXIT_HLT`, as which an SEV-ES guest asks for a halt (`sev_handle_vmgexit` of `arch/x86/kvm/svm/sev.c`).
+pub(crate) const SVM_HLT: u64 = 0x78;
+
+fn is_kick(detail: &Detail) -> bool {
+    detail.kind == DetailKind::Hypercall && detail.key == KICK_CPU
 }
 
 impl Carries {
@@ -142,7 +161,9 @@ impl Carries {
             (C::Key, _) => detail(|detail| detail.key),
             (C::Esr, _) => detail(|detail| system_register_trap(detail.key, detail.write)),
             (C::RegisterPart(at), Kind::Detail(detail)) => system_register_parts(detail.key)[at],
-            (C::Value, _) => detail(|detail| detail.value),
+            (C::Value, _) => detail(|detail| if is_kick(&detail) { 0 } else { detail.value }),
+            (C::Second, _) => detail(|detail| if is_kick(&detail) { detail.value } else { 0 }),
+            (C::Code, Kind::Halt) => SVM_HLT,
             (C::Vector, Kind::Inject { vector }) => vector.into(),
             (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
             (C::Waited, Kind::HaltEnd { waited, .. }) => waited.into(),

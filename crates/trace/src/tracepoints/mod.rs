@@ -16,7 +16,7 @@ mod rows;
 mod tests;
 
 use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, PortWords};
-pub(crate) use meaning::{Carries, Meaning};
+pub(crate) use meaning::{Carries, KICK_CPU, Meaning, SVM_HLT};
 use printed::ReadFields;
 use rows::ROWS;
 
@@ -45,10 +45,13 @@ pub(crate) struct Row {
 pub enum RecordWhen {
     /// Wherever it exists.
     Always,
-    /// Where it stands for entries: a back end of x86 that knows neither `kvm_exit` nor `kvm_entry`.
-    WithoutExits,
+    /// Wherever it exists; programs that count take it where it stands for entries alone: a back end of x86 that knows
+    /// neither `kvm_exit` nor `kvm_entry`.
+    CountedWithoutExits,
     /// With the scheduler's tracepoints.
     Scheduler,
+    /// With the system calls of virtual CPUs' threads.
+    Calls,
     /// Never, for this reason.
     Never(&'static str),
 }

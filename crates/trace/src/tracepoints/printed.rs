@@ -8,6 +8,7 @@
 //! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
 
 use super::exit as exited;
+use super::{KICK_CPU, SVM_HLT};
 use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
     lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
@@ -417,6 +418,19 @@ pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Emulate)
 }
 
+/// `reason: hlt ext_inf1: 0x0000000000000000 …`
+pub(super) fn reflected(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    unnamed(Kind::Reflect)
+}
+
+/// `vcpu 0, exit_reason 78, exit_info1 0, exit_info2 0`
+pub(super) fn vmgexit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("vcpu ")?;
+    let vcpu = VcpuId(scan.decimal()?.try_into().ok()?);
+    scan.literal(", exit_reason ")?;
+    Some((if scan.hex()? == SVM_HLT { Kind::Halt } else { Kind::VcpuHint }, vcpu))
+}
+
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`, `iocsr …`
 pub(super) fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until(" ")?;
@@ -532,7 +546,15 @@ pub(super) fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `nr 0x5 a0 0x0 …`
 pub(super) fn hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    numbered_call(DetailKind::Hypercall, scan)
+    scan.until("nr ")?;
+    let number = scan.hex()?;
+    scan.literal(" a0 ")?;
+    let mut value = scan.hex()?;
+    if number == KICK_CPU {
+        scan.literal(" a1 ")?;
+        value = scan.hex()?;
+    }
+    detail(DetailKind::Hypercall, false, 0, number, value)
 }
 
 /// `cpl 0 nr 0x14 a0 0x0 …`

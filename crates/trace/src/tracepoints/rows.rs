@@ -12,8 +12,7 @@ use super::Carries::*;
 use super::{Meaning as M, RecordWhen, Row, printed, row};
 use exitscope_model::{CodeList as L, DetailKind as D, ExitWord as W};
 
-const CALLS: RecordWhen =
-    RecordWhen::Never("every system call of every program fires it; `perf record` takes it for the view of phases");
+const IOCTLS: RecordWhen = RecordWhen::Never("raw_syscalls has these calls and all others");
 const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
 
 /// LoongArch's that say more of the exit that `kvm_exit` began: all of one event class.
@@ -125,12 +124,12 @@ pub(super) static ROWS: &[Row] = &[
     row(
         "x86",
         "kvm:kvm_hypercall",
-        M::Plain(D::Hypercall),
+        M::Hypercall,
         printed::hypercall,
         &[
             ("unsigned long nr", Key),
             ("unsigned long a0", Value),
-            ("unsigned long a1", Zero),
+            ("unsigned long a1", Second),
             ("unsigned long a2", Zero),
             ("unsigned long a3", Zero),
         ],
@@ -219,8 +218,35 @@ pub(super) static ROWS: &[Row] = &[
             ("__u8 failed", Zero),
         ],
         r#""%x:%llx:%s (%s)%s", REC->csbase, REC->rip, __print_hex(REC->insn, REC->len), __print_symbolic(REC->flags, { 0, "real" }, { 3, "vm16" }, { 1, "prot16" }, { 5, "prot32" }, { 9, "prot64" }), REC->failed ? " failed" : """#,
-    )
-    .when(RecordWhen::Never("of use to the view of phases alone, and frequent")),
+    ),
+    row(
+        "x86",
+        "kvm:kvm_nested_vmexit_inject",
+        M::Reflect,
+        printed::reflected,
+        &[
+            ("__u32 exit_code", Zero),
+            ("__u64 exit_info1", Zero),
+            ("__u64 exit_info2", Zero),
+            ("__u32 exit_int_info", Zero),
+            ("__u32 exit_int_info_err", Zero),
+            ("__u32 isa", Zero),
+        ],
+        r#""reason: %u ext_inf1: 0x%016llx ext_inf2: 0x%016llx ext_int: 0x%08x ext_int_err: 0x%08x", REC->exit_code, REC->exit_info1, REC->exit_info2, REC->exit_int_info, REC->exit_int_info_err"#,
+    ),
+    row(
+        "x86",
+        "kvm:kvm_vmgexit_enter",
+        M::GuestExit,
+        printed::vmgexit,
+        &[
+            ("unsigned int vcpu_id", Vcpu),
+            ("u64 exit_reason", Code),
+            ("u64 info1", Zero),
+            ("u64 info2", Zero),
+        ],
+        r#""vcpu %u, exit_reason %llx, exit_info1 %llx, exit_info2 %llx", REC->vcpu_id, REC->exit_reason, REC->info1, REC->info2"#,
+    ),
     row(
         "",
         "kvm:kvm_userspace_exit",
@@ -237,7 +263,7 @@ pub(super) static ROWS: &[Row] = &[
         &[("u32 load", Load)],
         r#""%s", __print_symbolic(REC->load, { 0, "unload" }, { 1, "load" })"#,
     )
-    .when(RecordWhen::WithoutExits),
+    .when(RecordWhen::CountedWithoutExits),
     row(
         "",
         "kvm:kvm_mmio",
@@ -681,7 +707,7 @@ pub(super) static ROWS: &[Row] = &[
         ],
         r#""fd: 0x%08lx, cmd: 0x%08lx, arg: 0x%08lx", ((unsigned long)(REC->fd)), ((unsigned long)(REC->cmd)), ((unsigned long)(REC->arg))"#,
     )
-    .when(CALLS),
+    .when(IOCTLS),
     row(
         "",
         "syscalls:sys_exit_ioctl",
@@ -690,7 +716,7 @@ pub(super) static ROWS: &[Row] = &[
         &[("int __syscall_nr", Zero), ("long ret", Zero)],
         r#""0x%lx", REC->ret"#,
     )
-    .when(CALLS),
+    .when(IOCTLS),
     row(
         "",
         "raw_syscalls:sys_enter",
@@ -699,7 +725,7 @@ pub(super) static ROWS: &[Row] = &[
         &[("long id", Zero), ("unsigned long args[6]", Command)],
         r#""NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)", REC->id, REC->args[0], REC->args[1], REC->args[2], REC->args[3], REC->args[4], REC->args[5]"#,
     )
-    .when(CALLS),
+    .when(RecordWhen::Calls),
     row(
         "",
         "raw_syscalls:sys_exit",
@@ -708,5 +734,5 @@ pub(super) static ROWS: &[Row] = &[
         &[("long id", Zero), ("long ret", Zero)],
         r#""NR %ld = %ld", REC->id, REC->ret"#,
     )
-    .when(CALLS),
+    .when(RecordWhen::Calls),
 ];

@@ -29,6 +29,12 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ("x86", "kvm:kvm_inj_virq", "IRQ 0x8"),
     ("x86", "kvm:kvm_ple_window_update", "vcpu 1 old 4096 new 8192 (growed)"),
     ("x86", "kvm:kvm_ple_window", "vcpu 1: ple_window 4096 (shrink 8192)"),
+    (
+        "x86",
+        "kvm:kvm_nested_vmexit_inject",
+        "reason: HLT ext_inf1: 0x0000000000000000 ext_inf2: 0x0000000000000000 ext_int: 0x00000000 ext_int_err: 0x00000000",
+    ),
+    ("x86", "kvm:kvm_vmgexit_enter", "vcpu 2, exit_reason 78, exit_info1 0, exit_info2 0"),
     ("x86", "kvm:kvm_emulate_insn", "0:fffffff0:ea 5b e0 00 f0 (real)"),
     ("", "kvm:kvm_userspace_exit", "reason KVM_EXIT_IO (2)"),
     ("", "kvm:kvm_userspace_exit", "reason restart (4)"),
@@ -192,11 +198,12 @@ fn a_format_is_read_by_the_row_whose_field_it_has() {
 fn record_takes_what_the_accounting_needs_and_says_why_it_leaves_the_rest() {
     let always = recorded(|when| when == RecordWhen::Always);
     for event in
-        ["kvm:kvm_exit", "kvm:kvm_entry", "kvm:kvm_userspace_exit", "kvm:kvm_vcpu_wakeup", "kvm:kvm_ple_window"]
+        ["kvm:kvm_exit", "kvm:kvm_entry", "kvm:kvm_userspace_exit", "kvm:kvm_emulate_insn", "kvm:kvm_vcpu_wakeup"]
     {
         assert_eq!(always.iter().filter(|of| **of == event).count(), 1, "{event}");
     }
-    assert_eq!(recorded(|when| when == RecordWhen::WithoutExits), ["kvm:kvm_fpu"]);
+    assert_eq!(recorded(|when| when == RecordWhen::CountedWithoutExits), ["kvm:kvm_fpu"]);
+    assert_eq!(recorded(|when| when == RecordWhen::Calls), ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"]);
     assert_eq!(recorded(|when| when == RecordWhen::Scheduler), ["sched:sched_switch", "sched:sched_wakeup"]);
     for row in ROWS {
         assert!(!matches!(row.record, RecordWhen::Never(why) if why.is_empty()), "{}", row.event);

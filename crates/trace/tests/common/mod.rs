@@ -3,6 +3,7 @@
 
 use exitscope_model::{Event, Kind, Ledger, Line, TraceInfo};
 use exitscope_trace::{Input, Options, Source, TraceError, open_input};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub mod damage;
@@ -48,6 +49,18 @@ impl Said {
 /// A file of the corpus.
 pub fn corpus(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(path)
+}
+
+/// A recording that is not ours to give away, where it is found in a directory `shared` beside the checkout.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("shared/traces").join(path))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {path} IS NOT BESIDE THE CHECKOUT");
+    }
+    found
 }
 
 /// A text of the readers' tests.

@@ -15,6 +15,7 @@ mod head;
 mod layout;
 
 use crate::bytes::{Order, beginning};
+use crate::perf::head::ENDED;
 use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
@@ -136,7 +137,8 @@ impl<W: Write + Seek> PerfWriter<W> {
         let order = if head.arch == "s390x" { Order::Big } else { Order::Little };
         let tracepoints = (1..).zip(layouts).map(|(number, layout)| Tracepoint::new(number, layout, order));
         let tracepoints = tracepoints.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
-        let front = Front::new(head, layouts, order);
+        let settings = [head.settings, &[Setting::new(ENDED.0, ENDED.1, "no")]].concat();
+        let front = Front::new(&Head { settings: &settings, ..*head }, layouts, order);
         to.write_all(&front.bytes)?;
         let data_at = front.bytes.len() as u64;
         let mut writer = PerfWriter {
@@ -237,8 +239,9 @@ impl<W: Write + Seek> PerfWriter<W> {
         if self.block.len() > 0 || !self.changed.is_empty() { self.end_block() } else { Ok(()) }
     }
 
-    /// Writes the end of the file. A file without it is whole up to its last block of 1 MiB.
+    /// Writes the end of the file, and then that it is the end. A file without it is whole up to its last block of 1 MiB.
     pub fn finish(mut self) -> io::Result<Written> {
+        self.set(self.values_at.len() - 1, ENDED.2);
         self.flush()?;
         self.to.flush()?;
         Ok(Written { bytes: self.block_at, ..self.written })

@@ -161,7 +161,9 @@ fn details_are_what_the_formats_print() {
         ("kvm_apic", "apic_read 0x500 = 0x1", DetailKind::Apic, false, 0, 0x500, 1),
         ("kvm_cpuid", "func 1 idx 3fd rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0x3fd),
         ("kvm_cpuid", "func 1 rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0),
-        ("kvm_hypercall", "nr 0x5 a0 0x8 a1 0x0", DetailKind::Hypercall, false, 0, 5, 8),
+        ("kvm_hypercall", "nr 0xb a0 0x8 a1 0x0", DetailKind::Hypercall, false, 0, 11, 8),
+        // Whom it kicks.
+        ("kvm_hypercall", "nr 0x5 a0 0x0 a1 0x3", DetailKind::Hypercall, false, 0, 5, 3),
         ("kvm_xen_hypercall", "cpl 0 nr 0x14 a0 0x2 a1 0x0", DetailKind::XenHypercall, false, 0, 0x14, 2),
         ("kvm_hv_hypercall", "code 0x5c fast cnt 0x0", DetailKind::HypervHypercall, false, 0, 0x5c, 0),
         ("kvm_hvc_arm64", "HVC at 0x4 (r0: 0x84000000, imm: 0x1)", DetailKind::Hvc, false, 0, 0x8400_0000, 1),

@@ -36,16 +36,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The name in flags.
-    pub fn id(self) -> &'static str {
-        match self {
-            Reader::Perf => "perf",
-            Reader::Tracedat => "tracedat",
-            Reader::Xentrace => "xentrace",
-            Reader::Text => "text",
-        }
-    }
-
     fn of(trace: &[u8]) -> Reader {
         if trace.starts_with(b"PERFILE2") {
             Reader::Perf
@@ -160,6 +150,42 @@ fn damage(rng: &mut Pcg64, bytes: &mut Vec<u8>, donor: &[u8]) {
             bytes.drain(gone);
         }
     }
+}
+
+/// Whether an input has lines, whose order [`reordered`] can change.
+pub fn is_text(bytes: &[u8]) -> bool {
+    Reader::of(bytes) == Reader::Text && bytes.is_ascii()
+}
+
+/// A text trace in which events come in another order, again or not at all, or at other moments: each line is still one
+/// that a recorder could have written.
+pub fn reordered(text: &[u8], seed: u64) -> Vec<u8> {
+    let mut rng = Pcg64::new(u128::from(seed), 0);
+    let mut lines: Vec<Vec<u8>> = text.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    for _ in 0..1 << rng.random_range(0..4) {
+        if lines.is_empty() {
+            break;
+        }
+        let [from, to] = [0; 2].map(|_| rng.random_range(0..lines.len()));
+        match rng.random_range(0..5) {
+            0 => lines.swap(from, to),
+            1 => lines.insert(to, lines[from].clone()),
+            2 => drop(lines.remove(from)),
+            3 => {
+                let line = lines.remove(from);
+                lines.insert(to.min(lines.len()), line);
+            }
+            _ => {
+                // Another number: a moment, a vCPU, a thread, a code.
+                let digits: Vec<usize> =
+                    (0..lines[from].len()).filter(|&at| lines[from][at].is_ascii_digit()).collect();
+                if !digits.is_empty() {
+                    lines[from][digits[rng.random_range(0..digits.len())]] = rng.random_range(b'0'..=b'9');
+                }
+            }
+        }
+    }
+    lines.concat()
 }
 
 /// An offset below `len`, more often than by chance near the beginning or the end, and often aligned.

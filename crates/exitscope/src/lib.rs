@@ -1,0 +1,195 @@
+//! The command: flags in, a page out.
+//!
+//! Exit codes: 0 fine, 1 a limit of `--fail-on` was passed, 2 could not do it, or could not judge it. A closed pipe changes none
+//! of them.
+
+/// Says something on standard error. Names and files are in it: nothing of it acts on the terminal.
+macro_rules! say {
+    ($($text:tt)*) => {
+        anstream::eprintln!("exitscope: {}", exitscope_model::encode::message(&format!($($text)*)))
+    };
+}
+
+mod access;
+mod advise;
+mod background;
+mod cli;
+#[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
+mod cluster;
+mod costs;
+mod diff;
+mod docs;
+mod doctor;
+mod events;
+mod export;
+mod exporter;
+#[cfg_attr(not(feature = "sql"), path = "no_fleet.rs")]
+mod fleet;
+mod gathered;
+mod host;
+mod html;
+mod lab;
+mod live;
+mod new_file;
+mod page_file;
+mod read;
+mod record;
+mod replay;
+mod report;
+mod saved_run;
+mod select;
+mod serve;
+mod sim;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg_attr(not(feature = "store"), path = "no_store.rs")]
+mod store;
+mod sweep;
+mod top;
+mod validate;
+mod vary;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+/// A command line. It may be run any number of times in one process.
+#[derive(Debug)]
+pub struct CommandLine(Cli);
+
+impl CommandLine {
+    /// Parses arguments, of which the first is the program's name.
+    pub fn parse(arguments: &[&str]) -> Result<CommandLine, clap::Error> {
+        Cli::try_parse_from(arguments).map(CommandLine)
+    }
+
+    /// Does what it says, and gives the code to exit with; what the command prints on standard output goes to `out`,
+    /// complaints to standard error.
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        run(&self.0, out).map(Outcome::code)
+    }
+}
+
+/// The command: runs the process's command line, and gives the code to exit with.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run_to_stdout(&cli) {
+        Ok(outcome) => outcome.code(),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What is said by a command that was built without.
+#[cfg(not(feature = "store"))]
+const NO_STORE: &str = "this exitscope was built without the store, which takes minutes to build: `cargo build --profile fleet \
+    --package exitscope --features store`";
+#[cfg(not(feature = "sql"))]
+const NO_SQL: &str = "this exitscope was built without SQL, which takes minutes to build: `cargo build --profile fleet \
+    --package exitscope --features sql`";
+#[cfg(not(feature = "cluster"))]
+const NO_CLUSTER: &str = "this exitscope was built without clusters, which take minutes to build: `cargo build --profile fleet \
+    --package exitscope --features cluster`";
+
+/// How a command ended.
+enum Outcome {
+    Fine,
+    /// A threshold was passed.
+    Findings,
+    /// Something could not be done, and the page says so.
+    Failed,
+}
+
+impl Outcome {
+    fn code(self) -> ExitCode {
+        match self {
+            Outcome::Fine => ExitCode::SUCCESS,
+            Outcome::Findings => ExitCode::from(1),
+            Outcome::Failed => ExitCode::from(2),
+        }
+    }
+}
+
+fn run_to_stdout(cli: &Cli) -> anyhow::Result<Outcome> {
+    // What goes on without an end stops where nobody reads it. All else is done for its exit code, too.
+    let endless = matches!(cli.command, Command::Events(_) | Command::Export(_) | Command::Top(_) | Command::Sql(_));
+    let mut out = BufWriter::new(Pipe { to: io::stdout().lock(), endless });
+    let outcome = run(cli, &mut out)?;
+    out.flush()?;
+    Ok(outcome)
+}
+
+fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    #[cfg(feature = "cluster")]
+    sweep::on_cluster::offer();
+    match &cli.command {
+        Command::Record(args) => live::run(args),
+        Command::Top(args) => top::run(args, out),
+        Command::Exporter(args) => exporter::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Report(args) => report::run(args, out),
+        Command::Events(args) => events::run(args, out),
+        Command::Export(args) => export::run(args, out),
+        Command::Diff(args) => diff::run(args, out),
+        Command::Replay(args) => replay::run(args, out),
+        Command::Advise(args) => advise::run(args, out),
+        Command::Store { what } => store::run(what, out),
+        #[cfg(feature = "sql")]
+        Command::Sql(args) => sql::run(args, out),
+        #[cfg(not(feature = "sql"))]
+        Command::Sql(_) => anyhow::bail!(NO_SQL),
+        Command::Fleet { what } => fleet::run(what, out),
+        Command::Cluster { what } => {
+            access::cluster_is_meant(what)?;
+            cluster::run(what)
+        }
+        Command::Sim(args) => sim::run(args, out),
+        Command::Sweep(args) => sweep::run(args, out),
+        Command::Validate(args) => validate::run(args, out),
+        Command::Lab { experiment } => lab::run(experiment, out),
+        Command::Doctor(args) => doctor::run(args, out),
+        Command::Completions { shell } => docs::completions(*shell, out),
+        Command::Man { directory } => docs::man(directory.as_deref(), out),
+        Command::Docs { what } => docs::print(*what, out),
+    }
+}
+
+/// Standard output. Where nobody reads it any more, what is written goes nowhere.
+struct Pipe<W> {
+    to: W,
+    /// Whether it is an error instead.
+    endless: bool,
+}
+
+impl<W: Write> Pipe<W> {
+    fn unless_closed<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !self.endless => Ok(otherwise),
+            done => done,
+        }
+    }
+}
+
+impl<W: Write> Write for Pipe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.to.write(bytes);
+        self.unless_closed(done, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.to.flush();
+        self.unless_closed(done, ())
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
+        Some(json) => json.io_error_kind(),
+        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}

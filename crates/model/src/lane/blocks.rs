@@ -1,0 +1,232 @@
+//! How the time of a halt divides, when KVM tells that it is over.
+//!
+//! ```text
+//!  kvm_exit                      sched_switch   sched_wakeup   sched_switch  kvm_vcpu_wakeup      kvm_entry
+//!     │ handling │ poll │ block       │             │               │               │                │
+//!     │  kernel  │ polling │  kernel  │   halted    │     steal     │    kernel     │     kernel     │
+//!                └───────────────────────── ns of kvm_vcpu_wakeup ──────────────────┘
+//! ```
+//!
+//! `kvm_vcpu_halt` of `virt/kvm/kvm_main.c`: ns begins before the poll and ends when the thread runs again; `waited` says that it
+//! blocked. A poll that failed is as long as `kvm_halt_poll_ns` says by its `old` (it is changed after each that failed); one
+//! that succeeded is all of ns that ran. Where no event of the scheduler says when the thread slept, what ns leaves of the poll
+//! is not divided; where `kvm_vcpu_wakeup` was not recorded, neither is what a halt's exit ran.
+
+use super::{Lane, Run, SideRows, State};
+use crate::{Door, Event, Exit, ExitParts, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
+use exitscope_units::{Moment, Nanos};
+
+/// `KVM_EXIT_HLT`.
+pub const USER_HALT: u32 = 5;
+
+/// What is known of the halt in hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HaltInHand {
+    /// From when on: the exit, or the end of the halt before.
+    from: Moment,
+    /// What of the part that holds time on a CPU is of before.
+    before: Nanos,
+    /// Time asleep that is in that part, because the exit is not known to halt; and of that, what ended without a wake-up.
+    slept: Nanos,
+    unwoken: Nanos,
+    /// The sleep in hand: how long, and which part it is in.
+    sleep: Nanos,
+    sleep_part: Option<TimePart>,
+    /// KVM told of a halt within the exit.
+    told: bool,
+}
+
+impl HaltInHand {
+    pub fn at(from: Moment) -> HaltInHand {
+        HaltInHand { from, ..HaltInHand::default() }
+    }
+
+    pub fn sleeps_for(&mut self, part: TimePart, spent: Nanos) {
+        self.sleep = self.sleep.plus(spent);
+        self.sleep_part = Some(part);
+    }
+}
+
+impl Lane {
+    /// Time in the open exit without a CPU.
+    #[inline(never)]
+    pub(super) fn spend_off_cpu(&mut self, spent: Nanos) {
+        let (run, state) = (self.run, self.state);
+        let Some(exit) = &mut self.open else { return };
+        let part = match run {
+            Run::Runnable | Run::Preempted => TimePart::Steal,
+            _ if run.waits_for_device_model(exit.code) => {
+                exit.door = Door::DeviceModel;
+                TimePart::User
+            }
+            Run::Paused | Run::Offline => TimePart::Stopped,
+            Run::Blocked => TimePart::Halted,
+            _ if state == State::User => self.user_parts.1,
+            _ if exit.is_halt || exit.code.halts_if_it_sleeps() => TimePart::Halted,
+            _ if exit.code.is_page_fault() => TimePart::Memory,
+            _ => {
+                self.block.slept = self.block.slept.plus(spent);
+                TimePart::Kernel
+            }
+        };
+        exit.parts.add(part, spent);
+        if run == Run::Sleeping {
+            self.block.sleeps_for(part, spent);
+        }
+    }
+
+    /// The thread goes to sleep.
+    pub fn falls_asleep(&mut self) {
+        (self.block.sleep, self.block.sleep_part) = (Nanos::ZERO, None);
+    }
+
+    /// The thread runs again and nothing said that it was woken: when it was is not known.
+    pub fn wakes_unseen(&mut self) {
+        let sleep = std::mem::take(&mut self.block.sleep);
+        match (self.block.sleep_part, &mut self.open) {
+            (Some(TimePart::Halted), Some(exit)) => _ = exit.parts.shift(TimePart::Halted, TimePart::Undivided, sleep),
+            (Some(TimePart::Halted), None) => _ = self.outside.shift(TimePart::Halted, TimePart::Undivided, sleep),
+            (Some(TimePart::Kernel), _) => self.block.unwoken = self.block.unwoken.plus(sleep),
+            _ => {}
+        }
+    }
+
+    /// KVM tells that a halt of `ns` is over.
+    #[inline(never)]
+    pub(super) fn end_block(
+        &mut self,
+        event: &Event,
+        ns: Nanos,
+        waited: bool,
+        rows: &mut impl Rows,
+        beside: &mut SideRows,
+        ledger: &mut Ledger,
+    ) {
+        self.account(event.at);
+        self.go(self.step);
+        let change = beside_change(&self.halt);
+        let division = Division { ns, waited, change, recorded: self.recorded, block: self.block, at: self.since };
+        match &mut self.open {
+            Some(exit) if exit.code.cannot_halt() && exit.door == Door::Kernel && !exit.way.has(Mark::Emulated) => {
+                ledger.count_moment(Line::ImpossibleExit, event.at);
+                self.give_cut(TimePart::Excluded, rows, beside);
+                (self.state, self.hidden) = (State::Unknown, true);
+            }
+            Some(exit) => {
+                let kernel = exit.part(TimePart::Kernel);
+                let asleep = if exit.code.is_page_fault() { TimePart::Memory } else { TimePart::Halted };
+                division.divide(&mut exit.parts, TimePart::Kernel, asleep);
+                exit.withdraw(Nanos(kernel.0.saturating_sub(exit.part(TimePart::Kernel).0)));
+                self.cost_before = exit.cost();
+                let before = exit.part(TimePart::Kernel);
+                self.block = HaltInHand { before, told: true, ..HaltInHand::at(self.since) };
+            }
+            // Where kvm_exit fires, a halt has one: it is lost, and so may others be since the entry.
+            None if self.recorded.hardware && self.state == State::Guest => {
+                ledger.count_moment(Line::ImpossibleExit, event.at);
+                let guest = std::mem::take(&mut self.guest);
+                self.outside.add(TimePart::Excluded, guest);
+                (self.state, self.hidden) = (State::Unknown, true);
+            }
+            None if self.hidden || self.recorded.hardware => {}
+            None => {
+                division.divide(&mut self.outside, TimePart::Unknown, TimePart::Halted);
+                self.give_outside(beside);
+                self.block = HaltInHand::at(self.since);
+            }
+        }
+    }
+
+    /// The open exit asks for a halt, which its reason does not say.
+    #[inline(never)]
+    pub(super) fn halts_after_all(&mut self, at: Moment, beside: &mut SideRows) {
+        self.account(at);
+        self.go(self.step);
+        if let Some(exit) = self.open.as_mut().filter(|exit| !exit.is_halt) {
+            exit.is_halt = true;
+            let slept = std::mem::take(&mut self.block.slept);
+            let moved = exit.parts.shift(TimePart::Kernel, TimePart::Halted, slept);
+            exit.withdraw(moved);
+            self.cost_before = exit.cost();
+            self.halt.exit(exit.at, true, &mut beside.halts);
+        }
+    }
+
+    /// The open exit's reason is a halt's, and it is none: the WFx was a WFE, or the exit is another hypervisor's to handle.
+    pub(super) fn does_not_halt(&mut self) {
+        if let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt) {
+            exit.is_halt = false;
+            let asleep = exit.part(TimePart::Halted);
+            exit.parts.shift(TimePart::Halted, TimePart::Kernel, asleep);
+        }
+    }
+
+    /// The exit of a halt is over. What it ran is cost where KVM tells of halts; else part of it may have been a poll.
+    #[inline(never)]
+    pub(super) fn settle_halt(&mut self) {
+        let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt && !self.block.told) else { return };
+        let recorded = self.recorded;
+        let is_told = recorded.halts || recorded.switches && recorded.no_polls;
+        if !is_told && exit.door != Door::Userspace(USER_HALT) {
+            let moved = exit.parts.shift(TimePart::Kernel, TimePart::Undivided, Nanos(u64::MAX));
+            exit.withdraw(moved);
+            self.cost_before = exit.cost();
+        }
+    }
+}
+
+/// The poll of the halt that ends, if KVM changed it afterwards.
+fn beside_change(halting: &crate::halt::Halting) -> Option<Nanos> {
+    halting.ended_change().map(|change| Nanos(u64::from(change.old)))
+}
+
+/// How a halt divides.
+struct Division {
+    ns: Nanos,
+    waited: bool,
+    /// The poll, if KVM changed it.
+    change: Option<Nanos>,
+    recorded: super::Holdings,
+    block: HaltInHand,
+    at: Moment,
+}
+
+impl Division {
+    /// Divides what was counted as time on a CPU, and as asleep.
+    fn divide<const N: usize>(&self, parts: &mut Parts<N>, on_cpu: TimePart, asleep: TimePart) {
+        let Division { ns, block, recorded, .. } = self;
+        let ran = Nanos(parts.get(on_cpu).0.saturating_sub(block.before.0.saturating_add(block.slept.0)));
+        let whole = self.at.since(block.from).unwrap_or_default();
+        let handling = whole.0.saturating_sub(ns.0).min(ran.0);
+        let within = Nanos(ran.0 - handling);
+        let woken = Nanos(block.slept.0.saturating_sub(block.unwoken.0));
+        parts.shift(on_cpu, asleep, woken);
+        parts.shift(on_cpu, TimePart::Undivided, block.unwoken);
+        let slept = block.slept.0 > 0 || block.sleep_part.is_some();
+        let poll = match (self.waited, self.change) {
+            _ if recorded.no_polls => Some(Nanos::ZERO),
+            (false, Some(Nanos(0))) => Some(Nanos::ZERO),
+            (false, _) => Some(within),
+            (true, Some(poll)) => Some(Nanos(poll.0.min(within.0))),
+            (true, None) => recorded.polls.then_some(Nanos::ZERO),
+        };
+        let polled = parts.shift(on_cpu, TimePart::Polling, poll.unwrap_or_default());
+        let rest = Nanos(within.0 - polled.0);
+        // Nothing says when it slept, or how much of what it ran was a poll.
+        if self.waited && (poll.is_none() || !slept && !recorded.switches) {
+            parts.shift(on_cpu, TimePart::Undivided, rest);
+        }
+    }
+}
+
+impl Exit {
+    /// `time` is no cost after all: it is of no step of its way.
+    pub(super) fn withdraw(&mut self, time: Nanos) {
+        let mut left = time;
+        for step in [Step::Handling, Step::Reaching, Step::Entering, Step::Leaving, Step::User, Step::Asleep] {
+            left.0 -= self.way.take(step, left).0;
+        }
+    }
+}
+
+const _: () = assert!(size_of::<ExitParts>() == 72);

@@ -1,0 +1,164 @@
+//! Time of a lane that is of no row, and rows of which only one end was seen. Together with the rows it is all the time from
+//! the lane's first entry or exit to its last event: nothing is left over, and nothing counts twice.
+
+use super::{Lane, NO_CPU, Run, SideRows, State};
+use crate::{AllParts, Event, LaneSpan, Ledger, Line, Rows, Stretch, TimePart};
+use exitscope_units::{Moment, Nanos, PcpuId};
+
+impl Lane {
+    /// Time while no exit is open, but for time that runs in the guest.
+    #[inline(never)]
+    pub(super) fn spend_outside(&mut self, spent: Nanos) {
+        if self.first.is_none() {
+            return;
+        }
+        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        let in_run = !self.recorded.hardware && self.state == State::Kernel;
+        let part = match self.run {
+            _ if self.hidden => TimePart::Excluded,
+            run if run.waits() => TimePart::Steal,
+            Run::Paused | Run::Offline => TimePart::Stopped,
+            Run::Blocked => TimePart::Halted,
+            // In KVM_RUN, where nothing says why.
+            Run::Sleeping if in_run => TimePart::Halted,
+            _ => TimePart::Unknown,
+        };
+        self.outside.add(part, spent);
+        if self.run == Run::Sleeping {
+            self.block.sleeps_for(part, spent);
+        }
+    }
+
+    /// What was of no row leaves; guest time since then is the next row's.
+    #[inline(always)]
+    pub fn give_outside(&mut self, beside: &mut SideRows) {
+        if self.outside != AllParts::ZERO {
+            self.give_stretch(beside);
+        }
+    }
+
+    #[inline(never)]
+    fn give_stretch(&mut self, beside: &mut SideRows) {
+        let parts = std::mem::take(&mut self.outside);
+        let after = parts.sum().plus(self.guest);
+        let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(after.0));
+        self.gave(parts.sum());
+        beside.stretches.push(Stretch { who: self.who, from, parts });
+    }
+
+    /// The open exit, of which not both ends were seen: it counts, and its time is this part's.
+    #[cold]
+    pub fn give_cut(&mut self, part: TimePart, rows: &mut impl Rows, beside: &mut SideRows) {
+        let Some(exit) = self.open.as_ref() else { return };
+        self.outside.add(part, exit.parts.sum());
+        self.give_untimed(rows, beside);
+    }
+
+    /// The open exit leaves as a row without times, and with it what is outside.
+    fn give_untimed(&mut self, rows: &mut impl Rows, beside: &mut SideRows) {
+        let Some(mut exit) = self.open.take() else { return };
+        exit.timed = false;
+        exit.complete(self.words);
+        self.gave(exit.guest);
+        rows.take(&exit);
+        self.give_outside(beside);
+    }
+
+    /// An exit comes while another is open: of that one, no entry was seen.
+    #[cold]
+    pub(super) fn exit_again(
+        &mut self,
+        event: &Event,
+        rows: &mut impl Rows,
+        beside: &mut SideRows,
+        ledger: &mut Ledger,
+    ) {
+        let Some(exit) = self.open.as_ref() else { return };
+        let silent = exit.events == 1 && exit.cpu == event.cpu && !exit.is_halt;
+        let part = match () {
+            _ if self.spoiled || self.in_doubt => TimePart::Excluded,
+            // It was handled at once, and the guest went on without an event of that.
+            _ if silent && exit.code.may_reenter_unsaid() => TimePart::Guest,
+            _ => TimePart::Unknown,
+        };
+        ledger.count(Line::ExitWithoutEntry);
+        self.give_cut(part, rows, beside);
+    }
+
+    /// An entry comes while no exit is open.
+    #[cold]
+    pub(super) fn enter_again(&mut self) {
+        let part = if self.in_doubt { TimePart::Excluded } else { TimePart::Unknown };
+        self.outside.add(part, std::mem::take(&mut self.guest));
+    }
+
+    /// Whether it is on another CPU than the scheduler had put it on.
+    #[inline(always)]
+    pub(super) fn moved_unseen(&self, event: &Event) -> bool {
+        self.runs_on != event.cpu && self.runs_on != NO_CPU && event.cpu != NO_CPU
+    }
+
+    /// The entry of the open exit comes too late to be in order, or on a CPU that it had not moved to.
+    #[cold]
+    pub(super) fn spoil(&mut self, event: &Event, in_time: bool, ledger: &mut Ledger) {
+        match self.open {
+            Some(_) => {
+                ledger.count_moment(if in_time { Line::ImpossibleExit } else { Line::ExitOutOfOrder }, event.at);
+                (self.spoiled, self.runs_on) = (true, NO_CPU);
+            }
+            None => self.spoil_guest(event, in_time, ledger),
+        }
+    }
+
+    /// The same of the exit that ends time in the guest.
+    #[cold]
+    pub(super) fn spoil_guest(&mut self, event: &Event, in_time: bool, ledger: &mut Ledger) {
+        ledger.count_moment(if in_time { Line::ImpossibleExit } else { Line::ExitOutOfOrder }, event.at);
+        let guest = std::mem::take(&mut self.guest);
+        self.outside.add(if in_time { TimePart::Excluded } else { TimePart::Guest }, guest);
+        self.runs_on = NO_CPU;
+    }
+
+    /// Events of this CPU were lost, or of all: what the lane did since it was last heard of is hidden until it is heard of
+    /// again. If it was elsewhere it may have come there meanwhile.
+    pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+        let elsewhere = cpu != NO_CPU && self.cpu != cpu && self.cpu != NO_CPU;
+        let waits =
+            matches!(self.run, Run::Blocked | Run::Offline | Run::Paused) || self.open.is_none() && self.run.waits();
+        if elsewhere && !waits {
+            self.in_doubt = true;
+            return;
+        }
+        if self.open.is_some() {
+            ledger.count(Line::SpansLoss);
+            self.give_cut(TimePart::Excluded, rows, beside);
+        }
+        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        (self.state, self.hidden, self.runs_on) = (State::Unknown, true, NO_CPU);
+    }
+
+    /// The recording ends: an open exit counts, and what is known of its time is of no row.
+    pub fn finish(&mut self, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) -> Option<LaneSpan> {
+        self.halt.finish(&mut beside.halts);
+        self.settle_closed(rows);
+        if let Some(held) = self.held.take() {
+            self.pass(held, rows);
+        }
+        if self.open.is_some() {
+            ledger.count(Line::UnfinishedExit);
+            self.settle_halt();
+            let parts = self.open.as_ref().map(|exit| exit.parts).unwrap_or_default();
+            match self.spoiled {
+                true => self.outside.add(TimePart::Excluded, parts.sum()),
+                false => self.outside.merge(&parts),
+            }
+            self.give_untimed(rows, beside);
+        }
+        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        self.give_outside(beside);
+        let first = self.first?;
+        #[cfg(debug_assertions)]
+        assert_eq!(self.since.since(first), Some(Nanos(self.given)), "{:?}: time is lost or made", self.who);
+        Some(LaneSpan { who: self.who, first, last: self.since })
+    }
+}

@@ -1,0 +1,454 @@
+//! Where each event's time goes: the cases of docs/accounting.md, and the small inputs that were read wrongly.
+
+use exitscope_model::*;
+use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use std::collections::BTreeMap;
+
+const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
+const CPUID: ExitCode = ExitCode::new(CodeList::Vmx, 10);
+const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
+const APIC_WRITE: ExitCode = ExitCode::new(CodeList::Vmx, 56);
+const EPT_VIOLATION: ExitCode = ExitCode::new(CodeList::Vmx, 48);
+const MWAIT: ExitCode = ExitCode::new(CodeList::Vmx, 36);
+const VMRESUME: ExitCode = ExitCode::new(CodeList::Vmx, 24);
+const VMGEXIT: ExitCode = ExitCode::new(CodeList::Svm, 0x403);
+const EINTR: i32 = -4;
+const KVM_EXIT_IO: u32 = 2;
+const KVM_EXIT_HLT: u32 = 5;
+
+fn event(at: u64, kind: Kind) -> Event {
+    let (at, tid, vcpu) = (Moment::from_nanos(at), Tid(10), VcpuId::UNKNOWN);
+    Event { at, tid, vm: VmId(1), vcpu, cpu: PcpuId(0), name: NameId(0), kind }
+}
+
+fn exit(at: u64, code: ExitCode) -> Event {
+    event(at, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 })
+}
+
+fn enter(at: u64) -> Event {
+    event(at, Kind::Enter)
+}
+
+fn woken(at: u64, ns: u64, waited: bool) -> Event {
+    event(at, Kind::HaltEnd { ns, waited, valid: true })
+}
+
+fn polled(at: u64, old: u32) -> Event {
+    event(at, Kind::HaltPoll { grow: true, new: old * 2, old })
+}
+
+/// The thread goes to sleep, or loses its CPU.
+fn out(at: u64, sleeps: bool) -> Event {
+    event(at, Kind::Switch { prev: Tid(10), sleeps, next: Tid(0) })
+}
+
+/// It has a CPU again.
+fn back(at: u64) -> Event {
+    event(at, Kind::Switch { prev: Tid(0), sleeps: false, next: Tid(10) })
+}
+
+fn wakeup(at: u64) -> Event {
+    event(at, Kind::Wakeup { tid: Tid(10) })
+}
+
+fn returns(at: u64, reason: u32, errno: i32) -> Event {
+    event(at, Kind::UserspaceExit { reason, errno })
+}
+
+fn run(at: u64) -> Event {
+    event(at, Kind::RunEnter)
+}
+
+/// What is made of a recording.
+struct Account {
+    rows: Vec<Exit>,
+    ledger: Ledger,
+    halts: Vec<Halt>,
+    /// The parts that are not zero, of all vCPUs together.
+    parts: BTreeMap<&'static str, u64>,
+}
+
+/// The account of events, of which the recording says this of itself.
+fn account_of(info: &TraceInfo, events: &[Event]) -> Account {
+    let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
+    assembler.know(info);
+    assembler.push(events, &mut rows, &mut ledger);
+    let (mut stretches, mut halts) = (assembler.stretches().to_vec(), assembler.halts().to_vec());
+    let spans = assembler.finish(&mut rows, &mut ledger);
+    stretches.extend_from_slice(assembler.stretches());
+    halts.extend_from_slice(assembler.halts());
+    let mut sums = AllParts::ZERO;
+    for row in &rows {
+        sums.add(TimePart::Guest, row.guest);
+        if row.timed {
+            sums.merge(&row.parts);
+        }
+    }
+    stretches.iter().for_each(|stretch| sums.merge(&stretch.parts));
+    let whole: u64 = spans.iter().map(|span| span.last.since(span.first).unwrap().0).sum();
+    assert_eq!(sums.sum().0, whole, "the parts are the span");
+    let parts = TimePart::ALL.map(|part| (part.name(), sums.get(part).0)).into_iter().filter(|row| row.1 > 0).collect();
+    Account { rows, ledger, halts, parts }
+}
+
+fn account(events: &[Event]) -> Account {
+    account_of(&TraceInfo::default(), events)
+}
+
+/// A recording by perf of these tracepoints.
+fn perf(tracepoints: &[&str]) -> TraceInfo {
+    let mut info = TraceInfo { format: "perf.data".to_string(), ..TraceInfo::default() };
+    tracepoints.iter().for_each(|name| _ = info.names.intern(name));
+    info
+}
+
+#[track_caller]
+fn check(events: &[Event], expected: &[(&'static str, u64)]) {
+    assert_eq!(account(events).parts, expected.iter().copied().collect());
+}
+
+#[test]
+fn a_halt_divides_into_handling_poll_block_steal_and_the_way_back() {
+    // 100 of handling, a poll of 300, 50 until it sleeps, 1,000 asleep, 200 woken without a CPU, 30 + 70 back.
+    let events = [
+        exit(1_000, HLT),
+        out(1_450, true),
+        wakeup(2_450),
+        back(2_650),
+        polled(2_660, 300),
+        woken(2_680, 1_580, true),
+        enter(2_750),
+    ];
+    check(&events, &[("kernel", 100 + 50 + 30 + 70), ("polling", 300), ("halted", 1_000), ("steal", 200)]);
+}
+
+#[test]
+fn a_poll_that_succeeds_is_all_polling_and_the_rest_cost() {
+    check(&[exit(0, HLT), woken(900, 800, false), enter(1_000)], &[("kernel", 200), ("polling", 800)]);
+    // Where KVM does not poll, it looked once and found an event.
+    let none = [exit(0, HLT), polled(890, 0), woken(900, 800, false), enter(1_000)];
+    check(&none, &[("kernel", 1_000)]);
+    let mut info = TraceInfo::default();
+    info.settings.push(Setting::new("kvm", "halt_poll_ns", "0"));
+    let found = account_of(&info, &[exit(0, HLT), woken(900, 800, false), enter(1_000)]);
+    assert_eq!(found.parts, [("kernel", 1_000)].into());
+}
+
+#[test]
+fn a_halt_without_a_wakeup_found_an_event_pending_where_wakeups_are_recorded() {
+    let events = [exit(0, HLT), enter(700), exit(800, HLT), woken(1_700, 800, false), enter(1_800)];
+    // The first comes before anything says that they are.
+    check(&events, &[("guest", 100), ("halt, not divided", 700), ("kernel", 200), ("polling", 800)]);
+    let found = account_of(&perf(&["kvm:kvm_vcpu_wakeup"]), &events);
+    assert_eq!(found.parts, [("guest", 100), ("kernel", 900), ("polling", 800)].into());
+    assert_eq!(account_of(&perf(&["kvm:kvm_exit"]), &events[..2]).parts, [("halt, not divided", 700)].into());
+}
+
+#[test]
+fn without_wakeups_the_scheduler_says_when_a_halt_was_blocked() {
+    let events = [exit(0, HLT), out(100, true), wakeup(1_100), back(1_300), enter(1_400)];
+    check(&events, &[("halt, not divided", 200), ("halted", 1_000), ("steal", 200)]);
+    // Then a poll is all that might be in the rest: a host without says so.
+    let mut info = TraceInfo::default();
+    info.settings.push(Setting::new("kvm", "halt_poll_ns", "0"));
+    assert_eq!(account_of(&info, &events).parts, [("kernel", 200), ("halted", 1_000), ("steal", 200)].into());
+}
+
+#[test]
+fn without_the_scheduler_what_a_wakeup_leaves_of_the_poll_is_not_divided() {
+    let events = [exit(0, HLT), polled(5_000, 300), woken(5_010, 4_900, true), enter(5_100)];
+    check(&events, &[("kernel", 110 + 90), ("polling", 300), ("halt, not divided", 4_600)]);
+    let untold = [exit(0, HLT), woken(5_010, 4_900, true), enter(5_100)];
+    check(&untold, &[("kernel", 110 + 90), ("halt, not divided", 4_900)]);
+}
+
+#[test]
+fn a_sleep_whose_wakeup_was_not_recorded_is_not_divided_into_halted_and_steal() {
+    let events = [exit(0, HLT), out(100, true), back(1_300), woken(1_350, 1_300, true), enter(1_400)];
+    check(&events, &[("kernel", 50 + 50), ("halt, not divided", 1_300)]);
+}
+
+#[test]
+fn one_exit_may_hold_several_halts() {
+    let events = [
+        exit(0, HLT),
+        out(100, true),
+        wakeup(400),
+        back(450),
+        polled(455, 0),
+        woken(460, 400, true),
+        out(560, true),
+        wakeup(960),
+        back(970),
+        polled(975, 0),
+        woken(980, 500, true),
+        enter(1_000),
+    ];
+    check(&events, &[("kernel", 240), ("halted", 700), ("steal", 60)]);
+}
+
+#[test]
+fn what_is_a_halt_and_what_is_not() {
+    let slept = |code, more: &[Event]| {
+        let mut events = vec![exit(0, code)];
+        events.extend_from_slice(more);
+        events.extend([out(100, true), wakeup(900), back(900), enter(1_000)]);
+        account_of(&TraceInfo::default(), &events).parts
+    };
+    let halted: BTreeMap<_, _> = [("halt, not divided", 200), ("halted", 800)].into();
+    for code in [
+        HLT,
+        ExitCode::new(CodeList::Svm, 0x78),
+        ExitCode::new(CodeList::Svm, 0xa6),
+        ExitCode::new(CodeList::Arm64Ec, 1),
+        ExitCode::new(CodeList::S390, 0x1c),
+        ExitCode::new(CodeList::Loongarch, 64),
+    ] {
+        assert_eq!(slept(code, &[]), halted, "{}", code.name());
+    }
+    assert_eq!(slept(VMGEXIT, &[event(50, Kind::Halt)]), halted, "SEV-ES asks for it by VMGEXIT");
+    let psci = Detail { kind: DetailKind::Hvc, write: false, form: Form::Untold, size: 0, key: 0xc400_0001, value: 0 };
+    assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 0x16), &[event(50, Kind::Detail(psci))]), halted, "CPU_SUSPEND");
+    let cede = Detail { kind: DetailKind::PpcHcall, key: 0xe0, ..psci };
+    assert_eq!(slept(ExitCode::new(CodeList::PpcTrap, 0xc00), &[event(50, Kind::Detail(cede))]), halted, "H_CEDE");
+    let riscv = slept(ExitCode::new(CodeList::Riscv, 22), &[]);
+    assert_eq!(riscv, [("kernel", 200), ("halted", 800)].into(), "riscv's WFI is one of several instructions");
+
+    let cost: BTreeMap<_, _> = [("kernel", 1_000)].into();
+    assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 1), &[event(50, Kind::Wfx { wfe: true })]), cost, "WFE");
+    assert_eq!(slept(MWAIT, &[]), cost, "KVM runs MWAIT as a NOP");
+    assert_eq!(slept(HLT, &[event(50, Kind::Reflect)]), cost, "L2's HLT is L1's to handle");
+    let memory: BTreeMap<_, _> = [("kernel", 200), ("waiting for memory", 800)].into();
+    assert_eq!(slept(EPT_VIOLATION, &[]), memory);
+    // As KVM told of such waits, too, before 5.17.
+    let told = [exit(0, EPT_VIOLATION), woken(950, 900, true), enter(1_000)];
+    check(&[&[polled(0, 0)], &told[..]].concat(), &[("kernel", 100), ("halt, not divided", 900)]);
+}
+
+#[test]
+fn a_halt_that_the_reason_does_not_name_is_told_by_its_wakeup() {
+    let events = |code| [exit(0, code), out(100, true), wakeup(900), back(900), woken(950, 900, true), enter(1_000)];
+    for code in [VMRESUME, ExitCode::new(CodeList::Vmx, 18), ExitCode::new(CodeList::Vmx, 77)] {
+        let found = account_of(&perf(&["kvm:kvm_halt_poll_ns"]), &events(code));
+        assert_eq!(found.parts, [("kernel", 200), ("halted", 800)].into(), "{}", code.name());
+    }
+}
+
+#[test]
+fn a_local_apic_in_user_space_halts_there() {
+    let events = [exit(0, HLT), returns(100, KVM_EXIT_HLT, 0), out(150, true), wakeup(950), back(950), run(970)];
+    let events = [&events[..], &[enter(1_000)]].concat();
+    let found = account_of(&perf(&["sched:sched_switch"]), &events);
+    assert_eq!(found.parts, [("kernel", 130), ("user space", 70), ("halted", 800)].into());
+    let bare = [exit(0, HLT), returns(100, KVM_EXIT_HLT, 0), run(970), enter(1_000)];
+    check(&bare, &[("kernel", 130), ("halt, not divided", 870)]);
+}
+
+#[test]
+fn a_vcpu_that_its_vmm_keeps_from_running_is_stopped() {
+    let way = |reason, errno| {
+        let events =
+            [exit(0, CPUID), returns(100, reason, errno), out(200, true), wakeup(7_200), back(7_250), run(7_300)];
+        account_of(&perf(&["sched:sched_switch"]), &[&events[..], &[enter(7_400)]].concat()).parts
+    };
+    let stopped: BTreeMap<_, _> = [("kernel", 200), ("user space", 150), ("stopped", 7_000), ("steal", 50)].into();
+    assert_eq!(way(KVM_EXIT_IO, EINTR), stopped, "the reason is left over from an earlier exit");
+    assert_eq!(way(10, 0), stopped);
+    // What the guest asked for is worked on elsewhere meanwhile.
+    assert_eq!(way(KVM_EXIT_IO, 0), [("kernel", 200), ("user space", 7_150), ("steal", 50)].into());
+    // Where nothing says whether the thread slept, nothing says what the time was.
+    let bare = [exit(0, CPUID), returns(100, KVM_EXIT_IO, EINTR), run(7_300), enter(7_400)];
+    check(&bare, &[("kernel", 200), ("unknown", 7_200)]);
+}
+
+#[test]
+fn a_preemption_of_the_guest_that_no_exit_tells_of_is_steal() {
+    // arm64, riscv, and x86 of before kvm_exit moved: the host's interrupt comes first.
+    let events = [exit(0, CPUID), enter(100), out(300, false), back(800), exit(1_000, CPUID), enter(1_100)];
+    let found = account(&events);
+    assert_eq!(found.parts, [("guest", 400), ("kernel", 200), ("steal", 500)].into());
+    assert_eq!(found.rows[1].guest.0, 200, "since it had its CPU again");
+}
+
+#[test]
+fn a_back_end_without_kvm_exit_has_the_same_account_as_far_as_events_tell() {
+    let events = [
+        returns(0, KVM_EXIT_IO, 0),
+        run(100),
+        out(300, true),
+        wakeup(900),
+        back(1_000),
+        polled(1_005, 50),
+        woken(1_010, 760, true),
+        out(1_500, false),
+        back(1_700),
+        returns(2_000, KVM_EXIT_IO, 0),
+        run(2_100),
+    ];
+    // In KVM_RUN, on a CPU: guest or kernel, nobody says. The poll of 50 began at 250.
+    let expected = [("user space", 200), ("polling", 50), ("halted", 600), ("steal", 300), ("unknown", 950)];
+    check(&events, &expected);
+}
+
+/// `emulator_pio_in` of `arch/x86/kvm/x86.c`: a read is told of when it has its value.
+#[test]
+fn an_access_that_kvm_answered_is_not_what_the_exit_after_it_is_about() {
+    let port = |at, write, key| {
+        event(at, Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Plain, size: 1, key, value: 7 }))
+    };
+    let events = [
+        returns(0, KVM_EXIT_IO, 0),
+        run(5),
+        // KVM's interrupt controller, then a read of a serial port.
+        port(6, true, 0x20),
+        returns(10, KVM_EXIT_IO, 0),
+        run(15),
+        port(16, false, 0x3fd),
+        // A read that KVM answered, a write that it did, and a signal.
+        port(20, false, 0x21),
+        port(21, true, 0x21),
+        returns(30, 10, EINTR),
+        run(31),
+        // A write that user space does, then a read that KVM answers.
+        port(40, true, 0x80),
+        returns(41, KVM_EXIT_IO, 0),
+        run(43),
+        port(50, false, 0x21),
+        returns(60, KVM_EXIT_IO, 0),
+        run(61),
+        port(62, false, 0x71),
+    ];
+    let found = account(&events);
+    let told = found.rows.iter().map(|row| (row.at.as_nanos(), row.detail.map(|of| (of.write, of.key))));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(0, None), (10, Some((false, 0x3fd))), (30, None), (41, Some((true, 0x80))), (60, Some((false, 0x71)))]
+    );
+    let rows: u64 = found.rows.iter().map(|row| u64::from(row.events)).sum();
+    assert_eq!(rows + found.ledger.get(Line::OutsideExit), events.len() as u64);
+}
+
+#[test]
+fn a_kick_of_a_sibling_makes_a_halt_a_wait_for_a_spinlock() {
+    let kick = Detail { kind: DetailKind::Hypercall, write: false, form: Form::Untold, size: 0, key: 5, value: 1 };
+    let of = |tid, vcpu, event: Event| Event { tid: Tid(tid), vcpu: VcpuId(vcpu), ..event };
+    let events = [
+        of(11, 1, exit(0, HLT)),
+        of(10, 0, exit(100, ExitCode::new(CodeList::Vmx, 18))),
+        of(10, 0, event(110, Kind::Detail(kick))),
+        of(10, 0, enter(200)),
+        of(11, 1, woken(300, 250, true)),
+        of(11, 1, enter(400)),
+        of(11, 1, exit(500, HLT)),
+        of(11, 1, woken(900, 350, true)),
+        of(11, 1, enter(1_000)),
+    ];
+    assert_eq!(account(&events).halts.iter().map(|halt| halt.kicked).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn an_exit_that_cannot_halt_and_does_is_not_timed() {
+    let events = [
+        exit(0, CPUID),
+        enter(100),
+        exit(200, APIC_WRITE),
+        woken(122_000, 900, true),
+        enter(122_100),
+        exit(122_200, CPUID),
+        enter(122_300),
+    ];
+    let found = account(&events);
+    assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(found.parts, [("guest", 100 + 100), ("kernel", 200), ("excluded", 121_900)].into());
+    assert_eq!(found.ledger.moments(Line::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
+    assert_eq!(Line::ImpossibleExit.severity(), Severity::Loss);
+    // User space may have had a part in it.
+    let handed = [exit(0, APIC_WRITE), returns(10, KVM_EXIT_IO, 0), run(20), woken(900, 800, false), enter(1_000)];
+    assert_eq!(account(&handed).ledger.get(Line::ImpossibleExit), 0);
+    // A halt in the guest: the exit that it was in is missing.
+    let found =
+        account(&[exit(0, CPUID), enter(100), woken(900, 500, true), enter(1_000), exit(1_100, CPUID), enter(1_200)]);
+    assert_eq!(found.parts, [("guest", 100), ("kernel", 200), ("excluded", 900)].into());
+}
+
+#[test]
+fn a_vcpu_on_another_cpu_without_a_switch_has_lost_something() {
+    let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
+    let events = [
+        on(0, enter(0)),
+        on(0, out(0, false)),
+        on(0, back(0)),
+        on(0, exit(100, CPUID)),
+        on(3, enter(5_000)),
+        on(3, exit(5_100, CPUID)),
+        on(3, enter(5_200)),
+        on(3, out(5_300, false)),
+        on(2, back(5_400)),
+        on(2, exit(5_500, CPUID)),
+        on(2, enter(5_600)),
+        on(4, exit(9_000, CPUID)),
+        on(4, enter(9_100)),
+    ];
+    let found = account(&events);
+    assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false, true, true, true]);
+    let expected = [("guest", 400), ("kernel", 300), ("steal", 100), ("excluded", 4_900 + 3_400)];
+    assert_eq!(found.parts, expected.into());
+    assert_eq!(found.ledger.get(Line::ImpossibleExit), 2);
+    // Without the scheduler nobody knows of moves.
+    let found = account(&[on(0, exit(100, CPUID)), on(3, enter(5_000))]);
+    assert_eq!(found.parts, [("kernel", 4_900)].into());
+}
+
+#[test]
+fn what_a_loss_hides_is_excluded() {
+    let lost = |at| event(at, Kind::Lost { count: 9 });
+    check(
+        &[exit(0, IO), lost(50), enter(100), exit(200, IO), enter(300)],
+        &[("guest", 100), ("kernel", 100), ("excluded", 100)],
+    );
+    check(&[exit(0, IO), enter(100), lost(500), exit(700, IO), enter(800)], &[("kernel", 200), ("excluded", 600)]);
+    // Of another CPU: only if the vCPU's own events do not fit together.
+    let elsewhere = |at| Event { cpu: PcpuId(7), ..lost(at) };
+    let runs = [exit(0, IO), elsewhere(50), enter(100), exit(200, IO), enter(300)];
+    check(&runs, &[("guest", 100), ("kernel", 200)]);
+    check(&[exit(0, IO), elsewhere(50), exit(200, IO), enter(300)], &[("kernel", 100), ("excluded", 200)]);
+}
+
+#[test]
+fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
+    check(&[exit(0, IO), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);
+    check(
+        &[exit(0, IO), enter(100), enter(900), exit(1_000, IO)],
+        &[("guest", 100), ("kernel", 100), ("unknown", 800)],
+    );
+    // But a fast path enters the guest again without an event of that.
+    let msr = ExitCode::new(CodeList::Vmx, 32);
+    check(&[exit(0, msr), exit(200, IO), enter(300)], &[("guest", 200), ("kernel", 100)]);
+}
+
+#[test]
+fn the_time_of_an_exit_that_the_recording_cuts_off_is_where_its_events_put_it() {
+    let events = [exit(0, IO), returns(100, KVM_EXIT_IO, 0), out(150, true)];
+    check(&events, &[("kernel", 100), ("user space", 50)]);
+    check(&[exit(0, CPUID), enter(10), out(70, false), back(90)], &[("guest", 60), ("kernel", 10), ("steal", 20)]);
+}
+
+/// `../shared/found/min-tail-guest-beyond-span.txt`.
+#[test]
+fn guest_time_after_the_last_entry_is_within_the_span() {
+    let port = Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: 0x65 };
+    let detail = |at| event(at, Kind::Detail(port));
+    check(&[exit(0, IO), enter(10), detail(500), detail(900)], &[("guest", 890), ("kernel", 10)]);
+}
+
+/// `../shared/found/min-out-of-order-116-percent.txt`.
+#[test]
+fn an_exit_that_begins_before_one_that_has_ended_is_a_loss() {
+    let events =
+        [exit(1_000, HLT), enter(1_010), exit(1_020, IO), enter(1_030), exit(1_005, IO), enter(1_031), exit(1_040, IO)];
+    let found = account(&events);
+    assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, true, false, false]);
+    let expected = [("guest", 10 + 9), ("kernel", 10), ("halt, not divided", 10), ("excluded", 1)];
+    assert_eq!(found.parts, expected.into());
+    assert_eq!(found.ledger.moments(Line::ExitOutOfOrder).collect::<Vec<_>>(), [Moment::from_nanos(1_005)]);
+}

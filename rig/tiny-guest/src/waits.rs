@@ -1,0 +1,124 @@
+//! Guests that halt or are stopped, for how long and how often is known.
+//!
+//! ```text
+//! 0x1000  sti · hlt · out 0x10, al     pending: the interrupt is there before the hlt; sti lets it in only after the hlt
+//!                                      sleep: the local APIC's timer ends the hlt
+//! 0x1004  jmp to itself                stop: a signal ends KVM_RUN, the VMM sleeps, and runs it again
+//! 0x1006  iret                         what the interrupt runs
+//! ```
+//!
+//! The interrupt and the timer are written into the APIC with KVM_SET_LAPIC, which starts the timer anew from its count
+//! (`kvm_apic_set_state` of `arch/x86/kvm/lapic.c`): the guest has to do nothing that would be an exit more.
+
+use crate::guest::{CODE_AT, OUT_PORT, Trouble, failed, io_error, start_in_real_mode, with_vcpu};
+use kvm_bindings::kvm_lapic_state;
+use kvm_ioctls::{VcpuExit, VcpuFd};
+use std::io;
+use std::time::{Duration, Instant};
+
+const CODE: &[u8] = &[0xfb, 0xf4, 0xe6, OUT_PORT as u8, 0xeb, 0xfe, 0xcf];
+const SPIN: u64 = 4;
+const HANDLER: usize = 6;
+const VECTOR: u8 = 0x21;
+
+/// In one run, so often: halts that find an event pending, halts that last, and stops.
+pub const PENDING: u32 = 23;
+pub const SLEEPS: u32 = 7;
+pub const STOPS: u32 = 5;
+
+/// For so long a guest runs before it is stopped.
+const RUNNING: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
+
+/// Registers of the local APIC, by offset (Intel's manual, volume 3, "Local APIC Register Address Map").
+const SPURIOUS: usize = 0xf0;
+const IN_SERVICE: usize = 0x100;
+const REQUESTED: usize = 0x200;
+const LVT_TIMER: usize = 0x320;
+const INITIAL_COUNT: usize = 0x380;
+const CURRENT_COUNT: usize = 0x390;
+const DIVIDE: usize = 0x3e0;
+
+/// Halts so often while an interrupt is pending.
+pub fn halt_with_pending(times: u32) -> Result<(), Trouble> {
+    halt(times, |lapic| set(lapic, REQUESTED + usize::from(VECTOR / 32) * 0x10, 1 << (VECTOR % 32)))
+}
+
+/// Halts so often for so long: from just before KVM_RUN until the APIC's timer fires.
+pub fn halt_for(times: u32, length: Duration) -> Result<(), Trouble> {
+    // The bus's clock has one cycle in a nanosecond (APIC_BUS_CYCLE_NS_DEFAULT of arch/x86/kvm/lapic.h).
+    let cycles = u32::try_from(length.as_nanos()).map_err(|_| Trouble::Failed("at most 4 s".to_string()))?;
+    halt(times, |lapic| {
+        set(lapic, LVT_TIMER, u32::from(VECTOR));
+        set(lapic, DIVIDE, 0b1011); // by 1
+        set(lapic, INITIAL_COUNT, cycles);
+        set(lapic, CURRENT_COUNT, cycles);
+    })
+}
+
+fn halt(times: u32, interrupt: impl Fn(&mut kvm_lapic_state)) -> Result<(), Trouble> {
+    with_vcpu(CODE, &[(VECTOR, HANDLER)], |vcpu| {
+        let mut lapic = vcpu.get_lapic().map_err(failed("KVM_GET_LAPIC"))?;
+        set(&mut lapic, SPURIOUS, 0x1ff); // on
+        set(&mut lapic, IN_SERVICE + usize::from(VECTOR / 32) * 0x10, 0);
+        interrupt(&mut lapic);
+        for _ in 0..times {
+            start_in_real_mode(vcpu, CODE_AT)?;
+            vcpu.set_lapic(&lapic).map_err(failed("KVM_SET_LAPIC"))?;
+            while !ran_to_out(vcpu)? {}
+        }
+        Ok(())
+    })
+}
+
+fn set(lapic: &mut kvm_lapic_state, register: usize, value: u32) {
+    for (to, byte) in lapic.regs[register..].iter_mut().zip(value.to_le_bytes()) {
+        *to = byte as std::ffi::c_char;
+    }
+}
+
+/// Runs the guest until it writes to its port (`true`) or a signal comes.
+fn ran_to_out(vcpu: &mut VcpuFd) -> Result<bool, Trouble> {
+    match vcpu.run() {
+        Ok(VcpuExit::IoOut(OUT_PORT, _)) => Ok(true),
+        Ok(other) => Err(Trouble::Failed(format!("an exit that the guest has no reason for: {other:?}"))),
+        Err(error) if io_error(error).kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(failed("KVM_RUN")(error)),
+    }
+}
+
+/// Stops a guest that spins so often for so long; says how long all stops lasted.
+pub fn stop(times: u32, length: Duration) -> Result<Duration, Trouble> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing, and is there as long as the program. Without SA_RESTART, which `signal` would set,
+    // the signal ends KVM_RUN.
+    let caught = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut())
+    };
+    if caught != 0 {
+        return Err(Trouble::Failed(format!("sigaction: {}", io::Error::last_os_error())));
+    }
+    let mut stopped = Duration::ZERO;
+    with_vcpu(CODE, &[], |vcpu| {
+        start_in_real_mode(vcpu, CODE_AT + SPIN)?;
+        for _ in 0..times {
+            let once = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: RUNNING };
+            // SAFETY: `once` is a valid value, and the old one is not asked for.
+            if unsafe { libc::setitimer(libc::ITIMER_REAL, &once, std::ptr::null_mut()) } != 0 {
+                return Err(Trouble::Failed(format!("setitimer: {}", io::Error::last_os_error())));
+            }
+            if ran_to_out(vcpu)? {
+                return Err(Trouble::Failed("a guest that spins wrote to a port".to_string()));
+            }
+            let began = Instant::now();
+            std::thread::sleep(length);
+            stopped += began.elapsed();
+        }
+        // It runs once more, so that the last stop has an end.
+        start_in_real_mode(vcpu, CODE_AT + 2)?;
+        while !ran_to_out(vcpu)? {}
+        Ok(())
+    })?;
+    Ok(stopped)
+}

@@ -1,0 +1,245 @@
+//! Changes the code in small ways, one at a time, and looks whether the tests notice (cargo-mutants).
+//!
+//! ```text
+//! policy: every change ─────────────────────────────┐
+//! analysis, model: SAMPLE of all, drawn with a seed ┴─► cargo mutants ─► outcomes.json ─► rows of docs/mutants.md
+//! ```
+//!
+//! Not part of CI: it builds and tests a crate once for each change.
+
+use crate::{cargo, root, target};
+use anyhow::{Context, bail, ensure};
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Crates in which every change is tried, and those of all of which a sample is.
+const WHOLE: &[&str] = &["exitscope-policy"];
+const SAMPLED: &[&str] = &["exitscope-analysis", "exitscope-model"];
+
+/// What the table says before its rows.
+const HEAD: &str = "\
+# Mutants
+
+Written by `cargo xtask mutants`; change nothing by hand.
+
+Each mutant is one small change of the code: a comparison turned round, a function that returns a constant. It is caught if a
+test of its crate fails with it, or hangs; what does not build says nothing. Of `policy` every mutant is tried, of `analysis` and
+`model` a sample of both together. The tool is [cargo-mutants](https://mutants.rs) (`cargo install cargo-mutants --locked`).
+
+| crate | mutants | caught | missed | unviable | timeouts | noticed |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+";
+
+/// Flags of `cargo xtask mutants`.
+#[derive(clap::Args)]
+pub struct Flags {
+    /// Only these crates, by their package's name; the rows of others stay as they are
+    crates: Vec<String>,
+    /// So many mutants of the sampled crates, of all of them together
+    #[arg(long, default_value_t = 150)]
+    sample: usize,
+    /// Where the random numbers begin that draw the sample
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A mutant, as `cargo mutants --list --json` says it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Mutant {
+    package: String,
+    name: String,
+}
+
+/// What `outcomes.json` says.
+#[derive(Deserialize)]
+struct Outcomes {
+    outcomes: Vec<MutantOutcome>,
+}
+
+#[derive(Deserialize)]
+struct MutantOutcome {
+    scenario: Scenario,
+    summary: String,
+}
+
+#[derive(Deserialize)]
+enum Scenario {
+    Baseline,
+    Mutant(Mutant),
+}
+
+/// What came of the mutants of one crate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    caught: u64,
+    missed: u64,
+    unviable: u64,
+    timeouts: u64,
+}
+
+/// Tries the mutants, prints those that were missed, and writes the rows.
+pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    let known = |name: &String| WHOLE.iter().chain(SAMPLED).any(|package| package == name);
+    if let Some(unknown) = flags.crates.iter().find(|name| !known(name)) {
+        bail!("{unknown} is none of {}", [WHOLE, SAMPLED].concat().join(", "));
+    }
+    let wanted = |package: &&str| flags.crates.is_empty() || flags.crates.iter().any(|name| name == package);
+    let mut mutants = Vec::new();
+    for package in WHOLE.iter().filter(|package| wanted(package)) {
+        mutants.extend(list(package)?);
+    }
+    let mut sampled = Vec::new();
+    for package in SAMPLED.iter().filter(|package| wanted(package)) {
+        sampled.extend(list(package)?);
+    }
+    mutants.extend(sample(sampled, flags.sample, flags.seed));
+
+    let folder = target()?.join("mutants");
+    let mut tried: BTreeMap<String, Counts> = BTreeMap::new();
+    for of_package in mutants.chunk_by(|a, b| a.package == b.package) {
+        let package = &of_package[0].package;
+        for outcome in outcomes(package, of_package, &folder)? {
+            let Scenario::Mutant(mutant) = &outcome.scenario else { continue };
+            tried.entry(package.clone()).or_default().count(&outcome.summary)?;
+            if outcome.summary == "MissedMutant" {
+                println!("missed: {}", mutant.name);
+            }
+        }
+    }
+    let path = root().join("docs/mutants.md");
+    let table = table(&std::fs::read_to_string(&path).unwrap_or_default(), &tried);
+    print!("{table}");
+    Ok(std::fs::write(path, table)?)
+}
+
+/// All mutants of a package.
+fn list(package: &str) -> anyhow::Result<Vec<Mutant>> {
+    let output = cargo()?.args(["mutants", "--list", "--json", "--package", package]).output()?;
+    ensure!(output.status.success(), "cargo mutants fails: `cargo install cargo-mutants --locked` installs it");
+    serde_json::from_slice(&output.stdout).with_context(|| format!("the mutants of {package}"))
+}
+
+/// So many of them, the same for the same seed, in the order of their packages.
+fn sample(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
+    mutants.sort();
+    mutants.shuffle(&mut Pcg64::new(u128::from(seed), 0));
+    mutants.truncate(most);
+    mutants.sort();
+    mutants
+}
+
+/// What came of these mutants of one package.
+fn outcomes(package: &str, mutants: &[Mutant], folder: &Path) -> anyhow::Result<Vec<MutantOutcome>> {
+    let folder = folder.join(package);
+    std::fs::create_dir_all(&folder)?;
+    let mut command = cargo()?;
+    // The copy that is changed has a target directory of its own.
+    command.env_remove("CARGO_TARGET_DIR");
+    command.args(["mutants", "--cap-lints=true", "--package", package, "--output"]).arg(&folder);
+    for mutant in mutants {
+        command.arg("--re").arg(format!("^{}$", escaped(&mutant.name)));
+    }
+    // 2: mutants were missed, 3: some timed out.
+    let status = command.status()?;
+    ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
+    let said = std::fs::read(folder.join("mutants.out/outcomes.json"))?;
+    Ok(serde_json::from_slice::<Outcomes>(&said)?.outcomes)
+}
+
+/// As a regular expression that matches just this text.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut all, letter| {
+        if letter.is_ascii_punctuation() {
+            all.push('\\');
+        }
+        all.push(letter);
+        all
+    })
+}
+
+impl Counts {
+    fn count(&mut self, summary: &str) -> anyhow::Result<()> {
+        *match summary {
+            "CaughtMutant" => &mut self.caught,
+            "MissedMutant" => &mut self.missed,
+            "Unviable" => &mut self.unviable,
+            "Timeout" => &mut self.timeouts,
+            other => bail!("cargo mutants says {other} of a mutant"),
+        } += 1;
+        Ok(())
+    }
+
+    fn row(self, package: &str) -> String {
+        let Counts { caught, missed, unviable, timeouts } = self;
+        let (noticed, built) = (caught + timeouts, caught + timeouts + missed);
+        let share = 100.0 * noticed as f64 / built.max(1) as f64;
+        let all = built + unviable;
+        format!("| `{package}` | {all} | {caught} | {missed} | {unviable} | {timeouts} | {share:.1} % |")
+    }
+}
+
+/// The document, with new rows for the crates that were tried.
+fn table(before: &str, tried: &BTreeMap<String, Counts>) -> String {
+    let old = before.lines().filter_map(|line| {
+        let package = line.strip_prefix("| `")?.split('`').next()?;
+        Some((package.to_string(), line.to_string()))
+    });
+    let mut rows: BTreeMap<String, String> = old.collect();
+    rows.extend(tried.iter().map(|(package, counts)| (package.clone(), counts.row(package))));
+    let mut table = HEAD.to_string();
+    for row in rows.values() {
+        let _ = writeln!(table, "{row}");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutants() -> Vec<Mutant> {
+        let of = |at: u32| Mutant { package: format!("p{}", at % 2), name: format!("{at}: replace < with <=") };
+        (0..100).map(of).collect()
+    }
+
+    #[test]
+    fn a_sample_is_the_same_for_the_same_seed() {
+        let drawn = sample(mutants(), 10, 1);
+        assert_eq!((drawn.len(), &drawn), (10, &sample(mutants(), 10, 1)));
+        assert_ne!(drawn, sample(mutants(), 10, 2));
+        assert!(drawn.is_sorted() && drawn.iter().all(|mutant| mutants().contains(mutant)));
+        assert_eq!(sample(mutants(), 1_000, 1).len(), 100);
+    }
+
+    #[test]
+    fn rows_of_crates_that_were_not_tried_stay() {
+        let counts = Counts { caught: 17, missed: 2, unviable: 5, timeouts: 1 };
+        let first = table("", &BTreeMap::from([("b".to_string(), counts)]));
+        assert!(first.ends_with("| `b` | 25 | 17 | 2 | 5 | 1 | 90.0 % |\n"), "{first}");
+        let both = table(&first, &BTreeMap::from([("a".to_string(), Counts { caught: 1, ..Counts::default() })]));
+        assert!(both.contains("| `a` | 1 | 1 | 0 | 0 | 0 | 100.0 % |\n| `b` | 25 |"), "{both}");
+    }
+
+    #[test]
+    fn names_are_matched_as_they_are() {
+        assert_eq!(escaped("a.rs:1: + with *"), r"a\.rs\:1\: \+ with \*");
+    }
+
+    #[test]
+    fn what_the_tool_says_is_counted() {
+        let said = r#"{"outcomes": [
+            {"scenario": "Baseline", "summary": "Success"},
+            {"scenario": {"Mutant": {"package": "p", "name": "n", "file": "f"}}, "summary": "CaughtMutant"}
+        ]}"#;
+        let outcomes = serde_json::from_str::<Outcomes>(said).unwrap().outcomes;
+        assert!(matches!(outcomes[0].scenario, Scenario::Baseline));
+        let mut counts = Counts::default();
+        counts.count(&outcomes[1].summary).unwrap();
+        assert_eq!(counts, Counts { caught: 1, ..Counts::default() });
+        assert!(counts.count("Exploded").is_err());
+    }
+}
