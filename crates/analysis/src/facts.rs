@@ -234,14 +234,11 @@ impl Facts {
         }
     }
 
-    /// Adds a stretch of no exit; where, if its vCPU is looked at.
-    pub fn absorb_stretch(&mut self, stretch: &Stretch) -> Option<u32> {
-        if !self.selection.holds_who(&stretch.who) {
-            return None;
+    /// Adds a stretch of no exit.
+    pub fn absorb_stretch(&mut self, stretch: &Stretch) {
+        if self.selection.holds_who(&stretch.who) {
+            self.running.of(stretch.who).1.absorb_stretch(stretch, self.window);
         }
-        let (vcpu, division) = self.running.of(stretch.who);
-        division.absorb_stretch(stretch, self.window);
-        Some(vcpu)
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.

@@ -55,16 +55,16 @@ struct Sums {
     timed: u64,
     kernel: u64,
     user: u64,
-    /// The other parts, in the order of [`TimePart::OF_EXITS`].
+    /// The other parts, in the order of [`TimePart::BESIDE_COST`].
     others: [u64; OTHERS],
 }
 
 /// Parts of exits that are no cost.
-const OTHERS: usize = TimePart::OF_EXITS.len() - 2;
+const OTHERS: usize = TimePart::BESIDE_COST.len();
 
 /// Those, and what `name` makes of each.
 fn others<T: Copy + Default>(name: impl Fn(TimePart) -> T) -> [T; OTHERS] {
-    std::array::from_fn(|at| name(TimePart::OF_EXITS[at + 2]))
+    TimePart::BESIDE_COST.map(name)
 }
 
 impl Sums {

@@ -30,8 +30,7 @@ impl Recorded {
         count.to_user += u64::from(exit.door != Door::Kernel);
         if exit.timed {
             count.total = count.total.saturating_add(exit.total().0);
-            let beside = TimePart::OF_EXITS.iter().filter(|part| !matches!(part, TimePart::Kernel | TimePart::User));
-            beside.for_each(|&part| count.beside.add(part, exit.part(part)));
+            TimePart::BESIDE_COST.iter().for_each(|&part| count.beside.add(part, exit.part(part)));
             count.lengths.record(exit.total().0);
         }
     }

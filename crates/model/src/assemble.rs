@@ -16,6 +16,7 @@
 mod scheduler;
 mod yielding;
 
+use crate::codes::KICK_CPU;
 use crate::halt::Halting;
 use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
@@ -37,9 +38,6 @@ const NEAR: usize = 256;
 
 /// In place of a lane's number: the thread is no lane.
 const NO_LANE: u32 = u32::MAX;
-
-/// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`.
-const KICK_CPU: u64 = 5;
 
 /// The key of nobody: there is no such vCPU.
 const NO_KEY: u64 = u64::MAX;
@@ -261,6 +259,11 @@ impl Assembler {
     /// Whether a virtual core's runner records for all its vCPUs (powerpc).
     pub fn is_by_runner(&self) -> bool {
         self.by_runner
+    }
+
+    /// How many vCPUs were last heard of before this moment.
+    pub fn silent_since(&self, moment: Moment) -> usize {
+        self.lanes.iter().filter(|lane| lane.first.is_some() && lane.since < moment).count()
     }
 
     /// Which kinds of events there were so far.

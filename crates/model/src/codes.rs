@@ -63,9 +63,44 @@ pub struct ExitCode {
 /// The bits of a VMX exit reason that are the basic reason: `kvm_print_exit_reason` of `arch/x86/kvm/trace.h`.
 const VMX_BASIC: u64 = 0xffff;
 
+/// `KVM_EXIT_HLT` of `include/uapi/linux/kvm.h`: the guest halts, and its local APIC is in user space.
+pub const KVM_EXIT_HLT: u32 = 5;
+/// `KVM_EXIT_INTR`: a signal ended `KVM_RUN`.
+pub const KVM_EXIT_INTR: u32 = 10;
+/// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`: its arguments are flags and the number of the local APIC that is woken
+/// (`____kvm_emulate_hypercall` of `arch/x86/kvm/x86.c`).
+pub const KICK_CPU: u64 = 5;
+
+/// Of `errno`, where a signal has ended `KVM_RUN`, and where user space had asked it to end (`immediate_exit`).
+pub const EINTR: i32 = -4;
+/// See [`EINTR`].
+pub const EAGAIN: i32 = -11;
+
+/// What user space has a vCPU for, which says what a sleep there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserStay {
+    /// The VMM wants it for itself: a signal has ended `KVM_RUN`, or user space had asked it to end (`immediate_exit`).
+    Kicked,
+    /// The guest has halted.
+    Halted,
+    /// The guest has asked for something, or something went wrong.
+    Served,
+}
+
+impl UserStay {
+    /// By the fields of `kvm_userspace_exit`.
+    pub const fn of(reason: u32, errno: i32) -> UserStay {
+        match (errno, reason) {
+            (EINTR | EAGAIN, _) | (0.., KVM_EXIT_INTR) => UserStay::Kicked,
+            (0.., KVM_EXIT_HLT) => UserStay::Halted,
+            _ => UserStay::Served,
+        }
+    }
+}
+
 impl ExitCode {
-    /// `KVM_EXIT_INTR` (`include/uapi/linux/kvm.h`): a signal ended `KVM_RUN`.
-    pub const INTR: ExitCode = ExitCode::new(CodeList::KvmExit, 10);
+    /// A signal ended `KVM_RUN`.
+    pub const INTR: ExitCode = ExitCode::new(CodeList::KvmExit, KVM_EXIT_INTR as u64);
 
     /// The code `number` of `list`.
     pub const fn new(list: CodeList, number: u64) -> ExitCode {

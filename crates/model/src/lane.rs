@@ -1,5 +1,6 @@
 //! A lane: the thing on which at most one exit is open.
 
+use crate::codes::UserStay;
 use crate::halt::Halting;
 use crate::{
     AllParts, Detail, Door, Event, Exit, ExitCode, ExitParts, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords,
@@ -327,9 +328,8 @@ impl Lane {
         if self.open.is_some() {
             self.exit_again(event, rows, beside, ledger);
         }
-        let spoiled = !in_time || self.moved_unseen(event);
-        if spoiled {
-            self.spoil_guest(event, in_time, ledger);
+        if !in_time || self.moved_unseen(event) {
+            self.spoil(event, in_time, ledger);
         }
         if self.early_events > 0 {
             ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
@@ -414,6 +414,7 @@ impl Lane {
         ledger: &mut Ledger,
     ) {
         let code = ExitCode::of_userspace(reason, errno);
+        let user_parts = steps::user_parts(UserStay::of(reason, errno), self.recorded.switches);
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);
@@ -425,7 +426,7 @@ impl Lane {
                 exit.way.handed = event.at.since(exit.at).unwrap_or_default();
             }
             self.state = State::User;
-            self.user_parts = steps::user_parts(code, errno, self.recorded.switches);
+            self.user_parts = user_parts;
             self.go(Step::User);
             self.returning = self.open.as_ref().map(|exit| exit.way.time(Step::User));
             return;
@@ -454,7 +455,7 @@ impl Lane {
             None => ledger.add(Line::OutsideExit, u64::from(events)),
         }
         self.state = State::User;
-        self.user_parts = steps::user_parts(code, errno, self.recorded.switches);
+        self.user_parts = user_parts;
         self.step = Step::User;
         self.cost_before = Nanos::ZERO;
         self.returning = Some(Nanos::ZERO);

@@ -60,17 +60,20 @@ impl TimePart {
     ];
 
     /// Those of an exit, in that order.
-    pub const OF_EXITS: [TimePart; EXIT_PARTS] = [
-        TimePart::Kernel,
-        TimePart::User,
-        TimePart::Polling,
-        TimePart::Halted,
-        TimePart::Undivided,
-        TimePart::Memory,
-        TimePart::Steal,
-        TimePart::Stopped,
-        TimePart::Unknown,
-    ];
+    pub const OF_EXITS: [TimePart; EXIT_PARTS] = {
+        let [TimePart::Guest, of_exits @ .., TimePart::Excluded] = TimePart::ALL else {
+            panic!("guest first, excluded last")
+        };
+        of_exits
+    };
+
+    /// Those of an exit that are no cost.
+    pub const BESIDE_COST: [TimePart; EXIT_PARTS - 2] = {
+        let [TimePart::Kernel, TimePart::User, beside_cost @ ..] = TimePart::OF_EXITS else {
+            panic!("the cost comes first")
+        };
+        beside_cost
+    };
 
     /// Its column in CSV, JSON, SQL and stores, for people, and what it means.
     const fn words(self) -> (&'static str, &'static str, &'static str) {
@@ -174,11 +177,6 @@ impl<const N: usize> Parts<N> {
         Nanos(moved)
     }
 
-    /// Takes all of one.
-    pub fn take(&mut self, part: TimePart) -> Nanos {
-        Nanos(std::mem::take(&mut self.0[part as usize]))
-    }
-
     /// Adds as much of each as `other` has, of those that both know.
     #[inline]
     pub fn merge<const M: usize>(&mut self, other: &Parts<M>) {
@@ -199,9 +197,7 @@ impl<const N: usize> Parts<N> {
 
     #[inline(never)]
     fn merge_beside_cost(&mut self, exit: &ExitParts) {
-        for part in &TimePart::OF_EXITS[2..] {
-            self.add(*part, exit.get(*part));
-        }
+        TimePart::BESIDE_COST.iter().for_each(|&part| self.add(part, exit.get(part)));
     }
 
     /// Kernel and user space.

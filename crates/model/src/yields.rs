@@ -8,6 +8,7 @@
 //!
 //! Where others were at that moment is known from scheduler events alone, and of vCPUs that left their guest before.
 
+use crate::codes::KICK_CPU;
 use crate::{CodeList, Detail, DetailKind, ExitCode, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 
@@ -65,7 +66,7 @@ impl YieldCall {
             // The number is of the local APIC, which is the vCPU's unless the topology leaves gaps.
             (DetailKind::Hypercall, 11) => Some((YieldCall::SchedYield, named)),
             // Its second argument has the number, which is not kept.
-            (DetailKind::Hypercall, 5) => Some((YieldCall::KickCpu, None)),
+            (DetailKind::Hypercall, KICK_CPU) => Some((YieldCall::KickCpu, None)),
             (DetailKind::Diag, 0x44) => Some((YieldCall::Diag44, None)),
             (DetailKind::Diag, 0x9c) => Some((YieldCall::Diag9c, None)),
             (DetailKind::PpcHcall, 0xe4) => Some((YieldCall::Confer, named)),

@@ -10,7 +10,7 @@
 use crate::columns::{push_all, push_rising};
 use crate::names::{Briefs, Names, REASONS};
 use crate::rows::Row;
-use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED, WAITS};
+use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
 use exitscope_model::{Exit, LaneSpan, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
@@ -241,9 +241,9 @@ impl OverTime {
         let low = |of: u32| move |key: u32| u64::from(key & of);
         tables.add("states", &states, &[("lane", &|key| u64::from(key))], &TimePart::ALL.map(TimePart::column));
         let by_reason: [KeyColumn; 2] = [("lane", &by_lane), ("reason", &reason)];
-        let [kernel, user, waits_of @ ..]: [_; 2 + WAITS] = TimePart::OF_EXITS.map(TimePart::column);
+        let [kernel, user] = [TimePart::Kernel, TimePart::User].map(TimePart::column);
         tables.add("exits", &exits, &by_reason, &["count", "timed", "to_user", kernel, user]);
-        tables.add("waits", &waits, &by_reason, &waits_of);
+        tables.add("waits", &waits, &by_reason, &TimePart::BESIDE_COST.map(TimePart::column));
         let [lane, reason] = by_reason;
         tables.add("lengths", &lengths, &[lane, reason, ("length", &low(UNTIMED))], &["count"]);
         tables.add("about", &about, &[lane, ("about", &low(BELOW_LANE))], &["count", "cost"]);

@@ -14,7 +14,7 @@
 use crate::names::{Brief, Briefs, LANES};
 use crate::rows::Rows;
 use crate::states::States;
-use exitscope_model::{AllParts, EXIT_PARTS, ExitParts, Stretch, TimePart};
+use exitscope_model::{AllParts, ExitParts, Stretch, TimePart};
 use exitscope_stats::bucket_of;
 use exitscope_units::{Moment, Nanos};
 
@@ -38,7 +38,7 @@ pub const BELOW_LANE: u32 = (1 << LANE_SHIFT) - 1;
 pub const UNTIMED: u32 = (1 << REASON_SHIFT) - 1;
 
 /// Parts of exits beside kernel and user space.
-pub const WAITS: usize = EXIT_PARTS - 2;
+const WAITS: usize = TimePart::BESIDE_COST.len();
 
 /// Exits that are taken at once (8 KB).
 const AT_ONCE: usize = 128;
@@ -100,7 +100,7 @@ impl Sums {
             self.exits.absorb(exit.at, exit.by_reason(), &sums);
         }
         for (exit, at) in counted().filter_map(|exit| Some((exit, exit.parts?))) {
-            let waits = std::array::from_fn(|wait| parts[at as usize].get(TimePart::OF_EXITS[wait + 2]).0);
+            let waits = TimePart::BESIDE_COST.map(|part| parts[at as usize].get(part).0);
             self.waits.absorb(exit.at, exit.by_reason(), &waits);
         }
         for exit in counted() {

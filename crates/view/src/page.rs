@@ -407,8 +407,7 @@ fn run_states(report: &Report, most: usize) -> Section {
 /// The parts of exits beside their cost that there are in any group.
 fn parts_of_exits(report: &Report) -> Vec<TimePart> {
     let figures = || report.rows.iter().map(|row| &row.figures).chain([&report.total]);
-    let beside = TimePart::OF_EXITS.into_iter().filter(|part| !matches!(part, TimePart::Kernel | TimePart::User));
-    beside.filter(|part| figures().any(|of| of.times.get(*part) > 0)).collect()
+    TimePart::BESIDE_COST.into_iter().filter(|part| figures().any(|of| of.times.get(*part) > 0)).collect()
 }
 
 /// The columns of figures, with these parts.

@@ -120,7 +120,7 @@ fn report(recording: &Recording, arch: &str) -> Report {
     ledger.events = events.len() as u64;
     let beside = |facts: &mut Facts, assembler: &Assembler| {
         facts.hear(assembler.kinds());
-        assembler.stretches().iter().for_each(|stretch| _ = facts.absorb_stretch(stretch));
+        assembler.stretches().iter().for_each(|stretch| facts.absorb_stretch(stretch));
         assembler.halts().iter().for_each(|halt| _ = facts.absorb_halt(halt));
         assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
         assembler.preemptions().iter().for_each(|of| _ = facts.absorb_preemption(of));

@@ -150,7 +150,6 @@ impl Ring {
 
     /// Puts the slice of now away, and begins the next.
     fn turn(&mut self) {
-        let lanes: Vec<LaneSpan> = self.assembler.clone().finish(&mut Vec::new(), &mut Ledger::default());
         self.vcpu_of.extend(self.assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
         let mut slice = std::mem::replace(&mut self.now, Slice::new(self.until, self.keep));
         // Time of exits that are still open will be in a later slice.
@@ -169,7 +168,7 @@ impl Ring {
             }
             room = slice.sums.0.room_before(room);
         }
-        if lanes.iter().filter(|lane| lane.last < oldest).count() > MAX_SILENT {
+        if self.assembler.silent_since(oldest) > MAX_SILENT {
             self.forget_silent();
         }
     }

@@ -13,11 +13,9 @@
 //! is not divided; where `kvm_vcpu_wakeup` was not recorded, neither is what a halt's exit ran.
 
 use super::{Lane, Run, SideRows, State};
+use crate::codes::KVM_EXIT_HLT;
 use crate::{Door, Event, Exit, ExitParts, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
-
-/// `KVM_EXIT_HLT`.
-pub const USER_HALT: u32 = 5;
 
 /// What is known of the halt in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl Lane {
     ) {
         self.account(event.at);
         self.go(self.step);
-        let change = beside_change(&self.halt);
+        let change = self.halt.ended_change().map(|change| Nanos(u64::from(change.old)));
         let division = Division { ns, waited, change, recorded: self.recorded, block: self.block, at: self.since };
         match &mut self.open {
             Some(exit) if exit.code.cannot_halt() && exit.door == Door::Kernel && !exit.way.has(Mark::Emulated) => {
@@ -167,17 +165,12 @@ impl Lane {
         let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt && !self.block.told) else { return };
         let recorded = self.recorded;
         let is_told = recorded.halts || recorded.switches && recorded.no_polls;
-        if !is_told && exit.door != Door::Userspace(USER_HALT) {
+        if !is_told && exit.door != Door::Userspace(KVM_EXIT_HLT) {
             let moved = exit.parts.shift(TimePart::Kernel, TimePart::Undivided, Nanos(u64::MAX));
             exit.withdraw(moved);
             self.cost_before = exit.cost();
         }
     }
-}
-
-/// The poll of the halt that ends, if KVM changed it afterwards.
-fn beside_change(halting: &crate::halt::Halting) -> Option<Nanos> {
-    halting.ended_change().map(|change| Nanos(u64::from(change.old)))
 }
 
 /// How a halt divides.

@@ -1,7 +1,7 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
-use super::blocks::USER_HALT;
 use super::{Lane, Run, SideRows, State};
+use crate::codes::UserStay;
 use crate::{DetailKind, Door, Event, Exit, ExitCode, Mark, PortWords, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
 
@@ -166,20 +166,15 @@ impl Lane {
 
 /// What time in user space is after `KVM_RUN` ended so, while the thread runs and while it sleeps.
 ///
-/// A signal ends `KVM_RUN`, or user space has asked it to end (`immediate_exit`), when the VMM wants the vCPU for itself: if
-/// its thread then sleeps, the VMM keeps it from running. After an access or a halt it sleeps for the guest's sake. Where
-/// nothing says whether it sleeps, nothing says what the time is.
-pub(super) fn user_parts(code: ExitCode, errno: i32, switches: bool) -> (TimePart, TimePart) {
-    const EINTR: i32 = -4;
-    const EAGAIN: i32 = -11;
-    let was_kicked = code == ExitCode::INTR && matches!(errno, 0..|EINTR| EAGAIN);
-    let halted = code.number == u64::from(USER_HALT);
-    match (was_kicked, halted, switches) {
-        (true, _, true) => (TimePart::User, TimePart::Stopped),
-        (true, _, false) => (TimePart::Unknown, TimePart::Stopped),
-        (_, true, true) => (TimePart::User, TimePart::Halted),
-        (_, true, false) => (TimePart::Undivided, TimePart::Halted),
-        _ => (TimePart::User, TimePart::User),
+/// If the thread of a vCPU that was kicked sleeps, the VMM keeps it from running. After an access or a halt it sleeps for the
+/// guest's sake. Where nothing says whether it sleeps, nothing says what the time is.
+pub(super) fn user_parts(stay: UserStay, switches: bool) -> (TimePart, TimePart) {
+    match (stay, switches) {
+        (UserStay::Kicked, true) => (TimePart::User, TimePart::Stopped),
+        (UserStay::Kicked, false) => (TimePart::Unknown, TimePart::Stopped),
+        (UserStay::Halted, true) => (TimePart::User, TimePart::Halted),
+        (UserStay::Halted, false) => (TimePart::Undivided, TimePart::Halted),
+        (UserStay::Served, _) => (TimePart::User, TimePart::User),
     }
 }
 

@@ -98,25 +98,18 @@ impl Lane {
         self.runs_on != event.cpu && self.runs_on != NO_CPU && event.cpu != NO_CPU
     }
 
-    /// The entry of the open exit comes too late to be in order, or on a CPU that it had not moved to.
+    /// The entry of the open exit, or the exit that ends time in the guest, comes too late to be in order, or on a CPU that the
+    /// vCPU had not moved to.
     #[cold]
     pub(super) fn spoil(&mut self, event: &Event, in_time: bool, ledger: &mut Ledger) {
-        match self.open {
-            Some(_) => {
-                ledger.count_moment(if in_time { Line::ImpossibleExit } else { Line::ExitOutOfOrder }, event.at);
-                (self.spoiled, self.runs_on) = (true, NO_CPU);
-            }
-            None => self.spoil_guest(event, in_time, ledger),
-        }
-    }
-
-    /// The same of the exit that ends time in the guest.
-    #[cold]
-    pub(super) fn spoil_guest(&mut self, event: &Event, in_time: bool, ledger: &mut Ledger) {
         ledger.count_moment(if in_time { Line::ImpossibleExit } else { Line::ExitOutOfOrder }, event.at);
-        let guest = std::mem::take(&mut self.guest);
-        self.outside.add(if in_time { TimePart::Excluded } else { TimePart::Guest }, guest);
         self.runs_on = NO_CPU;
+        if self.open.is_some() {
+            self.spoiled = true;
+        } else {
+            let guest = std::mem::take(&mut self.guest);
+            self.outside.add(if in_time { TimePart::Excluded } else { TimePart::Guest }, guest);
+        }
     }
 
     /// Events of this CPU were lost, or of all: what the lane did since it was last heard of is hidden until it is heard of
@@ -147,11 +140,11 @@ impl Lane {
         if self.open.is_some() {
             ledger.count(Line::UnfinishedExit);
             self.settle_halt();
-            let parts = self.open.as_ref().map(|exit| exit.parts).unwrap_or_default();
-            match self.spoiled {
-                true => self.outside.add(TimePart::Excluded, parts.sum()),
-                false => self.outside.merge(&parts),
-            }
+        }
+        if self.spoiled {
+            self.give_cut(TimePart::Excluded, rows, beside);
+        } else if let Some(exit) = &self.open {
+            self.outside.merge(&exit.parts);
             self.give_untimed(rows, beside);
         }
         self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));

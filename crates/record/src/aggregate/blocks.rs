@@ -8,6 +8,7 @@
 //!
 //! What is left out: a sleep whose wake-up was not seen ends when the thread runs again.
 
+use exitscope_model::codes::UserStay;
 use exitscope_model::{ExitCode, ExitParts, TimePart};
 use exitscope_units::Nanos;
 
@@ -88,12 +89,10 @@ impl ThreadBlock {
 
     /// User space has the vCPU: what its sleep is, the reason tells.
     pub fn in_user_space(&mut self, reason: u32, errno: i32) {
-        const EINTR: i32 = -4;
-        const EAGAIN: i32 = -11;
-        self.asleep = match (errno, reason) {
-            (EINTR | EAGAIN, _) | (0.., KVM_EXIT_INTR) => STOPPED,
-            (0.., KVM_EXIT_HLT) => TOLD,
-            _ => USER,
+        self.asleep = match UserStay::of(reason, errno) {
+            UserStay::Kicked => STOPPED,
+            UserStay::Halted => TOLD,
+            UserStay::Served => USER,
         };
     }
 
@@ -138,10 +137,6 @@ impl ThreadBlock {
         (self.from, self.off, self.polled) = (at, 0, None);
     }
 }
-
-/// `include/uapi/linux/kvm.h`.
-pub const KVM_EXIT_HLT: u32 = 5;
-pub const KVM_EXIT_INTR: u32 = 10;
 
 /// What was spent, with what goes on at `at`.
 pub fn up_to(at: u64, mut spent: Spent, out: Option<(usize, u64)>) -> Spent {

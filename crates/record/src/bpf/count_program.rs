@@ -13,10 +13,9 @@
 use super::assembler::{Assembler, Helper, Label, Reg, Width};
 use super::program::{count_loss, end};
 use crate::aggregate::Traits;
-use crate::aggregate::blocks::{
-    COUNTED, KVM_EXIT_HLT, KVM_EXIT_INTR, POLLING, SLEPT, STEAL, STOPPED, SUMS, TOLD, USER,
-};
+use crate::aggregate::blocks::{COUNTED, POLLING, SLEPT, STEAL, STOPPED, SUMS, TOLD, USER};
 use exitscope_model::codes::REGION_BITS;
+use exitscope_model::codes::{EAGAIN, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR};
 use exitscope_model::{DetailKind, ExitCode, PORTS_IN_KERNEL};
 use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Place, Role, Write};
@@ -335,9 +334,9 @@ impl Program<'_> {
     /// User space has the vCPU: what a sleep is, `reason` and `errno` tell.
     fn sleep_in_user_space(&mut self, [reason, errno]: [Place; 2]) {
         let [stopped, halted, done] = [self.a.label(), self.a.label(), self.a.label()];
-        for interrupted in [4, 11] {
+        for interrupted in [EINTR, EAGAIN] {
             self.field(R1, errno);
-            self.a.add(R1, interrupted);
+            self.a.add(R1, -interrupted);
             self.a.shift_left(R1, 32);
             self.a.jump_if(R1, 0, stopped);
         }

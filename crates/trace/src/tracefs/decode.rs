@@ -3,8 +3,10 @@
 use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
-use crate::tracepoints::{Carries, KICK_CPU, Meaning, SVM_HLT, about, call, exit, of_format};
-use exitscope_model::codes::{loongarch_privileged, s390_instruction_key, system_register, trapped_system_register};
+use crate::tracepoints::{Carries, Meaning, SVM_HLT, about, call, exit, of_format};
+use exitscope_model::codes::{
+    KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
+};
 use exitscope_model::{
     CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, PortWords,
 };

@@ -1,7 +1,7 @@
 //! What tracepoints mean, and what the fields of their records carry of an event.
 
 use super::KVM_RUN;
-use exitscope_model::codes::{loongarch_instruction, system_register_parts, system_register_trap};
+use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
 use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitWord, Form, Kind};
 use exitscope_units::Tid;
 
@@ -115,10 +115,6 @@ pub(crate) enum Carries {
     NextName,
     WokenName,
 }
-
-/// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`: its arguments are flags and the local APIC's number
-/// (`____kvm_emulate_hypercall` of `arch/x86/kvm/x86.c`).
-pub(crate) const KICK_CPU: u64 = 5;
 
 /// `SVM_EXIT_HLT`, as which an SEV-ES guest asks for a halt (`sev_handle_vmgexit` of `arch/x86/kvm/svm/sev.c`).
 pub(crate) const SVM_HLT: u64 = 0x78;

@@ -16,7 +16,7 @@ mod rows;
 mod tests;
 
 use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, PortWords};
-pub(crate) use meaning::{Carries, KICK_CPU, Meaning, SVM_HLT};
+pub(crate) use meaning::{Carries, Meaning, SVM_HLT};
 use printed::ReadFields;
 use rows::ROWS;
 

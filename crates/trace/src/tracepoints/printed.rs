@@ -7,11 +7,11 @@
 //!
 //! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
 
+use super::SVM_HLT;
 use super::exit as exited;
-use super::{KICK_CPU, SVM_HLT};
 use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
-    lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
+    KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
 use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, Form, Kind, PortWords};
 use exitscope_units::{Tid, VcpuId};
