@@ -67,27 +67,29 @@ pub fn trace_has_the_prime_counts(outcome: &Outcome) -> anyhow::Result<String> {
     Ok("perf events have the guest's prime counts".into())
 }
 
-/// The last that `top` says of the guest is what a recording of the same time has.
+/// What `top` says of the guest, interval by interval until it has ended, is together what a recording of the same time has.
 pub fn top_counts_what_is_recorded(outcome: &Outcome) -> anyhow::Result<String> {
     let frames = std::fs::read_to_string(outcome.folder.join("frames"))?;
-    let mut last = None;
+    let (mut counts, mut has_ended) = (BTreeMap::<String, u64>::new(), false);
     for line in frames.lines() {
         let frame: Value = serde_json::from_str(line)?;
         ensure!(frame["route"] == "bpf" && frame["has_kvm_exit"] == true && frame["lost"] == 0, "{line}");
-        let vms = frame["vms"].as_array().context("a frame has VMs")?;
-        last = vms.iter().find(|vm| vm["ended"] == true).cloned().or(last);
+        for vm in frame["vms"].as_array().context("a frame has VMs")? {
+            has_ended |= vm["ended"] == true;
+            for row in vm["figures"]["reasons"].as_array().context("a VM has reasons")? {
+                let name = row["name"].as_str().unwrap_or_default().to_string();
+                *counts.entry(name).or_default() += row["count"].as_u64().unwrap_or(0);
+            }
+        }
     }
-    let last = last.context("top saw no guest that has ended")?;
+    ensure!(has_ended, "top saw no guest that has ended");
+    ensure!(!counts.is_empty(), "top counted nothing");
     let report = outcome.report("trace")?;
     prime_counts(&report, 113)?;
-    let rows = last["figures"]["reasons"].as_array().context("a VM has reasons")?;
-    ensure!(!rows.is_empty(), "top counted nothing");
-    let mut all = 0;
-    for row in rows {
-        let (name, count) = (row["name"].as_str().unwrap_or_default(), row["count"].as_u64().unwrap_or(0));
+    for (name, &count) in &counts {
         equal(&[(name, count, report.of(name))])?;
-        all += count;
     }
+    let all: u64 = counts.values().sum();
     Ok(format!("top counts the {all} exits of the recording, reason by reason"))
 }
 
