@@ -163,6 +163,14 @@ fn without_the_scheduler_what_a_wakeup_leaves_of_the_poll_is_not_divided() {
 }
 
 #[test]
+fn a_halt_that_blocked_and_of_which_no_switch_was_recorded_is_not_divided() {
+    // A recorder follows a thread from when it knows it.
+    let info = perf(&["sched:sched_switch", "kvm:kvm_vcpu_wakeup", "kvm:kvm_halt_poll_ns"]);
+    let found = account_of(&info, &[exit(0, HLT), woken(5_010, 4_900, true), enter(5_100)]);
+    assert_eq!(found.parts, [("kernel", 110 + 90), ("halt, not divided", 4_900)].into());
+}
+
+#[test]
 fn a_sleep_whose_wakeup_was_not_recorded_is_not_divided_into_halted_and_steal() {
     let events = [exit(0, HLT), out(100, true), back(1_300), woken(1_350, 1_300, true), enter(1_400)];
     check(&events, &[("kernel", 50 + 50), ("halt, not divided", 1_300)]);

@@ -22,7 +22,9 @@ pub fn halts_that_found_an_event_pending(outcome: &Outcome) -> anyhow::Result<St
         ("exits of reason hlt", report.of("hlt"), halts),
         ("writes to port 0x10", report.about("port", |port, way| (port, way) == (0x10, "out")), halts),
         ("wake-ups", wakeups, 0),
+        ("ns of these in halts", report.parts_of("hlt", &["polling_ns", "halted_ns", "halt_not_divided_ns"]), 0),
     ])?;
+    ensure!(report.parts_of("hlt", &["cost_ns"]) > 0, "halts that find an interrupt pending cost");
     Ok(format!("{halts} halts that found an interrupt pending, and no wake-up"))
 }
 
@@ -33,6 +35,11 @@ pub fn halts_of_a_known_length(outcome: &Outcome) -> anyhow::Result<String> {
     equal(&[("exits of reason hlt", report.of("hlt"), SLEEPS), ("wake-ups", wakeups, SLEEPS)])?;
     let time = report.time_of("hlt");
     within("time of halts", time, SLEEPS * 100 * MILLISECOND)?;
+    let blocked = report.parts_of("hlt", &["halted_ns", "halt_not_divided_ns", "steal_ns"]);
+    within("time of halts blocked", blocked, SLEEPS * 100 * MILLISECOND)?;
+    // The first may be over before the recorder follows its thread.
+    let halted = report.parts_of("hlt", &["halted_ns"]);
+    ensure!(halted >= (SLEEPS - 2) * 100 * MILLISECOND, "{halted} ns halted");
     Ok(format!("{SLEEPS} halts of 100 ms, {} ms in all", time / MILLISECOND))
 }
 
@@ -51,6 +58,7 @@ pub fn stops_of_a_known_length(outcome: &Outcome) -> anyhow::Result<String> {
     let report = outcome.report("trace")?;
     // The signal came in an exit for an interrupt, which lasts as long.
     ensure!(report.time_of("interrupt") >= times.iter().sum(), "exits are shorter than the stops in them");
+    within("time stopped", report.stopped(), STOPS * 500 * MILLISECOND)?;
     Ok(format!("{STOPS} stops of 500 ms"))
 }
 

@@ -206,7 +206,7 @@ impl Division {
         let polled = parts.shift(on_cpu, TimePart::Polling, poll.unwrap_or_default());
         let rest = Nanos(within.0 - polled.0);
         // Nothing says when it slept, or how much of what it ran was a poll.
-        if self.waited && (poll.is_none() || !slept && !recorded.switches) {
+        if self.waited && (poll.is_none() || !slept) {
             parts.shift(on_cpu, TimePart::Undivided, rest);
         }
     }
