@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{cannot, corpus, data_of, exits_at, exitscope, go, held_guest, machine, page_data, run, stderr};
+use common::{cannot, corpus, data_of, exits_at, exitscope, go, held, held_guest, machine, page_data, run, stderr};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -458,6 +458,79 @@ fn live_data_are_what_a_guest_did() {
         assert_eq!(advice["exits"], report["coverage"]["exits"], "{flags:?}");
         assert_eq!(server.status("/live/notes/", ""), 404);
         assert_eq!(server.end("-INT"), 0, "{flags:?}");
+    }
+}
+
+/// Parts of a vCPU's time, as `top` calls them; a report adds `_ns`.
+const PARTS: [&str; 8] = ["cost", "polling", "halted", "halt_not_divided", "steal", "stopped", "guest", "unknown"];
+
+/// `exitscope top` by this route, which goes on.
+fn top(flags: &[&str]) -> (Child, impl Iterator<Item = serde_json::Value>) {
+    let mut top = common::exitscope();
+    top.args(["top", "--format", "json", "-d", "300ms"]).args(flags).stdout(Stdio::piped());
+    let mut top = top.spawn().unwrap();
+    let lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    (top, lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()))
+}
+
+#[test]
+fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
+    if !is_built() {
+        return;
+    }
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    for flags in ["--sleep 20", "--pending --repeat 100", "--stop 50"] {
+        let mut guest = held(flags);
+        let Some(server) = live(guest.id(), &[]) else { return end(guest) };
+        let mut tops = [top(&[]), top(&["--no-bpf"])];
+        let mut record = common::exitscope();
+        record.args(["record", "-p", &guest.id().to_string(), "-o"]).arg(&data);
+        record.args(["--", "sh", "-c", "echo recording; read stop"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut record = record.spawn().unwrap();
+        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        tops.iter_mut().for_each(|(_, lines)| _ = lines.next().unwrap());
+        go(&mut guest);
+        assert!(guest.wait().unwrap().success());
+        go(&mut record);
+        assert!(record.wait().unwrap().success());
+
+        let recorded = common::report(&[&data], &[])["vcpus"][0].take();
+        let parts = |vcpu: &serde_json::Value| PARTS.map(|part| vcpu[format!("{part}_ns")].as_f64().unwrap());
+        let span = recorded["span_ns"].as_f64().unwrap();
+        let began = Instant::now();
+        let shown = loop {
+            let vcpu = server.report("/live/data")["vcpus"][0].take();
+            // The last events may still be to come.
+            if vcpu["span_ns"].as_f64().is_some_and(|shown| shown >= 0.99 * span) {
+                break vcpu;
+            }
+            assert!(began.elapsed() < PATIENCE, "{vcpu}");
+            sleep(Duration::from_millis(200));
+        };
+        let mut all = vec![("page", parts(&shown))];
+        for (route, (mut top, lines)) in ["top", "top --no-bpf"].into_iter().zip(tops) {
+            let mut parts = [0.0; PARTS.len()];
+            for line in lines {
+                let vms = line["vms"].as_array().unwrap();
+                let Some(vm) = vms.iter().find(|vm| vm["pid"] == guest.id()) else { continue };
+                let figure = |name: &str| vm["figures"][name].as_f64().unwrap();
+                parts.iter_mut().zip(PARTS).for_each(|(sum, part)| *sum += 1e9 * figure("vcpu_seconds") * figure(part));
+                if vm["ended"] == true {
+                    break;
+                }
+            }
+            top.kill().unwrap();
+            top.wait().unwrap();
+            all.push((route, parts));
+        }
+        let recorded = parts(&recorded);
+        for (whose, parts) in all {
+            let is_close = recorded.iter().zip(&parts).all(|(recorded, part)| (part - recorded).abs() < 0.03 * span);
+            assert!(is_close, "{flags}: {PARTS:?} of {whose}: {parts:?}, not {recorded:?}");
+        }
+        assert_eq!(server.end("-INT"), 0);
     }
 }
 

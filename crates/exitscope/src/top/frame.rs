@@ -132,7 +132,9 @@ pub struct Figures {
     pub exits: u64,
     /// Exits in a second.
     pub exits_per_s: f64,
-    /// Share of the vCPUs' wall time, from the first event of each on, that exits cost: in the kernel and in user space.
+    /// The vCPUs' wall time in the interval, in seconds: from the first event of each on, and until its thread ended.
+    pub vcpu_seconds: f64,
+    /// Share of that time that exits cost: in the kernel and in user space.
     pub cost: f64,
     /// Share in which the host polled for a wake-up before it blocked a halted vCPU.
     pub polling: f64,

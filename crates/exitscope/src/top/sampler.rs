@@ -171,12 +171,12 @@ impl Sampler {
         for (&lane, state) in &now.lanes {
             let sums = lanes.entry(lane).or_default();
             let before = self.before.lanes.get(&lane);
-            sums.wall = now.at.saturating_sub(state.first.max(self.before.at));
+            sums.wall = state.until.saturating_sub(state.first.max(self.before.at));
             sums.events = state.events.saturating_sub(before.map_or(0, |before| before.events));
             sums.poll = state.poll;
             (sums.has_kvm_exit, sums.switches) = (has_kvm_exit, switches);
             sums.outside = before.map_or(state.outside, |before| state.outside_since(before));
-            for (state, at, sign) in [(Some(state), now.at, 1), (before, self.before.at, -1)] {
+            for (state, at, sign) in [(Some(state), state.until, 1), (before, self.before.at, -1)] {
                 if let Some(open) = state.and_then(|state: &LaneState| state.open) {
                     sums.open(&open, at, sign);
                 }
@@ -204,12 +204,13 @@ impl Sampler {
             };
             let vm = vms.entry(lane.process).or_default();
             vm.0.merge(sums);
+            let open = state.open.filter(|_| !state.ended);
             vm.1.push(VcpuRow {
                 vcpu,
                 tid,
                 ended: state.ended,
-                open: state.open.map(|open| open.code.name()),
-                open_ns: state.open.map(|open| now.at.saturating_sub(open.since)),
+                open: open.map(|open| open.code.name()),
+                open_ns: open.map(|open| now.at.saturating_sub(open.since)),
                 figures: sums.figures(seconds),
             });
         }

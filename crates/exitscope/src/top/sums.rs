@@ -127,6 +127,7 @@ impl Sums {
         Figures {
             exits,
             exits_per_s: exits as f64 / seconds,
+            vcpu_seconds: self.wall as f64 / 1e9,
             cost: part(self.exits().map(Sum::cost).sum(), self.wall),
             polling: of(TimePart::Polling),
             halted: of(TimePart::Halted),

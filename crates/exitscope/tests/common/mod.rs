@@ -114,8 +114,13 @@ pub fn tiny_guest() -> &'static Path {
 
 /// A [`tiny_guest`] that waits until it is told to begin, as the process that it will be then.
 pub fn held_guest(repeat: u64) -> Child {
+    held(&format!("--repeat {repeat}"))
+}
+
+/// The same, with these flags.
+pub fn held(flags: &str) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", "read go; exec \"$0\" --repeat \"$1\""]).arg(tiny_guest()).arg(repeat.to_string());
+    command.args(["-c", &format!("read go; exec \"$0\" {flags}")]).arg(tiny_guest());
     command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 

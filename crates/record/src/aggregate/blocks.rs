@@ -64,7 +64,7 @@ pub struct ThreadBlock {
     /// How long KVM has polled, if it said so since then.
     polled: Option<u64>,
     /// Without a CPU: what that is, and since when.
-    out: Option<(usize, u64)>,
+    pub out: Option<(usize, u64)>,
     /// What a sleep is.
     asleep: usize,
 }
@@ -138,17 +138,16 @@ impl ThreadBlock {
     }
 }
 
+/// Up to when a thread counts that has no CPU for the reason, and since when, that `out` says: until `at`, unless it is gone. The
+/// last that a thread does is to leave its CPU.
+pub fn end(at: u64, out: Option<(usize, u64)>, is_gone: bool) -> u64 {
+    out.filter(|_| is_gone).map_or(at, |(_, since)| since)
+}
+
 /// What was spent, with what goes on at `at`.
 pub fn up_to(at: u64, mut spent: Spent, out: Option<(usize, u64)>) -> Spent {
     if let Some((what, since)) = out {
         spent[what] += at.saturating_sub(since);
     }
     spent
-}
-
-impl ThreadBlock {
-    /// What was spent up to `at`.
-    pub fn up_to(&self, at: u64, spent: Spent) -> Spent {
-        up_to(at, spent, self.out)
-    }
 }

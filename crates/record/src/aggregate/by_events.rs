@@ -7,7 +7,7 @@ use crate::{Capture, Processes, RecordError, Tracepoint, Wanted};
 use exitscope_model::{Event, Kind};
 use exitscope_trace::tracefs::{Decoder, Order};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -77,11 +77,11 @@ impl ByEvents {
         Ok(ByEvents { shared, stop, drainer: Some(drainer) })
     }
 
-    pub fn read(&mut self, at: u64) -> Result<Reading, RecordError> {
+    pub fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> Result<Reading, RecordError> {
         let mut shared = lock(&self.shared);
         shared.drain();
         shared.error.take().map_or(Ok(()), Err)?;
-        Ok(shared.fold.read(at))
+        Ok(shared.fold.read(at, gone))
     }
 
     /// The events that tell of virtual cores' runs, since the last call; `None` where there are none.

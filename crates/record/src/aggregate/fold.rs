@@ -6,13 +6,13 @@
 //!                    what nothing comes of: served by the kernel
 //! ```
 
-use super::blocks::{SUMS, Spent, ThreadBlock, beside_cost, outside};
+use super::blocks::{SUMS, Spent, ThreadBlock, beside_cost, end, outside, up_to};
 use super::snapshot::{About, Cause, Count, Key, Lane, LaneState, Open, Runner};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{Detail, DetailKind, ExitCode, ExitParts, Kind, TimePart};
 use exitscope_units::{Nanos, Tid, VcpuId};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 /// What a host is like that exits are counted on.
 #[derive(Clone, Copy, Debug)]
@@ -147,23 +147,30 @@ impl Fold {
         self.counts.retain(|key, _| key.lane != lane);
     }
 
-    /// What was counted until now, with what is open, up to `at`.
-    pub fn read(&self, at: u64) -> Reading {
+    /// What was counted until now, with what is open, up to `at`; of who is gone, up to the end.
+    pub fn read(&self, at: u64, gone: &BTreeSet<Lane>) -> Reading {
         let counts: Vec<(Key, Count)> = self.counts.iter().map(|(key, count)| (*key, count.clone())).collect();
         let (mut lanes, mut unsettled) = (Vec::new(), Vec::new());
         for (&lane, state) in &self.lanes {
             let unsettles = state.unsettled(self.traits);
             unsettled.extend(unsettles.map(|(cause, about, count)| (Key { lane, cause, about }, count)));
             let State { first, vcpu, poll, events, open, within, outside: without, block, .. } = *state;
+            let until = end(at, block.out, gone.contains(&lane));
             let [within, without] = match open {
-                Some(_) => [block.up_to(at, within), without],
-                None => [within, block.up_to(at, without)],
+                Some(_) => [up_to(until, within, block.out), without],
+                None => [within, up_to(until, without, block.out)],
             };
             let open = open.map(|Row { code, since, .. }| Open { code, since, beside: beside_cost(&within, code) });
             let outside = outside(&without, self.traits.is_software);
-            lanes.push((lane, LaneState { vcpu, poll, first, open, outside, events, ended: false }));
+            lanes.push((lane, LaneState { vcpu, poll, first, until, open, outside, events, ended: false }));
         }
         Reading { lanes, counts, unsettled, lost: self.lost }
+    }
+
+    /// All that was counted.
+    #[cfg(test)]
+    pub fn read_all(&self) -> Reading {
+        self.read(u64::MAX, &BTreeSet::new())
     }
 
     fn settle(&mut self, lane: Lane) {
@@ -331,7 +338,7 @@ mod tests {
         for &(at, kind) in events {
             fold.take(LANE, at, kind, VcpuId::UNKNOWN);
         }
-        let Reading { counts, unsettled, .. } = fold.read(u64::MAX);
+        let Reading { counts, unsettled, .. } = fold.read_all();
         let all = counts.into_iter().chain(unsettled);
         let mut rows: Vec<_> =
             all.map(|(key, c)| (key.cause, key.about, c.count, c.total, c.total - c.cost())).collect();
@@ -422,7 +429,7 @@ mod tests {
         for &(at, kind) in events {
             fold.take(LANE, at, kind, VcpuId::UNKNOWN);
         }
-        let Reading { lanes, counts, unsettled, .. } = fold.read(events[events.len() - 1].0);
+        let Reading { lanes, counts, unsettled, .. } = fold.read(events[events.len() - 1].0, &BTreeSet::new());
         let (mut parts, mut cost) = (lanes[0].1.outside, 0);
         let of_exits = |(key, _): &&(Key, Count)| matches!(key.cause, Cause::Exit(_));
         for (_, count) in [&counts, &unsettled].into_iter().flatten().filter(of_exits) {
@@ -444,6 +451,17 @@ mod tests {
     }
 
     const WAKEUP: Kind = Kind::Wakeup { tid: Tid(70) };
+
+    #[test]
+    fn a_thread_that_is_gone_counts_until_it_left_its_cpu() {
+        let mut fold = Fold::new(HARDWARE, 4, 100);
+        for (at, kind) in [(100, exit(CodeList::Vmx, 12)), (200, Kind::Enter), switch(350, false, true)] {
+            fold.take(LANE, at, kind, VcpuId::UNKNOWN);
+        }
+        for (gone, until) in [(BTreeSet::new(), 9_000), (BTreeSet::from([LANE]), 350)] {
+            assert_eq!(fold.read(9_000, &gone).lanes[0].1.until, until);
+        }
+    }
 
     /// The cases are those of `parts.rs` among the tests of the model, with the same figures.
     #[test]
@@ -561,10 +579,10 @@ mod tests {
             fold.take(LANE, at + 1, Kind::Enter, VcpuId::UNKNOWN);
         }
         fold.take(Lane { process: 8, ..LANE }, 40, Kind::Enter, VcpuId::UNKNOWN);
-        let reading = fold.read(u64::MAX);
+        let reading = fold.read_all();
         assert_eq!((reading.counts.len(), reading.counts[0].1.count, reading.lost), (1, 2, 2));
         fold.forget(LANE);
-        assert!(fold.read(u64::MAX).lanes.is_empty() && fold.read(u64::MAX).counts.is_empty());
+        assert!(fold.read_all().lanes.is_empty() && fold.read_all().counts.is_empty());
     }
 
     #[test]
@@ -573,7 +591,7 @@ mod tests {
         fold.take(LANE, 10, exit(CodeList::Vmx, 1), VcpuId::UNKNOWN);
         fold.lose(3);
         fold.take(LANE, 50, Kind::Enter, VcpuId::UNKNOWN);
-        let reading = fold.read(u64::MAX);
+        let reading = fold.read_all();
         assert_eq!((reading.counts[0].1.count, reading.counts[0].1.total, reading.lost), (1, 0, 3));
     }
 }

@@ -25,7 +25,7 @@ use by_events::ByEvents;
 use exitscope_model::{Event, EventNames};
 use exitscope_trace::tracefs::{Decoder, Format, Role};
 pub(crate) use fold::{Fold, Traits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -74,6 +74,15 @@ pub struct Aggregation {
 enum Engine {
     Bpf(ByBpf),
     Events(ByEvents),
+}
+
+impl Engine {
+    fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> Result<Reading, RecordError> {
+        match self {
+            Engine::Bpf(bpf) => bpf.read(at, gone).map_err(|error| RecordError::io("bpf", error)),
+            Engine::Events(events) => events.read(at, gone),
+        }
+    }
 }
 
 impl Aggregation {
@@ -168,13 +177,17 @@ impl Aggregation {
     /// What has been counted until now. Numbers never go down, but by exits that were not over when they were read last.
     pub fn read(&mut self) -> Result<&Snapshot, RecordError> {
         // Who is gone now has final numbers in what is read next.
-        let lanes = self.snapshot.lanes.iter().filter(|(_, state)| !state.ended);
-        let gone: Vec<Lane> = lanes.map(|(lane, _)| *lane).filter(|lane| !lane.is_there()).collect();
+        let known = |lane: &Lane| self.snapshot.lanes.get(lane).is_some_and(|state| !state.ended);
+        let mut gone: BTreeSet<Lane> = self.snapshot.lanes.keys().copied().filter(known).collect();
+        gone.retain(|lane| !lane.is_there());
         let at = sys::now();
-        let reading = match &mut self.engine {
-            Engine::Bpf(bpf) => bpf.read(at).map_err(|error| RecordError::io("bpf", error))?,
-            Engine::Events(events) => events.read(at)?,
-        };
+        let mut reading = self.engine.read(at, &gone)?;
+        let new = reading.lanes.iter().map(|(lane, _)| *lane).filter(|lane| !known(lane));
+        let came_and_went: Vec<Lane> = new.filter(|lane| !lane.is_there()).collect();
+        if !came_and_went.is_empty() {
+            gone.extend(came_and_went);
+            reading = self.engine.read(at, &gone)?;
+        }
         absorb(&mut self.snapshot, &mut self.unsettled, reading);
         self.snapshot.at = at;
         if let Engine::Bpf(bpf) = &self.engine {
@@ -189,7 +202,7 @@ impl Aggregation {
             // Nothing more comes to be known of its exits.
             self.unsettled.retain(|(key, _)| key.lane != lane);
             if let Some(state) = self.snapshot.lanes.get_mut(&lane) {
-                (state.ended, state.open) = (true, None);
+                state.ended = true;
             }
         }
         Ok(&self.snapshot)
@@ -324,14 +337,14 @@ mod tests {
                 fold.take(LANE, time, kind, VcpuId::UNKNOWN);
                 if at % between == 0 {
                     let before = sum(&snapshot);
-                    absorb(&mut snapshot, &mut unsettled, fold.read(u64::MAX));
+                    absorb(&mut snapshot, &mut unsettled, fold.read_all());
                     let now = sum(&snapshot);
                     assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
                     assert_eq!(now.0, exits, "every {between} events, at {time}");
                 }
             }
-            absorb(&mut snapshot, &mut unsettled, fold.read(u64::MAX));
-            let counted: BTreeMap<Key, Count> = fold.read(u64::MAX).counts.into_iter().collect();
+            absorb(&mut snapshot, &mut unsettled, fold.read_all());
+            let counted: BTreeMap<Key, Count> = fold.read_all().counts.into_iter().collect();
             assert_eq!((&snapshot.counts, exits), (&counted, 40), "every {between} events");
             let halts = &snapshot.counts
                 [&Key { lane: LANE, cause: Cause::Exit(ExitCode::new(CodeList::Vmx, 12)), about: None }];
@@ -345,7 +358,7 @@ mod tests {
             let mut fold = Fold::new(TRAITS, 4, 100);
             fold.take(LANE, 10, exit(number), VcpuId::UNKNOWN);
             fold.take(LANE, 20, Kind::Enter, VcpuId::UNKNOWN);
-            fold.read(u64::MAX)
+            fold.read_all()
         };
         let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
         absorb(&mut snapshot, &mut unsettled, read(1));

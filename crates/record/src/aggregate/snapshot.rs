@@ -58,7 +58,9 @@ pub struct LaneState {
     pub poll: Option<u32>,
     /// Since when it is known, in nanoseconds (CLOCK_MONOTONIC): its first event.
     pub first: u64,
-    /// The exit that it is in.
+    /// Up to when it counts: the reading; of a thread that is gone, when it left its last CPU, if the scheduler said so.
+    pub until: u64,
+    /// The exit that it is in, or was in when it ended.
     pub open: Option<Open>,
     /// Time since counting began that is of no exit, and not in the guest. Where `kvm_exit` never fires: in `KVM_RUN`, of which
     /// nothing says what else is the guest's and what the kernel's.

@@ -11,7 +11,7 @@ use super::count_program::{
     STATE_SIZE, TO_USER, about, count_program,
 };
 use super::{NoBpf, any_cpu, attach, load, map, runs_of};
-use crate::aggregate::blocks::{COUNTED, SUMS, Spent, beside_cost, outside, up_to};
+use crate::aggregate::blocks::{COUNTED, SUMS, Spent, beside_cost, end, outside, up_to};
 use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Open, Reading, Runner, Traits};
 use crate::btf::Btf;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -21,6 +21,7 @@ use exitscope_model::codes::trapped_system_register;
 use exitscope_model::{DetailKind, ExitCode, ExitParts, Kind};
 use exitscope_stats::CoarseBuckets;
 use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -110,8 +111,8 @@ impl ByBpf {
         }
     }
 
-    /// What the maps hold, up to `at`. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
-    pub fn read(&mut self, at: u64) -> io::Result<Reading> {
+    /// What the maps hold, up to `at`; of who is gone, up to the end. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
+    pub fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> io::Result<Reading> {
         let mut reading = Reading::default();
         sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, value| {
             let key = self.key(lane(u64_at(key, 0)), key);
@@ -125,9 +126,10 @@ impl ByBpf {
             let (mut within, mut without) = (spent_at(layout::WITHIN), spent_at(layout::OUTSIDE));
             let run = u32_at(state, layout::RUN) as usize;
             let out = (1..=SUMS).contains(&run).then(|| (run - 1, u64_at(state, layout::OUT_SINCE)));
+            let until = end(at, out, gone.contains(&lane));
             match since {
-                0 => without = up_to(at, without, out),
-                _ => within = up_to(at, within, out),
+                0 => without = up_to(until, without, out),
+                _ => within = up_to(until, within, out),
             }
             if since > 0 || closed > 0 {
                 let mut count = Count { count: 1, to_user: u32_at(state, TO_USER).into(), ..Count::default() };
@@ -148,7 +150,16 @@ impl ByBpf {
             let (vcpu, poll, events) = (less_one(layout::VCPU), less_one(layout::POLL), u64_at(state, layout::EVENTS));
             reading.lanes.push((
                 lane,
-                LaneState { vcpu, poll, first: u64_at(state, layout::FIRST), open, outside, events, ended: false },
+                LaneState {
+                    vcpu,
+                    poll,
+                    first: u64_at(state, layout::FIRST),
+                    until,
+                    open,
+                    outside,
+                    events,
+                    ended: false,
+                },
             ));
         })?;
         let mut lost = vec![0; self.cpus];

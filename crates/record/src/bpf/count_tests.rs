@@ -23,7 +23,7 @@ use exitscope_units::VcpuId;
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -173,12 +173,17 @@ fn by_programs(sources: &[Source], traits: Traits, counting: &Counting, steps: &
         }
         sys::test_run(&engine.programs[step.source], &words).map_err(NoBpf::Forbidden)?;
     }
-    engine.read(now(steps)).map_err(NoBpf::Forbidden)
+    engine.read(now(steps), &gone(steps)).map_err(NoBpf::Forbidden)
 }
 
 /// When the last of them is over.
 fn now(steps: &[Step]) -> u64 {
     steps.last().map_or(0, |step| step.at + 500)
+}
+
+/// Every other thread.
+fn gone(steps: &[Step]) -> BTreeSet<Lane> {
+    steps.iter().filter(|step| step.thread % 2 == 0).map(|step| lane(step.thread)).collect()
 }
 
 /// The same program, which takes time and thread from its words.
@@ -208,7 +213,7 @@ fn by_fold(sources: &[Source], traits: Traits, counting: &Counting, steps: &[Ste
             fold.take(lane(step.thread), step.at, decoded.kind, vcpu);
         }
     }
-    fold.read(now(steps))
+    fold.read(now(steps), &gone(steps))
 }
 
 type Sums = BTreeMap<Key, Count>;
