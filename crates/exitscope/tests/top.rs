@@ -87,6 +87,12 @@ fn counts_of_guests_are_exact_to_their_end() {
             // Each line is of its interval.
             let rows = || lines.iter().flat_map(|line| line["vms"].as_array().unwrap()).filter(|vm| vm["pid"] == pid);
             assert_eq!(rows().filter(|vm| vm["ended"] == true).count(), 1, "{flags:?}");
+            for figures in rows().map(|vm| &vm["figures"]) {
+                let share = |part: &str| figures[part].as_f64().unwrap();
+                let all = ["cost", "polling", "halted", "halt_not_divided", "steal", "stopped", "unknown", "guest"];
+                let sum: f64 = all.map(share).iter().sum();
+                assert!((0.95..1.05).contains(&sum), "{flags:?}: the parts of an interval are all of it: {figures}");
+            }
             let count = |kind: &str, name: &str| {
                 let rows = rows().flat_map(|vm| vm["figures"]["about"].as_array().unwrap());
                 rows.filter(|row| row["kind"] == kind && row["name"] == name)

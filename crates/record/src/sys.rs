@@ -395,9 +395,18 @@ pub fn take_descriptor(process: &OwnedFd, fd: RawFd) -> io::Result<OwnedFd> {
 
 /// CLOCK_MONOTONIC, in nanoseconds: what BPF programs and samples are stamped with.
 pub fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// How long this thread has run, in nanoseconds.
+pub fn thread_time() -> u64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a `timespec` to write to.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

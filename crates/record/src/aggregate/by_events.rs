@@ -40,6 +40,8 @@ struct Shared {
     processes: Option<HashSet<u32>>,
     /// Events that tell of virtual cores' runs, if they are wanted.
     core_events: Option<Vec<Event>>,
+    /// Up to when events were used.
+    drained: u64,
     error: Option<RecordError>,
 }
 
@@ -64,6 +66,7 @@ impl ByEvents {
                 Processes::These(these) => Some(these.iter().copied().collect()),
             },
             core_events: (by_vcpu && with_cores).then(Vec::new),
+            drained: 0,
             error: None,
         };
         let (shared, stop) = (Arc::new(Mutex::new(shared)), Arc::new(AtomicBool::new(false)));
@@ -77,11 +80,11 @@ impl ByEvents {
         Ok(ByEvents { shared, stop, drainer: Some(drainer) })
     }
 
-    pub fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> Result<Reading, RecordError> {
+    pub fn read(&mut self, gone: &BTreeSet<Lane>) -> Result<(u64, Reading), RecordError> {
         let mut shared = lock(&self.shared);
         shared.drain();
         shared.error.take().map_or(Ok(()), Err)?;
-        Ok(shared.fold.read(at, gone))
+        Ok((shared.drained, shared.fold.read(shared.drained, gone)))
     }
 
     /// The events that tell of virtual cores' runs, since the last call; `None` where there are none.
@@ -116,7 +119,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 impl Shared {
     fn drain(&mut self) {
-        let Shared { fold, capture, decoders, by_vcpu, processes, core_events, error } = self;
+        let Shared { fold, capture, decoders, by_vcpu, processes, core_events, drained: until, error } = self;
         let mut record = Vec::new();
         let drained = capture.drain(|sample| {
             let Some(decoder) = decoders.get(sample.tracepoint) else { return };
@@ -153,6 +156,7 @@ impl Shared {
         });
         match drained {
             Ok(drained) => {
+                *until = drained.until;
                 // Of CPUs that came on line nobody knows what they did before: one loss each, so that it is seen.
                 let lost = drained.lost.iter().map(|(_, count)| count).sum::<u64>() + drained.came.len() as u64;
                 if lost > 0 {

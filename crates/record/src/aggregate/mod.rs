@@ -76,11 +76,28 @@ enum Engine {
     Events(ByEvents),
 }
 
+/// A reading of what goes on meanwhile took so much longer than it ran, in nanoseconds, that it is made again; and how often.
+const HELD_UP: u64 = 1_000_000;
+const READINGS: usize = 4;
+
 impl Engine {
-    fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> Result<Reading, RecordError> {
+    /// What was counted, and up to when.
+    fn read(&mut self, gone: &BTreeSet<Lane>) -> Result<(u64, Reading), RecordError> {
         match self {
-            Engine::Bpf(bpf) => bpf.read(at, gone).map_err(|error| RecordError::io("bpf", error)),
-            Engine::Events(events) => events.read(at, gone),
+            Engine::Bpf(bpf) => {
+                let mut turn = 1;
+                loop {
+                    let (at, ran) = (sys::now(), sys::thread_time());
+                    let reading = bpf.read(at, gone).map_err(|error| RecordError::io("bpf", error))?;
+                    // What guests do while this thread waits for a CPU is in some maps and not in others.
+                    let held_up = (sys::now() - at).saturating_sub(sys::thread_time() - ran);
+                    if held_up < HELD_UP || turn == READINGS {
+                        return Ok((at, reading));
+                    }
+                    turn += 1;
+                }
+            }
+            Engine::Events(events) => events.read(gone),
         }
     }
 }
@@ -180,13 +197,12 @@ impl Aggregation {
         let known = |lane: &Lane| self.snapshot.lanes.get(lane).is_some_and(|state| !state.ended);
         let mut gone: BTreeSet<Lane> = self.snapshot.lanes.keys().copied().filter(known).collect();
         gone.retain(|lane| !lane.is_there());
-        let at = sys::now();
-        let mut reading = self.engine.read(at, &gone)?;
+        let (mut at, mut reading) = self.engine.read(&gone)?;
         let new = reading.lanes.iter().map(|(lane, _)| *lane).filter(|lane| !known(lane));
         let came_and_went: Vec<Lane> = new.filter(|lane| !lane.is_there()).collect();
         if !came_and_went.is_empty() {
             gone.extend(came_and_went);
-            reading = self.engine.read(at, &gone)?;
+            (at, reading) = self.engine.read(&gone)?;
         }
         absorb(&mut self.snapshot, &mut self.unsettled, reading);
         self.snapshot.at = at;
