@@ -3,7 +3,7 @@
 mod common;
 
 use common::{corpus, report};
-use exitscope_model::{Assembler, Event, Kind, Ledger};
+use exitscope_model::{Assembler, DetailKind, Door, Event, Kind, Ledger};
 use std::collections::BTreeMap;
 
 /// What perf printed: samples per reason, and the total time in hundredths of a microsecond.
@@ -171,5 +171,37 @@ fn every_event_of_the_corpus_is_in_a_row_or_in_the_ledger() {
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         assert!(ledger.events > 0, "{}", trace.display());
         assert_eq!(inside + ledger.events_outside_rows(), ledger.events, "{}", trace.display());
+    }
+}
+
+/// How often user space did what: port or address, and whether the guest wrote.
+fn done_by_user_space(events: &[Event]) -> BTreeMap<(DetailKind, u64, bool), u64> {
+    let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
+    let mut assembler = Assembler::default();
+    assembler.push(events, &mut rows, &mut ledger);
+    assembler.finish(&mut rows, &mut ledger);
+    let mut counts = BTreeMap::new();
+    for detail in rows.iter().filter(|exit| exit.door != Door::Kernel).filter_map(|exit| exit.detail) {
+        if matches!(detail.kind, DetailKind::Port | DetailKind::Mmio) {
+            *counts.entry((detail.kind, detail.key, detail.write)).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+/// A back end that fires no `kvm_exit` leaves the other events as they are.
+#[test]
+fn without_kvm_exit_what_user_space_did_is_the_same() {
+    for trace in
+        ["x86-svm/t4-zstd.data.gz", "x86-svm/t4-pipe.data.gz", "x86-svm/t4-none.dat.gz", "x86-svm/t4-v6.dat.gz"]
+    {
+        let mut events = events(trace);
+        let recorded = done_by_user_space(&events);
+        assert!(
+            recorded[&(DetailKind::Port, 0x3fd, false)] > 100
+                && !recorded.contains_key(&(DetailKind::Port, 0x21, true))
+        );
+        events.retain(|event| !matches!(event.kind, Kind::Exit { .. } | Kind::Enter));
+        assert_eq!(done_by_user_space(&events), recorded, "{trace}");
     }
 }
