@@ -270,6 +270,20 @@ fn a_vcpu_that_its_vmm_keeps_from_running_is_stopped() {
 }
 
 #[test]
+fn a_stop_or_a_halt_in_user_space_whose_beginning_the_scheduler_did_not_show_is_no_cost() {
+    for (reason, errno, part) in
+        [(KVM_EXIT_IO, EINTR, "unknown"), (KVM_EXIT_HLT, 0, "halt, not divided"), (KVM_EXIT_IO, 0, "user space")]
+    {
+        // A recorder may follow the thread only from here on.
+        let events = [wakeup(7_200), back(7_250), run(7_300), enter(7_400)];
+        let events = [&[exit(0, CPUID), returns(100, reason, errno)], &events[..]].concat();
+        let mut expected: BTreeMap<_, _> = [("kernel", 200), ("user space", 50)].into();
+        *expected.entry(part).or_default() += 7_150;
+        assert_eq!(account_of(&perf(&["sched:sched_switch"]), &events).parts, expected);
+    }
+}
+
+#[test]
 fn a_preemption_of_the_guest_that_no_exit_tells_of_is_steal() {
     // arm64, riscv, and x86 of before kvm_exit moved: the host's interrupt comes first.
     let events = [exit(0, CPUID), enter(100), out(300, false), back(800), exit(1_000, CPUID), enter(1_100)];

@@ -72,7 +72,7 @@ impl Assembler {
         self.kinds.wakeups = true;
         let used = self.of_thread(tid).is_some_and(|number| {
             let lane = &mut self.lanes[number];
-            lane.account(at);
+            lane.account_up_to_scheduler(at);
             if lane.run == Run::Sleeping {
                 lane.sleeps(false);
                 lane.halt.wake(at);
@@ -151,7 +151,7 @@ impl Assembler {
         if let Some(number) = after {
             self.queue.saw(at, event.cpu);
             let lane = &mut self.lanes[number];
-            lane.account(at);
+            lane.account_up_to_scheduler(at);
             lane.runs_on = event.cpu;
             self.comes_back(at, number);
             used = used || self.lanes[number].take_scheduler();

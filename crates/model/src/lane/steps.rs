@@ -122,6 +122,16 @@ impl Lane {
         }
     }
 
+    /// The scheduler wakes the thread, or gives it a CPU. If nothing said that it had none, it lost one since its last event.
+    pub fn account_up_to_scheduler(&mut self, at: Moment) {
+        let told = self.user_parts;
+        if self.run == Run::Running {
+            self.user_parts.0 = unless_told(told.1);
+        }
+        self.account(at);
+        self.user_parts = told;
+    }
+
     /// Xen: the scheduler has the vCPU in another state from `at` on; the caller notes which.
     pub fn run_state(&mut self, at: Moment, run: Run) {
         self.account(at);
@@ -169,12 +179,20 @@ impl Lane {
 /// If the thread of a vCPU that was kicked sleeps, the VMM keeps it from running. After an access or a halt it sleeps for the
 /// guest's sake. Where nothing says whether it sleeps, nothing says what the time is.
 pub(super) fn user_parts(stay: UserStay, switches: bool) -> (TimePart, TimePart) {
-    match (stay, switches) {
-        (UserStay::Kicked, true) => (TimePart::User, TimePart::Stopped),
-        (UserStay::Kicked, false) => (TimePart::Unknown, TimePart::Stopped),
-        (UserStay::Halted, true) => (TimePart::User, TimePart::Halted),
-        (UserStay::Halted, false) => (TimePart::Undivided, TimePart::Halted),
-        (UserStay::Served, _) => (TimePart::User, TimePart::User),
+    let asleep = match stay {
+        UserStay::Kicked => TimePart::Stopped,
+        UserStay::Halted => TimePart::Halted,
+        UserStay::Served => TimePart::User,
+    };
+    (if switches { TimePart::User } else { unless_told(asleep) }, asleep)
+}
+
+/// What such time is as long as nothing says whether the thread sleeps.
+fn unless_told(asleep: TimePart) -> TimePart {
+    match asleep {
+        TimePart::Stopped => TimePart::Unknown,
+        TimePart::Halted => TimePart::Undivided,
+        part => part,
     }
 }
 
