@@ -205,3 +205,14 @@ fn without_kvm_exit_what_user_space_did_is_the_same() {
         assert_eq!(done_by_user_space(&events), recorded, "{trace}");
     }
 }
+
+/// KVM's exits and entries and the scheduler's events tell where a vCPU's time went: unknown and excluded are for what they
+/// cannot tell.
+#[test]
+fn of_a_whole_recording_with_the_schedulers_events_no_time_is_unknown() {
+    let report = report(&[&corpus("x86-svm/t2.data.gz")], &[]);
+    for vcpu in report["vcpus"].as_array().unwrap() {
+        let time = |part: &str| vcpu[part].as_u64().unwrap();
+        assert!(time("unknown_ns") + time("excluded_ns") <= time("span_ns") / 1_000, "{vcpu}");
+    }
+}
