@@ -15,16 +15,9 @@ pub struct Slowest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ranked(Exit);
 
-impl Ranked {
-    fn key(&self) -> impl Ord + use<> {
-        let exit = &self.0;
-        (length(exit), Reverse(exit.at), Reverse(exit.who.vm), Reverse(exit.who.vcpu), Reverse(exit.who.tid))
-    }
-}
-
 impl Ord for Ranked {
     fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
+        key(&self.0).cmp(&key(&other.0))
     }
 }
 
@@ -32,6 +25,11 @@ impl PartialOrd for Ranked {
     fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
+}
+
+#[inline]
+fn key(exit: &Exit) -> impl Ord + use<> {
+    (length(exit), Reverse(exit.at), Reverse(exit.who.vm), Reverse(exit.who.vcpu), Reverse(exit.who.tid))
 }
 
 #[inline]
@@ -53,7 +51,7 @@ impl Slowest {
         }
         if self.heap.len() >= self.keep {
             match self.heap.peek() {
-                Some(Reverse(least)) if length(exit) >= length(&least.0) => {}
+                Some(Reverse(least)) if key(exit) > key(&least.0) => {}
                 _ => return,
             }
         }
