@@ -40,6 +40,7 @@ fn machines(frame: &Frame) -> Section {
         format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
         format!("Cost of watching: {}", text::own(&frame.own).join("; ")),
     ];
+    sentences.extend(text::missed(frame));
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: exits are those that go to user space, others only as far as KVM tells of them".into());
     }

@@ -33,6 +33,8 @@ pub struct Frame {
     pub has_kvm_exit: bool,
     /// Events that are in no figure, since watching began.
     pub lost: u64,
+    /// Events of the scheduler that nobody looked at since watching began; by them, halted and steal may be cost, and cost these.
+    pub missed: u64,
     /// What watching costs.
     pub own: Own,
     /// Of all VMs together.

@@ -156,6 +156,7 @@ impl Sampler {
             not_bpf,
             has_kvm_exit: self.counting.has_kvm_exit(),
             lost: now.lost,
+            missed: now.missed,
             own: Own { cpus, ..Own::default() },
             ..Frame::default()
         }

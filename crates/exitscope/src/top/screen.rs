@@ -80,8 +80,9 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
         None if frame.time > 0.0 => {
             let route = if frame.not_bpf.is_some() { "perf events" } else { "BPF" };
             let [cost, ourselves] = text::own(&frame.own);
-            let parts = [(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
-            kept(parts.map(|(rank, text)| (rank, vec![Span::raw(text)])).to_vec(), second.width)
+            let mut parts = vec![(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
+            parts.extend(text::missed(frame).map(|missed| (2, format!("; {missed}"))));
+            kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), second.width)
         }
         None => Line::from("counting…"),
     };

@@ -144,9 +144,21 @@ pub fn lost(frame: &Frame) -> Option<String> {
     (frame.lost > 0).then(|| format!("{} events are in no figure: there was no room for them", thousands(frame.lost)))
 }
 
+/// Which events of the scheduler nobody looked at, if there were any.
+pub fn missed(frame: &Frame) -> Option<String> {
+    (frame.missed > 0).then(|| format!("{} of the scheduler's events missed", thousands(frame.missed)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_schedulers_programs_missed_is_said_if_there_is_any() {
+        assert_eq!(missed(&Frame::default()), None);
+        let said = missed(&Frame { missed: 1_234, ..Frame::default() });
+        assert_eq!(said.as_deref(), Some("1,234 of the scheduler's events missed"));
+    }
 
     #[test]
     fn every_tick_of_the_bars_stands_where_its_length_is_counted_and_apart_from_the_next() {

@@ -46,6 +46,8 @@ pub struct Reading {
     /// Exits of which more may come to be known, so that they may end in another count.
     pub unsettled: Vec<(Key, Count)>,
     pub lost: u64,
+    /// Events of the scheduler that were not looked at.
+    pub missed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +166,7 @@ impl Fold {
             let outside = outside(&without, self.traits.is_software);
             lanes.push((lane, LaneState { vcpu, poll, first, until, open, outside, events, ended: false }));
         }
-        Reading { lanes, counts, unsettled, lost: self.lost }
+        Reading { lanes, counts, unsettled, lost: self.lost, missed: 0 }
     }
 
     /// All that was counted.

@@ -284,6 +284,7 @@ fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: R
     }
     counts.retain(|_, count| count.count > 0);
     snapshot.lost = snapshot.lost.max(reading.lost);
+    snapshot.missed = snapshot.missed.max(reading.missed);
 }
 
 impl Lane {

@@ -27,6 +27,9 @@ pub struct Snapshot {
     pub counts: BTreeMap<Key, Count>,
     /// Exits, halts or events that are in no count: there was no room for them.
     pub lost: u64,
+    /// Events of the scheduler that its programs were not run for: a thread's time without a CPU, up to its next such event, is
+    /// counted as what it did before.
+    pub missed: u64,
     /// What counting costs where exits happen, if it was measured: only BPF programs can be.
     pub cost: Option<Cost>,
 }

@@ -164,9 +164,13 @@ impl ByBpf {
         })?;
         let mut lost = vec![0; self.cpus];
         sys::lookup_percpu(&self.maps.lost, 0, &mut lost)?;
-        // What a program of the scheduler misses is no exit: it is called while it runs, by an interrupt that wakes somebody.
-        let of_kvm = self.sources.iter().zip(&self.programs).filter(|(source, _)| !source.0.follows_threads());
-        reading.lost = lost.iter().sum::<u64>() + of_kvm.map(|(_, program)| runs_of([program]).missed).sum::<u64>();
+        reading.lost = lost.iter().sum();
+        // The kernel runs no program of a record within another on the same CPU (trace_call_bpf of kernel/trace/bpf_trace.c): it is
+        // called there by an interrupt that wakes somebody.
+        for (source, program) in self.sources.iter().zip(&self.programs) {
+            let missed = if source.0.follows_threads() { &mut reading.missed } else { &mut reading.lost };
+            *missed += runs_of([program]).missed;
+        }
         Ok(reading)
     }
 
