@@ -205,8 +205,8 @@ impl Counts {
                 sheet.add(&f::EXIT_DURATION, labels, histogram(count));
                 sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
                 for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.beside.get(part).0 > 0) {
-                    let word = part.column().trim_end_matches("_ns");
-                    sheet.add(&f::EXIT_TIME, [name.as_str(), reason, word], seconds(count.beside.get(part).0));
+                    let labels = [name.as_str(), reason, f::part_label(part)];
+                    sheet.add(&f::EXIT_TIME, labels, seconds(count.beside.get(part).0));
                 }
                 sheet.add(&f::EXITS_TO_USER, labels, Value::Count(count.to_user));
             }

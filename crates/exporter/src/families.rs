@@ -1,5 +1,7 @@
 //! Every metric, once.
 
+use exitscope_model::TimePart;
+
 /// A metric, or several that differ in their labels.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Family {
@@ -59,6 +61,11 @@ macro_rules! families {
         /// All of them, in the order in which they are written.
         pub static FAMILIES: &[&Family] = &[$(&$id),*];
     };
+}
+
+/// The value of the label `part`.
+pub fn part_label(part: TimePart) -> &'static str {
+    part.column().trim_end_matches("_ns")
 }
 
 const SECONDS: Option<&str> = Some("seconds");

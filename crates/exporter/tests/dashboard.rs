@@ -1,6 +1,7 @@
 //! The Grafana dashboard asks for nothing that the exporter does not serve.
 
-use exitscope_exporter::{FAMILIES, Family};
+use exitscope_exporter::{FAMILIES, Family, part_label};
+use exitscope_model::TimePart;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -83,7 +84,6 @@ fn the_dashboard_shows_all_that_is_counted() {
     let shown: BTreeSet<&str> = all.iter().flat_map(|query| families(query)).map(|(_, family)| family.name).collect();
     // What tells nothing over time, or what another metric shows better.
     let left_out = [
-        "exitscope_exit_time",
         "exitscope_events",
         "exitscope_scrapes",
         "exitscope_scrape_duration",
@@ -92,6 +92,19 @@ fn the_dashboard_shows_all_that_is_counted() {
     ];
     let missing: Vec<&str> = FAMILIES.iter().map(|family| family.name).filter(|name| !shown.contains(name)).collect();
     assert_eq!(missing, left_out);
+}
+
+#[test]
+fn the_parts_of_time_in_exits_are_stacked_in_the_order_of_the_account() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let panel = panels.iter().find(|panel| panel.to_string().contains("exitscope_exit_time_seconds_total")).unwrap();
+    let mut all = Vec::new();
+    queries(panel, &mut all);
+    let parts: Vec<&str> =
+        all.iter().map(|query| query.split("part=\"").nth(1).unwrap().split('"').next().unwrap()).collect();
+    assert_eq!(parts, TimePart::BESIDE_COST.map(part_label));
+    assert_eq!(panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"], "normal");
 }
 
 #[test]
