@@ -26,13 +26,13 @@ const haltColumns: Column<HaltRow>[] = [
     show: (row) => name(row),
   },
   { title: "halts", value: (row) => row.halts, show: (row) => count(row.halts) },
-  { title: "caught by polling", value: (row) => row.caught, show: (row) => (row.caught === null ? "–" : count(row.caught)) },
+  { title: "not blocked", value: (row) => row.caught, show: (row) => (row.caught === null ? "–" : count(row.caught)) },
   { title: "gap p50", value: (row) => row.gaps.p50_ns, show: (row) => ns(row.gaps.p50_ns) },
   { title: "gap p99", value: (row) => row.gaps.p99_ns, show: (row) => ns(row.gaps.p99_ns) },
   { title: "wake-up p50", value: (row) => row.latency.p50_ns, show: (row) => ns(row.latency.p50_ns) },
   { title: "wake-up p99", value: (row) => row.latency.p99_ns, show: (row) => ns(row.latency.p99_ns) },
-  { title: "polling that paid", value: (row) => row.poll_hit_ns, show: (row) => ns(row.poll_hit_ns) },
-  { title: "polling for nothing", value: (row) => row.poll_miss_ns, show: (row) => ns(row.poll_miss_ns) },
+  { title: "in successful polls", value: (row) => row.poll_hit_ns, show: (row) => ns(row.poll_hit_ns) },
+  { title: "in failed polls", value: (row) => row.poll_miss_ns, show: (row) => ns(row.poll_miss_ns) },
 ];
 
 function name(row: HaltRow): string {
@@ -57,8 +57,8 @@ export function Halts() {
       <h2>Halts and polling</h2>
       <p class="note">
         Of {everything()}. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
-        entry. Polling that lasts longer than a gap catches its end, and costs CPU time.
-        {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that it caught are missing here."}
+        entry. A poll that lasts longer than a gap is successful: its vCPU does not block. Polling costs CPU time.
+        {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that its successful polls ended are missing here."}
         {halt.of_vcores && " These are the halts of virtual cores."}
       </p>
       {polls && <Gaps limit={() => row()?.value_ns ?? 0} label={() => (ofGuest() ? "guest_halt_poll_ns" : "halt_poll_ns")} />}
@@ -90,7 +90,7 @@ export function Halts() {
           <Compare now={polls.in_force} then={row()!} guest={ofGuest()} />
           <p class="note">
             {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the last ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
-            {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so polls would catch somewhat more.`}
+            {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so somewhat more polls would be successful.`}
             {" The gaps are taken as they were; a guest that is answered sooner may ask again sooner."}
           </p>
           <Tradeoff rows={rows} at={place} />
@@ -103,9 +103,9 @@ export function Halts() {
 
 function Compare({ now, then, guest }: { now: PollRow; then: PollRow; guest: boolean }) {
   const figures: [string, (row: PollRow) => string][] = [
-    [guest ? "exits avoided" : "halts caught", (row) => `${count(row.caught)} of ${count(row.halts)} (${share(row.caught / (row.halts || 1))})`],
+    [guest ? "exits avoided" : "halts not blocked", (row) => `${count(row.caught)} of ${count(row.halts)} (${share(row.caught / (row.halts || 1))})`],
     ["polling, CPU time", (row) => ns(row.polling_ns)],
-    ["of it for nothing", (row) => ns(row.missed_ns)],
+    ["of it in failed polls", (row) => ns(row.missed_ns)],
     ["wake-up mean", (row) => ns(row.latency.mean_ns)],
     ["wake-up p50", (row) => ns(row.latency.p50_ns)],
     ["wake-up p99", (row) => ns(row.latency.p99_ns)],
@@ -147,7 +147,7 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   const keys = [...bins.keys()].sort((a, b) => a - b);
   const [from, to] = [2 ** ((keys[0] ?? 40) / STEP), 2 ** (((keys.at(-1) ?? 80) + 1) / STEP)];
   const most = Math.max(1, ...[...bins.values()].map((sums) => sums[0] + sums[1]));
-  const titles = told ? ["caught by polling", "slept"] : ["caught by polling", "halts"];
+  const titles = ["not blocked", told ? "blocked" : "halts"];
   const last = useRef<Scale | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const { parts, accent } = colors.value;
@@ -235,9 +235,9 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
   const twin = () => ({
     columns: [
       { title: "limit", show: (row: PollRow) => ns(row.value_ns), value: (row: PollRow) => row.value_ns },
-      { title: "caught (halts)", show: (row: PollRow) => count(row.caught), value: (row: PollRow) => row.caught },
+      { title: "not blocked (halts)", show: (row: PollRow) => count(row.caught), value: (row: PollRow) => row.caught },
       { title: "polling (ns)", show: (row: PollRow) => ns(row.polling_ns), value: (row: PollRow) => row.polling_ns },
-      { title: "for nothing (ns)", show: (row: PollRow) => ns(row.missed_ns), value: (row: PollRow) => row.missed_ns },
+      { title: "in failed polls (ns)", show: (row: PollRow) => ns(row.missed_ns), value: (row: PollRow) => row.missed_ns },
       { title: "wake-up mean (ns)", show: (row: PollRow) => ns(row.latency.mean_ns), value: (row: PollRow) => row.latency.mean_ns },
       { title: "wake-up p99 (ns)", show: (row: PollRow) => ns(row.latency.p99_ns), value: (row: PollRow) => row.latency.p99_ns },
     ],

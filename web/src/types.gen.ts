@@ -224,7 +224,7 @@ export interface GainRow {
   low_ns_per_s: number;
   /**
    * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
-   * `waiting` (for a CPU) or `forced_out` (lost to other threads' exits).
+   * `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
    */
   of: string;
   /**
@@ -1994,7 +1994,7 @@ export interface Row {
  */
 export interface RunStatesRow {
   /**
-   * It was idle.
+   * It was blocked, as a guest is that halted.
    */
   blocked: StaysRow;
   /**
@@ -2764,7 +2764,7 @@ export interface Compared {
    */
   reason: string | null;
   /**
-   * The reasons that all together are without, because vCPUs are idle there.
+   * The reasons that all together are without, because their vCPUs are halted there.
    */
   without: string[];
 }
@@ -2848,7 +2848,7 @@ export interface Sweep {
  */
 export interface SweepMetric {
   /**
-   * Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
+   * Whether more of it is better, or less; null where neither is, as of time that vCPUs are halted.
    */
   higher_is_better: boolean | null;
   /**
@@ -3247,7 +3247,7 @@ export interface FleetAdvice {
    */
   low_ns_per_s: number;
   /**
-   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
    */
   of: string;
 }

@@ -39,7 +39,7 @@ export function Yields() {
   const { queue } = yields;
   return (
     <section id="yields" aria-label="Yields">
-      <h2>Yields and waiting for CPUs</h2>
+      <h2>Yields and steal</h2>
       <p class="note">Of {everything()}. A vCPU that spins on a lock yields; that a sibling had lost its CPU just then is what the preemption of a lock's holder looks like.</p>
       {data.over.named.length > 0 && <Directed />}
       {yields.vcpus.length > 0 && (

@@ -29,7 +29,7 @@ pub enum Command {
     /// Show where the time of VM exits went
     ///
     /// Reads perf.data, trace.dat, xentrace logs, ftrace text, and the text of `perf script` and `trace-cmd report`; also
-    /// compressed with gzip, zstd or xz. Idle time (HLT, WFI, s390 wait, H_CEDE) is never counted as cost.
+    /// compressed with gzip, zstd or xz. What a halt (HLT, WFI, s390 wait, H_CEDE) polls or blocks is no cost.
     #[command(visible_alias = "stat")]
     Report(ReportArgs),
     /// Record the exits of the virtual machines that run on this host
@@ -71,7 +71,7 @@ pub enum Command {
     /// The kernel's own state machine runs over the recorded halts once for each value. Where the kernel traced its
     /// decisions, the first lines say how many of them come out the same.
     Replay(ReplayArgs),
-    /// Say what to change so that exits, wake-ups and waiting take less time, and why
+    /// Say what to change so that exits, wake-ups and steal take less time, and why
     ///
     /// Each advice says what it wins and how that is known, the facts of the recording that say so, the risk, who pays,
     /// and how to undo it. Without evidence there is none. `--apply` sets what can be set on the running host, after
@@ -298,7 +298,7 @@ pub struct SelectArgs {
     /// Only exits up to this moment, given as for --from
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
     pub to: Option<When>,
-    /// Only exits that took longer than this from exit to entry, idle time included: a number and ns, us, ms or s,
+    /// Only exits that took longer than this from exit to entry, halts included: a number and ns, us, ms or s,
     /// like 200us
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
@@ -1177,7 +1177,7 @@ pub enum EventsFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum View {
-    /// Idle gaps, halts, polls that caught the wake-up and those that did not, wake-up latency
+    /// Halts: gaps, successful and failed polls, wake-up latency
     Halt,
     /// Ganged exits on POWER7 and POWER8: who forced whom out of the guest, and what that cost
     Gang,
@@ -1201,7 +1201,7 @@ pub enum Sort {
     /// Handled by the kernel and by user space
     #[value(alias = "share")]
     Cost,
-    /// From exit to entry, idle and waiting included
+    /// From exit to entry, whatever it holds
     #[value(alias = "time", alias = "percent_time")]
     Total,
     /// Exits

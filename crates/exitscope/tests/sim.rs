@@ -48,7 +48,7 @@ fn every_scenario_runs_and_its_json_fits_the_schema() {
         for vm in run["vms"].as_array().unwrap() {
             let part = |name: &str| vm[name].as_u64().unwrap();
             let parts =
-                ["guest", "spinning", "guest_polling", "polling", "kernel", "user", "idle", "waiting", "blocked"];
+                ["guest", "spinning", "guest_polling", "polling", "kernel", "user", "halted", "steal", "blocked"];
             let sum: u64 = parts.iter().map(|name| part(&format!("{name}_ns"))).sum();
             assert!(sum.abs_diff(part("span_ns")) <= 8, "{name}: the parts of the vCPUs' time make up their time");
         }
@@ -142,7 +142,7 @@ fn errors_say_where_and_what_was_probably_meant() {
         ("sim", &["--set", "duration=1ps"], "too short to measure anything"),
         ("sim", &["--set", "costs.model=power9"], "there is no cost model \"power9\""),
         ("sweep", &["--vary", "vm.pair.vcpus=1..3:9"], "there are only 3 values here, not 9"),
-        ("sweep", &["--vary", "halt_poll_ns=0", "--best", "pair.idle"], "say +pair.idle or -pair.idle"),
+        ("sweep", &["--vary", "halt_poll_ns=0", "--best", "pair.halted"], "say +pair.halted or -pair.halted"),
         ("sweep", &["--vary", "halt_poll_ns=0", "--metric", "nothing"], "`--metric help` lists them"),
         ("sim", &["--limit-events", "1000"], "stopped after 1000 events"),
         ("sim", &["--wall-limit", "1ns"], "the time for it is over"),

@@ -57,14 +57,14 @@ fn every_decision_about_polls_that_a_real_kernel_traced_comes_out_again() {
 }
 
 #[test]
-fn longer_polls_catch_more_and_none_costs_nothing() {
+fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
     let trace = "x86-svm/t4-none.dat.gz";
     let host = replay(trace, &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=0,200us,1ms"]);
     let figures = |replay: &Value, name: &str| -> Vec<i64> {
         replay["rows"].as_array().unwrap().iter().map(|row| row[name].as_i64().unwrap()).collect()
     };
-    let caught = figures(&host, "caught");
-    assert!(caught[2] <= caught[3] && caught[3] < caught[4], "{caught:?}");
+    let not_blocked = figures(&host, "not_blocked");
+    assert!(not_blocked[2] <= not_blocked[3] && not_blocked[3] < not_blocked[4], "{not_blocked:?}");
     assert_eq!(figures(&host, "polling_ns")[2], 0);
     assert_eq!((figures(&host, "net_ns")[1], figures(&host, "net_ns")[3]), (0, 0), "what was in force");
     let marks = |row: usize| ["recorded", "in_force"].map(|mark| host["rows"][row][mark].as_bool().unwrap());
@@ -201,7 +201,7 @@ fn the_polls_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
         else {
             unreachable!()
         };
-        let figures = ["successful_polls", "failed_polls", "polling_ns", "for_nothing_ns"];
+        let figures = ["successful_polls", "failed_polls", "polling_ns", "failed_polling_ns"];
         assert_eq!(sums([recorded], &figures), [hits, misses, hit + miss, miss], "{}", trace.display());
         polls += hits + misses;
     }
@@ -480,7 +480,7 @@ fn what_a_replay_cannot_do_is_said() {
         (&["--vary", "halt_poll_ns=soon"], "halt_poll_ns is a time"),
         (&["--set", "guest_halt_poll_ns=1"], "host_halt_poll has no knob guest_halt_poll_ns"),
         (&["--vary", "halt_poll_ns=0", "--vary", "halt_poll_ns=1"], "names halt_poll_ns twice"),
-        (&["--best", "speed"], "there is no figure speed; there are caught, "),
+        (&["--best", "speed"], "there is no figure speed; there are not_blocked, "),
         (&["--reason", "hlt"], "--reason and --longer-than have no meaning here"),
     ] {
         let output = exitscope()

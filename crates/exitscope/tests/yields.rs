@@ -115,6 +115,21 @@ fn calls_of_kvm_guests_are_counted_as_perf_and_trace_cmd_print_them() {
 }
 
 #[test]
+fn what_is_said_of_calls_fits_the_host_that_they_were_recorded_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = |trace: &Path| {
+        let output = exitscope().args(["report", "--view", "yield"]).arg(trace).output().unwrap();
+        stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (counters, lab, pause) = ("diag_9c_ignored", "X'44' and X'9C' are the lab's", "PAUSE names nobody");
+    let on_x86 = corpus("lab/contended.data.gz");
+    let says = |trace: &Path| [counters, lab, pause].map(|words| note(trace).contains(words));
+    assert_eq!(says(&on_x86), [false, true, false]);
+    assert_eq!(says(&contended(folder.path(), 2, "s390").0), [true, false, false]);
+    assert_eq!(says(&contended(folder.path(), 2, "svm").0), [false, false, true]);
+}
+
+#[test]
 fn the_preemption_of_lock_holders_is_found_where_it_is_and_not_where_every_vcpu_has_a_cpu() {
     let folder = tempfile::tempdir().unwrap();
     for arch in ["vmx", "svm", "s390"] {

@@ -136,7 +136,7 @@ impl<O: Observer> World<'_, O> {
         }
         for task in std::mem::take(&mut self.cpus[cpu as usize].aboard) {
             self.tasks[task as usize].in_guest = false;
-            self.set_task_status(task, Status::Waiting);
+            self.set_task_status(task, Status::Steal);
             self.holder_stops(task);
         }
         let runner = self.cpus[cpu as usize].current;

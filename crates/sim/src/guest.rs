@@ -378,7 +378,7 @@ impl<O: Observer> World<'_, O> {
             let thread = self.thread_of(strand);
             if self.tasks[task as usize].vcore.cede(thread) == Cede::Naps {
                 self.strands[strand as usize].doing = Doing::Halted;
-                self.set_status(strand, Status::Idle);
+                self.set_status(strand, Status::Halted);
                 self.count_load(task);
                 return;
             }

@@ -48,7 +48,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`<vm>.gang_exits`, `<vm>.gang_exits_by_script`", "Ganged exits a second, by either rule"),
     ("`<vm>.to_device_model_mean`", "From an exit to the wake-up of the device model's task"),
     (
-        "`<vm>.guest`, `.spinning`, `.guest_polling`, `.polling`, `.kernel`, `.user`, `.idle`, `.waiting`, `.blocked`",
+        "`<vm>.guest`, `.spinning`, `.guest_polling`, `.polling`, `.kernel`, `.user`, `.halted`, `.steal`, `.blocked`",
         "Shares of vCPU time. `polling` is the host's, for a halted vCPU; `idle` is halted without a CPU",
     ),
     (
@@ -101,8 +101,8 @@ impl Outcome {
                 ("polling", t.polling, LESS),
                 ("kernel", t.kernel, LESS),
                 ("user", t.user, LESS),
-                ("idle", t.idle, NEITHER),
-                ("waiting", t.waiting, LESS),
+                ("halted", t.halted, NEITHER),
+                ("steal", t.steal, LESS),
                 ("blocked", t.blocked, LESS),
             ];
             for (part, time, better) in parts {

@@ -116,10 +116,10 @@ pub struct Split {
     pub kernel: Nanos,
     /// In user space.
     pub user: Nanos,
-    /// Halted, without a CPU.
-    pub idle: Nanos,
-    /// Waiting for a CPU.
-    pub waiting: Nanos,
+    /// Blocked because the guest halted.
+    pub halted: Nanos,
+    /// Runnable, without a CPU.
+    pub steal: Nanos,
     /// Waiting for a device model, or a lock in user space.
     pub blocked: Nanos,
 }
@@ -261,12 +261,12 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    /// The status of all strands of a task changes; halted ones stay idle.
+    /// The status of all strands of a task changes; halted ones stay halted.
     pub(crate) fn set_task_status(&mut self, task: u32, status: Status) {
         let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
         for strand in first..first + count {
-            let idles = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
-            self.set_status(strand, if idles { Status::Idle } else { status });
+            let stays_halted = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
+            self.set_status(strand, if stays_halted { Status::Halted } else { status });
         }
     }
 
@@ -373,8 +373,8 @@ impl<O: Observer> World<'_, O> {
                     polling: nanos(3),
                     kernel: nanos(4),
                     user: nanos(5),
-                    idle: nanos(6),
-                    waiting: nanos(7),
+                    halted: nanos(6),
+                    steal: nanos(7),
                     blocked: nanos(8),
                 },
             }

@@ -202,8 +202,8 @@ impl<O: Observer> World<'_, O> {
         self.holder_stops(task);
         self.tasks[task as usize].woken = false;
         let status = match state {
-            State::Queued => Status::Waiting,
-            _ if self.tasks[task as usize].plan.is_empty() => Status::Idle,
+            State::Queued => Status::Steal,
+            _ if self.tasks[task as usize].plan.is_empty() => Status::Halted,
             _ => Status::Blocked,
         };
         self.set_task_status(task, status);
@@ -231,7 +231,7 @@ impl<O: Observer> World<'_, O> {
         self.tasks[task as usize].cpu = cpu;
         self.loaded.set(cpu, true);
         self.waiting += 1;
-        self.set_task_status(task, Status::Waiting);
+        self.set_task_status(task, Status::Steal);
         self.arm_slice(cpu);
         // The host polls for a halted vCPU only while nothing else is runnable on its CPU (kvm_vcpu_can_poll asks
         // single_task_running() at every turn: include/linux/kvm_host.h; so does powerpc's kvmppc_vcore_blocked).
@@ -423,7 +423,7 @@ impl<O: Observer> World<'_, O> {
                 self.m.host_polls += 1;
                 self.cpus[cpu as usize].polling = true;
                 // The thread that ran last polls, also for a virtual core, whose other threads sleep meanwhile.
-                self.set_task_status(task, Status::Idle);
+                self.set_task_status(task, Status::Halted);
                 self.set_status(first, Status::Polling);
                 self.plan_cpu(cpu, poll);
                 return true;

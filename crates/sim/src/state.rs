@@ -324,10 +324,10 @@ pub(crate) enum Status {
     Kernel,
     /// In user space.
     User,
-    /// Halted.
-    Idle,
-    /// Could run, and waits for a CPU.
-    Waiting,
+    /// Blocked because its guest halted.
+    Halted,
+    /// Runnable, without a CPU.
+    Steal,
     /// Waits for the device model or a lock in user space.
     Blocked,
 }

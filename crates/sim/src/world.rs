@@ -305,7 +305,7 @@ impl<'s, O: Observer> World<'s, O> {
                 lock: NONE,
                 held: 0,
                 demand: FULL_LOAD,
-                status: Status::Waiting,
+                status: Status::Steal,
                 status_since: 0,
                 in_spin_loop: false,
                 dy_eligible: false,

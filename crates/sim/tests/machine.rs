@@ -140,19 +140,19 @@ fn polling_in_the_guest_beats_polling_in_the_host_beats_none() {
 }
 
 #[test]
-fn host_polling_is_cpu_time_and_not_idleness() {
+fn host_polling_is_cpu_time_and_not_halted() {
     let [none, polled] = [0, 200_000].map(|poll| outcome(&ping_pong(false, poll)));
     for run in [&none, &polled] {
-        let parts = run.vms.iter().map(|vm| vm.time).map(|t| t.cpu().0 + t.idle.0 + t.waiting.0 + t.blocked.0);
+        let parts = run.vms.iter().map(|vm| vm.time).map(|t| t.cpu().0 + t.halted.0 + t.steal.0 + t.blocked.0);
         assert!(parts.sum::<u64>().abs_diff(2 * 100_000_000) <= 16, "the parts are the whole: {run:?}");
         assert_eq!(run.vms[0].time.guest_polling.0, 0);
     }
     let share = |of: fn(&Outcome) -> u64, run: &Outcome| of(run) as f64 / 100e6;
     let polling = |run: &Outcome| share(|run| run.vms[0].time.polling.0, run);
-    let idle = |run: &Outcome| share(|run| run.vms[0].time.idle.0, run);
+    let halted = |run: &Outcome| share(|run| run.vms[0].time.halted.0, run);
     assert_eq!(polling(&none), 0.0);
-    assert!(idle(&none) > 0.4 && none.busy_cpus < 1.2, "{} {}", idle(&none), none.busy_cpus);
-    assert!(polling(&polled) > 0.3 && idle(&polled) < 0.01, "{} {}", polling(&polled), idle(&polled));
+    assert!(halted(&none) > 0.4 && none.busy_cpus < 1.2, "{} {}", halted(&none), none.busy_cpus);
+    assert!(polling(&polled) > 0.3 && halted(&polled) < 0.01, "{} {}", polling(&polled), halted(&polled));
     assert!(polled.busy_cpus > 1.98, "both CPUs are busy all the time: {}", polled.busy_cpus);
     let figure = |scenario: &Scenario, name: &str| {
         let metrics = outcome(scenario).metrics(scenario);
@@ -176,7 +176,7 @@ fn in_a_virtual_core_one_thread_polls_and_the_others_sleep() {
     let run = outcome(&scenario);
     let polling = run.vms[0].time.polling.0;
     assert!((30_000_000..=100_000_000).contains(&polling), "of the one CPU: {polling}");
-    assert!(run.vms[0].time.idle.0 > 3 * polling - polling / 10, "{:?}", run.vms[0].time);
+    assert!(run.vms[0].time.halted.0 > 3 * polling - polling / 10, "{:?}", run.vms[0].time);
 }
 
 #[test]

@@ -92,10 +92,10 @@ fn polling_costs_cpu_and_a_limit_below_the_gap_wins_nothing() {
     let long = figures("halt-polling", "guest_polls", &[]);
     assert!(long["load.virtio.latency_mean"] < short["load.virtio.latency_mean"]);
     assert!(
-        long["guest.guest_polling"] > 0.5 && long["guest.idle"] < 0.1,
+        long["guest.guest_polling"] > 0.5 && long["guest.halted"] < 0.1,
         "{} {}",
         long["guest.guest_polling"],
-        long["guest.idle"]
+        long["guest.halted"]
     );
 }
 

@@ -155,7 +155,7 @@ pub struct AdviceRow {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GainRow {
     /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
-    /// `waiting` (for a CPU) or `forced_out` (lost to other threads' exits).
+    /// `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
     pub of: &'static str,
     /// The same for a person, after a length of time and "of".
     pub of_text: &'static str,

@@ -48,7 +48,7 @@ pub struct SideRow {
 pub struct Compared {
     /// The exit reason, in the kernel's spelling; absent for all reasons together.
     pub reason: Option<String>,
-    /// The reasons that all together are without, because vCPUs are idle there.
+    /// The reasons that all together are without, because their vCPUs are halted there.
     pub without: Vec<String>,
     /// Exits before.
     pub count_before: u64,

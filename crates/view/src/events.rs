@@ -46,9 +46,9 @@ pub struct EventRow<'a> {
     /// Of x86: what others had asked of the vCPU (`KVM_REQ_*`), as bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
-    /// Whether the event itself says that the vCPU is idle (powerpc `ceded`).
+    /// Of powerpc, where it is so: the guest ceded its CPU (H_CEDE), and is halted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<bool>,
+    pub ceded: Option<bool>,
     /// Negative errno with which KVM_RUN returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
@@ -129,7 +129,7 @@ impl<'a> EventRow<'a> {
             intr_info: info.get(ExitWord::IntrInfo),
             error_code: info.get(ExitWord::ErrorCode),
             requests: info.get(ExitWord::Requests),
-            idle: None,
+            ceded: None,
             errno: None,
             about: None,
             key: None,
@@ -155,7 +155,7 @@ impl<'a> EventRow<'a> {
             Kind::Exit { code, idle, rip, .. } => {
                 row.rip = (rip > 0).then_some(rip);
                 row.reason = Some(code.name());
-                row.idle = idle.then_some(true);
+                row.ceded = idle.then_some(true);
                 "exit"
             }
             Kind::Refine { code } => {
@@ -267,7 +267,7 @@ pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     put("intr_info", row.intr_info.map(|word| format!("{word:#x}")));
     put("error_code", row.error_code.map(|word| format!("{word:#x}")));
     put("requests", row.requests.map(|word| format!("{word:#x}")));
-    put("idle", row.idle.map(|idle| idle.to_string()));
+    put("ceded", row.ceded.map(|ceded| ceded.to_string()));
     put("errno", row.errno.map(|errno| errno.to_string()));
     put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));
     put("direction", row.direction.map(str::to_string));

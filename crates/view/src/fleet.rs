@@ -181,7 +181,7 @@ pub struct FleetAdvice {
     pub change: String,
     /// On how many hosts.
     pub hosts: u64,
-    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
     pub of: String,
     /// At least so much in each second, of all these hosts together.
     pub low_ns_per_s: u64,

@@ -28,7 +28,7 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     let mut sentences = vec![match (all.caught, all.slept) {
         _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.cut)),
         (Some(caught), Some(slept)) => format!(
-            "{} halts: {} caught by polling ({}), {} slept",
+            "{} halts: {} ended before they blocked ({}), {} blocked",
             thousands(all.halts),
             thousands(caught),
             percent(caught, all.halts),
@@ -46,7 +46,7 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     }
     if let (true, Some(miss)) = (all.told, all.poll_miss_ns) {
         let all = Nanos(all.poll_hit_ns + miss);
-        figures.push(format!("polling took {all} of CPU, {} of it for nothing", Nanos(miss)));
+        figures.push(format!("polling took {all} of CPU time, {} of it in failed polls", Nanos(miss)));
     }
     sentences.extend((!figures.is_empty()).then(|| figures.join("; ")));
     let notes = vec!["by vCPU and by length: --view halt".to_string()];
@@ -65,16 +65,16 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
         column("vCPU", true, 0),
         column("halts", false, 0),
         column("at once", false, 9),
-        column("caught", false, 0),
+        column("not blocked", false, 0),
         column("gap p50", false, 0),
         column("p99", false, 6),
         column("wake-up p50", false, 0),
         column("p99", false, 0),
-        column("caught p50", false, 3),
-        column("slept p50", false, 3),
-        column("polls missed", false, 7),
-        column("CPU polling", false, 0),
-        column("for nothing", false, 0),
+        column("not blocked p50", false, 3),
+        column("blocked p50", false, 3),
+        column("failed polls", false, 7),
+        column("polling", false, 0),
+        column("of it failed", false, 0),
     ];
     let row = |row: &HaltRow<LengthsRow>, vm: String, vcpu: String| {
         let optional = |figure: Option<String>| figure.unwrap_or("-".to_string());
@@ -115,8 +115,8 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
 fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     let (all, record) = (&rows.all, report.how_to_record());
     let mut notes = vec![
-        "gap: from the exit until something woke the vCPU; wake-up: from there to its entry; caught: before its thread \
-         gave its CPU away"
+        "gap: from the exit until something woke the vCPU; wake-up: from there to its entry; not blocked: something woke it \
+         before its thread gave its CPU away, as in a successful poll"
             .to_string(),
     ];
     if rows.of_vcores {
@@ -127,14 +127,12 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         ];
     }
     if report.is_xen() {
-        notes.push("Xen does not poll for a halted vCPU: all of them slept.".to_string());
+        notes.push("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
     } else if !all.told {
-        notes.push(format!(
-            "No kvm_vcpu_wakeup in the trace: which halts a poll caught is unknown. Record with {record}."
-        ));
+        notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. Record with {record}."));
     } else if all.poll_miss_ns.is_none() {
         let most = all.before_sleep_ns.map_or(String::new(), |most| {
-            format!(" From the beginning of halts until threads slept it was {} at most.", Nanos(most))
+            format!(" From the beginning of halts until threads blocked it was {} at most.", Nanos(most))
         });
         notes.push(format!(
             "No kvm_halt_poll_ns in the trace: either KVM never changed a poll, or it was not recorded; CPU time of polls \
@@ -163,13 +161,18 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         ));
     }
     if all.at_once > 0 {
-        notes.push(format!("Idle exits that were no halts, because something was pending: {}", thousands(all.at_once)));
+        notes.push(format!(
+            "Exits for a halt that did not halt, because something was pending: {}",
+            thousands(all.at_once)
+        ));
     }
     notes.push(match rows.guest_polls {
         true => "A guest switched the host's polling off (MSR_KVM_POLL_CONTROL), so it polls itself before it halts: \
-                 the gaps that its polls catch never leave the guest and are missing here."
+                 the gaps that its successful polls end never leave the guest and are missing here."
             .to_string(),
-        false => "Gaps that a guest's own polling catches never leave the guest and would be missing here.".to_string(),
+        false => {
+            "Gaps that a guest's own successful polls end never leave the guest and would be missing here.".to_string()
+        }
     });
     notes
 }
@@ -180,8 +183,8 @@ fn by_length(rows: &HaltRows) -> Section {
         column("gaps", false, 0),
         column("share", false, 0),
         column("cumulative", false, 0),
-        column("caught", false, 0),
-        column("slept", false, 0),
+        column("not blocked", false, 0),
+        column("blocked", false, 0),
     ];
     let all: u64 = rows.gaps.iter().map(|gap| gap.caught + gap.slept).sum();
     let mut before = 0;
@@ -200,7 +203,7 @@ fn by_length(rows: &HaltRows) -> Section {
     Section {
         title: "Gaps by length".into(),
         table: Some(Table { columns, rows: table.collect() }),
-        notes: vec!["a poll of that length would catch as many, were every halt polled".to_string()],
+        notes: vec!["cumulative: as many would end in a poll of that length, were every halt polled".to_string()],
         ..Section::default()
     }
 }

@@ -605,7 +605,7 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
         column("interval of the change", false, 0),
         column("verdict", true, 0),
     ];
-    // Idle exits cost nothing on either side.
+    // What costs nothing on either side says nothing.
     let says = |change: &&ChangeRow| {
         change.of != Measure::Cost || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
     };

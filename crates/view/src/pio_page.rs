@@ -93,7 +93,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
         column("answered p50", false, 3),
         column("answered p99", false, 6),
         column(inside(rows), false, 0),
-        column("outside", false, 0),
+        column(server(rows, true), false, 0),
         column("steal", false, 1),
     ];
     let row = |row: &&PioRow| {
@@ -119,11 +119,12 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
     notes.push(match rows.servers_told {
         true => {
             format!(
-                "cost: of all of them; mean, p50, p99: from exit to entry; {}, outside, not running: its parts, on average",
-                inside(rows)
+                "cost: of all of them; mean, p50, p99: from exit to entry; {}, {}, steal: its parts, on average",
+                inside(rows),
+                server(rows, true)
             )
         }
-        false => "cost: of all of them; mean, p50, p99: from exit to entry; cost each, not running: its parts, on average"
+        false => "cost: of all of them; mean, p50, p99: from exit to entry; cost each, steal: its parts, on average"
             .to_string(),
     });
     if !rows.servers_told {

@@ -220,7 +220,7 @@ pub struct RunStatesRow {
     pub woken: StaysRow,
     /// It was preempted, and waited for a physical CPU.
     pub preempted: StaysRow,
-    /// It was idle.
+    /// It was blocked, as a guest is that halted.
     pub blocked: StaysRow,
     /// It waited for the device model, or was paused and nothing says so.
     pub offline: StaysRow,

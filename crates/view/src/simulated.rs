@@ -125,23 +125,24 @@ pub struct SimulatedVm {
     pub gang_exits_by_script: Option<u64>,
     /// Time of all its vCPUs together, of which the following are the parts.
     pub span_ns: u64,
-    /// In the guest, working.
+    /// In the guest, working. With `spinning_ns` and `guest_polling_ns` it is what a recording shows as guest.
     pub guest_ns: u64,
     /// In the guest, spinning for a lock.
     pub spinning_ns: u64,
     /// In the guest, polling before it halts.
     pub guest_polling_ns: u64,
-    /// Halted, and the host polls for a wake-up: CPU time.
+    /// The host polls for a wake-up before it blocks the halted vCPU: CPU time.
     pub polling_ns: u64,
-    /// In the hypervisor.
+    /// In an exit, in the hypervisor.
     pub kernel_ns: u64,
-    /// In user space.
+    /// In an exit, in user space, on a CPU.
     pub user_ns: u64,
-    /// Halted, without a CPU.
-    pub idle_ns: u64,
-    /// Runnable but not running.
-    pub waiting_ns: u64,
-    /// Waiting for a device model, or for a lock in user space.
+    /// Blocked because the guest halted: from the block to the wake-up.
+    pub halted_ns: u64,
+    /// Runnable, without a CPU.
+    pub steal_ns: u64,
+    /// In an exit, asleep for a device model's answer or a lock in user space. With `user_ns` it is what a recording shows
+    /// as user space.
     pub blocked_ns: u64,
 }
 
@@ -252,8 +253,8 @@ impl Simulated {
                 polling_ns: vm.time.polling.0,
                 kernel_ns: vm.time.kernel.0,
                 user_ns: vm.time.user.0,
-                idle_ns: vm.time.idle.0,
-                waiting_ns: vm.time.waiting.0,
+                halted_ns: vm.time.halted.0,
+                steal_ns: vm.time.steal.0,
                 blocked_ns: vm.time.blocked.0,
             }
         });

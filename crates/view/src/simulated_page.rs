@@ -3,6 +3,7 @@
 use crate::names::{percent, rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
 use crate::simulated::{CostsRow, LatencyRow, PollsRow, ScenarioRow, Simulated, SimulatedVm, WorkRow};
+use exitscope_model::TimePart;
 use exitscope_units::Nanos;
 
 /// The page of a simulated run.
@@ -97,18 +98,18 @@ fn work(run: &Simulated) -> Option<Section> {
     })
 }
 
-/// A part of a VM's time; and whether it is shown if there is none of it anywhere.
+/// A part of a VM's time, those of a recording by their names; and whether it is shown if there is none of it anywhere.
 type Part = (&'static str, fn(&SimulatedVm) -> u64, bool);
 
 const PARTS: [Part; 9] = [
-    ("guest", |vm| vm.guest_ns, true),
+    (TimePart::Guest.name(), |vm| vm.guest_ns, true),
     ("spinning", |vm| vm.spinning_ns, false),
     ("guest polling", |vm| vm.guest_polling_ns, false),
-    ("polling", |vm| vm.polling_ns, false),
-    ("kernel", |vm| vm.kernel_ns, true),
-    ("user", |vm| vm.user_ns, false),
-    ("idle", |vm| vm.idle_ns, true),
-    ("not running", |vm| vm.waiting_ns, true),
+    (TimePart::Polling.name(), |vm| vm.polling_ns, false),
+    (TimePart::Kernel.name(), |vm| vm.kernel_ns, true),
+    (TimePart::User.name(), |vm| vm.user_ns, false),
+    (TimePart::Halted.name(), |vm| vm.halted_ns, true),
+    (TimePart::Steal.name(), |vm| vm.steal_ns, true),
     ("blocked", |vm| vm.blocked_ns, false),
 ];
 

@@ -47,7 +47,7 @@ pub struct SweepMetric {
     pub name: String,
     /// What it is measured in.
     pub unit: FigureUnit,
-    /// Whether more of it is better, or less; null where neither is, as of time that vCPUs idle.
+    /// Whether more of it is better, or less; null where neither is, as of time that vCPUs are halted.
     pub higher_is_better: Option<bool>,
     /// What it is measured in.
     #[serde(skip)]

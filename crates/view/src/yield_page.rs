@@ -9,12 +9,15 @@ use exitscope_units::{Moment, Nanos};
 /// vCPUs and targets that are listed.
 const MOST_ROWS: usize = 24;
 
+fn arch(report: &Report) -> &str {
+    report.traces.first().map_or("", |trace| trace.arch.as_str())
+}
+
 /// How vCPUs yield on the machines of a report.
 fn how_to_yield(report: &Report) -> &'static str {
-    let arch = report.traces.first().map_or("", |trace| trace.arch.as_str());
-    match arch {
-        _ if arch.starts_with("s390") => "diagnose X'44' or X'9C'",
-        _ if arch.starts_with("ppc") => "H_CONFER or H_PROD",
+    match arch(report) {
+        arch if arch.starts_with("s390") => "diagnose X'44' or X'9C'",
+        arch if arch.starts_with("ppc") => "H_CONFER or H_PROD",
         "aarch64" => "WFE",
         _ => "exit of PAUSE, no KVM_HC_SCHED_YIELD and no SCHEDOP_yield",
     }
@@ -116,7 +119,7 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
         column("kept", false, 2),
         column("exit p50", false, 3),
         column("p99", false, 8),
-        column("not running", false, 4),
+        column("steal", false, 4),
     ];
     let row = |row: &YieldRow| {
         let known = row.known();
@@ -179,10 +182,25 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     if says("KVM_HC_KICK_CPU") || says("H_PROD") {
         notes.push("KVM_HC_KICK_CPU and H_PROD wake a vCPU; all: without them".to_string());
     }
-    if says("X'9C'") {
+    let is_s390 = arch(report).starts_with("s390");
+    if says("X'9C'") && is_s390 {
         notes.push(
             "No tracepoint says whom X'9C' names, or whether KVM ignored it or passed it on; it counts that in \
              diag_9c_ignored and diag_9c_forward of /sys/kernel/debug/kvm."
+                .to_string(),
+        );
+    }
+    if (says("X'44'") || says("X'9C'")) && !is_s390 {
+        notes.push(
+            "X'44' and X'9C' are the lab's, whose run loops serve them: this host's KVM knows none. The recording does not say \
+             whom X'9C' names."
+                .to_string(),
+        );
+    }
+    if says("PAUSE") {
+        notes.push(
+            "PAUSE names nobody: the processor ends a loop of PAUSEs with an exit, KVM chooses the vCPU to boost \
+             (kvm_vcpu_on_spin), and no tracepoint says which."
                 .to_string(),
         );
     }

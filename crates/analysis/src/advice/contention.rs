@@ -141,7 +141,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let short = short && throttled.is_empty();
     let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
     let gain = Gain {
-        of: GainOf::Waiting,
+        of: GainOf::Steal,
         low: material.per_second(low),
         high: material.per_second(waited),
         how: How::Counted(match short {

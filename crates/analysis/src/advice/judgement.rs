@@ -185,8 +185,8 @@ ids! {
         WakeUps "wake_ups",
         /// CPU time of the host.
         HostCpu "host_cpu",
-        /// Time that vCPUs wanted to run and could not.
-        Waiting "waiting",
+        /// Time that vCPUs were runnable, without a CPU.
+        Steal "steal",
         /// Time that vCPUs lost to others' exits.
         ForcedOut "forced_out",
     }
@@ -199,7 +199,7 @@ impl GainOf {
             GainOf::Exits => "vCPU time in exits",
             GainOf::WakeUps => "time from wake-ups to entries into the guest",
             GainOf::HostCpu => "the host's CPU time",
-            GainOf::Waiting => "time that vCPUs wait for a CPU",
+            GainOf::Steal => "steal",
             GainOf::ForcedOut => "time that vCPUs lose to other threads' exits",
         }
     }

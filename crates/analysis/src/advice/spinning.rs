@@ -162,7 +162,7 @@ fn preempted_holders(
         settings.push(hand("a guest kernel that names the holder: Linux from 2.6.19 on gives X'9C' instead of X'44'"));
     }
     let gain = Gain {
-        of: GainOf::Waiting,
+        of: GainOf::Steal,
         low: material.per_second(cost.min(waited_for.0)),
         high: material.per_second(cost.saturating_add(waited_for.0)),
         how: How::Counted(

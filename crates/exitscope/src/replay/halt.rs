@@ -16,25 +16,23 @@ use exitscope_view::{DecisionsRow, Replay, SettingRow};
 /// A latency is shown if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
 
-const CAUGHT: Figure<HaltOutcome> =
-    Figure::new(5, "caught", Count, true, "halts that a poll would have caught", |of, _| Some(of.caught as f64));
+const NOT_BLOCKED: Figure<HaltOutcome> =
+    Figure::new(5, "not_blocked", Count, true, "halts that end before they block", |of, _| Some(of.caught as f64));
 
-/// What is caught in the guest has not left it.
+/// What ends in a poll of the guest has not left it.
 const EXITS_AVOIDED: Figure<HaltOutcome> =
     Figure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| Some(of.caught as f64));
 
 const OF_POLLS: [Figure<HaltOutcome>; 5] = [
-    Figure::new(3, "share", Share, true, "share of the halts that a poll would have caught", |of, _| {
+    Figure::new(3, "share", Share, true, "their share of the halts", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
     }),
     Figure::new(6, "successful_polls", Count, true, "polls after which the CPU was not given away", |of, _| {
         Some(of.hits as f64)
     }),
-    Figure::new(6, "failed_polls", Count, false, "polls that caught nothing", |of, _| Some(of.misses as f64)),
+    Figure::new(6, "failed_polls", Count, false, "polls that ended without a wake-up", |of, _| Some(of.misses as f64)),
     Figure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
-    Figure::new(4, "for_nothing", Ns, false, "CPU time of polls that would not have caught anything", |of, _| {
-        Some(of.polling_missed as f64)
-    }),
+    Figure::new(4, "failed_polling", Ns, false, "CPU time of failed polls", |of, _| Some(of.polling_missed as f64)),
 ];
 
 /// The figures that need to know when something woke a vCPU.
@@ -73,7 +71,7 @@ fn won(of: &HaltOutcome, base: &HaltOutcome) -> f64 {
 /// The figures of a policy; `exact` is whether the recording tells latencies.
 fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static Figure<HaltOutcome>> {
     let first = match policy {
-        HaltPolicy::Host => &CAUGHT,
+        HaltPolicy::Host => &NOT_BLOCKED,
         HaltPolicy::Guest => &EXITS_AVOIDED,
     };
     let of_latency: &[_] = if exact { &OF_LATENCY } else { &[] };
@@ -176,7 +174,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let (mut base, mut as_recorded) = (done.replays[0].outcome.clone(), HaltOutcome::recorded(&all));
     let guest = policy == HaltPolicy::Guest;
     if guest {
-        // What a host's poll catches has left the guest.
+        // A halt that a host's poll ended has left the guest.
         (base.caught, as_recorded.caught) = (0, 0);
     }
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
@@ -187,7 +185,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
     let mut best = replay.rows[2..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
     if guest && best.peek().is_some() && best.all(|(_, done)| done.outcome.caught == 0) {
-        let instead = "the best let no guest poll for long enough to catch anything: what they win is that the host does not \
+        let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does not \
                        poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
         replay.notes.insert(0, instead.to_string());
     }
@@ -205,8 +203,8 @@ fn notes(
     if !exact {
         notes.push(
             format!(
-                "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and polls catch somewhat more \
-                 than is shown. Record with {record}."
+                "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and somewhat more polls are \
+                 successful than is shown. Record with {record}."
             ),
         );
     }
@@ -215,7 +213,7 @@ fn notes(
             notes.push("a host's poll avoids no exit; it avoids that the thread gives its CPU away".to_string());
             if all.late_caught.count + all.late_slept.count > 0 {
                 notes.push(format!(
-                    "what comes after a poll's end is caught as often as what came as late when this was recorded ({} of {})",
+                    "what comes after a poll's end finds the vCPU not blocked as often as what came as late when this was recorded ({} of {})",
                     exitscope_view::thousands(all.late_caught.count),
                     exitscope_view::thousands(all.late_caught.count + all.late_slept.count)
                 ));
@@ -223,8 +221,8 @@ fn notes(
         }
         HaltPolicy::Guest => {
             notes.push(
-                "while a guest's governor polls its host does not (MSR_KVM_POLL_CONTROL), however short the limit; a halt that \
-                 is caught avoids the exit, and its wake-up counts as taking no time; an interrupt that ends the poll may \
+                "while a guest's governor polls its host does not (MSR_KVM_POLL_CONTROL), however short the limit; a \
+                 successful poll avoids the exit, and its wake-up counts as taking no time; an interrupt that ends the poll may \
                  still cost an exit of its own"
                     .to_string(),
             );
@@ -244,12 +242,12 @@ fn notes(
     notes.push(
         match guest_polls {
             true => {
-                "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its polls caught are missing, \
+                "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its successful polls ended are missing, \
                  whatever is replayed, and the others are shorter by its polls. What is left is what its settings left"
             }
             false => {
                 "Whether guests polled before they halted shows only where their driver started meanwhile: gaps that their \
-                 polls caught would be missing. The host's polls hide none"
+                 successful polls ended would be missing. The host's polls hide none"
             }
         }
         .to_string(),
@@ -281,11 +279,11 @@ mod tests {
             ("successful_polls", 9.0),
             ("failed_polls", 8.0),
             ("polling", 700.0),
-            ("for_nothing", 300.0),
+            ("failed_polling", 300.0),
         ];
         let latencies =
             [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("time_won", 1_000.0), ("net", 500.0)];
-        for (policy, first) in [(HaltPolicy::Host, "caught"), (HaltPolicy::Guest, "exits_avoided")] {
+        for (policy, first) in [(HaltPolicy::Host, "not_blocked"), (HaltPolicy::Guest, "exits_avoided")] {
             let untimed = [&[(first, 10.0)], &polls[..]].concat();
             super::super::tests::check(&figures(policy, false), &outcome, &base, &untimed);
             let timed = [&untimed[..], &latencies[..]].concat();
