@@ -12,6 +12,7 @@
 
 use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
+use exitscope_trace::tracepoints::{RecordWhen, recorded};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
@@ -45,18 +46,6 @@ const SETTLING: Duration = Duration::from_millis(2_300);
 
 /// Where the exporter listens meanwhile.
 const EXPORTER: &str = "127.0.0.1:19965";
-
-/// The tracepoints of KVM that fire for this guest where there is no `kvm_exit`; those that do not fire cost nothing.
-const EVENTS: [&str; 8] = [
-    "kvm:kvm_exit",
-    "kvm:kvm_entry",
-    "kvm:kvm_fpu",
-    "kvm:kvm_userspace_exit",
-    "kvm:kvm_pio",
-    "kvm:kvm_mmio",
-    "kvm:kvm_vcpu_wakeup",
-    "kvm:kvm_halt_poll_ns",
-];
 
 /// How a recorder and the guest come together.
 enum How {
@@ -155,7 +144,9 @@ fn recorders() -> anyhow::Result<Vec<Recorder>> {
     let around =
         |program: &str, rest: &[&str], end: &[&str]| How::Around(words(program, &[rest, &["-o", &to], end].concat()));
     let there = |event: &&str| Path::new("/sys/kernel/tracing/events").join(event.replace(':', "/")).is_dir();
-    let events: Vec<&str> = EVENTS.into_iter().filter(there).collect();
+    // What `record` takes of KVM; what does not fire costs nothing.
+    let mut events = recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::CountedWithoutExits));
+    events.retain(there);
     let perf = events.join(",");
     let probes = |body: &str| {
         let probes: Vec<String> = events.iter().map(|event| format!("tracepoint:{event} {body}")).collect();
