@@ -300,10 +300,11 @@ impl ExitCode {
         )
     }
 
-    /// Whether KVM may handle it at once and enter the guest again without `kvm_entry`: a fast path, on x86 from Linux 5.8 to 6.8
-    /// (`EXIT_FASTPATH_REENTER_GUEST` in `vcpu_enter_guest` of `arch/x86/kvm/x86.c`).
+    /// Whether KVM may handle it at once and enter the guest again without `kvm_entry`: a fast path of VMX in Linux 5.8 to 5.10
+    /// (`EXIT_FASTPATH_REENTER_GUEST` in `vmx_vcpu_run` of `arch/x86/kvm/vmx/vmx.c`, which fires `kvm_entry` itself since 5.11,
+    /// and in the stable kernels that took "kvm: tracing: Fix unmatched kvm_entry and kvm_exit events").
     pub const fn may_reenter_unsaid(self) -> bool {
-        matches!(self.key(), (CodeList::Vmx, 32 | 52) | (CodeList::Svm, 0x7c))
+        matches!(self.key(), (CodeList::Vmx, 32 | 52))
     }
 
     /// Whether `KVM_RUN` returned so that user space does an access of this kind. What KVM's own device answered before is not

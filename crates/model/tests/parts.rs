@@ -443,9 +443,12 @@ fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
         &[exit(0, IO), enter(100), enter(900), exit(1_000, IO)],
         &[("guest", 100), ("kernel", 100), ("unknown", 800)],
     );
-    // But a fast path enters the guest again without an event of that.
+    // But a fast path of VMX enters the guest again without an event of that.
     let msr = ExitCode::new(CodeList::Vmx, 32);
     check(&[exit(0, msr), exit(200, IO), enter(300)], &[("guest", 200), ("kernel", 100)]);
+    // SVM has none that goes on without one.
+    let msr = ExitCode::new(CodeList::Svm, 0x7c);
+    check(&[exit(0, msr), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);
 }
 
 #[test]

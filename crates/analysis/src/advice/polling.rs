@@ -87,7 +87,7 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
         return None;
     }
     if material.facts.halts.guest_polls {
-        // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU whose MSR_KVM_POLL_CONTROL says so.
+        // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU in whose MSR_KVM_POLL_CONTROL bit 0 is clear.
         return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
     }
     let Some(told) = machine.polling.told else {

@@ -159,7 +159,7 @@ fn preempted_holders(
             .push(hand("a guest kernel without xen_nopvspin: who waits for a lock then blocks instead of spinning"));
     }
     if undirected {
-        settings.push(hand("a guest kernel that names the holder: Linux from 2.6.19 on gives X'9C' instead of X'44'"));
+        settings.push(hand("a guest kernel that names the holder: recent ones of Linux give X'9C' instead of X'44'"));
     }
     let gain = Gain {
         of: GainOf::Steal,
@@ -371,7 +371,8 @@ mod tests {
 
     #[test]
     fn diagnoses_and_what_spins_before_them_are_s390s() {
-        // Linux, arch/s390/lib/spinlock.c: spin_retry, and diagnose X'9C'; no other architecture has either.
+        // Linux, arch/s390/lib/spinlock.c, arch_spin_lock_classic: spin_retry, and smp_yield_cpu, which is X'9C'; no other
+        // architecture has either.
         for (arch, name, knobs) in [("s390x", "X'9C'", 1), ("x86_64", "directed yield", 0)] {
             let judgement = judged_on(arch, YieldCall::Diag9c, 20 * US, 0, |_| {});
             let says = |fact: &super::super::Fact| fact.what.contains(&format!("({name})"));
