@@ -1,4 +1,4 @@
-// Yields: who yields to whom, who got the CPU, which vCPUs had lost theirs meanwhile.
+// Yields: who yields to whom, who got the CPU, which vCPUs were preempted meanwhile.
 import { Bars } from "./bars";
 import { colors, mix } from "./colors";
 import { count, ns } from "./format";
@@ -40,7 +40,7 @@ export function Yields() {
   return (
     <section id="yields" aria-label="Yields">
       <h2>Yields and steal</h2>
-      <p class="note">Of {everything()}. A vCPU that spins on a lock yields; that a sibling had lost its CPU just then is what the preemption of a lock's holder looks like.</p>
+      <p class="note">Of {everything()}. A vCPU that spins on a lock yields; that a sibling was preempted just then is what lock-holder preemption looks like.</p>
       {data.over.named.length > 0 && <Directed />}
       {yields.vcpus.length > 0 && (
         <Bars
@@ -54,11 +54,11 @@ export function Yields() {
               return { label: labelOf(row), parts: [row.sibling_preempted, row.sibling_woken, row.nobody_waited, row.count - known] };
             })
           }
-          parts={["a sibling had lost its CPU", "a sibling was woken and waited", "no sibling waited for a CPU", "not known"]}
+          parts={["a sibling was preempted", "a sibling was woken and waited", "no sibling waited for a CPU", "not known"]}
           fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_ns, colors.value.parts.guest_ns, colors.value.other]}
           show={count}
           first="vCPU and what it said"
-          note="Without a name, a yield is for whoever waits: a sibling that had lost its CPU is who may have held the lock."
+          note="Without a name, a yield is for whoever waits: a sibling that was preempted is who may have held the lock."
         />
       )}
       {yields.vcpus.some((row) => row.gave_target + row.gave_sibling + row.gave_other > 0) && (
@@ -82,7 +82,7 @@ export function Yields() {
       {yields.preempted.some((row) => row.yields > 0) && (
         <Bars
           id="waited-for"
-          title="Whom siblings waited for: yields while it had lost its CPU"
+          title="Whom siblings waited for: yields while it was preempted"
           summary={() => `Most for ${nameOf([...yields.preempted].sort((a, b) => b.yields - a.yields)[0]!)}.`}
           axis="Yields of siblings"
           bars={() =>
@@ -95,7 +95,7 @@ export function Yields() {
           parts={["yields of siblings"]}
           fills={() => [colors.value.parts.steal_ns]}
           show={count}
-          first="vCPU that had lost its CPU"
+          first="preempted vCPU"
         />
       )}
       {queue && (
@@ -114,10 +114,10 @@ export function Yields() {
       )}
       {yields.preempted.length > 0 && (
         <DataTable
-          caption="vCPUs that lost their CPU"
+          caption="Preempted vCPUs"
           rows={yields.preempted}
           columns={[
-            { title: "vCPU that lost its CPU", text: true, value: nameOf, show: nameOf },
+            { title: "preempted vCPU", text: true, value: nameOf, show: nameOf },
             { title: "times", value: (row: PreemptedRow) => row.preemptions, show: (row: PreemptedRow) => count(row.preemptions) },
             { title: "waited p50", value: (row: PreemptedRow) => row.waits.p50_ns, show: (row: PreemptedRow) => ns(row.waits.p50_ns) },
             { title: "waited p99", value: (row: PreemptedRow) => row.waits.p99_ns, show: (row: PreemptedRow) => ns(row.waits.p99_ns) },

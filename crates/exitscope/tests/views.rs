@@ -496,6 +496,26 @@ fn what_a_replay_cannot_do_is_said() {
 }
 
 #[test]
+fn a_view_explains_what_it_shows_and_advises_what_the_host_has() {
+    let view = |view: &str, trace: &str| {
+        let mut command = exitscope();
+        command.args(["report", "--tsc-hz", "2596120000", "--view", view]).arg(corpus(trace));
+        stdout(&command.output().unwrap())
+    };
+    let (xen, arm64, svm) = ("xen/pvh2_contend_sched_hvm.xentrace.gz", "arm64/arm.dat.gz", "x86-svm/t4-none.dat.gz");
+    for (name, words, on) in [
+        // Xen does not poll.
+        ("halt", "not blocked: ", [false, true, true]),
+        ("halt", "cumulative: ", [false, true, true]),
+        ("yield", "sibling preempted, only woken", [true, false, false]),
+        // No kernel has KVM_CAP_SYNC_REGS on arm64.
+        ("phases", "KVM_CAP_SYNC_REGS", [false, false, true]),
+    ] {
+        assert_eq!([xen, arm64, svm].map(|trace| view(name, trace).contains(words)), on, "{name}: {words}");
+    }
+}
+
+#[test]
 fn views_and_replays_fit_the_terminal() {
     for trace in common::traces() {
         for arguments in [

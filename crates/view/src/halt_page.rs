@@ -11,13 +11,14 @@ use exitscope_units::Nanos;
 pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
     let Some(rows) = &report.halt else {
         let text = format!(
-            "No vCPU says in this trace that it has nothing to do: there is no exit of hlt, WFx, an s390 wait or H_CEDE, \
-             and no kvm_vcpu_wakeup. Record with {} while guests have nothing to do.",
+            "No vCPU halts in this trace: there is no exit of HLT, WFx, an s390 wait or H_CEDE, and no kvm_vcpu_wakeup. \
+             Record with {} while guests have nothing to do.",
             report.how_to_record()
         );
         return vec![Section { title: "Halts".into(), sentences: vec![plain(text)], ..Section::default() }];
     };
-    let mut sections = vec![by_vcpu(rows, report), by_length(rows)];
+    let mut sections = vec![by_vcpu(rows, report)];
+    sections.extend((rows.all.halts > 0).then(|| by_length(rows, report.is_xen())));
     sections.extend(settings(rows));
     sections
 }
@@ -114,11 +115,13 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
 /// What has to be known to read the table.
 fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     let (all, record) = (&rows.all, report.how_to_record());
-    let mut notes = vec![
-        "gap: from the exit until something woke the vCPU; wake-up: from there to its entry; not blocked: something woke it \
-         before its thread gave its CPU away, as in a successful poll"
-            .to_string(),
-    ];
+    let mut notes =
+        vec!["gap: from the exit until something woke the vCPU; wake-up: from there to its entry".to_string()];
+    if all.told && !report.is_xen() {
+        notes.push(
+            "not blocked: something woke it before its thread gave its CPU away, as in a successful poll".to_string(),
+        );
+    }
     if rows.of_vcores {
         return vec![
             "A halt is a virtual core's, when all its vCPUs have ceded, told by kvmppc_vcore_wakeup, and shown under the \
@@ -177,7 +180,7 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     notes
 }
 
-fn by_length(rows: &HaltRows) -> Section {
+fn by_length(rows: &HaltRows, xen: bool) -> Section {
     let columns = vec![
         column("up to", false, 0),
         column("gaps", false, 0),
@@ -203,7 +206,11 @@ fn by_length(rows: &HaltRows) -> Section {
     Section {
         title: "Gaps by length".into(),
         table: Some(Table { columns, rows: table.collect() }),
-        notes: vec!["cumulative: as many would end in a poll of that length, were every halt polled".to_string()],
+        // Xen does not poll.
+        notes: (!xen)
+            .then(|| "cumulative: as many would end in a poll of that length, were every halt polled".to_string())
+            .into_iter()
+            .collect(),
         ..Section::default()
     }
 }

@@ -90,8 +90,8 @@ pub struct RemovableRow {
 
 impl PhaseRows {
     /// The steps of these facts, if any exit is timed.
-    /// Whether `kvm_emulate_insn` was looked at, `emulations` says.
-    pub fn of(facts: &Facts, xen: bool, emulations: bool, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
+    /// Whether `kvm_emulate_insn` was looked at, `emulations` says; `arch` is the host's.
+    pub fn of(facts: &Facts, xen: bool, emulations: bool, arch: &str, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
         let (inside, outside) = (facts.ways.all(false), facts.ways.all(true));
         if inside.cell.timed + outside.cell.timed == 0 {
             return None;
@@ -101,7 +101,7 @@ impl PhaseRows {
         let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
         let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
-        let mut removable = if xen { Vec::new() } else { removable(facts, &outside) };
+        let mut removable = if xen { Vec::new() } else { removable(facts, &outside, arch) };
         removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
         let (inside, outside) = (row(None, false, &inside), row(None, true, &outside));
         Some(PhaseRows { rows, outside, inside, removable, xen, cycles_per_s })
@@ -156,7 +156,7 @@ impl RemovableRow {
     }
 }
 
-fn removable(facts: &Facts, outside: &WayCell) -> Vec<RemovableRow> {
+fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> {
     let mut rows = Vec::new();
     let typical = facts.accesses.typical();
     let (mut writes, mut saves) = (0, Some(0u64));
@@ -180,7 +180,9 @@ fn removable(facts: &Facts, outside: &WayCell) -> Vec<RemovableRow> {
                    typically take that the kernel serves in this recording; for writes of several values see --view pio",
         });
     }
-    if outside.cell.timed > 0 {
+    // KVM_CAP_SYNC_REGS: kvm_vm_ioctl_check_extension of arch/x86/kvm/x86.c and arch/s390/kvm/kvm-s390.c have it.
+    let can_sync = arch.starts_with("x86") || arch.starts_with("s390");
+    if outside.cell.timed > 0 && can_sync {
         let calls_seen = outside.marked(Mark::Returned) > 0;
         rows.push(RemovableRow {
             change: "synced_registers",
@@ -190,6 +192,8 @@ fn removable(facts: &Facts, outside: &WayCell) -> Vec<RemovableRow> {
             how: COUNTED,
             rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
         });
+    }
+    if outside.cell.timed > 0 {
         let asleep = outside.time(Step::Asleep).0;
         rows.push(RemovableRow {
             change: "split_lock",

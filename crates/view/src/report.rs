@@ -520,7 +520,7 @@ impl Report {
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen),
-            phases: PhaseRows::of(facts, xen, made.emulations, made.cycles_per_s),
+            phases: PhaseRows::of(facts, xen, made.emulations, &info.arch, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
             breaches: made
                 .breaches

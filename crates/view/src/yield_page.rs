@@ -72,19 +72,18 @@ pub(crate) fn yield_summary(rows: &YieldRows) -> Option<Section> {
     Some(Section { title: "Yields".into(), sentences, notes, ..Section::default() })
 }
 
-/// Whether those that yield wait for one that lost its CPU.
+/// Whether those that yield wait for one that was preempted.
 fn verdict(rows: &YieldRows) -> Option<String> {
     let (all, known) = (&rows.all, rows.all.known());
     if known == 0 {
         return None;
     }
     Some(match all.sibling_preempted {
-        0 => format!(
-            "at none of {} had a sibling lost its CPU: no sign that holders of locks are preempted",
-            thousands(known)
-        ),
+        0 => {
+            format!("at none of {} yields was a sibling preempted: no sign of lock-holder preemption", thousands(known))
+        }
         count => format!(
-            "at {} of {} ({}) a sibling had lost its CPU, which may be the one that holds the lock; from the first yield \
+            "at {} of {} yields ({}) a sibling was preempted, which may be the one that holds the lock; from the first yield \
              until it ran: {} in all, p99 {}",
             thousands(count),
             thousands(known),
@@ -159,15 +158,23 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
 
 /// What has to be known to read the table.
 fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
-    let mut notes = vec![
-        "again: the exit before was a yield as well, and between: in the guest since that; sibling preempted, only woken, \
-         nobody waited: vCPUs of the same VM that could run and did not, at that moment"
-            .to_string(),
-        "to …: who had the CPU next; kept: nobody else had, as the hypervisor ignored the yield or found nobody better"
-            .to_string(),
-    ];
+    let all = &rows.all;
+    let mut notes =
+        vec!["again: the exit before was a yield as well, and between: in the guest since that".to_string()];
+    if all.known() > 0 {
+        notes.push(
+            "sibling preempted, only woken, nobody waited: vCPUs of the same VM that could run and did not, at that moment"
+                .to_string(),
+        );
+    }
+    if all.gave_target + all.gave_sibling + all.gave_other + all.kept > 0 {
+        notes.push(
+            "to …: who had the CPU next; kept: nobody else had, as the hypervisor ignored the yield or found nobody better"
+                .to_string(),
+        );
+    }
     let says = |call: &str| rows.vcpus.iter().any(|row| row.call == Some(call));
-    if rows.all.count > 0 && rows.all.known() == 0 {
+    if all.count > 0 && all.known() == 0 {
         let powerpc = report.traces.iter().any(|trace| trace.arch.starts_with("ppc"));
         notes.push(match powerpc {
             true => "Which vCPUs waited for a CPU is unknown: on powerpc the thread of one runs others, so that the \
@@ -211,7 +218,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
                 .to_string(),
         );
     }
-    if rows.vcpus.iter().any(|row| row.who.vm.is_none()) {
+    if all.known() > 0 && rows.vcpus.iter().any(|row| row.who.vm.is_none()) {
         notes.push("The trace does not say whose VM a vCPU is, so all count as siblings.".to_string());
     }
     notes
@@ -285,7 +292,7 @@ fn preempted(rows: &YieldRows) -> Section {
         ]
     };
     let mut notes = vec![
-        "preempted: it wanted to run and lost its CPU, with the time until it ran again; siblings yielded: meanwhile, and \
+        "preempted: it lost its CPU while runnable, with the time until it ran again; siblings yielded: meanwhile, and \
          waited for: from the first such yield until it ran; of several that were preempted at once, each has all"
             .to_string(),
     ];
@@ -294,7 +301,7 @@ fn preempted(rows: &YieldRows) -> Section {
         table.push(row(&rows.all_preempted, String::new(), "all".to_string()));
     }
     Section {
-        title: "vCPUs that lost their CPU, and siblings that yielded meanwhile".into(),
+        title: "Preempted vCPUs, and siblings that yielded meanwhile".into(),
         table: Some(Table { columns, rows: table }),
         notes,
         say_hidden: true,
