@@ -204,7 +204,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
                 .to_string(),
         );
     }
-    if says("PAUSE") {
+    if says("PAUSE") && !report.is_xen() {
         notes.push(
             "PAUSE names nobody: the processor ends a loop of PAUSEs with an exit, KVM chooses the vCPU to boost \
              (kvm_vcpu_on_spin), and no tracepoint says which."
