@@ -157,7 +157,7 @@ impl PollHost {
     /// Of the machine on which this was recorded.
     pub fn of(info: &TraceInfo) -> PollHost {
         let mut params = Params { halt_poll_ns: default_poll(&info.arch), ..Params::default() };
-        let version = crate::advice::version(&info.release);
+        let version = exitscope_model::version(&info.release);
         let shrink = HALT_POLL_NS_SHRINK_DEFAULTS.iter().find(|row| version.is_some_and(|version| version >= row.0));
         // A release that does not say (a simulated host) is as new ones are.
         params.halt_poll_ns_shrink = shrink.map_or(params.halt_poll_ns_shrink, |row| row.1);

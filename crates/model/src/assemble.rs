@@ -23,12 +23,17 @@ use crate::run_queue::RunQueue;
 use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
 use crate::{
     CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Stretch, Told, TraceInfo, Who,
+    version,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
 /// Lanes at most; events of further threads are counted as outside any exit. Bounds memory (about 64 MB).
 const MAX_LANES: usize = 1 << 18;
+
+/// The first release of Linux in which `vmx_vcpu_run` fires `kvm_entry` for its fast path, too; see
+/// [`ExitCode::may_reenter_unsaid`](crate::ExitCode::may_reenter_unsaid).
+const FIRES_EVERY_ENTRY: (u32, u32) = (5, 11);
 
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
@@ -134,6 +139,7 @@ impl Assembler {
             halts: self.recorded.halts || has("kvm:kvm_vcpu_wakeup"),
             polls: self.recorded.polls || has("kvm:kvm_halt_poll_ns"),
             no_polls: info.setting("kvm", "halt_poll_ns").is_some_and(|value| value.trim() == "0"),
+            every_entry: version(&info.release).is_some_and(|version| version >= FIRES_EVERY_ENTRY),
             ..self.recorded
         };
         self.now_recorded(recorded);

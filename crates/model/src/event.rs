@@ -497,6 +497,12 @@ impl Setting {
     }
 }
 
+/// The first two numbers of a release: `6.1.0-56-cloud-amd64`, `Xen 4.17.5`.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.trim_start_matches("Xen ").split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 impl TraceInfo {
     /// What the setting `name` of `of` was, if the recorder says.
     pub fn setting(&self, of: &str, name: &str) -> Option<&str> {

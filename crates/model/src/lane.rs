@@ -72,6 +72,8 @@ pub struct Holdings {
     pub polls: bool,
     /// The host does not poll.
     pub no_polls: bool,
+    /// A kernel that fires `kvm_entry` whenever it enters a guest, fast paths included.
+    pub every_entry: bool,
 }
 
 /// What is made beside rows.

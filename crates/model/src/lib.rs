@@ -28,7 +28,9 @@ mod yields;
 pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
-pub use event::{Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo};
+pub use event::{
+    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo, version,
+};
 pub use exit::{Door, Exit, Rows, Who};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use halt::{Halt, PollChange, Told};

@@ -445,7 +445,11 @@ fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
     );
     // But a fast path of VMX enters the guest again without an event of that.
     let msr = ExitCode::new(CodeList::Vmx, 32);
-    check(&[exit(0, msr), exit(200, IO), enter(300)], &[("guest", 200), ("kernel", 100)]);
+    let reenters = [exit(0, msr), exit(200, IO), enter(300)];
+    for (release, part) in [("", "guest"), ("5.10.0-30-amd64", "guest"), ("5.11.0", "unknown"), ("6.1.0", "unknown")] {
+        let info = TraceInfo { release: release.to_string(), ..TraceInfo::default() };
+        assert_eq!(account_of(&info, &reenters).parts, [(part, 200), ("kernel", 100)].into(), "{release}");
+    }
     // SVM has none that goes on without one.
     let msr = ExitCode::new(CodeList::Svm, 0x7c);
     check(&[exit(0, msr), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);

@@ -2,10 +2,10 @@
 
 use super::causes::{Covered, Said, Subject};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
-use super::kernels::version;
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use exitscope_model::DetailKind;
+use exitscope_model::version;
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
 

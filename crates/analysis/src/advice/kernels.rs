@@ -1,5 +1,7 @@
 //! Which kernels take a changed `halt_poll_ns` for VMs that run already.
 
+use exitscope_model::version;
+
 /// Whom a change of `halt_poll_ns` reaches. A VM with a cap of its own (KVM_CAP_HALT_POLL) it never reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -40,12 +42,6 @@ pub fn halt_poll_reach(release: &str) -> Reach {
         Some(_) => Reach::RunningVms,
         None => Reach::Unknown,
     }
-}
-
-/// The first two numbers of a release: `6.1.0-56-cloud-amd64`, `Xen 4.17.5`.
-pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.trim_start_matches("Xen ").split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 #[cfg(test)]

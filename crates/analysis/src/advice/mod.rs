@@ -42,7 +42,6 @@ pub use judgement::{
     Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Rule, Setting,
     Side, Topic,
 };
-pub(crate) use kernels::version;
 pub use kernels::{Reach, halt_poll_reach};
 pub use material::{Machine, Material, Vmm};
 pub use simulated::{Simulate, Way};

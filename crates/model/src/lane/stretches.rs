@@ -78,7 +78,7 @@ impl Lane {
         let part = match () {
             _ if self.spoiled || self.in_doubt => TimePart::Excluded,
             // It was handled at once, and the guest went on without an event of that.
-            _ if silent && exit.code.may_reenter_unsaid() => TimePart::Guest,
+            _ if silent && !self.recorded.every_entry && exit.code.may_reenter_unsaid() => TimePart::Guest,
             _ => TimePart::Unknown,
         };
         ledger.count(Line::ExitWithoutEntry);
