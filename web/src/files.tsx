@@ -14,7 +14,7 @@ interface Found {
   exits: number;
   cost_ns: number;
   events: number;
-  lost: number;
+  lost: number | null;
   damage: string[];
 }
 

@@ -37,7 +37,7 @@ export function CoverageNote() {
         </>
       ) : (
         <>
-          <b>Nothing lost.</b> {count(coverage.events)} events read, {count(coverage.exits)} exits made, {count(coverage.timed_exits)} timed.
+          <b>{coverage.lost === null ? "Losses unknown." : "Nothing lost."}</b> {count(coverage.events)} events read, {count(coverage.exits)} exits made, {count(coverage.timed_exits)} timed.
         </>
       )}
       {untold() && <p>{untold()}</p>}

@@ -1036,9 +1036,10 @@ export interface Coverage {
    */
   lines: CoverageLine[];
   /**
-   * Records that were lost, as the recorder and the kernel's own counts say.
+   * Records that were lost, as the recorder and the kernel's own counts say; null if a recording does not say whether any
+   * was, and no other lost one.
    */
-  lost: number;
+  lost: number | null;
   /**
    * Exits of which both ends were seen, so that they have a length.
    */

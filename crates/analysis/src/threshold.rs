@@ -43,8 +43,8 @@ enum Of {
     Exits(fn(&Cell, &Facts) -> Result<u64, &'static str>),
     /// How long exits take: of all reasons together, those of exits without halts, as in the row of all reasons.
     Lengths(fn(&Cell) -> Option<u64>),
-    /// The recording itself.
-    Recording(fn(&Ledger) -> u64),
+    /// The recording itself; else why it does not tell.
+    Recording(fn(&Ledger) -> Result<u64, &'static str>),
 }
 
 impl Figure {
@@ -88,9 +88,12 @@ fn quantile(cell: &Cell, per_10_000: u64) -> Option<u64> {
     cell.quantile(per_10_000).map(|length| length.0)
 }
 
-fn lost(ledger: &Ledger) -> u64 {
+fn lost(ledger: &Ledger) -> Result<u64, &'static str> {
     let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);
-    lines.fold(0, |sum, row| sum.saturating_add(row.1))
+    match lines.fold(0, |sum: u64, row| sum.saturating_add(row.1)) {
+        0 => ledger.lost().ok_or("the text does not say whether records were lost"),
+        lost => Ok(lost),
+    }
 }
 
 /// The names of figures, as a list.
@@ -298,7 +301,7 @@ impl Threshold {
     fn figure(&self, facts: &Facts, ledger: &Ledger) -> Result<u64, &'static str> {
         let of_reason = || self.reason.as_ref().map(|reason| facts.of_reason(reason));
         match self.figure.of {
-            Of::Recording(value) => Ok(value(ledger)),
+            Of::Recording(value) => value(ledger),
             Of::Exits(value) => {
                 has_exits(facts, ledger)?;
                 value(of_reason().as_ref().unwrap_or(&facts.all), facts)

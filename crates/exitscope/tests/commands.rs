@@ -330,7 +330,8 @@ fn a_gate_that_cannot_judge_is_neither_passed_nor_held() {
     let packed = std::fs::read(corpus("x86-svm/t2.data.gz")).unwrap();
     let cut_packed = write("cut.data.gz", &packed[..packed.len() / 3]);
     let (t2, missing) = (t2(), text(&folder.path().join("missing")));
-    let cases: [(&str, &[&str], &str, i32); 14] = [
+    let unsaid = write("report.txt", b" qemu-229 [001] 87.1: kvm_exit: vcpu 0 reason hlt rip 0x1\n");
+    let cases: [(&str, &[&str], &str, i32); 16] = [
         (&missing, &[], "count(io)>1", 2),
         (&garbage, &[], "count(io)>1", 2),
         (&cut_packed, &[], "count(io)<1", 2),
@@ -339,6 +340,8 @@ fn a_gate_that_cannot_judge_is_neither_passed_nor_held() {
         (&cut, &[], "count(*)>1000000", 2),
         (&cut, &[], "p99(*)>1ns", 2),
         (&cut, &[], "lost>0", 1),
+        (&unsaid, &[], "lost>0", 2),
+        (&unsaid, &[], "count(hlt)<1", 0),
         (&t2, &["--vcpu", "77"], "p99(*)>1us", 2),
         (&t2, &["--vcpu", "77"], "count(*)>1", 2),
         (&t2, &["--from", "+1000s"], "cost(io)>1us", 2),
@@ -539,6 +542,27 @@ fn what_was_not_recorded_is_not_zero() {
     );
     assert_eq!(report(&t2(), &["--fail-on", "user(io)<1%"]).status.code(), Some(0));
     assert_eq!(report(&t2(), &["--fail-on", "user(io)>1%"]).status.code(), Some(1));
+}
+
+#[test]
+fn of_a_text_that_does_not_say_what_was_lost_the_report_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    let events =
+        " qemu-229 [001] 87.1: kvm_exit: vcpu 0 reason hlt rip 0x1\n qemu-229 [001] 87.2: kvm_entry: vcpu 0, rip 0x1\n";
+    for (header, lost, said) in [
+        ("", None, "losses unknown"),
+        ("# tracer: nop\n# entries-in-buffer/entries-written: 2/2   #P:2\n", Some(0), "0 lost"),
+        ("# tracer: nop\n# entries-in-buffer/entries-written: 2/9   #P:2\n", Some(7), "7 lost"),
+    ] {
+        std::fs::write(&path, format!("{header}{events}")).unwrap();
+        let page = stdout(&run(&["report", &text(&path)]));
+        assert!(page.contains(&format!("2 events read, 1 exits made (1 timed), {said}, 0 not understood")), "{page}");
+        assert_eq!(page.contains("Texts that do not say whether records were lost"), lost.is_none(), "{page}");
+        let json = stdout(&run(&["report", &text(&path), "--format", "json"]));
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["coverage"]["lost"], serde_json::json!(lost));
+    }
 }
 
 #[test]

@@ -70,6 +70,7 @@ lines! {
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
     UncertainLoss Notice "uncertain_loss" "Records that the file lacks, or that the kernel counted twice while the recorder was reading on."
+    LossUnknown Notice "loss_unknown" "Texts that do not say whether records were lost: that none is known to be does not mean that none was."
     UnfinishedFile Loss "unfinished_file" "Files that their recorder did not end in order: what it had not written yet is missing, and event formats and names may be."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     LostRecords Loss "lost_records" "Records that were lost, as the recorder and the kernel's own counts say."
@@ -168,6 +169,11 @@ impl Ledger {
     /// Whether not one event could be understood.
     pub fn is_unread(&self) -> bool {
         Line::NOT_UNDERSTOOD.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
+    }
+
+    /// Records that were lost; `None` if none is known of and a trace would not say.
+    pub fn lost(&self) -> Option<u64> {
+        Some(self.get(Line::LostRecords)).filter(|&lost| lost > 0 || self.get(Line::LossUnknown) == 0)
     }
 
     /// Whether a part of the recording is missing, nobody knows how much.

@@ -208,11 +208,11 @@ fn head(report: &Report) -> Section {
     let is_not_understood = |row: &&CoverageLine| Line::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
     let not_understood: u64 = coverage.lines.iter().filter(is_not_understood).map(|line| line.count).sum();
     sentences.push(plain(format!(
-        "{} events read, {} exits made ({} timed), {} lost, {} not understood",
+        "{} events read, {} exits made ({} timed), {}, {} not understood",
         thousands(coverage.events),
         thousands(coverage.exits),
         thousands(coverage.timed_exits),
-        thousands(coverage.lost),
+        coverage.lost.map_or("losses unknown".to_string(), |lost| format!("{} lost", thousands(lost))),
         thousands(not_understood),
     )));
     sentences.extend(selected(&report.selection));

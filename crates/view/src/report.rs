@@ -150,8 +150,9 @@ pub struct Coverage {
     pub exits: u64,
     /// Exits of which both ends were seen, so that they have a length.
     pub timed_exits: u64,
-    /// Records that were lost, as the recorder and the kernel's own counts say.
-    pub lost: u64,
+    /// Records that were lost, as the recorder and the kernel's own counts say; null if a recording does not say whether any
+    /// was, and no other lost one.
+    pub lost: Option<u64>,
     /// Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
     /// than it says, or it does not unpack.
     pub cut: bool,
@@ -606,7 +607,7 @@ impl Coverage {
             events: ledger.events,
             exits,
             timed_exits,
-            lost: ledger.get(Line::LostRecords),
+            lost: ledger.lost(),
             cut: ledger.is_cut(),
             lines: ledger
                 .lines()

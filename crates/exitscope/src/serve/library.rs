@@ -80,7 +80,7 @@ struct Summary {
     exits: u64,
     cost_ns: u64,
     events: u64,
-    lost: u64,
+    lost: Option<u64>,
     /// What of it could not be used.
     damage: Vec<String>,
 }

@@ -66,6 +66,13 @@ pub(super) enum LineKind<'a> {
         /// How many; 0 if the line does not say.
         count: u64,
     },
+    /// A header of a text that says what was lost; so many events were gone before its first.
+    SaysLosses {
+        /// How many.
+        overwritten: u64,
+    },
+    /// This CPU's events begin only here: those before are gone.
+    BufferStarts(u32),
     /// A header, a comment, a call chain, nothing.
     Silent,
     /// None of these.
@@ -153,7 +160,7 @@ fn is_number(text: &[u8]) -> bool {
 
 fn read_ftrace(line: &[u8]) -> LineKind<'_> {
     if line.first().is_none_or(|&byte| byte == b'#') {
-        return LineKind::Silent;
+        return kernel_comment(line).unwrap_or(LineKind::Silent);
     }
     // Where the name has its usual width, a name that looks like columns cannot mislead.
     let mut from = if line.get(COMM_WIDTH) == Some(&b'-') { COMM_WIDTH } else { 0 };
@@ -168,13 +175,30 @@ fn read_ftrace(line: &[u8]) -> LineKind<'_> {
     // "=> function" are the lines of a stack trace, the rest is what trace-cmd says of the file.
     let silent = trimmed.is_empty()
         || trimmed.starts_with(b"=> ")
-        || trimmed.strip_prefix(b"cpus=").or(trimmed.strip_prefix(b"version = ")).is_some_and(is_number)
-        || (trimmed.starts_with(b"CPU ") && trimmed.ends_with(b" is empty"));
+        || trimmed.strip_prefix(b"version = ").is_some_and(is_number)
+        || (trimmed.starts_with(b"CPU ") && trimmed.ends_with(b" is empty"))
+        || (trimmed.starts_with(b"CPU:") && trimmed.ends_with(b" [SUBBUFFER START]"));
     match lost_marker(trimmed) {
         Some(lost) => lost,
+        None if trimmed.strip_prefix(b"cpus=").is_some_and(is_number) => LineKind::SaysLosses { overwritten: 0 },
         None if silent => LineKind::Silent,
         None => LineKind::Bad,
     }
+}
+
+/// What tracefs' `trace` says of its buffers (`print_event_info` and `test_cpu_buff_start` of kernel/trace/trace.c):
+/// `# entries-in-buffer/entries-written: 117600/180437   #P:2`, of which those not in the buffer were overwritten, and
+/// `##### CPU 0 buffer started ####` before a CPU's first event, if any CPU's were.
+fn kernel_comment(line: &[u8]) -> Option<LineKind<'static>> {
+    let mut scan = Scan::new(line);
+    if scan.literal("##### CPU ").is_some() {
+        let cpu = scan.decimal32()?;
+        return scan.literal(" buffer started ####").map(|()| LineKind::BufferStarts(cpu));
+    }
+    scan.literal("# entries-in-buffer/entries-written: ")?;
+    let kept = scan.decimal()?;
+    scan.literal("/")?;
+    Some(LineKind::SaysLosses { overwritten: scan.decimal()?.saturating_sub(kept) })
 }
 
 /// The columns around the `[` at `bracket`, if it is the CPU's.

@@ -47,6 +47,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
         lines: Lines::new(input),
         known: FxHashMap::default(),
         reasons: Reasons::new(),
+        says_losses: false,
         lost: Vec::new(),
         latest: Moment::default(),
         events: 0,
@@ -66,7 +67,9 @@ struct Text {
     /// Event names met so far, as printed.
     known: FxHashMap<Box<[u8]>, Known>,
     reasons: Reasons,
-    /// Losses met since the last event: they happened before the next one.
+    /// Whether it would say that records were lost.
+    says_losses: bool,
+    /// Losses met since the last event, CPU and count: they happened before the next one.
     lost: Vec<(u32, u64)>,
     latest: Moment,
     /// Events read so far.
@@ -130,7 +133,10 @@ impl Source for Text {
         let last = self.lines.number + LINES_AT_ONCE;
         while events.len() < enough && self.lines.number < last {
             if !self.read_line(events, ledger)? {
-                self.release_losses(self.latest, events, ledger);
+                self.release_losses(self.latest, events);
+                if !self.says_losses && self.events > 0 {
+                    ledger.count(Line::LossUnknown);
+                }
                 if self.lines.unended > 0 {
                     ledger.add_at(Line::TruncatedBytes, self.lines.unended, self.lines.number);
                 }
@@ -171,10 +177,18 @@ impl Text {
                 return Ok(true);
             }
             LineKind::Lost { cpu, count } => {
-                self.lost.push((cpu, count));
-                if self.lost.len() >= BATCH {
-                    self.release_losses(self.latest, events, ledger);
-                }
+                self.says_losses = true;
+                ledger.add(Line::LostRecords, count.max(1));
+                self.lose(cpu, count, events);
+                return Ok(true);
+            }
+            LineKind::SaysLosses { overwritten } => {
+                self.says_losses = true;
+                ledger.add(Line::LostRecords, overwritten);
+                return Ok(true);
+            }
+            LineKind::BufferStarts(cpu) => {
+                self.lose(cpu, 0, events);
                 return Ok(true);
             }
             LineKind::RawClock if self.events == 0 => {
@@ -216,7 +230,7 @@ impl Text {
         note_comm(&columns, &mut self.info);
         let Columns { tid, tgid, cpu, at, .. } = columns;
         if !self.lost.is_empty() {
-            self.release_losses(at, events, ledger);
+            self.release_losses(at, events);
         }
         self.order.note(at, self.latest);
         if self.order.events == Order::ENOUGH {
@@ -259,20 +273,17 @@ impl Text {
         }
     }
 
-    /// Reports the losses met so far, as of the moment `at`.
-    fn release_losses(&mut self, at: Moment, events: &mut Vec<Event>, ledger: &mut Ledger) {
-        for (cpu, count) in self.lost.drain(..) {
-            ledger.add(Line::LostRecords, count.max(1));
-            events.push(Event {
-                at,
-                tid: Tid::default(),
-                vm: VmId::UNKNOWN,
-                vcpu: VcpuId::UNKNOWN,
-                cpu: PcpuId(cpu),
-                name: NameId::default(),
-                kind: Kind::Lost { count },
-            });
+    /// Events of this CPU are missing here.
+    fn lose(&mut self, cpu: u32, count: u64, events: &mut Vec<Event>) {
+        self.lost.push((cpu, count));
+        if self.lost.len() >= BATCH {
+            self.release_losses(self.latest, events);
         }
+    }
+
+    /// Reports the losses met so far, as of the moment `at`.
+    fn release_losses(&mut self, at: Moment, events: &mut Vec<Event>) {
+        events.extend(self.lost.drain(..).map(|(cpu, count)| Event::lost(at, PcpuId(cpu), count)));
     }
 }
 
