@@ -1,10 +1,10 @@
 //! trace.dat files: real ones compared with what `trace-cmd report` (3.1.6) says of them, and small ones made here of
 //! every shape of ring-buffer page.
 
-use exitscope_model::{CodeList, ExitCode, Kind, Line, PortWords};
+use exitscope_model::{CodeList, Event, ExitCode, Kind, Line, PortWords};
 use exitscope_trace::{Input, Options, TraceError, open, open_input, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod common;
 
@@ -453,6 +453,65 @@ fn data_beyond_the_file_or_claimed_twice_is_counted() {
 // Damage.
 
 /// One small trace of every shape.
+/// Events of one CPU, without losses.
+fn of_cpu(said: &Said, cpu: u32) -> Vec<&Event> {
+    said.events.iter().filter(|event| event.cpu.0 == cpu && !matches!(event.kind, Kind::Lost { .. })).collect()
+}
+
+/// What names the ring pages of version 7 stands behind them.
+#[test]
+fn a_file_cut_within_its_ring_pages_is_read_up_to_there() {
+    for trace in ["x86-svm/t4-none.dat.gz", "arm64/arm.dat.gz"] {
+        let input = Input::open(&corpus(trace)).unwrap();
+        let whole = input.read_vec(0, input.len()).unwrap();
+        let all = said(&whole).unwrap();
+        let cpus: BTreeSet<u32> = all.events.iter().map(|event| event.cpu.0).collect();
+        let (pages, end) = ring_pages(&whole);
+        let mut earlier = 0;
+        for part in 1..=8 {
+            // The last is whole but for what stands behind the pages.
+            let len = pages + (end - pages) / 8 * part + if part == 8 { 20 } else { 0 };
+            let cut = said(&whole[..len]).unwrap();
+            let (events, lines) = (cut.ledger.events, cut.lines());
+            assert!(cut.ledger.is_cut() && events >= earlier, "{trace} {part}/8: {events}, {lines:?}");
+            earlier = events;
+            for &cpu in &cpus {
+                assert!(of_cpu(&all, cpu).starts_with(&of_cpu(&cut, cpu)), "{trace} {part}/8, CPU {cpu}");
+            }
+            assert!(cut.events.iter().all(|event| cpus.contains(&event.cpu.0)));
+            let missing = cut.ledger.get(Line::LostRecords) + cut.ledger.get(Line::UncertainLoss);
+            assert!(events + missing >= all.ledger.events, "{trace} {part}/8: {events}, {lines:?}");
+        }
+        assert_eq!(earlier, all.ledger.events, "{trace}");
+        // The recorder may not have come to writing how many bytes they are; or it is no such number.
+        let mut cut = whole[..pages + (end - pages) / 2].to_vec();
+        let known = said(&cut).unwrap().ledger.events;
+        for (size, line) in [(0, Line::UnfinishedFile), (u64::MAX, Line::TruncatedBytes)] {
+            cut[pages - 8..pages].copy_from_slice(&size.to_le_bytes());
+            let said = said(&cut).unwrap();
+            assert!(said.ledger.events == known && said.ledger.get(line) > 0, "{trace}: {:?}", said.lines());
+        }
+        // Before them there is nothing to read.
+        let error = said(&whole[..pages - 20]).err().unwrap().to_string();
+        assert!(error.contains("the file was cut, or its recorder did not finish"), "{error}");
+    }
+}
+
+/// Where the section of ring pages of a version 7 begins and ends.
+fn ring_pages(file: &[u8]) -> (usize, usize) {
+    let u64_at = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+    let mut at = 10 + 2 + 2 + 4;
+    // The compressor, its version, and where the options are.
+    for _ in 0..2 {
+        at += file[at..].iter().position(|&byte| byte == 0).unwrap() + 1;
+    }
+    at += 8;
+    while file[at] != 3 {
+        at += 16 + u64_at(at + 8);
+    }
+    (at + 16, at + 16 + u64_at(at + 8))
+}
+
 fn small_traces() -> Vec<Vec<u8>> {
     let pages = |cpu: u64| (1..=6).flat_map(move |n| entries(HOST, n * 1_000 + cpu * 10, &[0, 100, 200])).collect();
     let cpus: [Vec<u8>; 2] = [pages(0), pages(1)];

@@ -10,6 +10,7 @@
 //! ```
 
 use super::clock::{Clock, Rate, counts_nanos, selected};
+use super::cut;
 use super::options::{Buffer, CpuCounts, CpuData, Options, id};
 use super::unpack::{Packing, Unpacker};
 use crate::bytes::Order;
@@ -108,7 +109,7 @@ impl Head {
                     what: format!("it is compressed with {compressor}; none, zlib and zstd are read"),
                 })?;
                 reader.unpacker = Unpacker::new(packing);
-                reader.read_v7(options, packing)?;
+                reader.read_v7(options, packing, page_size)?;
             }
             _ => {
                 return Err(TraceError::Unsupported {
@@ -254,25 +255,29 @@ impl Reader<'_> {
         }
     }
 
-    fn read_v7(&mut self, first: u64, packing: Packing) -> Result<(), TraceError> {
-        // The buffers come late in the chain, and a recorder that was killed never wrote them.
+    fn read_v7(&mut self, first: u64, packing: Packing, page_size: u32) -> Result<(), TraceError> {
         let mut broken = None;
-        let mut next = Some(first);
+        let (mut next, mut last) = (Some(first), None);
         for _ in 0..MAX_CHAIN {
             let Some(at) = next.take() else { break };
             match self.section(at, id::DONE)? {
-                Ok(bytes) => next = self.read_v7_options(&bytes, at),
-                Err(problem) => {
-                    self.ledger.count_at(Line::BadRecord, at);
-                    broken = Some((at, problem));
+                Ok(bytes) => {
+                    last = Some(at);
+                    next = self.read_v7_options(&bytes, at);
                 }
+                Err(problem) => broken = Some((at, problem)),
             }
         }
         self.read_v7_sections()?;
         let mut buffers = std::mem::take(&mut self.options.buffers);
         if buffers.is_empty() && !self.options.text {
+            // What names them stands behind them: it is cut off, or the recorder was killed before it wrote that.
+            let is_found = match last {
+                Some(options) => self.find_cut_buffer(options, packing, page_size)?,
+                None => false,
+            };
             let (at, problem) = broken.unwrap_or((first, "name no buffer of ring pages".to_string()));
-            return Err(self.damaged("options", at, problem));
+            return if is_found { Ok(()) } else { Err(self.damaged("options", at, problem)) };
         }
         // Instances may have clocks of their own, and moments of two clocks cannot be put in order.
         let top = buffers.iter().find(|buffer| buffer.name.is_empty()).or(buffers.first());
@@ -296,6 +301,24 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Takes the top buffer, whose table is cut off, from behind the options at `options`; whether it is there.
+    fn find_cut_buffer(&mut self, options: u64, packing: Packing, page_size: u32) -> Result<bool, TraceError> {
+        let size = self.order.u64(&self.input.read_vec(options + 8, 8)?, 0).unwrap_or(0);
+        let (stats, at) = (&self.options.stats, options.saturating_add(16).saturating_add(size));
+        let full = stats.iter().filter(|stat| stat.buffer.is_empty() && stat.counts.kept != Some((0, 0)));
+        let cpus = full.map(|stat| stat.cpu);
+        // A page that is too small to be one would be looked for at every byte.
+        let page = u64::from(page_size.max(256));
+        let Some(found) = cut::find(self.input, self.order, at, page, cpus)? else { return Ok(false) };
+        let packing = if found.is_packed { packing } else { Packing::None };
+        self.add_regions("", &found.cpus, page_size, packing, at)?;
+        if found.is_unfinished {
+            self.ledger.count_at(Line::UnfinishedFile, at);
+            self.regions.last_mut().into_iter().for_each(|region| region.is_cut = true);
+        }
+        Ok(!found.cpus.is_empty())
+    }
+
     /// Returns where the next section of options is.
     fn read_v7_options(&mut self, bytes: &[u8], section: u64) -> Option<u64> {
         let mut at = 0;
@@ -317,10 +340,7 @@ impl Reader<'_> {
     /// What the options name. A section that cannot be read costs what it says, not the trace.
     fn read_v7_sections(&mut self) -> Result<(), TraceError> {
         for (option, at) in std::mem::take(&mut self.options.sections) {
-            let Ok(bytes) = self.section(at, option)? else {
-                self.ledger.count_at(Line::BadRecord, at);
-                continue;
-            };
+            let Ok(bytes) = self.section(at, option)? else { continue };
             let mut sections = Sections { bytes: &bytes, at: 0, order: self.order };
             let (decoders, names) = (&mut self.decoders, &mut self.info.names);
             let read = match option {
@@ -336,19 +356,31 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The data of the section at `at`, or what is wrong with it.
+    /// The data of the section at `at`, or what is wrong with it, which is counted.
     fn section(&mut self, at: u64, id: u16) -> Result<Result<Vec<u8>, String>, TraceError> {
+        let len = self.input.len();
         let head = self.input.read_vec(at, 16)?;
-        let Some(size) = self.order.u64(&head, 8) else {
-            return Ok(Err(format!(
-                "lie beyond the end of the file, which has {} bytes: the file was cut, or its recorder did not finish",
-                self.input.len()
-            )));
+        let (data, end) = match self.order.u64(&head, 8) {
+            None => (
+                Err(format!(
+                    "lie beyond the end of the file, which has {len} bytes: the file was cut, or its recorder did not \
+                     finish",
+                )),
+                at.saturating_add(16),
+            ),
+            Some(_) if self.order.u16(&head, 0) != Some(id) => (Err("are not there".to_string()), 0),
+            Some(size) => (self.section_data(at, &head, size)?, at.saturating_add(16).saturating_add(size)),
         };
-        if self.order.u16(&head, 0) != Some(id) {
-            return Ok(Err("are not there".to_string()));
+        match data.is_err() {
+            true if end > len => self.ledger.add_at(Line::TruncatedBytes, end - len, len),
+            true => self.ledger.count_at(Line::BadRecord, at),
+            false => {}
         }
-        let packed = self.order.u16(&head, 2).is_some_and(|flags| flags & 1 != 0);
+        Ok(data)
+    }
+
+    fn section_data(&mut self, at: u64, head: &[u8], size: u64) -> Result<Result<Vec<u8>, String>, TraceError> {
+        let packed = self.order.u16(head, 2).is_some_and(|flags| flags & 1 != 0);
         let data = self.input.read_vec(at.saturating_add(16), size.min(MAX_SECTION))?;
         let Some(unread) = self.unread.checked_sub(16 + data.len() as u64) else {
             return Ok(Err("overlap others".to_string()));
@@ -461,7 +493,7 @@ impl Reader<'_> {
             }
             let there = len.saturating_sub(data.offset).min(data.size);
             self.promised(data.offset, data.size, there);
-            region.is_cut = there < data.size;
+            region.is_cut |= there < data.size;
             data.size = there;
             end = data.offset.saturating_add(there);
             match there {

@@ -9,6 +9,7 @@
 mod blocks;
 mod census;
 mod clock;
+mod cut;
 mod head;
 mod options;
 mod stream;
