@@ -235,17 +235,43 @@ impl Seek for Journal {
     }
 }
 
+/// So many entries, a nanosecond apart.
+fn entries(count: u64, names: &EventNames) -> Vec<Event> {
+    let name = names.clone().intern("kvm:kvm_entry");
+    let entry = |n| Event { name, tid: Tid(1_001), vcpu: VcpuId(0), ..Event::nameless(n, PcpuId(0), Kind::Enter) };
+    (0..count).map(|n| entry(Moment::from_nanos(n))).collect()
+}
+
+/// Of a file that a full disk or a copy cut short, whatever is there can be read: formats stand before the first block, and
+/// where they are in the first record.
+#[test]
+fn a_file_cut_within_its_first_block_is_read_up_to_there() {
+    let names = names(X86);
+    for compressed in [false, true] {
+        let (mut file, all) = (Cursor::new(Vec::new()), entries(40_000, &names));
+        let mut writer = PerfWriter::new(&mut file, &PerfHead { compressed, ..head("x86_64", &names) }).unwrap();
+        all.iter().for_each(|event| writer.event(event).unwrap());
+        writer.finish().unwrap();
+        let file = file.into_inner();
+        let told: Vec<_> = all.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect();
+        let data = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+        let mut seen = 0;
+        for len in (data + 1_000..file.len()).step_by(29_989) {
+            let said = said(&file[..len]).unwrap();
+            let read = said.told();
+            assert!(said.ledger.is_cut() && read.len() >= seen && told.starts_with(&read), "{len}: {:?}", said.lines());
+            assert!(said.lines().iter().all(|line| line.0 == Line::TruncatedBytes), "{len}: {:?}", said.lines());
+            assert_eq!((said.info.arch.as_str(), said.info.hostname.as_str()), ("x86_64", "host"));
+            seen = read.len();
+        }
+        assert!(compressed || seen * 100 >= told.len() * 95, "{seen} of {}", told.len());
+    }
+}
+
 #[test]
 fn a_killed_writer_leaves_whole_blocks() {
     let names = names(X86);
-    let all: Vec<Event> = (0..40_000)
-        .map(|n| Event {
-            tid: Tid(1_001),
-            vcpu: VcpuId(0),
-            name: names.clone().intern("kvm:kvm_entry"),
-            ..Event::nameless(Moment::from_nanos(n), PcpuId(0), Kind::Enter)
-        })
-        .collect();
+    let all = entries(40_000, &names);
     let mut journal = Journal::default();
     let mut writer = PerfWriter::new(&mut journal, &head("x86_64", &names)).unwrap();
     all.iter().for_each(|event| writer.event(event).unwrap());

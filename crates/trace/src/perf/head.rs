@@ -6,6 +6,7 @@
 //! ```
 
 use super::attr::Attr;
+use super::records::{FINISHED_ROUND, HEADER};
 use crate::bytes::{Order, beginning};
 use crate::input::Input;
 use crate::source::{Keep, MAX_SECTION, Options, TraceError};
@@ -208,6 +209,9 @@ pub fn read(input: &Input, options: Options, ledger: &mut Ledger) -> Result<Head
     } else {
         read_features(input, &features, end, &mut context, &mut info, ledger)?
     };
+    if !whole && let Some(at) = places_in_front(input, order, data, features.len())? {
+        read_features(input, &features, at, &mut context, &mut info, ledger)?;
+    }
     if let Some(clock) = context.attrs.iter().find_map(|attr| attr.clock) {
         info.clock = clock_name(clock);
     }
@@ -224,6 +228,16 @@ pub fn read(input: &Input, options: Options, ledger: &mut Ledger) -> Result<Head
         }
     }
     Ok(Head { context, info, data: (data, end.min(input.len())), behind, sequential, directory })
+}
+
+/// Where the places of sections stand a first time: a `PerfWriter` has them in the first record, a FINISHED_ROUND that is
+/// empty where perf writes it.
+fn places_in_front(input: &Input, order: Order, data: u64, sections: usize) -> Result<Option<u64>, TraceError> {
+    let record = input.read_vec(data, HEADER as u64)?;
+    let size = HEADER + 16 * sections;
+    let is_round =
+        order.u32(&record, 0) == Some(FINISHED_ROUND) && order.u16(&record, 6).map(usize::from) == Some(size);
+    Ok((is_round && sections > 0).then_some(data.saturating_add(HEADER as u64)))
 }
 
 /// The block that was not yet added to the data, which end at `end`, when its writer was stopped; the places of sections

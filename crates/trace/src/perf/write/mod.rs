@@ -7,7 +7,8 @@
 //! Behind every block stand the places of the features' sections, as a file must end, and the header's length of data
 //! is set up to there: a file whose writer was killed is whole up to its last block. When another block follows, the
 //! places become the body of the FINISHED_ROUND before them. So nothing that a reader needs is ever overwritten: between
-//! the two small writes that do this, that last record seems to be cut.
+//! the two small writes that do this, that last record seems to be cut. As the first block is empty, the first record has
+//! the places: of a file that is cut anywhere behind it, all that is there can be read.
 
 mod bytes;
 mod compress;
