@@ -138,7 +138,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
-    let mut earlier = Earlier::of_run(inputs.len());
+    let mut earlier = Earlier::of_run(&inputs);
     for input in inputs {
         let fresh = || Selected {
             diff: diff.clone(),

@@ -144,7 +144,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// The first reading.
 fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
     let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
-    let (mut earlier, mut before) = (Earlier::of_run(inputs.len()), None);
+    let (mut earlier, mut before) = (Earlier::of_run(&inputs), None);
     for input in &inputs {
         let fresh = || Survey::new(selection);
         let options = args.select.clock.options(Keep::Timed);
@@ -192,7 +192,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
-    let mut earlier = Earlier::of_run(inputs.len());
+    let mut earlier = Earlier::of_run(&inputs);
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
             selection: selection.clone(),

@@ -56,7 +56,7 @@ pub fn look_at(
     let fresh = || begin(&selection, args.slowest);
     let mut all: Option<(Gathered, Drags, Ending)> = None;
     let mut totals = Totals::default();
-    let mut earlier = Earlier::of_run(inputs.len());
+    let mut earlier = Earlier::of_run(inputs);
     for input in inputs {
         let (trace, reading) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, fresh)?;
         let (of_trace, drags, over_time_of_trace) = end(reading, &trace);

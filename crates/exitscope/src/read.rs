@@ -7,6 +7,7 @@ use exitscope_model::{
     Assembler, Event, EventKinds, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
     Stretch, TraceInfo, Who, Yield,
 };
+use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{Input, Options};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::TraceRow;
@@ -157,8 +158,8 @@ pub struct Trace {
 #[derive(Default)]
 pub struct Earlier {
     traces: Vec<EarlierTrace>,
-    /// Whether the run has several files. A guest's own recording then is beside its host's.
-    has_several: bool,
+    /// The names of guests' own recordings beside others, of which nothing is made.
+    left_out: Vec<String>,
 }
 
 struct EarlierTrace {
@@ -250,7 +251,10 @@ fn read_once(
     let mut source = exitscope_trace::open_input(input, options)?;
     let mut ledger = Ledger::default();
     let by_vcpu = source.info().by_vcpu;
-    let is_left_out = earlier.has_several && source.info().is_guests;
+    let is_left_out = earlier.left_out.contains(&name);
+    if is_left_out && !source.info().is_guests {
+        ledger.count(Line::GuestRecording);
+    }
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
     assembler.know(source.info());
     let mut events = Vec::new();
@@ -452,9 +456,10 @@ fn progress_bar(len: u64, name: &str) -> Option<ProgressBar> {
 }
 
 impl Earlier {
-    /// Nothing yet of a run of so many files.
-    pub fn of_run(files: usize) -> Earlier {
-        Earlier { traces: Vec::new(), has_several: files > 1 }
+    /// Nothing yet of a run of these files.
+    pub fn of_run(inputs: &[Input]) -> Earlier {
+        let left_out = if inputs.len() > 1 { guests_beside_hosts(inputs) } else { Vec::new() };
+        Earlier { traces: Vec::new(), left_out }
     }
 
     fn add(&mut self, trace: &Trace) {
@@ -471,6 +476,17 @@ impl Earlier {
         };
         self.traces.iter().filter(same).collect()
     }
+}
+
+/// The names of those that are guests' own: whose clock was measured against a host's, or which the recording of their
+/// host names. Where there is nothing but those, each stands for itself.
+fn guests_beside_hosts(inputs: &[Input]) -> Vec<String> {
+    let sessions: Vec<_> = inputs.iter().map(tracedat::session).collect();
+    let is_named = |id: u64| sessions.iter().any(|other| other.guests.contains(&id));
+    let is_guests = |session: &Session| session.host.is_some() || session.id.is_some_and(is_named);
+    let names = inputs.iter().zip(&sessions).filter(|(_, session)| is_guests(session));
+    let names: Vec<String> = names.map(|(input, _)| input.name().to_string()).collect();
+    if names.len() < inputs.len() { names } else { Vec::new() }
 }
 
 impl EarlierTrace {

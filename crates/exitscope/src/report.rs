@@ -216,7 +216,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
     let mut all: Option<Facts> = None;
     let mut totals = Totals::default();
-    let mut earlier = Earlier::of_run(inputs.len());
+    let mut earlier = Earlier::of_run(&inputs);
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
     let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });

@@ -659,19 +659,23 @@ fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
     assert!(stdout(&output).contains("A verdict stands only where"));
 }
 
-/// Has a trace.dat of the corpus say that a guest recorded it in step with its host, on the same clock.
-fn as_a_guests(trace: &str) -> tempfile::NamedTempFile {
+/// A trace.dat of the corpus with this option, in the place of the statistics of CPU 1.
+fn with_option(trace: &str, id: u16, data: &[u8]) -> tempfile::NamedTempFile {
     let mut bytes = unpacked(trace);
-    // In the place of the statistics of CPU 1: TIME_SHIFT, of one CPU with one measurement, and a fraction.
     let stat = bytes.windows(7).position(|window| window == b"CPU: 1\n").unwrap();
-    bytes[stat - 6..stat - 4].copy_from_slice(&12u16.to_le_bytes());
-    let words = [7u64.to_le_bytes(), (1u64 << 32).to_le_bytes()].concat();
-    let sample = [0u64, 0, 1, 0].map(u64::to_le_bytes).concat();
-    let shift = [words, 1u32.to_le_bytes().to_vec(), sample].concat();
-    bytes[stat..stat + shift.len()].copy_from_slice(&shift);
+    bytes[stat - 6..stat - 4].copy_from_slice(&id.to_le_bytes());
+    bytes[stat..stat + data.len()].copy_from_slice(data);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
     file
+}
+
+/// Has a trace.dat of the corpus say that a guest recorded it in step with its host, on the same clock.
+fn as_a_guests(trace: &str) -> tempfile::NamedTempFile {
+    // TIME_SHIFT, of one CPU with one measurement, and a fraction.
+    let words = [7u64.to_le_bytes(), (1u64 << 32).to_le_bytes()].concat();
+    let sample = [0u64, 0, 1, 0].map(u64::to_le_bytes).concat();
+    with_option(trace, 12, &[words, 1u32.to_le_bytes().to_vec(), sample].concat())
 }
 
 #[test]
@@ -697,6 +701,36 @@ fn a_guests_own_recording_is_not_its_hosts() {
     let guests = report(&[guest.path()], &[]);
     assert_eq!(guests["rows"], report(&[&corpus("x86-svm/t4-none.dat.gz")], &[])["rows"]);
     assert_eq!(line(&guests, "guest_recording"), Some(1));
+    // So may two be of which no host is given.
+    let other = as_a_guests("x86-svm/t4-v6.dat.gz");
+    let count = |report: &Value| report["total"]["count"].as_u64().unwrap();
+    assert_eq!(count(&report(&[guest.path(), other.path()], &[])), count(&guests) + count(&alone));
+    assert!(count(&guests) > 0 && count(&alone) > 0);
+}
+
+#[test]
+fn a_guest_whose_clock_was_not_measured_is_known_by_what_its_hosts_recording_says() {
+    let (guest, names_guest) = (corpus("x86-svm/t4-v6.dat.gz"), |id: &[u8]| {
+        // GUEST: name, id of its trace, no threads.
+        with_option("x86-svm/t4-none.dat.gz", 13, &[b"guest\0", id, &[0; 4]].concat())
+    });
+    let bytes = unpacked("x86-svm/t4-v6.dat.gz");
+    let trace_id = bytes.windows(6).rposition(|option| option == b"\x0b\0\x08\0\0\0").unwrap() + 6;
+    let trace_id = &bytes[trace_id..trace_id + 8];
+    let host = names_guest(trace_id);
+    let (alone, both) = (report(&[host.path()], &[]), report(&[&guest, host.path()], &[]));
+    for what in ["told", "vcpus", "total", "rows", "duration_ns"] {
+        assert_eq!(both[what], alone[what], "{what}");
+    }
+    let has_guest = |report: &Value| {
+        let lines = report["coverage"]["lines"].as_array().unwrap();
+        lines.iter().any(|line| line["id"] == "guest_recording" && line["count"] == 1)
+    };
+    assert!(has_guest(&both) && !has_guest(&alone));
+    // The guest of another is a host as any.
+    let stranger = names_guest(&[0x55; 8]);
+    let both = report(&[&guest, stranger.path()], &[]);
+    assert!(both["total"]["count"].as_u64() > alone["total"]["count"].as_u64() && !has_guest(&both));
 }
 
 #[test]

@@ -11,7 +11,7 @@
 
 use super::clock::{Clock, Rate, counts_nanos, selected};
 use super::cut;
-use super::options::{Buffer, CpuCounts, CpuData, Options, id};
+use super::options::{Buffer, CpuCounts, CpuData, Options, Session, id};
 use super::unpack::{Packing, Unpacker};
 use crate::bytes::Order;
 use crate::source::MAX_SECTION;
@@ -56,6 +56,8 @@ pub(super) struct Head {
     pub long: usize,
     /// What the trace says of itself.
     pub info: TraceInfo,
+    /// With which others it was recorded.
+    pub session: Session,
     /// How to read payloads.
     pub decoders: Decoders,
     /// How to read time stamps.
@@ -445,7 +447,7 @@ impl Reader<'_> {
             });
         }
         self.info.clock = options.clock_name.take().unwrap_or_default();
-        self.info.is_guests = options.clock.sync.iter().any(|samples| !samples.is_empty());
+        self.info.is_guests = options.session.host.is_some();
         self.ledger.add(Line::GuestRecording, u64::from(self.info.is_guests));
         match clock_hz {
             Some(hertz) => options.clock.rate = Rate::Hertz(hertz),
@@ -468,6 +470,7 @@ impl Reader<'_> {
             order: self.order,
             long: self.long,
             info: self.info,
+            session: self.options.session,
             decoders: self.decoders,
             clock: self.options.clock,
             vcpus: self.options.vcpus,

@@ -23,6 +23,7 @@ use clock::Clock;
 use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use head::Head;
+pub use options::Session;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,6 +38,13 @@ pub fn looks_like(head: &[u8]) -> bool {
 /// Opens it.
 pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     Ok(Box::new(TraceDat::new(input, options)?))
+}
+
+/// With which others it was recorded; nothing of what is no trace.dat, or cannot be read.
+pub fn session(input: &Input) -> Session {
+    // At which rate its clock counts makes no difference.
+    let read = input.read_vec(0, 16).is_ok_and(|head| looks_like(&head)).then(|| Head::read(input, Some(1)));
+    read.and_then(Result::ok).map_or(Session::default(), |head| head.session)
 }
 
 struct TraceDat {

@@ -18,6 +18,7 @@ pub(super) mod id {
     pub const UNAME: u16 = 5;
     pub const OFFSET: u16 = 7;
     pub const CPUCOUNT: u16 = 8;
+    pub const TRACEID: u16 = 11;
     pub const TIME_SHIFT: u16 = 12;
     pub const GUEST: u16 = 13;
     pub const TSC2NSEC: u16 = 14;
@@ -60,9 +61,22 @@ pub(super) struct Buffer {
     pub cpus: Vec<CpuData>,
 }
 
+/// What a trace.dat says of those that were recorded in one session with it, a host's and its guests'.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Its own id, from TRACEID.
+    pub id: Option<u64>,
+    /// The ids of its guests' traces, from GUEST.
+    pub guests: Vec<u64>,
+    /// The id of its host's trace, from TIME_SHIFT: it is a guest's, whose time was measured against the host's.
+    pub host: Option<u64>,
+}
+
 /// What the options say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
+    /// With which others it was recorded.
+    pub session: Session,
     /// How to read time stamps. The rate is what TSC2NSEC says, if it is there.
     pub clock: Clock,
     /// The clock's name.
@@ -137,6 +151,7 @@ impl Options {
                 }
             }
             id::UNAME => self.uname = text(data).trim().to_string(),
+            id::TRACEID => self.session.id = Some(order.u64(data, 0)?),
             id::CPUCOUNT => self.cpus = Some(order.u32(data, 0)?),
             // What puts a guest's time on its host's clock, in the guest's file: `tracecmd_write_guest_time_shift` of
             // trace-cmd's `trace-timesync.c`.
@@ -214,6 +229,9 @@ impl Options {
             samples.sort_by_key(|sample| sample.time);
             samples.dedup_by_key(|sample| sample.time);
         }
+        if sync.iter().any(|samples| !samples.is_empty()) {
+            self.session.host = order.u64(data, 0);
+        }
         self.clock.sync = sync;
         self.clock.interpolate = flags & INTERPOLATE != 0;
         Some(())
@@ -221,6 +239,7 @@ impl Options {
 
     fn read_guest(&mut self, data: &[u8], order: Order) -> Option<()> {
         let (_, mut at) = c_string(data, 0)?;
+        self.session.guests.push(order.u64(data, at)?);
         at += 8;
         let count = order.u32(data, at)?;
         at += 4;
@@ -323,6 +342,7 @@ mod tests {
         let mut options = Options::default();
         options.read(id::GUEST, &data, Order::Big).unwrap();
         assert_eq!((options.vcpus.get(&4001), options.vcpus.get(&4002)), (Some(&0), Some(&1)));
+        assert_eq!(options.session.guests, [7]);
         assert_eq!(options.read(id::GUEST, &data[..data.len() - 1], Order::Big), None);
     }
 
@@ -339,7 +359,7 @@ mod tests {
         options.read(id::TIME_SHIFT, &data, Order::Little).unwrap();
         let sample = |time, offset, fraction| Sample { time, offset, scaling: 1, fraction };
         assert_eq!(options.clock.sync, [vec![sample(100, 5, 0), sample(200, -5, 0)]]);
-        assert!(options.clock.interpolate);
+        assert!(options.clock.interpolate && options.session.host == Some(99));
         data.extend([1u64.to_le_bytes(), 2u64.to_le_bytes()].concat());
         options.read(id::TIME_SHIFT, &data, Order::Little).unwrap();
         assert_eq!(options.clock.sync, [vec![sample(100, 5, 2), sample(200, -5, 1)]]);
