@@ -298,6 +298,12 @@ impl Facts {
         }
     }
 
+    /// A stretch of the recording that ended last is held by an earlier one: its time counts there.
+    pub fn leave_out(&mut self, from: Moment, to: Moment) {
+        let within = to.min(self.window.1).since(from.max(self.window.0)).unwrap_or_default();
+        self.duration = Nanos(self.duration.0.saturating_sub(within.0));
+    }
+
     /// Ends one recording: its first and last event, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         self.sum_up();

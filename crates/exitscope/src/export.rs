@@ -192,7 +192,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
-    let mut earlier = Earlier::of_run(&inputs);
+    let mut earlier = Earlier::of_run(inputs);
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
             selection: selection.clone(),

@@ -35,6 +35,7 @@ fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered,
     let over_time = over_time.end(trace);
     let (first, last) = trace.span.unwrap_or_default();
     gathered.material.end(first, last, &trace.vcpu_of);
+    trace.held.iter().for_each(|&(from, to)| gathered.material.facts.leave_out(from, to));
     (gathered, drags, over_time)
 }
 

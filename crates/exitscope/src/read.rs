@@ -143,6 +143,8 @@ pub struct Trace {
     pub ledger: Ledger,
     /// First and last event, without what an earlier file of the same host holds.
     pub span: Option<(Moment, Moment)>,
+    /// The stretches between them that earlier files hold.
+    pub held: Vec<(Moment, Moment)>,
     /// Every vCPU's span, likewise.
     pub lanes: Vec<LaneSpan>,
     /// Which vCPU each thread runs.
@@ -306,10 +308,13 @@ fn read_once(
             let Passing { vcpu_of, before, exits, timed_exits, unnamed, .. } = rows;
             let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
             let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
+            let is_used = ledger.events > 0 && !is_left_out;
+            let new = if is_used { beyond((first, last), &spans) } else { Vec::new() };
             let trace = Trace {
                 row,
                 info,
-                span: beyond((first, last), &spans).filter(|_| ledger.events > 0 && !is_left_out),
+                span: hull(&new),
+                held: new.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect(),
                 lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
                 ledger,
                 vcpu_of,
@@ -410,7 +415,7 @@ fn pass_beside(
     }
     let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
     for stay in assembler.queue_stays() {
-        if let Some((from, to)) = beyond((stay.from, stay.to), &spans) {
+        for (from, to) in beyond((stay.from, stay.to), &spans) {
             sink.queue_stay(&QueueStay { from, to, ..*stay });
         }
     }
@@ -503,28 +508,28 @@ fn same_lane(a: &Who, b: &Who) -> bool {
     a.vm == b.vm && a.tid == b.tid && (a.tid != Tid(0) || a.vcpu == b.vcpu)
 }
 
-/// What of `span` lies outside the others; of a span cut in two, the later part.
-fn beyond(mut span: (Moment, Moment), others: &[(Moment, Moment)]) -> Option<(Moment, Moment)> {
-    for other in others {
-        if other.1 < span.0 || other.0 > span.1 {
-            continue;
-        }
-        if other.1 >= span.1 {
-            if other.0 <= span.0 {
-                return None;
-            }
-            span.1 = other.0;
-        } else {
-            span.0 = other.1;
-        }
+/// The stretches of `span` that lie outside the others, in order.
+fn beyond(span: (Moment, Moment), others: &[(Moment, Moment)]) -> Vec<(Moment, Moment)> {
+    let mut left = vec![span];
+    for &(from, to) in others {
+        let outside = |whole: (Moment, Moment)| {
+            let parts = [(whole.0, whole.1.min(from)), (whole.0.max(to), whole.1)];
+            parts.into_iter().filter(move |part| part.0 < part.1 || *part == whole)
+        };
+        left = left.into_iter().flat_map(outside).collect();
     }
-    Some(span)
+    left
+}
+
+/// From the first of these stretches to the last.
+fn hull(stretches: &[(Moment, Moment)]) -> Option<(Moment, Moment)> {
+    Some((stretches.first()?.0, stretches.last()?.1))
 }
 
 fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan> {
     let spans = before.iter().flat_map(|trace| &trace.lanes).filter(|other| same_lane(&other.who, &lane.who));
     let spans: Vec<_> = spans.map(|other| (other.first, other.last)).collect();
-    let (first, last) = beyond((lane.first, lane.last), &spans)?;
+    let (first, last) = hull(&beyond((lane.first, lane.last), &spans))?;
     Some(LaneSpan { first, last, ..*lane })
 }
 
@@ -556,5 +561,34 @@ pub fn files(given: &[PathBuf], inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBu
             Ok(vec![path])
         }
         None => anyhow::bail!("no trace named, and none of {} is here", DEFAULTS.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_recordings_hold_is_taken_out_wherever_it_lies() {
+        type Span = (u64, u64);
+        let moments = |(from, to): Span| (Moment::from_nanos(from), Moment::from_nanos(to));
+        let cases: [(&[Span], &[Span]); 8] = [
+            (&[], &[(10, 50)]),
+            (&[(0, 5), (60, 70)], &[(10, 50)]),
+            (&[(0, 20)], &[(20, 50)]),
+            (&[(40, 90)], &[(10, 40)]),
+            // One within, which has a part on each side.
+            (&[(20, 30)], &[(10, 20), (30, 50)]),
+            (&[(25, 30), (20, 27), (45, 60)], &[(10, 20), (30, 45)]),
+            (&[(0, 30), (30, 60)], &[]),
+            (&[(10, 50)], &[]),
+        ];
+        for (others, left) in cases {
+            let others: Vec<_> = others.iter().copied().map(moments).collect();
+            assert_eq!(beyond(moments((10, 50)), &others), left.iter().copied().map(moments).collect::<Vec<_>>());
+        }
+        // A single event.
+        assert_eq!(beyond(moments((10, 10)), &[moments((20, 30))]), [moments((10, 10))]);
+        assert_eq!(beyond(moments((10, 10)), &[moments((5, 30))]), []);
     }
 }

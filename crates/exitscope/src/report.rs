@@ -224,6 +224,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let (trace, mut of_trace) = read::read_input(input, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         of_trace.end(first, last, &trace.vcpu_of);
+        trace.held.iter().for_each(|&(from, to)| of_trace.leave_out(from, to));
         match &mut all {
             Some(all) => all.merge(&of_trace),
             None => all = Some(of_trace),

@@ -6,7 +6,7 @@ use common::{corpus, exitscope, report, run, stderr, stdout, unpacked};
 use exitscope_model::TimePart;
 use serde_json::Value;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn text(path: &Path) -> String {
@@ -731,6 +731,33 @@ fn a_guest_whose_clock_was_not_measured_is_known_by_what_its_hosts_recording_say
     let stranger = names_guest(&[0x55; 8]);
     let both = report(&[&guest, stranger.path()], &[]);
     assert!(both["total"]["count"].as_u64() > alone["total"]["count"].as_u64() && !has_guest(&both));
+}
+
+#[test]
+fn a_recording_within_another_adds_neither_exits_nor_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, seconds: std::ops::Range<u32>| {
+        let exit = |at: u32| {
+            let thread = "            qemu   120/121 [001]";
+            format!(
+                "{thread} {at}.100000000: kvm:kvm_exit: vcpu 0 reason CPUID rip 0x1 info1 0x0 info2 0x0\n\
+                 {thread} {at}.200000000: kvm:kvm_entry: vcpu 0, rip 0x1\n"
+            )
+        };
+        let exits: String = seconds.map(exit).collect();
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("# captured on    : now\n# hostname : here\n{exits}")).unwrap();
+        path
+    };
+    let (outer, inner, last) = (write("outer", 10..20), write("inner", 13..16), write("last", 18..25));
+    let report = |files: &[&PathBuf]| report(&files.iter().map(|path| path.as_path()).collect::<Vec<_>>(), &[]);
+    let figures = |report: &Value| (report["total"]["count"].as_u64(), report["duration_ns"].as_u64());
+    for files in [&[&outer][..], &[&outer, &inner], &[&inner, &outer]] {
+        assert_eq!(figures(&report(files)), (Some(10), Some(9_100_000_000)), "{files:?}");
+    }
+    for files in [[&inner, &outer, &last], [&last, &inner, &outer], [&outer, &last, &inner]] {
+        assert_eq!(figures(&report(&files)), (Some(15), Some(14_100_000_000)), "{files:?}");
+    }
 }
 
 #[test]

@@ -40,8 +40,11 @@ pub fn looks_like(head: &[u8]) -> bool {
 pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     let head = input.read_vec(0, 4096)?;
     let layout = Layout::of(&head, input.len() <= head.len() as u64).unwrap_or(Layout::Ftrace);
+    let mut info = TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() };
+    // Whose it is has to be known before it is read.
+    head.split(|&byte| byte == b'\n').for_each(|line| note_header(line, &mut info));
     Ok(Box::new(Text {
-        info: TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() },
+        info,
         layout,
         exit_info: options.exit_info,
         lines: Lines::new(input),
@@ -172,10 +175,7 @@ impl Text {
         };
         let columns = match self.layout.read(line) {
             LineKind::Event(columns) => columns,
-            LineKind::Silent => {
-                note_header(line, &mut self.info);
-                return Ok(true);
-            }
+            LineKind::Silent => return Ok(true),
             LineKind::Lost { cpu, count } => {
                 self.says_losses = true;
                 ledger.add(Line::LostRecords, count.max(1));
