@@ -74,10 +74,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has the tests that compare documents and pages write them, and makes the front end's types of the schemas among them.
+/// Has the tests that compare documents, pages and advice write them, and makes the front end's types of the schemas among them.
 fn write_docs() -> anyhow::Result<()> {
     let mut tests = cargo()?;
-    let names = ["--package", "exitscope", "--test", "documents", "--package", "exitscope-view", "--test", "pages"];
+    let of = [("exitscope", "documents"), ("exitscope-view", "pages"), ("exitscope-analysis", "advice")];
+    let names = of.iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
     tests.args(["test", "--quiet"]).args(names).env("EXITSCOPE_WRITE_DOCUMENTS", "1");
     let mut types = Command::new("npm");
     types.args(["run", "--silent", "types"]).current_dir(root().join("web"));
