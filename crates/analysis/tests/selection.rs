@@ -336,7 +336,6 @@ fn exits_without_halts_are_those_of_reasons_that_halt_no_longer_than_they_cost()
     assert_eq!((rest.count, halts), (1, vec![]));
 }
 
-/// The last moment at which an idle exit was seen to begin and not to end.
 #[test]
 fn an_idle_exit_that_is_cut_off_counts_as_one() {
     let cut = Exit { timed: false, ..exit(who(1, 0), 2_000, HLT, 0) };
