@@ -1336,6 +1336,10 @@ export interface HaltRow {
    */
   halts: number;
   /**
+   * Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor tells of them.
+   */
+  in_user_space: number;
+  /**
    * Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.
    */
   inexact_gaps: number;

@@ -9,7 +9,8 @@ use crate::{
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Stretch, Who, Yield,
+    CodeList, Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Stretch,
+    Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -186,7 +187,9 @@ impl Facts {
         if exit.at < window.0 || exit.at > window.1 {
             return Some(Counted { vcpu, kind: None });
         }
-        if exit.is_halt && exit.code.is_halt() && !exit.timed {
+        if exit.code.list == CodeList::KvmExit && exit.code.is_halt() {
+            self.halts.absorb_in_user_space(exit.who);
+        } else if exit.is_halt && exit.code.is_halt() && !exit.timed {
             self.halts.absorb_cut(exit.who);
         }
         if !self.selection.holds_exit(exit) {

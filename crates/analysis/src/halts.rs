@@ -61,6 +61,8 @@ pub struct HaltCell {
     pub changes: (u64, u64),
     /// Idle exits that the recording's end or a loss cut off.
     pub cut: u64,
+    /// Halts that user space does (`KVM_EXIT_HLT`, seen without `kvm_exit`): KVM neither polls for them nor tells of them.
+    pub in_user_space: u64,
 }
 
 /// How many gaps are about so long: a gap within 1/32 of a bound may be on its other side.
@@ -229,6 +231,7 @@ impl HaltCell {
         self.late_slept.merge(&other.late_slept);
         self.changes = (self.changes.0 + other.changes.0, self.changes.1 + other.changes.1);
         self.cut += other.cut;
+        self.in_user_space += other.in_user_space;
     }
 
     /// Whether KVM told of halts when this was recorded.
@@ -277,6 +280,7 @@ impl HaltCell {
             invalid: self.invalid,
             kicked: self.kicked,
             cut: self.cut,
+            in_user_space: self.in_user_space,
             gaps: of(&self.gaps()),
             inexact_gaps: self.inexact(),
             latency: of(&self.latencies()),
@@ -340,6 +344,11 @@ impl Halts {
     /// Notes an idle exit that the recording's end or a loss cut off.
     pub fn absorb_cut(&mut self, who: Who) {
         self.vcpus.entry(who).or_default().cut += 1;
+    }
+
+    /// Notes an exit for a halt that user space does.
+    pub fn absorb_in_user_space(&mut self, who: Who) {
+        self.vcpus.entry(who).or_default().in_user_space += 1;
     }
 
     /// Looks for a guest's write to MSR_KVM_POLL_CONTROL.

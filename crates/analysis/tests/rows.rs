@@ -64,6 +64,7 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     halts.absorb(&Halt { told, ..in_vain });
     halts.absorb(&Halt { kicked: true, ..halt(1, [2_000, 2_700, 2_700], None, Some((2_100, 2_500))) });
     halts.absorb_cut(who(1));
+    halts.absorb_in_user_space(who(1));
     let before = halts.clone();
     halts.end(|who| who);
     let info = TraceInfo::default();
@@ -78,6 +79,7 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
         invalid: 0,
         kicked: 0,
         cut: 0,
+        in_user_space: 0,
         // 90, 270, 160, 260, 110 (to its end, as nothing says what woke it) and 10.
         gaps: (6, 900, 270),
         inexact_gaps: 1,
@@ -105,6 +107,7 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
         invalid: 1,
         kicked: 1,
         cut: 1,
+        in_user_space: 1,
         gaps: (1, 200, 200),
         inexact_gaps: 0,
         latency: (1, 110, 110),
@@ -127,6 +130,7 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
         invalid: 1,
         kicked: 1,
         cut: 1,
+        in_user_space: 1,
         gaps: (7, 1_100, 270),
         latency: (6, 405, 230),
         latency_slept: (2, 340, 230),

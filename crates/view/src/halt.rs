@@ -83,7 +83,7 @@ impl HaltRows {
     pub fn of(facts: &Facts, info: &TraceInfo) -> Option<HaltRows> {
         let (halts, host) = (&facts.halts, PollHost::of(info));
         let all = halts.all();
-        if all.halts() + all.cut == 0 {
+        if all.halts() + all.cut + all.in_user_space == 0 {
             return None;
         }
         let (vcpus, of_all) = halts.rows(info, LengthsRow::of);

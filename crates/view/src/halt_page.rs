@@ -27,6 +27,7 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
 pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     let all = &rows.all;
     let mut sentences = vec![match (all.caught, all.slept) {
+        _ if all.halts + all.cut == 0 => format!("{} halts, all of them in user space", thousands(all.in_user_space)),
         _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.cut)),
         (Some(caught), Some(slept)) => format!(
             "{} halts: {} ended before they blocked ({}), {} blocked",
@@ -161,6 +162,12 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         notes.push(format!(
             "Halts cut off by the recording's end or by a loss, which are not in the table: {}",
             thousands(all.cut)
+        ));
+    }
+    if all.in_user_space > 0 {
+        notes.push(format!(
+            "Halts that user space does (KVM_EXIT_HLT), for which KVM does not poll and which are not in the table: {}",
+            thousands(all.in_user_space)
         ));
     }
     if all.at_once > 0 {

@@ -72,6 +72,8 @@ pub struct HaltRow<L> {
     pub kicked: u64,
     /// Idle exits that a loss or the recording's end cut off.
     pub cut: u64,
+    /// Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor tells of them.
+    pub in_user_space: u64,
     /// Lengths of the gaps.
     pub gaps: L,
     /// Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.

@@ -137,6 +137,7 @@ fn columns_of_halts() {
         invalid: 23,
         kicked: 61,
         cut: 29,
+        in_user_space: 73,
         gaps: spread(101),
         inexact_gaps: 31,
         latency: spread(103),
