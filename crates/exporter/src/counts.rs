@@ -57,6 +57,7 @@ pub struct Counts {
     events_before: BTreeMap<Lane, u64>,
     events: u64,
     lost: u64,
+    missed: u64,
     cost: Option<(u64, u64)>,
     overhead: f64,
 }
@@ -87,6 +88,7 @@ impl Counts {
             events_before: BTreeMap::new(),
             events: 0,
             lost: 0,
+            missed: 0,
             cost: None,
             overhead: 0.0,
         }
@@ -132,7 +134,7 @@ impl Counts {
             }
         }
         self.events += events;
-        self.lost = now.lost;
+        (self.lost, self.missed) = (now.lost, now.missed);
         if let Some(cost) = now.cost.filter(|cost| cost.runs > 0) {
             self.cost = Some((cost.runs, cost.ns));
             self.overhead += events as f64 * cost.ns as f64 / cost.runs as f64;
@@ -225,6 +227,7 @@ impl Counts {
         sheet.add(&f::FOLDED_REASONS, [], Value::Count(self.folded_reasons.len() as u64));
         sheet.add(&f::EVENTS, [], Value::Count(self.events));
         sheet.add(&f::LOST, [], Value::Count(self.lost));
+        sheet.add(&f::MISSED, [], Value::Count(self.missed));
         if let Some((runs, ns)) = self.cost {
             sheet.add(&f::EVENT_COST, [], Value::Number(ns as f64 / runs as f64 / 1e9));
             sheet.add(&f::OVERHEAD, [], Value::Number(self.overhead / 1e9));

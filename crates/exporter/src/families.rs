@@ -100,6 +100,8 @@ families! {
         "Events of the kernel that were looked at";
     LOST: Counter "exitscope_lost_events" None, [],
         "Exits, halts or events that are in no count, because there was no room for them in the kernel";
+    MISSED: Counter "exitscope_missed_scheduler_events" None, [],
+        "Events of the scheduler that nobody looked at: up to its next such event, a thread's time without a CPU is counted as what it did before";
     EVENT_COST: Gauge "exitscope_event_cost" SECONDS, [],
         "What counting one event takes on the CPU where it happens, as far as that was measured";
     OVERHEAD: Counter "exitscope_overhead" SECONDS, [],

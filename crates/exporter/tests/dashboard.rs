@@ -85,6 +85,7 @@ fn the_dashboard_shows_all_that_is_counted() {
     // What tells nothing over time, or what another metric shows better.
     let left_out = [
         "exitscope_events",
+        "exitscope_missed_scheduler_events",
         "exitscope_scrapes",
         "exitscope_scrape_duration",
         "process_open_fds",

@@ -34,7 +34,8 @@ struct Fixed {
 impl Fixed {
     /// So many VMs, each with the exits of so many reasons: 1, 2, 3, … of them, 1 us each.
     fn new(vms: u32, reasons: u64) -> Fixed {
-        let mut snapshot = Snapshot { cost: Some(Cost { runs: 100, ns: 20_000 }), lost: 3, ..Snapshot::default() };
+        let mut snapshot =
+            Snapshot { cost: Some(Cost { runs: 100, ns: 20_000 }), lost: 3, missed: 5, ..Snapshot::default() };
         for process in 0..vms {
             let lane = Lane { process, runner: Runner::Thread(process) };
             snapshot.lanes.insert(lane, LaneState { events: 7, ..LaneState::default() });
@@ -185,6 +186,7 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
         assert!(read.families.contains_key(name), "{name}");
     }
     assert_eq!(server.value("exitscope_lost_events_total"), 3.0);
+    assert_eq!(server.value("exitscope_missed_scheduler_events_total"), 5.0);
     assert_eq!(server.value("exitscope_event_cost_seconds"), 200e-9);
 }
 
