@@ -144,10 +144,14 @@ impl Diff {
         self.group.absorb(exit);
     }
 
-    /// Ends the recording in hand, whose selected time is `first..=last`.
-    pub fn end(&mut self, first: Moment, last: Moment) {
-        let blocks = self.cut(first, last);
-        self.add(blocks);
+    /// Ends the recording in hand, whose selected time is `first..=last`; time of the stretches `held` counts in another.
+    pub fn end(&mut self, first: Moment, last: Moment, held: &[(Moment, Moment)]) {
+        let mut blocks = self.cut(first, last);
+        for (block, span) in &mut blocks {
+            let times = held.iter().map(|&(from, to)| to.min(span.1).since(from.max(span.0)).unwrap_or_default().0);
+            block.duration = block.duration.saturating_sub(times.sum()).max(1);
+        }
+        self.add(blocks.into_iter().map(|(block, _)| block).collect());
     }
 
     /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
@@ -173,8 +177,8 @@ impl Diff {
         halts(cells.map(|(reason, cell)| (reason.clone(), cell)))
     }
 
-    /// What the recording in hand has, block by block.
-    fn cut(&mut self, first: Moment, last: Moment) -> Vec<Block> {
+    /// What the recording in hand has, block by block, and when each was.
+    fn cut(&mut self, first: Moment, last: Moment) -> Vec<(Block, (Moment, Moment))> {
         let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
         let width = group.width().0;
         let (first, last) = (first.as_nanos(), last.as_nanos());
@@ -188,7 +192,8 @@ impl Diff {
             found.entry(at).or_default().cells.insert(code.name(), cell.clone());
         }
         let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
-            return vec![Block { duration: last.saturating_sub(first), ..Block::default() }];
+            let span = (Moment::from_nanos(first), Moment::from_nanos(last));
+            return vec![(Block { duration: last.saturating_sub(first), ..Block::default() }, span)];
         };
         // Time before the first exit and after the last belongs to the recording: as blocks without exits, at most
         // as many as there are others, the rest in the outermost ones.
@@ -200,7 +205,7 @@ impl Diff {
             let end = if at == to { last } else { (at + 1).saturating_mul(width).min(last) };
             let mut block = found.remove(&at).unwrap_or_default();
             block.duration = end.saturating_sub(begin).max(1);
-            block
+            (block, (Moment::from_nanos(begin), Moment::from_nanos(end)))
         };
         (from..=to).map(block).collect()
     }

@@ -146,6 +146,11 @@ fn plain() -> Exit {
 }
 
 fn recording(seed: u64, exits: u64, length: u64) -> Diff {
+    recording_beside(seed, exits, length, &[])
+}
+
+/// The same, of which other recordings hold these stretches.
+fn recording_beside(seed: u64, exits: u64, length: u64, held: &[(Moment, Moment)]) -> Diff {
     let mut diff = Diff::default();
     for n in 0..exits {
         let kernel = length + (n * 7_919 + seed) % 97 * length / 100;
@@ -157,7 +162,7 @@ fn recording(seed: u64, exits: u64, length: u64) -> Diff {
         };
         diff.absorb(&exit);
     }
-    diff.end(Moment::default(), Moment::from_nanos(exits * 10_000));
+    diff.end(Moment::default(), Moment::from_nanos(exits * 10_000), held);
     diff
 }
 
@@ -169,6 +174,19 @@ fn a_recording_does_not_differ_from_itself() {
             assert_eq!(change.verdict(), Verdict::Unclear, "{:?} {change:?}", row.reason);
         }
     }
+}
+
+#[test]
+fn rates_are_over_time_that_no_other_recording_holds() {
+    let moment = Moment::from_nanos;
+    let whole = recording(1, 5_000, 2_000);
+    // 50 ms, of which others hold 10 and 15.
+    let held = [(moment(5_000_000), moment(15_000_000)), (moment(30_000_000), moment(45_000_000))];
+    let rows = recording_beside(1, 5_000, 2_000, &held).against(&whole, 9_900);
+    let rate = rows[0].changes.iter().find(|change| change.measure == Measure::Rate).unwrap();
+    // Exits a second; blocks are whole nanoseconds.
+    let per_second = |rate: Option<u64>| rate.unwrap().div_ceil(1_000);
+    assert_eq!((per_second(rate.before), per_second(rate.after)), (100_000, 200_000));
 }
 
 #[test]
@@ -203,7 +221,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
                 ..plain()
             });
         }
-        diff.end(Moment::default(), Moment::from_nanos(4_000 * 10_000));
+        diff.end(Moment::default(), Moment::from_nanos(4_000 * 10_000), &[]);
         diff
     };
     let (before, after) = (with_halts(1_000), with_halts(900_000));
@@ -219,7 +237,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
     // Where there is nothing else, all is what there is.
     let mut idle = Diff::default();
     idle.absorb(&Exit { code: ExitCode::new(CodeList::Vmx, 12), parts: spent(TimePart::Halted, 5), ..plain() });
-    idle.end(Moment::default(), Moment::from_nanos(10));
+    idle.end(Moment::default(), Moment::from_nanos(10), &[]);
     assert_eq!((&idle.against(&idle, 9_900)[0].without[..], idle.against(&idle, 9_900)[0].counts), (&[][..], (1, 1)));
 }
 
