@@ -481,7 +481,7 @@ fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
-    for flags in ["--sleep 20", "--pending --repeat 100", "--stop 50"] {
+    for flags in ["--sleep 20 --repeat 4", "--pending --repeat 100", "--stop 50 --repeat 4"] {
         let mut guest = held(flags);
         let Some(server) = live(guest.id(), &[]) else { return end(guest) };
         let mut tops = [top(&[]), top(&["--no-bpf"])];
@@ -527,7 +527,8 @@ fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
         }
         let recorded = parts(&recorded);
         for (whose, parts) in all {
-            let is_close = recorded.iter().zip(&parts).all(|(recorded, part)| (part - recorded).abs() < 0.03 * span);
+            // Some follow a thread from its first event on, so that they do not see its first wait, of twenty and more.
+            let is_close = recorded.iter().zip(&parts).all(|(recorded, part)| (part - recorded).abs() < 0.08 * span);
             assert!(is_close, "{flags}: {PARTS:?} of {whose}: {parts:?}, not {recorded:?}");
         }
         assert_eq!(server.end("-INT"), 0);
