@@ -5,10 +5,11 @@
 //! taken as independent). Where a side has several recordings, as many of them are drawn first, and then each one's blocks:
 //! so that the interval covers what differs from run to run as well.
 
+use crate::division::within;
 use crate::{Cell, Dim, Group, Part};
 use exitscope_model::Exit;
 use exitscope_stats::{Bootstrap, Histogram, Interval};
-use exitscope_units::Moment;
+use exitscope_units::{Moment, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -144,14 +145,17 @@ impl Diff {
         self.group.absorb(exit);
     }
 
-    /// Ends the recording in hand, whose selected time is `first..=last`; time of the stretches `held` counts in another.
-    pub fn end(&mut self, first: Moment, last: Moment, held: &[(Moment, Moment)]) {
-        let mut blocks = self.cut(first, last);
-        for (block, span) in &mut blocks {
-            let times = held.iter().map(|&(from, to)| to.min(span.1).since(from.max(span.0)).unwrap_or_default().0);
-            block.duration = block.duration.saturating_sub(times.sum()).max(1);
-        }
-        self.add(blocks.into_iter().map(|(block, _)| block).collect());
+    /// Ends the recording in hand, whose selected time is `first..=last`; time of the stretches `held` counts in another. Returns
+    /// how much is its own.
+    pub fn end(&mut self, first: Moment, last: Moment, held: &[(Moment, Moment)]) -> Nanos {
+        let own = |begin: u64, end: u64| {
+            held.iter()
+                .fold(end.saturating_sub(begin), |own, &stretch| own.saturating_sub(within(stretch, begin, end).0))
+        };
+        let (first, last) = (first.as_nanos(), last.as_nanos());
+        let blocks = self.cut(first, last, own);
+        self.add(blocks);
+        Nanos(own(first, last))
     }
 
     /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
@@ -177,11 +181,10 @@ impl Diff {
         halts(cells.map(|(reason, cell)| (reason.clone(), cell)))
     }
 
-    /// What the recording in hand has, block by block, and when each was.
-    fn cut(&mut self, first: Moment, last: Moment) -> Vec<(Block, (Moment, Moment))> {
+    /// What the recording in hand has, block by block; `own` says how much between two moments is its own.
+    fn cut(&mut self, first: u64, last: u64, own: impl Fn(u64, u64) -> u64) -> Vec<Block> {
         let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
         let width = group.width().0;
-        let (first, last) = (first.as_nanos(), last.as_nanos());
         let of = |at: u64| at / width;
         let blocks = group.cells().into_iter().filter_map(|(key, cell)| match key {
             [Part::Time(at), Part::Reason(code)] => Some((of(at.as_nanos()), *code, cell)),
@@ -192,8 +195,7 @@ impl Diff {
             found.entry(at).or_default().cells.insert(code.name(), cell.clone());
         }
         let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
-            let span = (Moment::from_nanos(first), Moment::from_nanos(last));
-            return vec![(Block { duration: last.saturating_sub(first), ..Block::default() }, span)];
+            return vec![Block { duration: own(first, last).max(1), ..Block::default() }];
         };
         // Time before the first exit and after the last belongs to the recording: as blocks without exits, at most
         // as many as there are others, the rest in the outermost ones.
@@ -204,8 +206,8 @@ impl Diff {
             let begin = if at == from { first } else { at * width };
             let end = if at == to { last } else { (at + 1).saturating_mul(width).min(last) };
             let mut block = found.remove(&at).unwrap_or_default();
-            block.duration = end.saturating_sub(begin).max(1);
-            (block, (Moment::from_nanos(begin), Moment::from_nanos(end)))
+            block.duration = own(begin, end).max(1);
+            block
         };
         (from..=to).map(block).collect()
     }

@@ -64,7 +64,7 @@ impl Division {
 
 /// How much of what lies between two moments lies within the window.
 #[inline]
-fn within(window: (Moment, Moment), begin: u64, end: u64) -> Nanos {
+pub(crate) fn within(window: (Moment, Moment), begin: u64, end: u64) -> Nanos {
     Nanos(end.min(window.1.as_nanos()).saturating_sub(begin.max(window.0.as_nanos())))
 }
 

@@ -1,7 +1,7 @@
 //! All facts of a report, filled together.
 
 use crate::diff::halts;
-use crate::division::Divisions;
+use crate::division::{Divisions, within};
 use crate::kinds::{About, Kinds};
 use crate::{
     Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline,
@@ -303,8 +303,8 @@ impl Facts {
 
     /// A stretch of the recording that ended last is held by an earlier one: its time counts there.
     pub fn leave_out(&mut self, from: Moment, to: Moment) {
-        let within = to.min(self.window.1).since(from.max(self.window.0)).unwrap_or_default();
-        self.duration = Nanos(self.duration.0.saturating_sub(within.0));
+        let held = within(self.window, from.as_nanos(), to.as_nanos());
+        self.duration = Nanos(self.duration.0.saturating_sub(held.0));
     }
 
     /// Ends one recording: its first and last event, and which thread runs which vCPU.

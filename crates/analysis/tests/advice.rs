@@ -1,6 +1,9 @@
 //! Recordings made up of few numbers, and all that advice says of them: facts, gains, causes, what is left alone and what is
 //! not judged. `advice/*.txt` holds the words; each test says why they are right.
 
+mod common;
+
+use common::plain;
 use exitscope_analysis::advice::{Figure, Judgement, Machine, Material, Setting, Trials, Way, judge};
 use exitscope_analysis::{PollHost, Selection};
 use exitscope_model::*;
@@ -37,19 +40,11 @@ fn exit(who: Who, begin: u64, number: u64, guest: u64, parts: &[(TimePart, u64)]
     Exit {
         at: at(begin),
         who,
-        cpu: PcpuId(0),
         code,
-        rip: 0,
-        info: ExitInfo::default(),
-        door: Door::Kernel,
-        detail: None,
-        injected: None,
         guest: Nanos(guest),
         parts: parts.iter().fold(ExitParts::ZERO, |sum, (part, time)| sum.with(*part, Nanos(*time))),
-        way: exitscope_model::Way::default(),
-        timed: true,
         is_halt: code.is_halt(),
-        events: 2,
+        ..plain()
     }
 }
 

@@ -1,5 +1,8 @@
 //! Facts do not depend on the order or the number of pieces in which rows come.
 
+mod common;
+
+use common::plain;
 use exitscope_analysis::*;
 use exitscope_model::*;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -121,27 +124,6 @@ proptest! {
         let cost: u64 = rows.iter().filter(|row| row.timed).map(|row| row.cost().0).sum();
         prop_assert_eq!(facts.all.cost(), Nanos(cost));
         prop_assert_eq!(facts.divisions.values().map(|division| division.cost().0).sum::<u64>(), cost);
-    }
-}
-
-/// An exit without any time.
-fn plain() -> Exit {
-    Exit {
-        at: Moment::default(),
-        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
-        cpu: PcpuId(0),
-        code: ExitCode::new(CodeList::Vmx, 0),
-        rip: 0,
-        info: exitscope_model::ExitInfo::default(),
-        door: Door::Kernel,
-        detail: None,
-        injected: None,
-        guest: Nanos(0),
-        parts: ExitParts::ZERO,
-        way: Way::default(),
-        timed: true,
-        is_halt: false,
-        events: 2,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Exits grouped by every dimension, and by several.
 
+mod common;
+
+use common::plain;
 use exitscope_analysis::{DetailKey, Dim, Group, Part};
 use exitscope_model::*;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -15,16 +18,9 @@ fn exit(at: u64) -> Exit {
         cpu: PcpuId(3),
         code: MSR_READ,
         rip: 0xffff_8000,
-        info: ExitInfo::default(),
         door: Door::Userspace(2),
-        detail: None,
-        injected: None,
-        guest: Nanos::ZERO,
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(10)),
-        way: Way::default(),
-        timed: true,
-        is_halt: false,
-        events: 2,
+        ..plain()
     }
 }
 

@@ -1,5 +1,8 @@
 //! Which exits, halts, yields and stretches of a recording count under a selection, and where they count.
 
+mod common;
+
+use common::plain;
 use exitscope_analysis::*;
 use exitscope_model::*;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -24,17 +27,10 @@ fn exit(who: Who, begin: u64, code: ExitCode, kernel: u64) -> Exit {
         who,
         cpu: PcpuId(2),
         code,
-        rip: 0,
-        info: ExitInfo::default(),
-        door: Door::Kernel,
-        detail: None,
-        injected: None,
         guest: Nanos(100),
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(kernel)),
-        way: Way::default(),
-        timed: true,
         is_halt: code.is_halt(),
-        events: 2,
+        ..plain()
     }
 }
 

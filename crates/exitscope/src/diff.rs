@@ -150,10 +150,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
         read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
-            selected.diff.end(first, last, &trace.held);
-            let held = trace.held.iter().map(|&(from, to)| to.min(last).since(from.max(first)).unwrap_or_default().0);
-            let whole = last.since(first).unwrap_or_default();
-            duration = duration.plus(Nanos(whole.0.saturating_sub(held.sum())));
+            duration = duration.plus(selected.diff.end(first, last, &trace.held));
         }
         exits += selected.exits;
         diff = selected.diff;

@@ -1,0 +1,25 @@
+//! What several of these tests begin with.
+
+use exitscope_model::{CodeList, Door, Exit, ExitCode, ExitInfo, ExitParts, Way, Who};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+
+/// An exit for reason 0 of VMX without any time, which is the kernel's, of vCPU 0 of VM 1 on CPU 0.
+pub fn plain() -> Exit {
+    Exit {
+        at: Moment::default(),
+        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
+        cpu: PcpuId(0),
+        code: ExitCode::new(CodeList::Vmx, 0),
+        rip: 0,
+        info: ExitInfo::default(),
+        door: Door::Kernel,
+        detail: None,
+        injected: None,
+        guest: Nanos(0),
+        parts: ExitParts::ZERO,
+        way: Way::default(),
+        timed: true,
+        is_halt: false,
+        events: 2,
+    }
+}
