@@ -3,100 +3,14 @@
 
 mod common;
 
-use common::{cannot, corpus, data_of, exits_at, exitscope, go, held, held_guest, machine, page_data, run, stderr};
-use std::io::{BufRead, BufReader, Read, Write};
+use common::server::{PATIENCE, Server, end, is_built, live};
+use common::{corpus, data_of, exits_at, exitscope, go, held_guest, machine, run, stderr};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// How long things may take that take no time on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A server at work, killed when dropped.
-struct Server {
-    child: Child,
-    /// Behind the scheme: address, port, path.
-    url: String,
-}
-
-impl Server {
-    /// Starts it; what it said, if it could not.
-    fn start(flags: &[&str]) -> Result<Server, String> {
-        let mut command = exitscope();
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut all = String::new();
-        while said.read_line(&mut all).unwrap() > 0 {
-            if let Some((_, rest)) = all.split_once("serving http://") {
-                return Ok(Server { child, url: rest.trim_end().to_string() });
-            }
-        }
-        child.wait().unwrap();
-        Err(all)
-    }
-
-    /// Head and body of the answer.
-    fn get_with(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
-    }
-
-    fn get(&self, path: &str) -> (String, Vec<u8>) {
-        self.get_with(path, "")
-    }
-
-    fn status(&self, path: &str, headers: &str) -> u16 {
-        self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
-    }
-
-    /// What a page shows, which is of this kind.
-    fn page(&self, path: &str, kind: &str) -> serde_json::Value {
-        let (head, packed) = self.get(path);
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
-        let json = page_data(&packed);
-        assert_eq!(json["kind"], kind);
-        json
-    }
-
-    /// What a page shows of this kind.
-    fn shown(&self, path: &str, kind: &str) -> serde_json::Value {
-        self.page(path, kind)[kind].take()
-    }
-
-    /// The report in a page's data.
-    fn report(&self, path: &str) -> serde_json::Value {
-        self.shown(path, "report")
-    }
-
-    /// Asks it to end, and waits until it has.
-    fn end(mut self, signal: &str) -> i32 {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
-        self.child.wait().unwrap().code().expect("it ends by itself")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether there are pages; says so if not.
-fn is_built() -> bool {
-    if !exitscope_page::is_built() {
-        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
-    }
-    exitscope_page::is_built()
-}
 
 #[test]
 fn without_a_front_end_it_is_said_how_to_get_one() {
@@ -414,19 +328,6 @@ fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
     assert_eq!(server.end("-TERM"), 0);
 }
 
-/// A live server of one process; `None` if there can be none here and that was allowed.
-fn live(process: u32, flags: &[&str]) -> Option<Server> {
-    let process = process.to_string();
-    let flags = [&["--live", "--pid", &process, "--buffer", "16M"], flags].concat();
-    Server::start(&flags).map_err(|said| cannot(&said)).ok()
-}
-
-/// Ends a guest that nobody watches.
-fn end(mut guest: Child) {
-    guest.kill().unwrap();
-    guest.wait().unwrap();
-}
-
 #[test]
 fn live_data_are_what_a_guest_did() {
     if !is_built() {
@@ -458,80 +359,6 @@ fn live_data_are_what_a_guest_did() {
         assert_eq!(advice["exits"], report["coverage"]["exits"], "{flags:?}");
         assert_eq!(server.status("/live/notes/", ""), 404);
         assert_eq!(server.end("-INT"), 0, "{flags:?}");
-    }
-}
-
-/// Parts of a vCPU's time, as `top` calls them; a report adds `_ns`.
-const PARTS: [&str; 8] = ["cost", "polling", "halted", "halt_not_divided", "steal", "stopped", "guest", "unknown"];
-
-/// `exitscope top` by this route, which goes on.
-fn top(flags: &[&str]) -> (Child, impl Iterator<Item = serde_json::Value>) {
-    let mut top = common::exitscope();
-    top.args(["top", "--format", "json", "-d", "300ms"]).args(flags).stdout(Stdio::piped());
-    let mut top = top.spawn().unwrap();
-    let lines = BufReader::new(top.stdout.take().unwrap()).lines();
-    (top, lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()))
-}
-
-#[test]
-fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
-    if !is_built() {
-        return;
-    }
-    let _machine = machine();
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("perf.data");
-    for flags in ["--sleep 20 --repeat 4", "--pending --repeat 100", "--stop 50 --repeat 4"] {
-        let mut guest = held(flags);
-        let Some(server) = live(guest.id(), &[]) else { return end(guest) };
-        let mut tops = [top(&[]), top(&["--no-bpf"])];
-        let mut record = common::exitscope();
-        record.args(["record", "-p", &guest.id().to_string(), "-o"]).arg(&data);
-        record.args(["--", "sh", "-c", "echo recording; read stop"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut record = record.spawn().unwrap();
-        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
-        tops.iter_mut().for_each(|(_, lines)| _ = lines.next().unwrap());
-        go(&mut guest);
-        assert!(guest.wait().unwrap().success());
-        go(&mut record);
-        assert!(record.wait().unwrap().success());
-
-        let recorded = common::report(&[&data], &[])["vcpus"][0].take();
-        let parts = |vcpu: &serde_json::Value| PARTS.map(|part| vcpu[format!("{part}_ns")].as_f64().unwrap());
-        let span = recorded["span_ns"].as_f64().unwrap();
-        let began = Instant::now();
-        let shown = loop {
-            let vcpu = server.report("/live/data")["vcpus"][0].take();
-            // The last events may still be to come.
-            if vcpu["span_ns"].as_f64().is_some_and(|shown| shown >= 0.99 * span) {
-                break vcpu;
-            }
-            assert!(began.elapsed() < PATIENCE, "{vcpu}");
-            sleep(Duration::from_millis(200));
-        };
-        let mut all = vec![("page", parts(&shown))];
-        for (route, (mut top, lines)) in ["top", "top --no-bpf"].into_iter().zip(tops) {
-            let mut parts = [0.0; PARTS.len()];
-            for line in lines {
-                let vms = line["vms"].as_array().unwrap();
-                let Some(vm) = vms.iter().find(|vm| vm["pid"] == guest.id()) else { continue };
-                let figure = |name: &str| vm["figures"][name].as_f64().unwrap();
-                parts.iter_mut().zip(PARTS).for_each(|(sum, part)| *sum += 1e9 * figure("vcpu_seconds") * figure(part));
-                if vm["ended"] == true {
-                    break;
-                }
-            }
-            top.kill().unwrap();
-            top.wait().unwrap();
-            all.push((route, parts));
-        }
-        let recorded = parts(&recorded);
-        for (whose, parts) in all {
-            // Some follow a thread from its first event on, so that they do not see its first wait, of twenty and more.
-            let is_close = recorded.iter().zip(&parts).all(|(recorded, part)| (part - recorded).abs() < 0.08 * span);
-            assert!(is_close, "{flags}: {PARTS:?} of {whose}: {parts:?}, not {recorded:?}");
-        }
-        assert_eq!(server.end("-INT"), 0);
     }
 }
 

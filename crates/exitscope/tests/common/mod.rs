@@ -1,6 +1,8 @@
 //! What the tests share: the corpus and the command.
 #![allow(dead_code)]
 
+pub mod server;
+
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use serde_json::Value;
 use std::fs::File;

@@ -193,15 +193,11 @@ impl Aggregation {
 
     /// What has been counted until now. Numbers never go down, but by exits that were not over when they were read last.
     pub fn read(&mut self) -> Result<&Snapshot, RecordError> {
-        // Who is gone now has final numbers in what is read next.
-        let known = |lane: &Lane| self.snapshot.lanes.get(lane).is_some_and(|state| !state.ended);
-        let mut gone: BTreeSet<Lane> = self.snapshot.lanes.keys().copied().filter(known).collect();
-        gone.retain(|lane| !lane.is_there());
-        let (mut at, mut reading) = self.engine.read(&gone)?;
-        let new = reading.lanes.iter().map(|(lane, _)| *lane).filter(|lane| !known(lane));
-        let came_and_went: Vec<Lane> = new.filter(|lane| !lane.is_there()).collect();
-        if !came_and_went.is_empty() {
-            gone.extend(came_and_went);
+        let (mut at, mut reading) = self.engine.read(&BTreeSet::new())?;
+        // Who is gone by now has final numbers in what is read next.
+        let lanes = reading.lanes.iter().map(|(lane, _)| *lane);
+        let gone: BTreeSet<Lane> = lanes.filter(|lane| !lane.is_there()).collect();
+        if !gone.is_empty() {
             (at, reading) = self.engine.read(&gone)?;
         }
         absorb(&mut self.snapshot, &mut self.unsettled, reading);

@@ -1,0 +1,107 @@
+//! `exitscope serve` at work.
+
+use super::{cannot, exitscope, page_data};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long things may take that take no time on a quiet machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server at work, killed when dropped.
+pub struct Server {
+    pub child: Child,
+    /// Behind the scheme: address, port, path.
+    pub url: String,
+}
+
+impl Server {
+    /// Starts it; what it said, if it could not.
+    pub fn start(flags: &[&str]) -> Result<Server, String> {
+        let mut command = exitscope();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut all = String::new();
+        while said.read_line(&mut all).unwrap() > 0 {
+            if let Some((_, rest)) = all.split_once("serving http://") {
+                return Ok(Server { child, url: rest.trim_end().to_string() });
+            }
+        }
+        child.wait().unwrap();
+        Err(all)
+    }
+
+    /// Head and body of the answer.
+    pub fn get_with(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+    }
+
+    pub fn get(&self, path: &str) -> (String, Vec<u8>) {
+        self.get_with(path, "")
+    }
+
+    pub fn status(&self, path: &str, headers: &str) -> u16 {
+        self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    /// What a page shows, which is of this kind.
+    pub fn page(&self, path: &str, kind: &str) -> serde_json::Value {
+        let (head, packed) = self.get(path);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{}", String::from_utf8_lossy(&packed));
+        let json = page_data(&packed);
+        assert_eq!(json["kind"], kind);
+        json
+    }
+
+    /// What a page shows of this kind.
+    pub fn shown(&self, path: &str, kind: &str) -> serde_json::Value {
+        self.page(path, kind)[kind].take()
+    }
+
+    /// The report in a page's data.
+    pub fn report(&self, path: &str) -> serde_json::Value {
+        self.shown(path, "report")
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn end(mut self, signal: &str) -> i32 {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        self.child.wait().unwrap().code().expect("it ends by itself")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether there are pages; says so if not.
+pub fn is_built() -> bool {
+    if !exitscope_page::is_built() {
+        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
+    }
+    exitscope_page::is_built()
+}
+
+/// A live server of one process; `None` if there can be none here and that was allowed.
+pub fn live(process: u32, flags: &[&str]) -> Option<Server> {
+    let process = process.to_string();
+    let flags = [&["--live", "--pid", &process, "--buffer", "16M"], flags].concat();
+    Server::start(&flags).map_err(|said| cannot(&said)).ok()
+}
+
+/// Ends a guest that nobody watches.
+pub fn end(mut guest: Child) {
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+}
