@@ -350,7 +350,7 @@ fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
         let begin = number * 250 * US;
         let left = |vcpu, trap, idle| {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(begin + 100 * US, vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 })
+            event(begin + 100 * US, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
         };
         let doorbell = u64::from(H_DOORBELL);
         recording.runs.extend([

@@ -284,7 +284,7 @@ proptest! {
                 gangs.absorb(&event(first, Kind::RunCore { exit: false, runnable }), |_| true);
                 for &(vcpu, trap, idle) in left {
                     let code = ExitCode::new(CodeList::PpcTrap, trap);
-                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 }), |_| true);
+                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 }), |_| true);
                 }
                 gangs.absorb(&event(first, Kind::RunCore { exit: true, runnable }), |_| true);
             }

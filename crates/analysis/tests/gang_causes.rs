@@ -1,7 +1,7 @@
 //! Who is made answerable for the time that vCPUs lost by being forced out.
 
 use exitscope_analysis::Gangs;
-use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, PortWords};
+use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, SubjectWord};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -16,7 +16,7 @@ fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
 }
 
 fn exit(trap: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE, rip: 0 }
+    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
 }
 
 /// A run whose vCPUs leave at 10 with these traps, and enter again at 10 and so many ns.

@@ -1,7 +1,7 @@
 //! Ganged exits: who joins a run, whose runs overlap, who shares a core.
 
 use exitscope_analysis::Gangs;
-use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, PortWords};
+use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, SubjectWord};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn event(at: u64, (vm, tid, cpu): (u32, u32, u32), vcpu: u32, kind: Kind) -> Eve
 }
 
 fn exit(trap: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: PortWords::NONE, rip: 0 }
+    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
 }
 
 fn run_core(exit: bool, runnable: u32) -> Kind {

@@ -187,7 +187,7 @@ fn core_runs_of_a_virtual_core_are_one_row() {
     };
     let left = |nanos, vcpu, trap: u64, idle| {
         let code = ExitCode::new(CodeList::PpcTrap, trap);
-        event(nanos, 7, 0, vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 })
+        event(nanos, 7, 0, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
     };
     let run = |nanos, exit, runnable| event(nanos, 7, 0, 0, Kind::RunCore { exit, runnable });
     let doorbell = u64::from(H_DOORBELL);

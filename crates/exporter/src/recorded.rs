@@ -81,7 +81,7 @@ fn lane(who: &Who) -> Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Assembler, CodeList, Event, ExitCode, Kind, Ledger, NameId, PortWords};
+    use exitscope_model::{Assembler, CodeList, Event, ExitCode, Kind, Ledger, NameId, SubjectWord};
     use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         let exit = |number| Kind::Exit {
             code: ExitCode::new(CodeList::Vmx, number),
             idle: false,
-            words: PortWords::NONE,
+            words: SubjectWord::NONE,
             rip: 0,
         };
         let kinds = [

@@ -300,6 +300,11 @@ impl ExitCode {
         )
     }
 
+    /// Whether it is VMX's EPT_VIOLATION.
+    pub const fn is_ept_violation(self) -> bool {
+        matches!(self.key(), (CodeList::Vmx, 48))
+    }
+
     /// Whether KVM may handle it at once and enter the guest again without `kvm_entry`: a fast path of VMX in Linux 5.8 to 5.10
     /// (`EXIT_FASTPATH_REENTER_GUEST` in `vmx_vcpu_run` of `arch/x86/kvm/vmx/vmx.c`, which fires `kvm_entry` itself since 5.11,
     /// and in the stable kernels that took "kvm: tracing: Fix unmatched kvm_entry and kvm_exit events").

@@ -1,6 +1,7 @@
 //! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
 
-use crate::{ExitCode, ExitInfo, Form, PortWords};
+use crate::subject::EPT_SUBJECT;
+use crate::{ExitCode, ExitInfo, Form, SubjectWord};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -58,8 +59,8 @@ pub enum Kind {
         code: ExitCode,
         /// Whether the event itself says that the vCPU is idle.
         idle: bool,
-        /// What it says of a port access.
-        words: PortWords,
+        /// What it says of its subject.
+        words: SubjectWord,
         /// Where in the guest: the instruction pointer; zero if the event does not say.
         rip: u64,
     },
@@ -262,6 +263,18 @@ impl Detail {
             }
     }
 
+    /// The same as part of an exit of this code. `kvm_page_fault` has an error code, but for EPT violations, where it has the exit's
+    /// qualification in its place (`handle_ept_violation` of `arch/x86/kvm/vmx/vmx.c`).
+    #[inline]
+    pub fn of_exit(self, code: ExitCode) -> Detail {
+        match self.kind {
+            DetailKind::PageFault if code.is_ept_violation() => {
+                Detail { kind: DetailKind::EptViolation, key: self.key & EPT_SUBJECT, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Where `kvm_exit` never fires: whether KVM has answered it, if it completes nothing.
     pub fn is_answered(&self) -> bool {
         self.kind == DetailKind::Port && !self.write
@@ -284,8 +297,23 @@ impl Detail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DetailKind {
-    /// Page fault in the second stage of translation; key is the error code or fault status, value the address.
+    /// x86 exception or NMI, by vector.
+    Exception,
+    /// The host's interrupt for which the guest was left, by vector.
+    HostVector,
+    /// Guest's interrupt of whose end hardware that virtualises the APIC tells, by vector.
+    EoiVector,
+    /// IPI that such hardware could not deliver whole, by the vector that it sends.
+    IncompleteIpi,
+    /// x86 task switch; key is what led to it, value the selector.
+    TaskSwitch,
+    /// Page fault in the second stage of translation, or in shadow paging; key is the error code or fault status, value the
+    /// address.
     PageFault,
+    /// EPT violation; key is what its qualification says of the access and of the entry, value the guest-physical address.
+    EptViolation,
+    /// Debug register.
+    DebugRegister,
     /// Local APIC register.
     Apic,
     /// Control register.
@@ -322,8 +350,15 @@ pub enum DetailKind {
 
 impl DetailKind {
     /// All.
-    pub const ALL: [DetailKind; 17] = [
+    pub const ALL: [DetailKind; 24] = [
+        DetailKind::Exception,
+        DetailKind::HostVector,
+        DetailKind::EoiVector,
+        DetailKind::IncompleteIpi,
+        DetailKind::TaskSwitch,
         DetailKind::PageFault,
+        DetailKind::EptViolation,
+        DetailKind::DebugRegister,
         DetailKind::Apic,
         DetailKind::ControlRegister,
         DetailKind::SystemRegister,
@@ -358,6 +393,13 @@ impl DetailKind {
     /// What it is called in JSON, CSV and SQL, and as a heading.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
+            DetailKind::Exception => ("exception", "Exceptions and NMIs, by vector"),
+            DetailKind::HostVector => ("host_vector", "Interrupts of the host, by vector"),
+            DetailKind::EoiVector => ("eoi_vector", "Ends of the guest's interrupts, by vector"),
+            DetailKind::IncompleteIpi => ("incomplete_ipi", "IPIs not delivered whole, by vector"),
+            DetailKind::TaskSwitch => ("task_switch", "Task switches, by what led to them"),
+            DetailKind::EptViolation => ("ept_violation", "EPT violations, by access and what the entry allowed"),
+            DetailKind::DebugRegister => ("debug_register", "Debug registers"),
             DetailKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
             DetailKind::Apic => ("apic", "Local APIC registers"),
             DetailKind::ControlRegister => ("control_register", "Control registers"),
@@ -398,6 +440,7 @@ impl DetailKind {
                 | DetailKind::Msr
                 | DetailKind::Apic
                 | DetailKind::ControlRegister
+                | DetailKind::DebugRegister
                 | DetailKind::SystemRegister,
                 write,
             ) => Some(if write { "write" } else { "read" }),

@@ -3,8 +3,8 @@
 use crate::codes::UserStay;
 use crate::halt::Halting;
 use crate::{
-    AllParts, Detail, Door, Event, Exit, ExitCode, ExitParts, Halt, Kind, Ledger, Line, Mark, PollChange, PortWords,
-    Rows, RunState, Step, Stretch, TimePart, Told, Way, Who, Yield,
+    AllParts, Detail, Door, Event, Exit, ExitCode, ExitParts, Halt, Kind, Ledger, Line, Mark, PollChange, Rows,
+    RunState, Step, Stretch, SubjectWord, TimePart, Told, Way, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
@@ -102,8 +102,8 @@ pub struct Lane {
     /// The step of its way that the open exit is in, and what it had cost when that began.
     pub step: Step,
     pub cost_before: Nanos,
-    /// What the open exit says of a port access.
-    pub words: PortWords,
+    /// What the open exit says of its subject.
+    pub words: SubjectWord,
     /// What time in user space is, as long as the thread runs, and as long as it sleeps.
     pub user_parts: (TimePart, TimePart),
     /// The open exit is on its way to user space, and this is the time that it was there before.
@@ -221,7 +221,7 @@ impl Lane {
             open: None,
             step: Step::Reaching,
             cost_before: Nanos::ZERO,
-            words: PortWords::NONE,
+            words: SubjectWord::NONE,
             user_parts: (TimePart::User, TimePart::User),
             returning: None,
             call: None,
@@ -528,6 +528,7 @@ impl Lane {
         }
         if let Some(exit) = &mut self.open {
             exit.events += 1;
+            let detail = detail.of_exit(exit.code);
             if exit.detail.is_none_or(|known| known.kind < detail.kind) {
                 exit.detail = Some(detail);
             } else if let Some(known) = &mut exit.detail {

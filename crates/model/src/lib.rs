@@ -19,9 +19,9 @@ mod halt;
 mod lane;
 mod ledger;
 mod part;
-mod port;
 mod rows;
 mod run_queue;
+mod subject;
 mod way;
 mod yields;
 
@@ -36,9 +36,9 @@ pub use exit_info::{ExitInfo, ExitWord};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
 pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
-pub use port::{Form, PortWords};
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns,
 };
+pub use subject::{Form, SubjectWord};
 pub use way::{Mark, Step, Way};
 pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Yield, YieldCall};

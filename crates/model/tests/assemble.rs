@@ -23,7 +23,7 @@ fn event(at: u64, tid: u32, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, code: ExitCode) -> Event {
-    event(at, 10, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 })
+    event(at, 10, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
 }
 
 fn enter(at: u64) -> Event {
@@ -38,7 +38,16 @@ fn port(at: u64, write: bool, value: u64) -> Event {
 /// An exit for a byte in (SVM): port, whether it is INS.
 fn exit_in(at: u64, port: u64, string: bool) -> Event {
     let info1 = port << 16 | 1 | u64::from(string) << 2 | 1 << 4;
-    event(at, 10, Kind::Exit { code: IO, idle: false, words: PortWords::new(IO, info1), rip: 0 })
+    event(
+        at,
+        10,
+        Kind::Exit {
+            code: IO,
+            idle: false,
+            words: SubjectWord::new(IO, |word| (word == ExitWord::Info1).then_some(info1)),
+            rip: 0,
+        },
+    )
 }
 
 fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
@@ -229,7 +238,7 @@ fn the_tail_of_an_exit_from_before_the_recording_is_no_exit() {
 fn powerpc_lanes_are_vcpus_because_one_thread_records_for_the_vcore() {
     let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
     let leave =
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false, words: PortWords::NONE, rip: 0 };
+        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false, words: SubjectWord::NONE, rip: 0 };
     let (rows, ..) = assemble(&[of(0, 0, leave), of(10, 1, leave), of(100, 0, Kind::Enter), of(120, 1, Kind::Enter)]);
     let found: Vec<_> = rows.iter().map(|row| (row.who.vcpu.0, row.total().0)).collect();
     assert_eq!(found, [(0, 100), (1, 110)]);
@@ -240,7 +249,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key, value: 0 })
     });
     prop_oneof![
-        4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
+        4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
         4 => Just(Kind::Enter),
         1 => Just(Kind::Refine { code: HLT }),
         1 => Just(Kind::Leave),
@@ -282,7 +291,7 @@ proptest! {
                 let vcpu = if by_vcpu { VcpuId(tid) } else { VcpuId::UNKNOWN };
                 let kind = match kind {
                     Kind::Exit { idle, .. } if by_vcpu => {
-                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle, words: PortWords::NONE, rip: 0 }
+                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle, words: SubjectWord::NONE, rip: 0 }
                     }
                     kind => kind,
                 };
@@ -328,7 +337,7 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
     let interrupt = ExitCode::new(CodeList::Svm, 0x60);
     for (code, state) in [(IO, Offline), (IO, Blocked), (HLT, Blocked), (IO, Paused), (interrupt, Offline)] {
         let (mut made, ledger) = assemble_xen(&[
-            xen(100, guest, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
+            xen(100, guest, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
             to(110, Running, state),
             // Another vCPU's time on that CPU is its own.
             xen(120, (7, 0, 1), Kind::Enter),
@@ -358,7 +367,7 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
 fn on_xen_an_access_is_handed_over_when_another_domain_is_woken_for_it() {
     use RunState::{Blocked, Offline, Runnable, Running};
     let (guest, model) = ((6, 0, 1), (0, 0, 1));
-    let leave = |code| xen(100, guest, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 });
+    let leave = |code| xen(100, guest, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
     let woken = |at, whose| xen(at, whose, Kind::RunState { from: Blocked, to: Runnable });
     let handed = |events: &[Event]| {
         let (rows, _) = assemble_xen(&[events, &[xen(900, guest, Kind::Enter)]].concat());
@@ -378,9 +387,9 @@ fn on_xen_a_loss_unties_what_was_open_there_and_whoever_waited() {
     let loss = Event::lost(Moment::from_nanos(200), PcpuId(0), 3);
     let blocked = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
     let (rows, ledger) = assemble_xen(&[
-        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false, words: PortWords::NONE, rip: 0 }),
-        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false, words: PortWords::NONE, rip: 0 }),
-        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false, words: PortWords::NONE, rip: 0 }),
+        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
         xen(130, (3, 0, 2), blocked),
         loss,
         xen(300, (1, 0, 0), Kind::Enter),
@@ -398,7 +407,7 @@ fn on_xen_a_halt_sleeps_while_it_is_blocked() {
     let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
     let mut assembler = Assembler::by_vcpu();
     let events = [
-        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: PortWords::NONE, rip: 0 }),
+        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
         to(110, RunState::Running, RunState::Blocked),
         to(900, RunState::Blocked, RunState::Runnable),
         to(950, RunState::Runnable, RunState::Running),
@@ -415,7 +424,7 @@ fn events_of_more_vcpus_than_are_kept_are_a_loss() {
     const KEPT: u32 = 1 << 18;
     let of = |tid: u32, at: u64| {
         [
-            event(at, tid, Kind::Exit { code: IO, idle: false, words: PortWords::NONE, rip: 0 }),
+            event(at, tid, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
             event(at + 1, tid, Kind::Enter),
         ]
     };

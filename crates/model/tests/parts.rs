@@ -22,7 +22,7 @@ fn event(at: u64, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, code: ExitCode) -> Event {
-    event(at, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 })
+    event(at, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
 }
 
 fn enter(at: u64) -> Event {

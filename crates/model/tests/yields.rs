@@ -22,7 +22,7 @@ fn of(at: u64, vcpu: u32, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, vcpu: u32, code: ExitCode) -> Event {
-    of(at, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 })
+    of(at, vcpu, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
 }
 
 fn enter(at: u64, vcpu: u32) -> Event {
@@ -159,7 +159,7 @@ fn on_powerpc_threads_that_run_other_vcpus_say_nothing_of_them() {
         of(
             at,
             vcpu,
-            Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: false, words: PortWords::NONE, rip: 0 },
+            Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0xc00), idle: false, words: SubjectWord::NONE, rip: 0 },
         )
     };
     let found = assemble(&[
@@ -192,7 +192,7 @@ fn on_xen_the_next_record_of_the_cpu_says_who_has_it() {
             xen(
                 10,
                 0,
-                Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x81), idle: false, words: PortWords::NONE, rip: 0 },
+                Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x81), idle: false, words: SubjectWord::NONE, rip: 0 },
             ),
             // The hypercall's number alone does not say that it yields.
             xen(
@@ -244,7 +244,7 @@ fn any_event() -> impl Strategy<Value = Kind> {
     let code = prop_oneof![Just(PAUSE), Just(VMCALL), Just(IO)];
     let tid = || (9u32..14).prop_map(Tid);
     prop_oneof![
-        code.prop_map(|code| Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 }),
+        code.prop_map(|code| Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
         Just(Kind::Enter),
         (0u64..12, 0u64..4).prop_map(|(key, value)| Kind::Detail(Detail {
             kind: DetailKind::Hypercall,

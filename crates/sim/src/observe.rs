@@ -3,7 +3,7 @@
 use crate::exits::Reason;
 use crate::state::{Kind as TaskKind, NONE, State, YieldCall};
 use crate::world::World;
-use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, PortWords};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, NameId, SubjectWord};
 use exitscope_policy::host_halt_poll::Change as PollChange;
 use exitscope_policy::vcore::{H_DOORBELL, Left};
 use exitscope_policy::yielding::PleChange;
@@ -173,7 +173,7 @@ impl<O: Observer> World<'_, O> {
         let idle = self.s.host.arch == Arch::Powerpc && reason == Reason::Halt;
         let first = self.first_strand_of(strand);
         let (code, about) = (ExitCode::new(list, number), detail(self.s.host.arch, reason, first));
-        let words = about.map_or(PortWords::NONE, |(_, detail)| PortWords::of(code, &detail));
+        let words = about.map_or(SubjectWord::NONE, |(_, detail)| SubjectWord::of_port(code, &detail));
         self.tell(strand, name, Kind::Exit { code, idle, words, rip: 0 });
         if let Some((name, detail)) = about {
             self.tell(strand, name, Kind::Detail(detail));
@@ -219,7 +219,7 @@ impl<O: Observer> World<'_, O> {
                 task,
                 first + thread,
                 GUEST_EXIT,
-                Kind::Exit { code, idle: left.ceded, words: PortWords::NONE, rip: 0 },
+                Kind::Exit { code, idle: left.ceded, words: SubjectWord::NONE, rip: 0 },
             );
         }
         let kind = Kind::RunCore { exit: true, runnable: left.len() as u32 };

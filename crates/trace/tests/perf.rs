@@ -1,7 +1,7 @@
 //! perf.data files: real ones compared with what `perf script` (6.1) says of them, and small ones made here of every
 //! shape of attr and record.
 
-use exitscope_model::{CodeList, Event, ExitCode, Kind, Ledger, Line, PortWords};
+use exitscope_model::{CodeList, Event, ExitCode, ExitWord, Kind, Ledger, Line, SubjectWord};
 use exitscope_trace::{Input, Keep, Options, TraceError, open, open_input};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
@@ -101,10 +101,9 @@ fn payloads_are_what_perf_prints() {
     //  187/193   [001]    72.511258511:  kvm:kvm_exit: vcpu 0 reason npf rip 0xfff0 info1 0x0000000100000014 …
     let (npf, _) = find("x86-svm/t4-callchain.data.gz", 72_511_258_511);
     assert_eq!((npf.vm, npf.tid, npf.cpu, npf.vcpu), (VmId(187), Tid(193), PcpuId(1), VcpuId(0)));
-    assert_eq!(
-        npf.kind,
-        Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x400), idle: false, words: PortWords::NONE, rip: 0xfff0 }
-    );
+    let code = ExitCode::new(CodeList::Svm, 0x400);
+    let words = SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(0x1_0000_0014));
+    assert_eq!(npf.kind, Kind::Exit { code, idle: false, words, rip: 0xfff0 });
     //  151/158   [000]    55.542666782:             kvm:kvm_userspace_exit: reason KVM_EXIT_UNKNOWN (0)
     let (user, _) = find("x86-svm/t4-zstd.data.gz", 55_542_666_782);
     assert_eq!((user.vm, user.tid, user.cpu), (VmId(151), Tid(158), PcpuId(0)));

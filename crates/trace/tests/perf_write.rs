@@ -1,7 +1,7 @@
 //! perf.data files that are written here: read back by our reader and by the real perf.
 
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, Form, Kind, Line, PortWords, Setting,
+    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitWord, Form, Kind, Line, Setting, SubjectWord,
 };
 use exitscope_trace::{PerfHead, PerfWriter, Written, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -19,12 +19,17 @@ use common::{Said, corpus, drain, said};
 type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> Kind, bool)];
 
 fn exit(list: CodeList, number: u64, idle: bool, r: &[u64; 4]) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle, words: PortWords::NONE, rip: r[2] }
+    Kind::Exit { code: ExitCode::new(list, number), idle, words: SubjectWord::NONE, rip: r[2] }
 }
 
 fn port_exit(r: &[u64; 4]) -> Kind {
     let code = ExitCode::new(CodeList::Svm, 0x7b);
-    Kind::Exit { code, idle: false, words: PortWords::new(code, r[0] & 0xffff_ffff), rip: r[2] }
+    Kind::Exit {
+        code,
+        idle: false,
+        words: SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(r[0] & 0xffff_ffff)),
+        rip: r[2],
+    }
 }
 
 fn plain(kind: DetailKind, key: u64, value: u64) -> Kind {

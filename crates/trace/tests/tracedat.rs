@@ -1,7 +1,7 @@
 //! trace.dat files: real ones compared with what `trace-cmd report` (3.1.6) says of them, and small ones made here of
 //! every shape of ring-buffer page.
 
-use exitscope_model::{CodeList, Event, ExitCode, Kind, Line, PortWords};
+use exitscope_model::{CodeList, Event, ExitCode, ExitWord, Kind, Line, SubjectWord};
 use exitscope_trace::{Input, Options, TraceError, open, open_input, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,10 +80,9 @@ fn payloads_are_what_trace_cmd_prints() {
     // qemu-system-x86-219   [000]    83.509148685: kvm_exit:             reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0
     let npf = first("x86-svm/t4-v6.dat.gz", exit);
     assert_eq!((npf.at.as_nanos(), npf.tid, npf.cpu), (83_509_148_685, Tid(219), PcpuId(0)));
-    assert_eq!(
-        npf.kind,
-        Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x400), idle: false, words: PortWords::NONE, rip: 0xfff0 }
-    );
+    let code = ExitCode::new(CodeList::Svm, 0x400);
+    let words = SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(0x1_0000_0014));
+    assert_eq!(npf.kind, Kind::Exit { code, idle: false, words, rip: 0xfff0 });
     // guest-121   [001]    13.592918800: kvm_exit:             … TRAP: HSR_EC: 0x0020 (IABT_LOW), PC: 0x0000000040000000
     let abort = first("arm64/arm.dat.gz", exit);
     assert_eq!((abort.at.as_nanos(), abort.tid, abort.cpu), (13_592_918_800, Tid(121), PcpuId(1)));
@@ -92,7 +91,7 @@ fn payloads_are_what_trace_cmd_prints() {
         Kind::Exit {
             code: ExitCode::new(CodeList::Arm64Ec, 0x20),
             idle: false,
-            words: PortWords::NONE,
+            words: SubjectWord::NONE,
             rip: 0x4000_0000
         }
     );

@@ -2,7 +2,7 @@
 //! (`arch/*/kvm/trace*.h`, `include/trace/events/kvm.h`); layouts are made as the kernel makes them: common fields,
 //! then each field at its natural alignment.
 
-use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, Form, Kind, PortWords};
+use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, ExitWord, Form, Kind, SubjectWord};
 use exitscope_trace::tracefs::{Decoders, Order};
 use exitscope_units::{Tid, VcpuId};
 
@@ -54,12 +54,18 @@ const NO_VCPU: u32 = u32::MAX;
 const RIP: u64 = 9;
 
 fn exit(list: CodeList, number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE, rip: RIP }
+    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: SubjectWord::NONE, rip: RIP }
 }
 
-fn exit_io(list: CodeList, number: u64, info1: u64) -> Kind {
+/// An exit that says what it is about.
+fn exit_about(list: CodeList, number: u64, info1: u64) -> Kind {
     let code = ExitCode::new(list, number);
-    Kind::Exit { code, idle: false, words: PortWords::new(code, info1), rip: RIP }
+    Kind::Exit {
+        code,
+        idle: false,
+        words: SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(info1)),
+        rip: RIP,
+    }
 }
 
 fn detail(kind: DetailKind, write: bool, size: u16, key: u64, value: u64) -> Kind {
@@ -100,7 +106,7 @@ fn cases() -> Vec<Case> {
                 ("u32", "isa", 1),
                 ("u64", "info1", 0x01f0_0033),
             ],
-            exit_io(L::Vmx, 30, 0x01f0_0033),
+            exit_about(L::Vmx, 30, 0x01f0_0033),
             NO_VCPU,
         ),
         (
@@ -112,7 +118,7 @@ fn cases() -> Vec<Case> {
                 ("u32", "isa", 2),
                 ("u64", "info1", 0x0071_0011),
             ],
-            exit_io(L::Svm, 0x7b, 0x0071_0011),
+            exit_about(L::Svm, 0x7b, 0x0071_0011),
             NO_VCPU,
         ),
         (
@@ -124,7 +130,7 @@ fn cases() -> Vec<Case> {
                 ("u32", "isa", 2),
                 ("u64", "info1", 0x0071_0011),
             ],
-            exit(L::Svm, 0x400),
+            exit_about(L::Svm, 0x400, 0x11),
             NO_VCPU,
         ),
         ("kvm", "kvm_entry", &[("unsigned int", "vcpu_id", 2), ("unsigned long", "rip", 9)], Kind::Enter, 2),
@@ -265,7 +271,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "msr", 9),
                 ("u8", "ceded", 1),
             ],
-            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: PortWords::NONE, rip: RIP },
+            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: SubjectWord::NONE, rip: RIP },
             5,
         ),
         (

@@ -1,6 +1,6 @@
 //! xentrace logs: the recorded ones against the counts that lie beside them, and made ones for what those lack.
 
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, Line, PortWords, RunState};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, Line, RunState, SubjectWord};
 use exitscope_trace::xentrace::event_name;
 use exitscope_trace::{Input, Keep, Options, TraceError, XenMode, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
@@ -43,7 +43,7 @@ fn access(kind: DetailKind, write: bool, form: Form, key: u64, value: u64) -> Ki
 }
 
 fn svm(number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: PortWords::NONE, rip: 0x1000 }
+    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: SubjectWord::NONE, rip: 0x1000 }
 }
 
 /// What a counts file says: event to how often, and how many records in all.

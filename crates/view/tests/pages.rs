@@ -2,7 +2,7 @@
 
 use exitscope_analysis::{Dim, Facts, Selection, Wanted};
 use exitscope_model::{
-    Assembler, CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, Ledger, NameId, PortWords, TraceInfo,
+    Assembler, CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, Ledger, NameId, SubjectWord, TraceInfo,
 };
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -39,7 +39,7 @@ impl Recording {
     }
 
     fn exit(&mut self, vcpu: u32, code: ExitCode) {
-        self.after(50 * US, vcpu, Kind::Exit { code, idle: false, words: PortWords::NONE, rip: 0 });
+        self.after(50 * US, vcpu, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
     }
 }
 
@@ -98,7 +98,7 @@ fn powerpc() -> Recording {
             Kind::Exit {
                 code: if number < 11 { forced } else { syscall },
                 idle: false,
-                words: PortWords::NONE,
+                words: SubjectWord::NONE,
                 rip: 0,
             },
         );

@@ -94,7 +94,7 @@ fn forced_in(params: &Params, vcore: u32, members: &[Member]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, ExitCode, Kind, NameId, PortWords};
+    use exitscope_model::{CodeList, ExitCode, Kind, NameId, SubjectWord};
     use exitscope_units::{PcpuId, Tid, VcpuId};
 
     fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
@@ -110,7 +110,7 @@ mod tests {
         let runnable = threads.len() as u32;
         let exits = (0..).zip(threads).map(|(vcpu, &(trap, idle))| {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(10, vcpu, Kind::Exit { code, idle, words: PortWords::NONE, rip: 0 })
+            event(10, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
         });
         let mut events = vec![event(1, 0, Kind::RunCore { exit: false, runnable })];
         events.extend(exits);

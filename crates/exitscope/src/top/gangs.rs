@@ -74,7 +74,7 @@ impl GangWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Kind, NameId, PortWords};
+    use exitscope_model::{Kind, NameId, SubjectWord};
     use exitscope_units::{Moment, PcpuId, Tid};
 
     fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn exit(trap: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: PortWords::NONE, rip: 0 }
+        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: SubjectWord::NONE, rip: 0 }
     }
 
     /// A run of two vCPUs from `at` on: vCPU 1 makes a hypercall, vCPU 0 is forced out, and both are back 200 ns later.

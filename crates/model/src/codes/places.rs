@@ -50,6 +50,61 @@ const PORTS: &[(u64, u64, &str)] = &[
 const PAGES: &[(u64, &str)] =
     &[(0xa0, "VGA"), (0xfec00, "IOAPIC"), (0xfed00, "HPET"), (0xfed40, "TPM"), (0xfee00, "local APIC")];
 
+/// x86's exceptions, and the NMI (Intel's SDM, volume 3, "Exceptions and Interrupts").
+const EXCEPTIONS: &[(u64, &str)] = &[
+    (0, "#DE"),
+    (1, "#DB"),
+    (2, "NMI"),
+    (3, "#BP"),
+    (4, "#OF"),
+    (5, "#BR"),
+    (6, "#UD"),
+    (7, "#NM"),
+    (8, "#DF"),
+    (10, "#TS"),
+    (11, "#NP"),
+    (12, "#SS"),
+    (13, "#GP"),
+    (14, "#PF"),
+    (16, "#MF"),
+    (17, "#AC"),
+    (18, "#MC"),
+    (19, "#XM"),
+    (20, "#VE"),
+    (21, "#CP"),
+    (29, "#VC"),
+];
+
+/// Vectors that Linux keeps at fixed places on x86, the host's (`arch/x86/include/asm/irq_vectors.h`). Those below 0xf0 have moved:
+/// the local timer's was 0xef up to 4.14.
+const HOST_VECTORS: &[(u64, &str)] = &[
+    (0xec, "LOCAL_TIMER, of recent Linux"),
+    (0xef, "LOCAL_TIMER, of older Linux"),
+    (0xf0, "POSTED_INTR_NESTED"),
+    (0xf1, "POSTED_INTR_WAKEUP"),
+    (0xf2, "POSTED_INTR"),
+    (0xf3, "HYPERVISOR_CALLBACK"),
+    (0xf4, "DEFERRED_ERROR"),
+    (0xf6, "IRQ_WORK"),
+    (0xf7, "X86_PLATFORM_IPI"),
+    (0xf8, "REBOOT"),
+    (0xf9, "THRESHOLD_APIC"),
+    (0xfa, "THERMAL_APIC"),
+    (0xfb, "CALL_FUNCTION_SINGLE"),
+    (0xfc, "CALL_FUNCTION"),
+    (0xfd, "RESCHEDULE"),
+    (0xfe, "ERROR_APIC"),
+    (0xff, "SPURIOUS_APIC"),
+];
+
+/// What leads to a task switch: bits 30 and 31 of the exit qualification (`TASK_SWITCH_*` of
+/// `arch/x86/include/asm/kvm_host.h`).
+const TASK_SWITCHES: &[(u64, &str)] = &[(0, "CALL"), (1, "IRET"), (2, "JMP"), (3, "task gate")];
+
+/// Debug registers of x86.
+const DEBUG_REGISTERS: &[(u64, &str)] =
+    &[(0, "DR0"), (1, "DR1"), (2, "DR2"), (3, "DR3"), (4, "DR4"), (5, "DR5"), (6, "DR6"), (7, "DR7")];
+
 /// Control registers of x86.
 const CONTROL_REGISTERS: &[(u64, &str)] = &[(0, "CR0"), (2, "CR2"), (3, "CR3"), (4, "CR4"), (8, "CR8")];
 
@@ -122,6 +177,22 @@ const SMCCC: &[(u64, &str)] = &[
     (0x8600_0001, "KVM_PTP"),
 ];
 
+/// Hyper-V's hypercalls that KVM knows, by code (`HVCALL_*` of `include/hyperv/hvgdk_mini.h`).
+const HYPERV_HYPERCALLS: &[(u64, &str)] = &[
+    (0x02, "FLUSH_VIRTUAL_ADDRESS_SPACE"),
+    (0x03, "FLUSH_VIRTUAL_ADDRESS_LIST"),
+    (0x08, "NOTIFY_LONG_SPIN_WAIT"),
+    (0x0b, "SEND_IPI"),
+    (0x13, "FLUSH_VIRTUAL_ADDRESS_SPACE_EX"),
+    (0x14, "FLUSH_VIRTUAL_ADDRESS_LIST_EX"),
+    (0x15, "SEND_IPI_EX"),
+    (0x5c, "POST_MESSAGE"),
+    (0x5d, "SIGNAL_EVENT"),
+    (0x69, "POST_DEBUG_DATA"),
+    (0x6a, "RETRIEVE_DEBUG_DATA"),
+    (0x6b, "RESET_DEBUG_SESSION"),
+];
+
 /// Xen's hypercalls, by number (`xen/include/public/xen.h`).
 const XEN_HYPERCALLS: &[(u64, &str)] = &[
     (0, "set_trap_table"),
@@ -176,9 +247,15 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Msr => lookup(t::MSR, key),
         DetailKind::Apic => lookup(t::APIC, key),
         DetailKind::ControlRegister => lookup(CONTROL_REGISTERS, key),
+        DetailKind::DebugRegister => lookup(DEBUG_REGISTERS, key),
+        DetailKind::Exception => lookup(EXCEPTIONS, key),
+        DetailKind::HostVector => lookup(HOST_VECTORS, key),
+        DetailKind::TaskSwitch => lookup(TASK_SWITCHES, key),
+        DetailKind::EptViolation => ept_violation_name(key),
         DetailKind::Cpuid => lookup(CPUID_LEAVES, key),
         DetailKind::SystemRegister => lookup(t::ARM64_SYSTEM_REGISTER, key),
         DetailKind::Hypercall => lookup(t::KVM_HYPERCALL, key),
+        DetailKind::HypervHypercall => lookup(HYPERV_HYPERCALLS, key),
         DetailKind::XenHypercall => lookup(XEN_HYPERCALLS, key),
         DetailKind::PpcHcall => lookup(t::PPC_HCALL, key),
         DetailKind::Hvc => lookup(SMCCC, key & !(1 << 30)),
@@ -187,7 +264,7 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Instruction => lookup(t::S390_INSN, key),
         DetailKind::Program => lookup(t::S390_PROG, key),
         DetailKind::PageFault => page_fault_name(key),
-        _ => None,
+        DetailKind::EoiVector | DetailKind::IncompleteIpi => None,
     }
 }
 
@@ -219,25 +296,41 @@ fn page_fault_name(key: u64) -> Option<&'static str> {
         _ if bit(0x4000_0000 | 0x0800_0000) => (usize::from(bit(0x0200_0000)), usize::from(bit(0x0800_0000)), false),
         _ => return None,
     };
-    const NAMES: [[[&str; 2]; 3]; 3] = [
-        [
-            ["read, not mapped", "read of a page table, not mapped"],
-            ["read, not allowed", "read of a page table, not allowed"],
-            ["read, reserved bit", "read of a page table, reserved bit"],
-        ],
-        [
-            ["write, not mapped", "write to a page table, not mapped"],
-            ["write, not allowed", "write to a page table, not allowed"],
-            ["write, reserved bit", "write to a page table, reserved bit"],
-        ],
-        [
-            ["fetch, not mapped", "fetch by way of a page table, not mapped"],
-            ["fetch, not allowed", "fetch by way of a page table, not allowed"],
-            ["fetch, reserved bit", "fetch by way of a page table, reserved bit"],
-        ],
-    ];
-    Some(NAMES[access][fault][usize::from(walk)])
+    Some(FAULTS[access][fault][usize::from(walk)])
 }
+
+/// What an EPT violation's qualification says (`EPT_VIOLATION_*` of `arch/x86/include/asm/vmx.h`; Intel's SDM, volume 3, "Exit
+/// Qualification for EPT Violations"): the access in bits 0 to 2, what the entry allowed in bits 3 to 5, a walk of the guest's page
+/// tables where bit 7 is set and bit 8 is not.
+fn ept_violation_name(key: u64) -> Option<&'static str> {
+    let access = match key & 0b111 {
+        0 => return None,
+        fetch if fetch & 0b100 != 0 => 2,
+        // A walk that sets accessed and dirty bits reads and writes.
+        write if write & 0b10 != 0 => 1,
+        _ => 0,
+    };
+    Some(FAULTS[access][usize::from(key & 0b11_1000 != 0)][usize::from(key & 0x180 == 0x80)])
+}
+
+/// By access (read, write, fetch), by what was found (nothing, no right, a reserved bit), and whether a page table was accessed.
+const FAULTS: [[[&str; 2]; 3]; 3] = [
+    [
+        ["read, not mapped", "read of a page table, not mapped"],
+        ["read, not allowed", "read of a page table, not allowed"],
+        ["read, reserved bit", "read of a page table, reserved bit"],
+    ],
+    [
+        ["write, not mapped", "write to a page table, not mapped"],
+        ["write, not allowed", "write to a page table, not allowed"],
+        ["write, reserved bit", "write to a page table, reserved bit"],
+    ],
+    [
+        ["fetch, not mapped", "fetch by way of a page table, not mapped"],
+        ["fetch, not allowed", "fetch by way of a page table, not allowed"],
+        ["fetch, reserved bit", "fetch by way of a page table, reserved bit"],
+    ],
+];
 
 #[cfg(test)]
 mod tests {
@@ -246,7 +339,17 @@ mod tests {
 
     #[test]
     fn names_are_sorted_so_that_binary_search_finds_every_row() {
-        for table in [XEN_HYPERCALLS, CPUID_LEAVES, CONTROL_REGISTERS, SMCCC] {
+        for table in [
+            XEN_HYPERCALLS,
+            CPUID_LEAVES,
+            CONTROL_REGISTERS,
+            DEBUG_REGISTERS,
+            EXCEPTIONS,
+            HOST_VECTORS,
+            HYPERV_HYPERCALLS,
+            TASK_SWITCHES,
+            SMCCC,
+        ] {
             assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }
     }
@@ -276,6 +379,22 @@ mod tests {
             (DetailKind::PageFault, 0x1_0000_000d, Some("read, reserved bit")),
             (DetailKind::PageFault, 0x2, Some("write, not mapped")),
             (DetailKind::PageFault, 0, None),
+            // Of MOV to memory that is not mapped, of a fetch from what may not be executed, of a write of a page table's
+            // accessed bit where dirty pages are logged.
+            (DetailKind::EptViolation, 0x182, Some("write, not mapped")),
+            (DetailKind::EptViolation, 0x19c, Some("fetch, not allowed")),
+            (DetailKind::EptViolation, 0x0ab, Some("write to a page table, not allowed")),
+            (DetailKind::EptViolation, 0x181, Some("read, not mapped")),
+            (DetailKind::EptViolation, 0x184, Some("fetch, not mapped")),
+            // Where no linear address is valid, nothing says that a page table was walked.
+            (DetailKind::EptViolation, 0x001, Some("read, not mapped")),
+            (DetailKind::EptViolation, 0x180, None),
+            (DetailKind::HostVector, 0xec, Some("LOCAL_TIMER, of recent Linux")),
+            (DetailKind::HostVector, 0xfd, Some("RESCHEDULE")),
+            (DetailKind::HostVector, 0x33, None),
+            (DetailKind::Exception, 14, Some("#PF")),
+            (DetailKind::TaskSwitch, 3, Some("task gate")),
+            (DetailKind::DebugRegister, 7, Some("DR7")),
             (DetailKind::PageFault, 0x8200_0005, Some("fetch, not mapped")),
             (DetailKind::PageFault, 0x9200_004f, Some("write, not allowed")),
             (DetailKind::PageFault, 0x9200_0021, None),

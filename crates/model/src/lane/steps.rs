@@ -2,7 +2,7 @@
 
 use super::{Lane, Run, SideRows, State};
 use crate::codes::UserStay;
-use crate::{DetailKind, Door, Event, Exit, ExitCode, Mark, PortWords, Step, TimePart};
+use crate::{Door, Event, Exit, ExitCode, Mark, Step, SubjectWord, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// `KVM_EXIT_UNKNOWN`.
@@ -211,18 +211,18 @@ impl Run {
 impl Exit {
     /// Adds what the exit said of itself to what events said of it.
     #[inline(always)]
-    pub(super) fn complete(&mut self, words: PortWords) {
-        if words != PortWords::NONE
-            && let Some(access) = words.access(self.code)
+    pub(super) fn complete(&mut self, words: SubjectWord) {
+        if words != SubjectWord::NONE
+            && let Some(said) = words.subject(self.code)
         {
             match &mut self.detail {
-                Some(known) if known.kind == DetailKind::Port => {
-                    if (known.key, known.write) == (access.key, access.write) {
-                        known.form = access.form;
+                Some(known) if known.kind == said.kind => {
+                    if (known.key, known.write) == (said.key, said.write) {
+                        known.form = said.form;
                     }
                 }
-                Some(known) if known.kind > DetailKind::Port => {}
-                detail => *detail = Some(access),
+                Some(known) if known.kind > said.kind => {}
+                detail => *detail = Some(said),
             }
         }
         // Nothing says when the handler began.

@@ -322,7 +322,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, Form, PortWords};
+    use exitscope_model::{CodeList, Form, SubjectWord};
 
     const HARDWARE: Traits = Traits { is_software: false, polls: true, switches: true };
     const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn exit(list: CodeList, number: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(list, number), idle: false, words: PortWords::NONE, rip: 0 }
+        Kind::Exit { code: ExitCode::new(list, number), idle: false, words: SubjectWord::NONE, rip: 0 }
     }
 
     fn counted(is_software: bool, events: &[(u64, Kind)]) -> Vec<(Cause, Option<About>, u64, u64, u64)> {

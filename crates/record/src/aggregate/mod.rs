@@ -307,7 +307,7 @@ fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitParts, Form, Kind, PortWords, TimePart};
+    use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitParts, Form, Kind, SubjectWord, TimePart};
     use exitscope_units::Nanos;
     use exitscope_units::VcpuId;
 
@@ -315,7 +315,7 @@ mod tests {
     const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
 
     fn exit(number: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(CodeList::Vmx, number), idle: false, words: PortWords::NONE, rip: 0 }
+        Kind::Exit { code: ExitCode::new(CodeList::Vmx, number), idle: false, words: SubjectWord::NONE, rip: 0 }
     }
 
     fn port(key: u64) -> Kind {

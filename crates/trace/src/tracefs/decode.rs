@@ -8,7 +8,7 @@ use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, PortWords,
+    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, SubjectWord,
 };
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -229,7 +229,15 @@ impl Decoder {
                     2 => ExitCode::new(CodeList::Svm, field(0)),
                     _ => ExitCode::new(CodeList::Vmx, field(0)),
                 };
-                let words = if self.fields[2].size > 0 { PortWords::new(code, field(2)) } else { PortWords::NONE };
+                let words = SubjectWord::new(code, |word| {
+                    let at = match word {
+                        ExitWord::Info1 => 2,
+                        ExitWord::Info2 => 4,
+                        ExitWord::IntrInfo => 5,
+                        ExitWord::ErrorCode | ExitWord::Requests => return None,
+                    };
+                    (self.fields[at].size > 0).then(|| field(at))
+                });
                 Kind::Exit { code, idle: false, words, rip: field(3) }
             }),
             Meaning::ExitArm64 => then.take({
@@ -254,7 +262,7 @@ impl Decoder {
             Meaning::Leave => then.take(Kind::Leave),
             Meaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
-                Kind::Exit { code, idle: field(1) != 0, words: PortWords::NONE, rip: field(2) }
+                Kind::Exit { code, idle: field(1) != 0, words: SubjectWord::NONE, rip: field(2) }
             }),
             Meaning::Enter => then.take(Kind::Enter),
             Meaning::Userspace => {
@@ -369,7 +377,7 @@ impl At {
 const fn reads(meaning: Meaning) -> &'static [Carries] {
     use Carries::*;
     match meaning {
-        Meaning::ExitX86 => &[Code, Isa, Word(ExitWord::Info1), Rip],
+        Meaning::ExitX86 => &[Code, Isa, Word(ExitWord::Info1), Rip, Word(ExitWord::Info2), Word(ExitWord::IntrInfo)],
         Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
         Meaning::ExitOf(_) => &[Code, Rip],
         Meaning::Refined(_) => &[Code],

@@ -138,8 +138,8 @@ impl Carries {
                 CodeList::Svm => 2,
                 _ => 0,
             },
-            // Of the others, the event does not know.
-            (C::Word(ExitWord::Info1), Kind::Exit { words, .. }) => words.info1(),
+            // Of what tells no subject, the event does not know.
+            (C::Word(word), Kind::Exit { code, words, .. }) => words.word(code, word),
             (C::Instruction, Kind::Refine { code }) => loongarch_instruction(code),
             (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
             (C::Ret, Kind::Exit { code, .. }) => code.number,

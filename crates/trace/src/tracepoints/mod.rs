@@ -15,7 +15,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, PortWords};
+use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, SubjectWord};
 pub(crate) use meaning::{Carries, Meaning, SVM_HLT};
 use printed::ReadFields;
 use rows::ROWS;
@@ -136,7 +136,7 @@ pub(crate) const fn call(command: u64) -> Kind {
 
 /// An exit whose event says nothing but its code and where it was.
 pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
-    Kind::Exit { code, idle: false, words: PortWords::NONE, rip }
+    Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip }
 }
 
 /// A detail that has neither size nor form.

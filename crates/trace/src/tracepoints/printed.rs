@@ -13,7 +13,7 @@ use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
     KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, Form, Kind, PortWords};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, ExitWord, Form, Kind, SubjectWord};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -237,39 +237,31 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said
     let name = scan.until(" rip 0x")?;
     let code = reasons.x86(name);
     let rip = scan.hex().unwrap_or(0);
-    Some((Kind::Exit { code, idle: false, words: port_words(scan, code), rip }, vcpu))
+    // Two words are those of old kernels, or what libtraceevent's plugin prints of any: nothing says what the second one is.
+    let words = SubjectWord::new(code, |word| if word == ExitWord::Info2 { None } else { exit_word(scan.rest, word) });
+    Some((Kind::Exit { code, idle: false, words, rip }, vcpu))
 }
 
-/// What an exit says besides: `info1 0x… …`, by libtraceevent's plugin and in older kernels `info … …`.
+/// What an exit says besides.
 pub(crate) fn exit_info(fields: &[u8]) -> Option<ExitInfo> {
+    ExitInfo::from_words(|word| exit_word(fields, word))
+}
+
+/// `info1 0x… …`; by libtraceevent's plugin and in older kernels `info … …`, which has two words.
+fn exit_word(fields: &[u8], word: ExitWord) -> Option<u64> {
     let behind = |mark: &str| {
         let mut scan = Scan::new(fields);
         scan.until(mark).map(|_| scan)
     };
-    let older = behind(" info ");
-    ExitInfo::from_words(|word| match behind(&format!(" {} 0x", word.name())) {
-        Some(mut scan) => scan.hex(),
-        None => {
-            let mut scan = older?;
-            for _ in 0..word as usize {
-                scan.hex()?;
-                scan.spaces();
-            }
-            scan.hex()
-        }
-    })
-}
-
-/// `info1 0x…`, by libtraceevent's plugin and in older kernels `info …`.
-fn port_words(scan: &mut Scan, code: ExitCode) -> PortWords {
-    if !code.is_port_access() {
-        return PortWords::NONE;
+    if let Some(mut scan) = behind(word.name()) {
+        return scan.literal(" 0x").and_then(|()| scan.hex());
     }
-    let info = scan.until(" info").and_then(|_| {
-        let mark = if scan.rest.starts_with(b"1") { "1 " } else { " " };
-        scan.literal(mark)
-    });
-    info.and_then(|()| scan.hex()).map_or(PortWords::NONE, |info| PortWords::new(code, info))
+    let mut scan = behind(" info ")?;
+    for _ in 0..word as usize {
+        scan.hex()?;
+        scan.spaces();
+    }
+    scan.hex()
 }
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…`
@@ -350,7 +342,7 @@ pub(super) fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said>
     scan.until("ceded=")?;
     let idle = scan.decimal()? != 0;
     let code = reasons.of(CodeList::PpcTrap, name);
-    Some((Kind::Exit { code, idle, words: PortWords::NONE, rip }, vcpu))
+    Some((Kind::Exit { code, idle, words: SubjectWord::NONE, rip }, vcpu))
 }
 
 /// `00[…-…]: exit sie icptcode 4 (Instruction)`

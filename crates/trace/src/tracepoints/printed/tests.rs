@@ -253,22 +253,33 @@ fn the_rest() {
 }
 
 #[test]
-fn what_an_exit_says_of_a_port_and_how_many_accesses_are_one_instruction_is_read() {
-    let words = |fields: &str| match kvm("kvm_exit", fields) {
-        Some((Kind::Exit { code, words, .. }, _)) => words.access(code).map(|of| (of.key, of.write, of.size, of.form)),
+fn what_an_exit_says_of_its_subject_and_how_many_accesses_are_one_instruction_is_read() {
+    let subject = |fields: &str| match kvm("kvm_exit", fields) {
+        Some((Kind::Exit { code, words, .. }, _)) => words.subject(code),
         said => panic!("{said:?}"),
     };
-    let expected = Some((0x1f0, false, 2, Form::String));
+    let of = |kind, write, key| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value: 0 });
+    let expected =
+        Some(Detail { kind: DetailKind::Port, write: false, form: Form::String, size: 2, key: 0x1f0, value: 0 });
     for fields in [
         "vcpu 0 reason io rip 0xf1 info1 0x0000000001f00025 info2 0x00000000000000f3 intr_info 0x0 error_code 0x0",
         "reason EXIT_IOIO rip 0xf1 info 1f00025 f3",
         "reason IO_INSTRUCTION rip 0xf1 info 1f00019 0",
         "vcpu 0 reason IO_INSTRUCTION rip 0xf1 info1 0x1f00039",
     ] {
-        assert_eq!(words(fields), expected, "{fields}");
+        assert_eq!(subject(fields), expected, "{fields}");
     }
-    assert_eq!(words("reason npf rip 0xf1 info 1f00025 f3"), None);
-    assert_eq!(words("reason io rip 0xf1"), None, "nothing is said");
+    let told = "vcpu 0 reason EXTERNAL_INTERRUPT rip 0xf1 info1 0x0 info2 0x0 intr_info 0x800000ec error_code 0x0";
+    assert_eq!(subject(told), of(DetailKind::HostVector, false, 0xec));
+    let newer = format!("{told} requests 0x0000000000000000");
+    assert_eq!(subject(&newer), of(DetailKind::HostVector, false, 0xec));
+    // What the second word of two is, the text does not say.
+    assert_eq!(subject("reason EXTERNAL_INTERRUPT rip 0xf1 info 0 800000ec"), None);
+    assert_eq!(subject("reason APIC_WRITE rip 0xf1 info 380 0"), of(DetailKind::Apic, true, 0x380));
+    assert_eq!(subject("reason EPT_VIOLATION rip 0xf1 info 182 0"), of(DetailKind::EptViolation, false, 0x182));
+    assert_eq!(subject("reason npf rip 0xf1 info 100000006 f3"), of(DetailKind::PageFault, false, 0x1_0000_0006));
+    assert_eq!(subject("reason HLT rip 0xf1 info 0 0"), None);
+    assert_eq!(subject("reason io rip 0xf1"), None, "nothing is said");
     let form = |fields: &str| match kvm("kvm_pio", fields) {
         Some((Kind::Detail(detail), _)) => detail.form,
         said => panic!("{said:?}"),
