@@ -282,11 +282,13 @@ export interface SubjectRow {
    */
   id: string;
   /**
-   * Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group, that of the costliest.
+   * Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group of registers, that of the
+   * costliest; absent where none tells these exits apart.
    */
-  key: number;
+  key?: number;
   /**
-   * What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …
+   * What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …; `exits` where
+   * their reason tells them apart, or their reason and what happened.
    */
   kind: string;
   /**

@@ -81,10 +81,13 @@ pub struct AdvisedCauseRow {
 pub struct SubjectRow {
     /// Its id: the same for the same thing in every recording.
     pub id: String,
-    /// What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …
+    /// What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …; `exits` where
+    /// their reason tells them apart, or their reason and what happened.
     pub kind: &'static str,
-    /// Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group, that of the costliest.
-    pub key: u64,
+    /// Port, first address of the page, MSR, hypercall number, CPUID leaf, …; of a device or a group of registers, that of the
+    /// costliest; absent where none tells these exits apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<u64>,
     /// What it is called.
     pub text: String,
 }
@@ -288,6 +291,10 @@ impl SubjectRow {
     fn of(subject: Subject) -> Option<SubjectRow> {
         let (DetailKey { kind, key, .. }, name) = match subject {
             Subject::None => return None,
+            Subject::Group(name) => {
+                let id = format!("exits/{}", id_of(name));
+                return Some(SubjectRow { id, kind: "exits", key: None, text: name.to_string() });
+            }
             Subject::Named(name, of) => (of, Some(name)),
             Subject::Key(of) => (of, None),
         };
@@ -302,7 +309,7 @@ impl SubjectRow {
             (_, kind, None) => names::detail(kind, key, false),
         };
         let id = name.map_or(format!("{of_kind}/{key:#x}"), |name| format!("{of_kind}/{}", id_of(name)));
-        Some(SubjectRow { id, kind: of_kind, key, text })
+        Some(SubjectRow { id, kind: of_kind, key: Some(key), text })
     }
 }
 

@@ -12,6 +12,7 @@ use super::cures::source;
 use super::judgement::{AdviceId, Judgement};
 use super::material::{Machine, Material, VmTime};
 use super::missing::ABOUT;
+use super::reasons::group;
 use crate::{DetailKey, ExitCause};
 use exitscope_model::{CodeList, DetailKind, ExitCode};
 use exitscope_units::{Nanos, VmId};
@@ -49,6 +50,15 @@ impl Asked {
             Asked::Named(name) => Subject::Named(name, key),
             Asked::Other(..) => Subject::Key(key),
         }
+    }
+}
+
+/// What exits from this are about; none where nothing tells them apart but their reason.
+pub(super) fn asked(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> Option<Asked> {
+    let key = cause.about.filter(|key| is_told_apart(key.kind));
+    match (key.map(|key| Asked::of(machine, is_qemu, key)), group(cause)) {
+        (Some(Asked::Other(..)) | None, Some(group)) => Some(Asked::Named(group.name)),
+        (asked, _) => asked,
     }
 }
 
@@ -111,6 +121,8 @@ pub enum Subject {
     None,
     /// A device or a group of registers, by the name that rules give it; the costliest of its ports or registers.
     Named(&'static str, DetailKey),
+    /// Exits that their reason tells apart, or their reason and what happened, by the name that rules give them.
+    Group(&'static str),
     /// A port, a page, a register, a call.
     Key(DetailKey),
 }
@@ -156,9 +168,9 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
     let is_qemu = material.vmm(vm, machine) == super::Vmm::Qemu;
     let mut sums: BTreeMap<(ExitCode, Option<Asked>), Sum> = BTreeMap::new();
     let mut all = 0u64;
-    for (ExitCause { code, about }, cell) in material.causes(vm) {
+    for (cause @ ExitCause { code, about }, cell) in material.causes(vm) {
         let key = about.filter(|key| is_told_apart(key.kind));
-        let sum = sums.entry((*code, key.map(|key| Asked::of(machine, is_qemu, key)))).or_default();
+        let sum = sums.entry((*code, asked(machine, is_qemu, cause))).or_default();
         let cost = cell.cost().0;
         all = all.saturating_add(cost);
         sum.exits += cell.count;
@@ -180,6 +192,7 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
             into: GoesInto::Exits(code),
             subject: match (asked, sum.top) {
                 (Some(asked), Some((key, _))) => asked.subject(key),
+                (Some(Asked::Named(name)), None) => Subject::Group(name),
                 _ => Subject::None,
             },
             exits: sum.exits,
@@ -212,7 +225,11 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
 
 /// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
 fn is_told_apart(kind: DetailKind) -> bool {
-    !matches!(kind, DetailKind::PageFault | DetailKind::Program)
+    use DetailKind::{EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, PageFault, Program, TaskSwitch};
+    !matches!(
+        kind,
+        PageFault | EptViolation | Program | Exception | HostVector | EoiVector | IncompleteIpi | TaskSwitch
+    )
 }
 
 fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
@@ -226,8 +243,8 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
 
 /// Why nothing was said of such exits.
 fn untold(code: ExitCode, asked: Option<Asked>) -> &'static str {
-    let names_one =
-        ABOUT.contains(&(code.list, code.number)) || (code.list, code.number) == (CodeList::Vmx, EPT_MISCONFIG);
+    let number = (code.list, code.number);
+    let names_one = ABOUT.contains(&number) || number == (CodeList::Vmx, EPT_MISCONFIG) || code.is_page_fault();
     if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
 }
 

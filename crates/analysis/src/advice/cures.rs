@@ -5,7 +5,7 @@
 
 use super::judgement::Setting;
 use super::material::Machine;
-use super::msr_cures::{AVIC, ENABLE_APICV, MSRS};
+use super::msr_cures::{AVIC, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::DetailKind;
 use exitscope_policy::Knob;
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ pub(super) struct Source {
 }
 
 /// What to do about it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// A change.
     Cure(&'static Cure),
@@ -63,6 +63,8 @@ pub(super) enum Acts {
     InGuest,
     /// Parameters of the host's module, beside other lines.
     WithModule,
+    /// What is written on the host, or is on its command line.
+    AtHost,
 }
 
 /// A switch of the host's that a change is about, on Intel's or on AMD's processors.
@@ -134,7 +136,11 @@ use Answer::{Cure as C, Leave};
 pub(super) fn source(machine: &Machine, is_qemu: bool, kind: DetailKind, key: u64) -> Option<&'static Source> {
     let arch = machine.arch.as_str();
     let is_pc = arch.is_empty() || arch.starts_with("x86") || arch.starts_with("i");
-    let rows: &[&[Source]] = if is_pc { &[DEVICES, MSRS] } else { &[] };
+    let rows: &[&[Source]] = match arch {
+        _ if is_pc => &[DEVICES, MSRS],
+        _ if arch.starts_with("ppc") => &[HCALLS],
+        _ => &[],
+    };
     let is_here = |row: &&Source| !row.of_qemu || is_qemu || machine.xen;
     let mut rows = rows.iter().copied().flatten().filter(is_here);
     rows.find(|row| row.kind == kind && (row.range.0..=row.range.1).contains(&key))

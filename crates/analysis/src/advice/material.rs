@@ -3,6 +3,7 @@
 
 use super::about::About;
 use super::polling_guests::PollingGuests;
+use super::touched::{Touched, TouchedPages};
 use crate::keyed::MAX_KEYS;
 use crate::replay::SpinSurvey;
 use crate::{
@@ -135,6 +136,7 @@ pub struct Material {
     /// If there are several: the exits of one are those of the facts.
     by_vm: ByVm,
     about: Keyed<(VmId, DetailKey), About>,
+    touched: TouchedPages,
     /// How vCPUs spin before they yield.
     pub(super) spins: SpinSurvey,
     polling_guests: PollingGuests,
@@ -162,6 +164,7 @@ impl Material {
             met: Met::None,
             by_vm: ByVm::default(),
             about: Keyed::default(),
+            touched: TouchedPages::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
             selection: selection.clone(),
@@ -197,6 +200,7 @@ impl Material {
             self.by_vm.absorb((exit.who.vm, cause), exit);
         }
         self.polling_guests.absorb(exit);
+        self.touched.absorb(exit);
         if let Some(detail) = exit.detail.filter(|detail| About::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
         }
@@ -285,6 +289,7 @@ impl Material {
         }
         self.facts.merge(&later.facts);
         self.about.merge(&later.about);
+        self.touched.merge(&later.touched);
         for ((vm, by), times) in &later.preempted {
             self.note_preemptions(*vm, *by, *times);
         }
@@ -357,6 +362,11 @@ impl Material {
     /// What the exits of a VM come from.
     pub(super) fn causes(&self, vm: VmId) -> &[(ExitCause, Cell)] {
         self.causes_of.get(&vm).map_or(&[], Vec::as_slice)
+    }
+
+    /// How often a VM's pages were missing.
+    pub(super) fn touched(&self, vm: VmId) -> Touched {
+        self.touched.of(vm)
     }
 
     /// What the exits of a VM were about.

@@ -26,6 +26,18 @@ pub(super) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Svm, 0x7c),
 ];
 
+/// What is missing of halts' polls.
+const HOST_POLLS: &str = "host halt polling";
+const PAYS: &str = "whether polling pays";
+const GUEST_POLLS: &str = "the guest's polling";
+const OTHER_POLLS: &str = "what other halt polling would win";
+
+/// Why no rule about polls says more of halts, if the recording lacks something for it.
+pub(super) fn of_halts(judgement: &Judgement) -> Option<String> {
+    let is_of_halts = |of: &&NotJudged| [HOST_POLLS, PAYS, GUEST_POLLS, OTHER_POLLS].contains(&of.what);
+    judgement.not_judged.iter().find(is_of_halts).map(|of| format!("{}: {}", of.what, of.missing))
+}
+
 pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let record = recording::all(&machine.arch, machine.xen);
     let halts = material.facts.halts.all();
@@ -62,20 +74,20 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         },
     );
     let halting = halts.halts() > 0 && !machine.xen;
-    missing(halting && !halts.is_told(), "host halt polling", "there is no kvm_vcpu_wakeup in it");
+    missing(halting && !halts.is_told(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
     missing(
         halting && halts.is_told() && !is_exact(&halts),
-        "whether polling pays",
+        PAYS,
         match material.facts.heard.by_runner {
             true => BY_RUNNER,
             false => "there is no sched_wakeup in it that says when vCPUs were woken",
         },
     );
     let unknown = unknown_host(material, trials, machine);
-    missing(unknown.is_some(), "host halt polling", unknown.unwrap_or_default());
+    missing(unknown.is_some(), HOST_POLLS, unknown.unwrap_or_default());
     missing(
         halting && material.facts.halts.guest_polls,
-        "the guest's polling",
+        GUEST_POLLS,
         "the guest polled: gaps that it caught left no trace; set guest_halt_poll_ns=0 in it meanwhile",
     );
     let runs = material.facts.gangs.vms();
@@ -83,7 +95,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
     missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
     let untried = trials.untried;
-    missing(untried.halts, "what other halt polling would win", "there were more halts than are kept to try it on");
+    missing(untried.halts, OTHER_POLLS, "there were more halts than are kept to try it on");
     missing(
         untried.yields,
         "what other windows of PAUSE loops, or none, would win",

@@ -29,11 +29,13 @@ mod missing;
 mod msr_cures;
 mod polling;
 mod polling_guests;
+mod reasons;
 mod simulated;
 mod sources;
 #[cfg(test)]
 mod spelling;
 mod spinning;
+mod touched;
 mod trials;
 mod unlisted;
 
@@ -58,6 +60,7 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
     missing::judge(material, trials, machine, &mut judgement);
+    sources::judge_halts(material, machine, missing::of_halts(&judgement), simulate, &mut judgement);
     judgement.rank();
     causes::list(material, machine, &mut judgement);
     judgement

@@ -1,4 +1,4 @@
-//! The same for MSRs and CPUID.
+//! The same for MSRs, registers of the local APIC, CPUID and hypercalls.
 //!
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
@@ -13,7 +13,16 @@ const fn msr(first: u64, last: u64, name: &'static str, answer: Answer) -> Sourc
     Source { kind: DetailKind::Msr, range: (first, last), name, of_qemu: false, answer }
 }
 
-use Answer::{Cure as C, Unjudged};
+const fn apic(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
+    Source { kind: DetailKind::Apic, range: (first, last), name, of_qemu: false, answer }
+}
+
+const fn call(kind: DetailKind, number: u64, name: &'static str, answer: Answer) -> Source {
+    Source { kind, range: (number, number), name, of_qemu: false, answer }
+}
+
+use Answer::{Cure as C, Leave, Unjudged};
+use DetailKind::{Hypercall, HypervHypercall, PpcHcall};
 
 pub(super) static MSRS: &[Source] = &[
     msr(0x6e0, 0x6e0, TIMERS, C(&TIMER)),
@@ -22,12 +31,17 @@ pub(super) static MSRS: &[Source] = &[
     msr(0x4000_0084, 0x4000_0084, "Hyper-V messages' end", C(&END_OF_MESSAGE)),
     msr(0x4000_00b0, 0x4000_00b7, "Hyper-V synthetic timers", C(&STIMER)),
     msr(0x4000_0020, 0x4000_0020, "Hyper-V reference counter", C(&REFERENCE_TIME)),
+    apic(0x320, 0x320, TIMERS, C(&TIMER)),
+    apic(0x380, 0x390, TIMERS, C(&TIMER)),
+    apic(0x3e0, 0x3e0, TIMERS, C(&TIMER)),
     msr(0x830, 0x830, "IPIs", C(&IPI)),
+    apic(0x300, 0x310, "IPIs", C(&IPI)),
     msr(0x83f, 0x83f, "IPIs", C(&IPI)),
     msr(0x4000_0071, 0x4000_0071, "IPIs", C(&IPI)),
-    msr(0x808, 0x80b, "APIC's EOI and TPR", C(&EOI)),
-    msr(0x4000_0070, 0x4000_0070, "APIC's EOI and TPR", C(&EOI)),
-    msr(0x4000_0072, 0x4000_0072, "APIC's EOI and TPR", C(&EOI)),
+    apic(0x80, 0xb0, EOIS, C(&EOI)),
+    msr(0x808, 0x80b, EOIS, C(&EOI)),
+    msr(0x4000_0070, 0x4000_0070, EOIS, C(&EOI)),
+    msr(0x4000_0072, 0x4000_0072, EOIS, C(&EOI)),
     msr(0x48, 0x48, "speculation control", Unjudged(SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Unjudged(PRED_CMD)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
@@ -42,7 +56,63 @@ pub(super) static MSRS: &[Source] = &[
     msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
     msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
     Source { kind: DetailKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
+    call(Hypercall, 5, "wake-ups of those who wait for locks", Leave(KICK)),
+    call(Hypercall, 10, "IPIs by hypercall", Leave(PV_IPI)),
+    call(Hypercall, 11, "yields to vCPUs that are asked for something", Leave(PV_YIELD)),
+    call(Hypercall, 12, "page conversions", Leave(CONVERSION)),
+    call(HypervHypercall, 0x02, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x03, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x13, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x14, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x08, "long waits for locks", Leave(LONG_SPIN)),
+    call(HypervHypercall, 0x0b, "IPIs by hypercall", Leave(HV_IPI)),
+    call(HypervHypercall, 0x15, "IPIs by hypercall", Leave(HV_IPI)),
+    call(HypervHypercall, 0x5c, "VMBus", Leave(VMBUS)),
+    call(HypervHypercall, 0x5d, "VMBus", Leave(VMBUS)),
 ];
+
+/// What pseries guests ask for.
+pub(super) static HCALLS: &[Source] =
+    &[call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)), call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR))];
+
+/// `kvm_pv_kick_cpu_op`, `kvm_pv_send_ipi`, `kvm_sched_yield` of arch/x86/kvm; Documentation/virt/kvm/x86/hypercalls.rst.
+const KICK: &str = "the guest has PV spinlocks, and who gives a lock back wakes who waits for it: fewer waits are fewer calls, so \
+    that a CPU for each vCPU is what helps (see steal)";
+const PV_IPI: &str = "one call sends an interrupt to many vCPUs (kvm-pv-ipi), where each would be an exit otherwise; only where the \
+    processor delivers IPIs itself is kvm-pv-ipi=off better";
+const PV_YIELD: &str = "the guest gives its turn to a vCPU that has no CPU and whose answer it waits for (kvm-pv-sched-yield): a CPU \
+    for each vCPU is what helps (see steal)";
+const CONVERSION: &str = "a confidential guest shares pages with the host, or takes them back, as its drivers ask for";
+
+/// `kvm_hv_flush_tlb`, `kvm_hv_send_ipi`, `kvm_hv_hypercall` of arch/x86/kvm/hyperv.c.
+const FLUSHES: &str = "TLB flushes by hypercall";
+const FLUSH: &str =
+    "one call flushes the TLBs of many vCPUs (hv-tlbflush), without an IPI to each; fewer vCPUs need fewer";
+const HV_IPI: &str = "one call sends an interrupt to many vCPUs (hv-ipi), where each would be an exit otherwise";
+const LONG_SPIN: &str = "the guest says that it waits long for a lock, and KVM lets another of its vCPUs run: a CPU for each vCPU is \
+    what helps (see steal)";
+const VMBUS: &str = "devices of Hyper-V's VMBus are asked by it, and there is nothing to set";
+
+/// The local APIC's ends of interrupts and task priorities.
+pub(super) const EOIS: &str = "APIC's EOI and TPR";
+
+/// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
+static TERM_CHAR: Cure = Cure {
+    change: "have less of it on the console: each call takes 16 characters at most, and user space answers it",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "in the guest: loglevel= or quiet on its command line; log to a file or over the network instead of hvc0",
+        ),
+        qemu("-device virtio-serial-pci -device virtconsole,chardev=…"),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::AtStart,
+    risk: "what is not on the console is not there when the guest hangs",
+    payer: NOBODY,
+};
 
 /// The guest's own timer: on Intel its expiry is a PREEMPTION_TIMER exit (`vmx_set_hv_timer` in arch/x86/kvm/vmx/vmx.c).
 pub(super) const TIMERS: &str = "timer";

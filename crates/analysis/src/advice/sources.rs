@@ -8,9 +8,9 @@ use super::causes::{Asked, Covered, Said, Subject};
 use super::cures::{Acts, Answer, Cure, Helps, Least, Switch, by_hand, source};
 use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
-use super::msr_cures::TIMERS;
+use super::msr_cures::{EOIS, TIMERS};
 use super::simulated::{SOURCE, Simulate, Way, spared};
-use super::{FactId, Setting};
+use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
 use exitscope_model::{CodeList, DetailKind};
 use exitscope_units::{Nanos, VmId};
@@ -38,28 +38,41 @@ pub(super) struct Account {
     pub writes: About,
     /// The most costly.
     top: Option<(DetailKey, u64)>,
-    answer: Option<&'static Answer>,
+    answer: Option<Answer>,
+    /// Shares that are noted besides.
+    pub more: Vec<(Topic, String, f64)>,
+}
+
+impl Account {
+    /// Exits that no port or register tells apart.
+    pub fn of(cell: Cell, answer: Answer) -> Account {
+        let all = About { cell, ..About::default() };
+        Account { all, answer: Some(answer), ..Account::default() }
+    }
 }
 
 pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<'_>, judgement: &mut Judgement) {
     for (&vm, time) in &material.vms {
-        let vmm = material.vmm(vm, machine);
-        let is_qemu = vmm == Vmm::Qemu;
+        let vm = Vm { id: vm, time: *time, vmm: material.vmm(vm, machine), material, machine, simulate };
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
-        for (key, about) in material.about(vm).iter().filter(|(key, _)| is_judged(key.kind)) {
-            let key = *key;
-            let row = source(machine, is_qemu, key.kind, key.key);
-            let account = accounts.entry(Asked::of(machine, is_qemu, key)).or_default();
+        for (key, about) in material.about(vm.id) {
+            let row = source(machine, vm.is_qemu(), key.kind, key.key);
+            if row.is_none() && !is_judged(key.kind) {
+                continue;
+            }
+            let account = accounts.entry(Asked::of(machine, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
             if key.write {
                 account.writes.merge(about);
             }
             if account.top.is_none_or(|top| top.1 < about.cell.cost().0) {
-                account.top = Some((key, about.cell.cost().0));
+                account.top = Some((*key, about.cell.cost().0));
             }
-            account.answer = row.map(|row| &row.answer);
+            account.answer = row.map(|row| match row.name {
+                EOIS if key.kind == DetailKind::Apic && reasons::has_apicv(&vm) => Answer::Leave(reasons::EOI_INDUCED),
+                _ => row.answer,
+            });
         }
-        let vm = Vm { id: vm, time: *time, vmm, material, machine, simulate };
         for (asked, account) in &accounts {
             let covered = Covered::Subject(*asked);
             let said = vm.judge(*asked, account, judgement);
@@ -69,12 +82,28 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             judgement.say(Some(vm.id), covered, said);
         }
+        reasons::judge(&vm, judgement);
+    }
+}
+
+/// Says of each VM's halts what no rule about polls says.
+pub(super) fn judge_halts(
+    material: &Material,
+    machine: &Machine,
+    unknown: Option<String>,
+    simulate: &Simulate<'_>,
+    judgement: &mut Judgement,
+) {
+    for (&vm, time) in &material.vms {
+        let vm = Vm { id: vm, time: *time, vmm: material.vmm(vm, machine), material, machine, simulate };
+        reasons::halts(&vm, unknown.clone(), judgement);
     }
 }
 
 /// VMX's exit at which a guest's timer expires.
 const PREEMPTION_TIMER: u64 = 52;
 
+/// Whether what is in no table is judged, too.
 fn is_judged(kind: DetailKind) -> bool {
     matches!(kind, DetailKind::Port | DetailKind::Mmio | DetailKind::Msr | DetailKind::Cpuid)
 }
@@ -103,17 +132,33 @@ impl Vm<'_> {
         hundred_times >= self.time.wall || self.is_idle() && idly()
     }
 
+    pub(super) fn is_qemu(&self) -> bool {
+        self.vmm == Vmm::Qemu
+    }
+
     /// Judges one source; what is to be said of it at the end.
     fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) -> Said {
-        let cell = &account.all.cell;
-        let Some((key, _)) = account.top.filter(|_| cell.timed > 0) else {
-            return Said::NotJudged("none of these exits is timed".into());
+        let Some((key, _)) = account.top else { return Said::NotJudged(UNTIMED.into()) };
+        let place = place(key);
+        let name = match asked {
+            Asked::Named(name) if name != place => format!("{name} ({place})"),
+            _ => place,
         };
+        self.judge_as(Thing { subject: asked.subject(key), key: Some(key), name: &name }, account, judgement)
+    }
+
+    /// The same of exits that are called so.
+    pub(super) fn judge_as(&self, thing: Thing<'_>, account: &Account, judgement: &mut Judgement) -> Said {
+        let (cell, name) = (&account.all.cell, thing.name);
+        if cell.timed == 0 {
+            return Said::NotJudged(UNTIMED.into());
+        }
+        let is_msr = thing.key.is_some_and(|key| key.kind == DetailKind::Msr);
         let is_outside = self.is_beyond_kernel(cell);
         if let Some(Answer::Unjudged(why)) = account.answer {
-            return Said::NotJudged((*why).into());
+            return Said::NotJudged(why.into());
         }
-        if key.kind == DetailKind::Msr && is_outside {
+        if is_msr && is_outside {
             return Said::NotJudged(
                 "user space answers, as the VMM's filter of MSRs asks for: no rule looks at that".into(),
             );
@@ -123,33 +168,29 @@ impl Vm<'_> {
         }
         if !self.is_worth_it(account) {
             return match account.answer {
-                Some(Answer::Leave(why)) => Said::Inherent((*why).into()),
+                Some(Answer::Leave(why)) => Said::Inherent(why.into()),
                 Some(Answer::Cure(cure)) if cure.helps == Helps::Always || is_outside => Said::Small(cure.change),
                 Some(Answer::Cure(_)) => self.answered_inside(),
                 _ => Said::NotJudged("too little time to look for a change".into()),
             };
         }
-        let place = place(key);
-        let name = match asked {
-            Asked::Named(name) if name != place => format!("{name} ({place})"),
-            _ => place,
-        };
-        let thing = Thing { subject: asked.subject(key), key, name: &name };
-        let facts = self.note(&name, account, judgement);
+        let facts = self.note(name, account, judgement);
         let leave = |said: Said, judgement: &mut Judgement| {
             if let Said::Inherent(why) = &said {
                 judgement.leave(facts[0], &facts[1..], format!("{name}: {why}"));
             }
             said
         };
-        match account.answer {
-            Some(Answer::Leave(why)) => leave(Said::Inherent((*why).into()), judgement),
-            Some(Answer::Cure(cure)) if cure.helps != Helps::Always && !is_outside => {
+        match (account.answer, thing.key) {
+            (Some(Answer::Leave(why)), _) => leave(Said::Inherent(why.into()), judgement),
+            (Some(Answer::Cure(cure)), _) if cure.helps != Helps::Always && !is_outside => {
                 leave(self.answered_inside(), judgement)
             }
-            Some(Answer::Cure(cure)) => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
-            _ if key.kind != DetailKind::Msr && !is_outside => leave(self.answered_inside(), judgement),
-            _ => Said::Advice(self.unknown(thing, account, &facts, judgement)),
+            (Some(Answer::Cure(cure)), _) => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
+            (_, Some(key)) if is_msr || is_outside => {
+                Said::Advice(self.unknown(thing, key, account, &facts, judgement))
+            }
+            _ => leave(self.answered_inside(), judgement),
         }
     }
 
@@ -217,6 +258,9 @@ impl Vm<'_> {
             let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
             facts.push(judgement.note(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
+        for (topic, what, share) in &account.more {
+            facts.push(judgement.note(vm, *topic, what.clone(), Figure::Share(*share)));
+        }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);
             let cpus = used as f64 / self.material.facts.duration.0.max(1) as f64;
@@ -263,8 +307,8 @@ impl Vm<'_> {
             Least::All => (medians(cell), How::Counted(MEDIANS)),
             Least::Nothing(range) => (0, How::Counted(range)),
         };
-        let range = match cure.helps {
-            Helps::ByMovingIn => self.moved_in(&account.all, key, Way::Device),
+        let range = match (cure.helps, key) {
+            (Helps::ByMovingIn, Some(key)) => self.moved_in(&account.all, key, Way::Device),
             _ if self.is_idle() => Range {
                 low,
                 high: self.time.cost,
@@ -330,6 +374,10 @@ impl Vm<'_> {
                 "take out again what was set, and load the module or start the VM anew",
             ),
             Acts::InGuest => ("at once, in the guest", "change it back in the guest"),
+            Acts::AtHost => (
+                "at once for what is written on the host; what is on its command line when it is booted",
+                "write the old values back, and take out again what was added to its command line",
+            ),
             Acts::AtStart => ("when the VM is started anew", "take the lines out again and restart the VM"),
         };
         let gain = Gain {
@@ -406,6 +454,9 @@ pub(super) struct Range {
     pub how: How,
 }
 
+/// Why nothing is said of exits without an end.
+const UNTIMED: &str = "none of these exits is timed";
+
 /// What ranges go by.
 const MEDIANS: &str = "from their median length times their number, to all their time";
 const BEYOND: &str = "from their way out of the kernel and back, at most their medians together, to all their time";
@@ -416,8 +467,8 @@ const IN_KERNEL: &str = "what they take longer than accesses that the kernel ser
 #[derive(Clone, Copy)]
 pub(super) struct Thing<'a> {
     pub subject: Subject,
-    /// The most costly of its ports or registers.
-    pub key: DetailKey,
+    /// The most costly of its ports or registers, if these tell it apart.
+    pub key: Option<DetailKey>,
     pub name: &'a str,
 }
 
@@ -436,16 +487,16 @@ fn medians(cell: &Cell) -> u64 {
     cell.quantile(5_000).unwrap_or(Nanos::ZERO).0.saturating_mul(cell.timed).min(cell.cost().0)
 }
 
-/// `port 0x608`, `MSR 0x6e0`, `address 0xfed00000`, `CPUID`.
+/// `port 0x608`, `MSR 0x7777`, `MSR_IA32_TSC_DEADLINE`, `address 0xfed00000`, `CPUID`, `APIC_TMICT`.
 fn place(key: DetailKey) -> String {
-    match key.kind {
-        DetailKind::Port => format!("port {:#x}", key.key),
-        DetailKind::Msr => match exitscope_model::codes::detail_name(key.kind, key.key) {
-            Some(name) => name.to_string(),
-            None => format!("MSR {:#x}", key.key),
-        },
-        DetailKind::Cpuid => "CPUID".to_string(),
-        _ => format!("address {:#x}", key.key),
+    let number = key.key;
+    match (key.kind, exitscope_model::codes::detail_name(key.kind, number)) {
+        (DetailKind::Port, _) => format!("port {number:#x}"),
+        (DetailKind::Mmio, _) => format!("address {number:#x}"),
+        (DetailKind::Cpuid, _) => "CPUID".to_string(),
+        (_, Some(name)) => name.to_string(),
+        (DetailKind::Msr, None) => format!("MSR {number:#x}"),
+        (kind, None) => format!("{} {number:#x}", kind.name().replace('_', " ")),
     }
 }
 

@@ -4,7 +4,7 @@
 //! `-machine pc,help`, `-machine q35,help` and `-device virtio-blk-pci,help` of QEMU 7.2 list (target/i386/cpu.c: feature
 //! words and x86_cpu_properties; hw/i386/pc.c: pc_machine_class_init), options those of qemu-options.hx.
 //! libvirt: elements and attributes are those of docs/formatdomain.rst, sections "Hypervisor features", "Time keeping",
-//! "CPU model and topology", "CPU Tuning", "Hard drives", "Console", "Video devices"; `ps2` is from libvirt 10.7 on; names of
+//! "CPU model and topology", "CPU Tuning", "Memory Backing", "Hard drives", "Console", "Video devices"; `ps2` is from libvirt 10.7 on; names of
 //! processor features are those of src/cpu_map/x86_features.xml.
 
 use super::judgement::Setting;
@@ -30,7 +30,7 @@ const CPU: &[&str] = &[
     "x2apic",
 ];
 
-const MACHINE: &[&str] = &["hpet", "i8042", "kernel_irqchip", "vmport"];
+const MACHINE: &[&str] = &["hpet", "i8042", "kernel_irqchip", "memory-backend", "vmport"];
 
 const DEVICES: &[&str] = &["virtio-serial-pci", "virtconsole", "virtio-gpu-pci", "virtio-blk-pci", "isa-debugcon"];
 
@@ -62,6 +62,8 @@ const LIBVIRT: &[(&str, &[&str])] = &[
     ("features/ps2", &["state"]),
     ("features/pvspinlock", &["state"]),
     ("features/vmport", &["state"]),
+    ("memoryBacking/allocation", &["mode"]),
+    ("memoryBacking/hugepages", &[]),
 ];
 
 /// Values of attributes that take one of a list.
@@ -72,6 +74,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("policy", &["require"]),
     ("driver", &["kvm", "qemu"]),
     ("ioeventfd", &["on"]),
+    ("mode", &["immediate"]),
     ("bus", &["virtio"]),
 ];
 

@@ -29,12 +29,13 @@ impl Vm<'_> {
     pub(super) fn unknown(
         &self,
         thing: Thing<'_>,
+        key: DetailKey,
         account: &Account,
         facts: &[FactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
         let cell = &account.all.cell;
-        let Thing { subject, key, name } = thing;
+        let Thing { subject, name, .. } = thing;
         if key.kind == DetailKind::Msr {
             let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
             let how =
@@ -55,9 +56,9 @@ impl Vm<'_> {
         let facts: Vec<FactId> = facts.iter().copied().chain(fact).collect();
         match written {
             Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
-                self.doorbell(thing, &account.all, values, &facts, judgement)
+                self.doorbell(thing, key, &account.all, values, &facts, judgement)
             }
-            Some(_) => self.register(thing, &account.all, &facts, judgement),
+            Some(_) => self.register(thing, key, &account.all, &facts, judgement),
             None => self.device(thing, account, &facts, judgement),
         }
     }
@@ -79,7 +80,8 @@ impl Vm<'_> {
 
     fn doorbell(
         &self,
-        Thing { subject, key, name }: Thing<'_>,
+        Thing { subject, name, .. }: Thing<'_>,
+        key: DetailKey,
         about: &About,
         (low, high): (u64, u64),
         facts: &[FactId],
@@ -125,7 +127,8 @@ impl Vm<'_> {
     /// Values that are data: nobody may throw them away, but they may be kept for a while.
     fn register(
         &self,
-        Thing { subject, key, name }: Thing<'_>,
+        Thing { subject, name, .. }: Thing<'_>,
+        key: DetailKey,
         about: &About,
         facts: &[FactId],
         judgement: &mut Judgement,

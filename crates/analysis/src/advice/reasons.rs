@@ -1,0 +1,600 @@
+//! Rules about exits that their reason tells apart, or their reason and what happened: no device or register of the tables of
+//! cures is behind them.
+//!
+//! ```text
+//! npf, write not allowed ──► "writes to protected memory" ─┐
+//! EXTERNAL_INTERRUPT 0xec ─► "interrupts of the host" ─────┼─► worth a word? ─► advice, or why nothing can be set
+//! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┘
+//! ```
+
+use super::causes::{Asked, Covered, Said, Subject, asked};
+use super::cures::{
+    APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
+};
+use super::judgement::{Judgement, Topic};
+use super::sources::{Account, Thing, Vm};
+use crate::{Cell, DetailKey, ExitCause};
+use exitscope_model::codes::detail_name;
+use exitscope_model::{CodeList, DetailKind};
+use exitscope_policy::{Knob, Place, Unit};
+use std::collections::BTreeMap;
+
+/// Exits that are judged together.
+pub(super) struct Group {
+    pub name: &'static str,
+    /// Whether exits from this are among them.
+    has: fn(&ExitCause) -> bool,
+    answer: fn(&Vm<'_>) -> Answer,
+}
+
+/// In the order in which they are looked for.
+static GROUPS: &[Group] = &[
+    Group { name: PROTECTED, has: is_write_to_protected, answer: |_| Answer::Cure(&DIRTY) },
+    Group { name: FAULTS, has: is_memory_fault, answer: memory_faults },
+    Group { name: INTERRUPTS, has: is_interrupt, answer: |_| Answer::Cure(&HOST_INTERRUPTS) },
+    Group { name: "interrupt windows", has: is_window, answer: interrupt_windows },
+    Group {
+        name: "ends of interrupts",
+        has: |of| is(of, CodeList::Vmx, &[45]),
+        answer: |_| Answer::Leave(EOI_INDUCED),
+    },
+    Group {
+        name: "IPIs to vCPUs that do not run",
+        has: |of| is(of, CodeList::Svm, &[0x401]),
+        answer: |_| Answer::Leave(INCOMPLETE_IPI),
+    },
+    Group { name: "nested hypervisor", has: is_nested, answer: |_| Answer::Cure(&NESTED) },
+];
+
+const PROTECTED: &str = "writes to protected memory";
+const FAULTS: &str = "memory faults";
+const INTERRUPTS: &str = "interrupts of the host";
+
+/// The group of exits that come from this.
+pub(super) fn group(cause: &ExitCause) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| (group.has)(cause))
+}
+
+fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
+    let code = cause.code.basic();
+    code.list == list && numbers.contains(&code.number)
+}
+
+/// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
+fn fault(cause: &ExitCause) -> Option<&'static str> {
+    let key = cause.about.filter(|key| matches!(key.kind, DetailKind::PageFault | DetailKind::EptViolation))?;
+    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault())
+}
+
+/// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
+fn is_memory_fault(cause: &ExitCause) -> bool {
+    fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
+}
+
+fn is_write_to_protected(cause: &ExitCause) -> bool {
+    fault(cause).is_some_and(|what| what.starts_with("write") && what.ends_with("not allowed"))
+}
+
+/// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too.
+fn is_interrupt(cause: &ExitCause) -> bool {
+    is(cause, CodeList::Vmx, &[1]) || is(cause, CodeList::Svm, &[0x60])
+}
+
+/// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
+fn is_window(cause: &ExitCause) -> bool {
+    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64])
+}
+
+/// What only a hypervisor runs: VMX's and SVM's own instructions.
+fn is_nested(cause: &ExitCause) -> bool {
+    is(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
+        || is(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
+}
+
+/// Exits that only a VM has whose APIC the processor virtualises: APIC_WRITE and EOI_INDUCED; AVIC's own.
+const OF_APICV: &[(CodeList, u64)] =
+    &[(CodeList::Vmx, 45), (CodeList::Vmx, 56), (CodeList::Svm, 0x401), (CodeList::Svm, 0x402)];
+
+/// Whether the processor virtualises the VM's APIC, as its exits show.
+pub(super) fn has_apicv(vm: &Vm<'_>) -> bool {
+    vm.material.of_reasons(vm.id, OF_APICV).count > 0
+}
+
+pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
+    let mut groups: BTreeMap<&'static str, (&'static Group, Cell, Vec<(DetailKey, u64)>)> = BTreeMap::new();
+    for (cause, cell) in vm.material.causes(vm.id) {
+        if let Some(group) = group(cause)
+            && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))
+        {
+            let entry = groups.entry(group.name).or_insert_with(|| (group, Cell::default(), Vec::new()));
+            entry.1.merge(cell);
+            entry.2.extend(cause.about.map(|key| (key, cell.count)));
+        }
+    }
+    for (name, (group, cell, about)) in groups {
+        let mut account = Account::of(cell, (group.answer)(vm));
+        if let Some((key, share)) = commonest(&about, account.all.cell.count) {
+            let number = match detail_name(key.kind, key.key) {
+                Some(name) => format!("{:#x}, {name}", key.key),
+                None => format!("{:#x}", key.key),
+            };
+            let what = match key.kind {
+                DetailKind::HostVector => format!("part of the {name} with vector {number}"),
+                _ => format!("part of the {name} that are {number}"),
+            };
+            account.more.push((Topic::Devices, what, share));
+        }
+        let touched = vm.material.touched(vm.id);
+        if name == FAULTS && touched.all() > 0 {
+            let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
+            account.more.push((Topic::Devices, what, touched.again as f64 / touched.all() as f64));
+        }
+        let said = vm.judge_as(Thing { subject: Subject::Group(name), key: None, name }, &account, judgement);
+        judgement.say(Some(vm.id), Covered::Subject(Asked::Named(name)), said);
+    }
+}
+
+/// What most of so many exits are about.
+fn commonest(about: &[(DetailKey, u64)], all: u64) -> Option<(DetailKey, f64)> {
+    let (key, count) = about.iter().max_by_key(|(key, count)| (*count, std::cmp::Reverse(*key)))?;
+    Some((*key, *count as f64 / all.max(1) as f64))
+}
+
+/// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
+pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
+    let mut cell = Cell::default();
+    let halts = vm.material.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt());
+    halts.for_each(|(_, of)| cell.merge(of));
+    let blocked = vm.material.halts(vm.id).halts();
+    let pending = cell.timed.saturating_sub(blocked);
+    // Without kvm_vcpu_wakeup nothing says which halts found one.
+    if vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
+        let share = pending as f64 / cell.timed as f64;
+        let mut account = Account::of(cell, Answer::Cure(&PENDING));
+        let what = "part of the halts that found an event pending, and blocked nobody";
+        account.more.push((Topic::Halts, what.to_string(), share));
+        let thing = Thing { subject: Subject::Group("halts"), key: None, name: "halts" };
+        let said = vm.judge_as(thing, &account, judgement);
+        judgement.say(Some(vm.id), Covered::Halts, said);
+    }
+    if let Some(why) = unknown {
+        judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(why));
+    }
+}
+
+/// Memory is missing when it is touched first, or again.
+fn memory_faults(vm: &Vm<'_>) -> Answer {
+    let touched = vm.material.touched(vm.id);
+    match touched.again.saturating_mul(2) > touched.all() {
+        true => Answer::Cure(&TAKEN_AWAY),
+        false => Answer::Cure(&FIRST_TOUCH),
+    }
+}
+
+fn interrupt_windows(vm: &Vm<'_>) -> Answer {
+    match has_apicv(vm) {
+        true => Answer::Unjudged(
+            "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window (NMIs, a nested \
+             guest, an APIC that is inhibited now and then), no rule tells",
+        ),
+        false => Answer::Cure(&WINDOWS),
+    }
+}
+
+/// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
+pub(super) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \
+    APIC must hear: level-triggered ones, and with a split irqchip those that are routed through it; devices with MSI or MSI-X \
+    (virtio, VFIO) have none";
+
+/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c.
+const INCOMPLETE_IPI: &str = "AVIC delivers IPIs to vCPUs that run; these went to ones that did not, which only KVM can wake, or are \
+    of a kind that AVIC leaves to KVM";
+
+/// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
+/// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
+static FIRST_TOUCH: Cure = Cure {
+    change: "the guest touches most of these pages for the first time in this recording: back its memory with huge pages, so that \
+        one fault maps 2 MiB or 1 GiB, and have them there before the guest needs them; while a guest boots or its program \
+        grows this is no fault to cure",
+    switches: &[],
+    settings: &[
+        libvirt("memoryBacking", "<hugepages/>"),
+        libvirt("memoryBacking", "<allocation mode='immediate'/>"),
+        qemu("-object memory-backend-memfd,id=mem,size=…,hugetlb=on,prealloc=on -machine memory-backend=mem"),
+        by_hand(
+            "or transparent huge pages: `cat /sys/kernel/mm/transparent_hugepage/enabled` on the host; QEMU asks for them by \
+                madvise, so that `madvise` is enough",
+        ),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    acts: Acts::AtStart,
+    risk: "memory that is there before is there for this VM alone: nothing is left to overcommit",
+    payer: "other users of the host's memory",
+};
+
+/// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
+/// changes; `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c splits no longer needed.
+static TAKEN_AWAY: Cure = Cure {
+    change: "the guest had most of these pages before, and the host took them away meanwhile: find out who does",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "`perf stat -a -e kvm:kvm_unmap_hva_range -e kvm:kvm_age_hva -e huge_memory:mm_collapse_huge_page -e \
+                migrate:mm_migrate_pages sleep 10` on the host says whether it unmaps, looks at ages, collapses or migrates",
+        ),
+        by_hand(
+            "by what it says: `sysctl kernel.numa_balancing` (0 where vCPUs and memory are pinned), \
+                /sys/kernel/mm/ksm/run, /sys/kernel/mm/transparent_hugepage/khugepaged/defrag, a balloon that moves, swapping; \
+                each by its value first",
+        ),
+        by_hand(
+            "on Intel /sys/module/kvm/parameters/nx_huge_pages: where it is Y, pages that guests ran code from become large \
+                again every nx_huge_pages_recovery_period_ms, and are split at the next fetch",
+        ),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::AtHost,
+    risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
+    payer: "whoever gains by it",
+};
+
+/// `kvm_mmu_slot_apply_flags`, `fast_page_fault` of arch/x86/kvm; a page that was only read so far may be the zero page, or
+/// KSM's, until it is written.
+static DIRTY: Cure = Cure {
+    change: "the guest writes to pages that it may only read for now: its memory is being logged (a migration, a backup, an emulated \
+        display), or is shared until it is written (KSM, the zero page)",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "whether it is a migration or a backup: `virsh domjobinfo DOMAIN`, or in QEMU's monitor `info migrate`: then this \
+                ends with it",
+        ),
+        by_hand("whether it is KSM: /sys/kernel/mm/ksm/run and pages_sharing beside it"),
+        by_hand("whether it is a display: a VGA or QXL that nobody looks at; virtio-gpu, or none"),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: Least::Nothing("from nothing, where the guest's memory is logged for a purpose, to all their time"),
+    acts: Acts::AtHost,
+    risk: "none by looking",
+    payer: NOBODY,
+};
+
+/// `handle_external_interrupt` of arch/x86/kvm/vmx/vmx.c: the host's handler runs, and nothing else is done. `hrtimer`s are what
+/// emulates guests' timers where VMX's preemption timer does not (`start_hv_timer`, `start_sw_timer` of
+/// arch/x86/kvm/lapic.c).
+static HOST_INTERRUPTS: Cure = Cure {
+    change: "keep interrupts that are not the VM's away from the CPUs of its vCPUs: each makes the guest leave",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "which they are: the columns of those CPUs in the host's /proc/interrupts, twice, some seconds apart; rows with \
+                numbers are devices, LOC is the timer, RES and CAL are asked for by other CPUs",
+        ),
+        by_hand(
+            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; of devices that the VM itself \
+                has (VFIO), posted interrupts, for which the IOMMU remaps interrupts",
+        ),
+        by_hand(
+            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
+                but timers of guests are timers of the host where neither VMX's preemption timer nor the guest's processor keeps \
+                them (SVM), and those stay",
+        ),
+        by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: Least::Nothing(
+        "from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time",
+    ),
+    acts: Acts::AtHost,
+    risk: "other CPUs take what these no longer take",
+    payer: "the CPUs that take the interrupts",
+};
+
+/// `kvm_enable_irq_window`; with APICv or AVIC hardware waits for the guest itself.
+static WINDOWS: Cure = Cure {
+    change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
+        the moment when it can, and so do task priorities",
+    switches: APICV,
+    settings: &[by_hand(
+        "for a Windows guest, hv-vapic spares the writes of its task priority (libvirt: <vapic state='on'/> in <hyperv>)",
+    )],
+    xen: "apicv is on by default where the processor has it",
+    helps: Helps::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "KVM leaves it out where it cannot be used: kvm_apicv_inhibit_changed says what for",
+    payer: NOBODY,
+};
+
+/// Intel's: `cpu_has_vmx_shadow_vmcs`, `handle_vmread` of arch/x86/kvm/vmx.
+static SHADOW_VMCS: Knob = Knob {
+    name: "enable_shadow_vmcs",
+    unit: Unit::Count,
+    default: 1,
+    min: 0,
+    max: 1,
+    place: Place::ModuleAtLoad("kvm_intel"),
+    about: "VMX: whether a nested hypervisor reads and writes its VMCS without an exit",
+};
+
+/// AMD's: `svm_hardware_setup` of arch/x86/kvm/svm/svm.c.
+static VLS: Knob = Knob {
+    name: "vls",
+    place: Place::ModuleAtLoad("kvm_amd"),
+    about: "SVM: whether a nested hypervisor's VMLOAD and VMSAVE need no exit",
+    ..SHADOW_VMCS
+};
+
+static NESTED: Cure = Cure {
+    change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
+        how often that guest leaves",
+    switches: &[Switch { module: "kvm_intel", knob: &SHADOW_VMCS }, Switch { module: "kvm_amd", knob: &VLS }],
+    settings: &[
+        by_hand(
+            "in the guest: `exitscope record` there shows what its guests leave for; each exit spared there spares several here",
+        ),
+        by_hand(
+            "for Hyper-V as the guest's hypervisor, on Intel: hv-evmcs (with hv-vapic), an enlightened VMCS, which it reads and \
+                writes in memory",
+        ),
+        by_hand(
+            "where nobody needs it (Windows' virtualisation-based security): take the guest's virtualisation away (-cpu …,vmx=off or svm=off)",
+        ),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::WithModule,
+    risk: "programs in the guest that need virtualisation fail without it",
+    payer: NOBODY,
+};
+
+/// `kvm_vcpu_halt` of virt/kvm/kvm_main.c: `kvm_vcpu_check_block` finds the event before anybody blocks; cpuidle's haltpoll
+/// looks before it halts (drivers/cpuidle/governors/haltpoll.c).
+static PENDING: Cure = Cure {
+    change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt polling \
+        looks for a while before it halts, which spares such exits",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
+                dedicated CPUs), guest_halt_poll_ns in /sys/module/haltpoll/parameters",
+        ),
+        by_hand("what wakes it so soon: `perf record -e 'irq_vectors:*' -g` in the guest"),
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
+    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    payer: "who else wants the CPU",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::causes;
+    use super::super::judgement::Setting;
+    use super::super::made::{end, exit, spent, vcpu};
+    use super::super::material::{Machine, Material};
+    use super::super::{Subject, Verdict};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{Detail, EventKinds, Exit, ExitCode, Form, Halt, TimePart, Told};
+    use exitscope_units::{Moment, Nanos};
+
+    const US: u64 = 1_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Exits for one reason, about something whose value goes round in so many, and as many more about nothing of another.
+    struct Made {
+        code: ExitCode,
+        about: Option<(DetailKind, bool, u64)>,
+        /// How many values there are.
+        values: u64,
+        per_s: u64,
+        beside: Option<ExitCode>,
+    }
+
+    const fn made(code: ExitCode, about: Option<(DetailKind, bool, u64)>) -> Made {
+        Made { code, about, values: 1, per_s: 2_000, beside: None }
+    }
+
+    const fn vmx(number: u64) -> ExitCode {
+        ExitCode::new(CodeList::Vmx, number)
+    }
+
+    const fn svm(number: u64) -> ExitCode {
+        ExitCode::new(CodeList::Svm, number)
+    }
+
+    /// A vCPU that makes such exits for a second, each of 20 us, and is in its guest for the rest.
+    fn judged(arch: &str, made: &Made) -> Judgement {
+        let machine = Machine {
+            arch: arch.into(),
+            comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
+            ..Machine::default()
+        };
+        let mut material = Material::new(&Selection::default());
+        material.begin(Moment::from_nanos(0));
+        material.heard(EventKinds { doors: true, ..EventKinds::default() });
+        for number in 1..=made.per_s {
+            let at = number * (SECOND / made.per_s);
+            let detail = made.about.map(|(kind, write, key)| {
+                let value = (1 + number % made.values) << 12;
+                Detail { kind, write, form: Form::Untold, size: 0, key, value }
+            });
+            let parts = spent(TimePart::Kernel, 20 * US);
+            let guest = Nanos(SECOND / made.per_s - 20 * US);
+            material.absorb(&Exit { detail, parts, guest, ..exit(vcpu(0), at, made.code) });
+            if let Some(code) = made.beside {
+                material.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
+            }
+        }
+        end(&mut material, &[vcpu(0)], SECOND);
+        let mut judgement = Judgement::default();
+        super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+        judgement.rank();
+        causes::list(&material, &machine, &mut judgement);
+        judgement
+    }
+
+    /// Causes whose answer is a change: what the advice says, one of its settings, and what its facts say of the exits.
+    #[test]
+    fn each_cause_gets_its_advice_and_as_many_exits_that_take_no_time_get_none() {
+        use DetailKind as D;
+        let ept = |key| Some((D::EptViolation, false, key));
+        let npf = |key| Some((D::PageFault, false, key));
+        let vector = Some((D::HostVector, false, 0xec));
+        let cases = [
+            (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
+            (Made { values: 400, ..made(vmx(48), ept(0x181)) }, "took them away", "numa_balancing", "0x181, read"),
+            (made(vmx(48), ept(0x192)), "may only read for now", "domjobinfo", "0x192, write, not allowed"),
+            (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
+            (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
+            (made(vmx(1), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
+            (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
+            (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
+            (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
+            (made(vmx(23), None), "a hypervisor itself", "enable_shadow_vmcs", "nested hypervisor"),
+            (made(vmx(24), None), "a hypervisor itself", "hv-evmcs", "nested hypervisor"),
+            (made(svm(0x80), None), "a hypervisor itself", "vls", "nested hypervisor"),
+            // Registers of the APIC: with APICv by APIC_WRITE, without by APIC_ACCESS.
+            (made(vmx(56), Some((D::Apic, true, 0x380))), "arm its timer less often", "hrtimer", "timer (APIC_TMICT)"),
+            (made(vmx(56), Some((D::Apic, true, 0x300))), "between vCPUs", "enable_ipiv", "IPIs (APIC_ICR)"),
+            (
+                made(vmx(44), Some((D::Apic, true, 0xb0))),
+                "virtualise the APIC",
+                "enable_apicv",
+                "EOI and TPR (APIC_EOI)",
+            ),
+        ];
+        for (made, says, setting, fact) in cases {
+            let judgement = judged("x86_64", &made);
+            let [advice] = judgement.advice() else { panic!("{:?}: {:#?}", made.code, judgement.advice()) };
+            let plan = advice.plan();
+            assert!(plan.change.contains(says), "{:?}: {}", made.code, plan.change);
+            assert!(format!("{:?}", plan.settings).contains(setting), "{:?}: {:?}", made.code, plan.settings);
+            let misspelt: Vec<_> = plan.settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
+            let facts: Vec<&str> = judgement.facts().iter().map(|fact| fact.what.as_str()).collect();
+            assert!(facts.iter().any(|of| of.contains(fact)), "{:?}: {facts:#?}", made.code);
+            // What a recording shows is never that all of it goes away.
+            assert_eq!((plan.gain.low, plan.gain.high), (Nanos::ZERO, Nanos(40_000 * US)), "{:?}", made.code);
+            assert_eq!(judgement.causes[0].verdict, Verdict::Changed(vec![1]), "{:?}", made.code);
+
+            let healthy = judged("x86_64", &Made { per_s: 40, ..made });
+            assert_eq!((healthy.advice().len(), healthy.facts().len()), (0, 0), "{:?}", made.code);
+        }
+    }
+
+    /// Causes of which nothing can be set, or nobody can say, with the reason.
+    #[test]
+    fn each_cause_that_nothing_changes_says_why() {
+        use DetailKind as D;
+        let call = |kind, number| Some((kind, false, number));
+        let inherent = [
+            ("x86_64", made(vmx(45), Some((D::EoiVector, false, 0x31))), "level-triggered"),
+            ("x86_64", made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd))), "only KVM can wake"),
+            // AVIC is in force, as its exit shows.
+            ("x86_64", made(svm(0x402), Some((D::Apic, true, 0xb0))), "level-triggered"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x14)), "hv-tlbflush"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x15)), "hv-ipi"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x08)), "waits long for a lock"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x5d)), "VMBus"),
+            ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
+            ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
+            ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
+        ];
+        for (arch, made, says) in inherent {
+            let judgement = judged(arch, &made);
+            assert_eq!(judgement.advice().len(), 0, "{:?}", judgement.advice());
+            let verdict = &judgement.causes[0].verdict;
+            assert!(matches!(verdict, Verdict::Inherent(why) if why.contains(says)), "{:?}: {verdict:?}", made.code);
+            assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
+        }
+        let unjudged = [
+            (made(vmx(48), None), "the recording does not say what they are about", Subject::None),
+            (
+                Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
+                "no rule tells",
+                Subject::Group("interrupt windows"),
+            ),
+            // An entry of an emulated device, whose access the recording lacks.
+            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", Subject::None),
+        ];
+        for (made, says, subject) in unjudged {
+            let judgement = judged("x86_64", &made);
+            assert_eq!(judgement.advice().len(), 0, "{:?}", made.code);
+            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(made.code)).unwrap();
+            assert!(matches!(&row.verdict, Verdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
+            assert_eq!(row.subject, subject, "{:?}", made.code);
+        }
+    }
+
+    #[test]
+    fn the_console_of_a_pseries_guest_is_one_and_the_same_number_on_x86_is_not() {
+        let of = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0x58)));
+        let judgement = judged("ppc64le", &of);
+        let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
+        assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): have less of it"));
+        assert_eq!(judged("x86_64", &of).advice().len(), 0);
+    }
+
+    /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
+    fn halting(blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
+        let machine = Machine { arch: "x86_64".into(), ..Machine::default() };
+        let mut material = Material::new(&Selection::default());
+        material.begin(Moment::from_nanos(0));
+        for number in 1..=2_000 {
+            let at = number * 500 * US;
+            let parts = spent(TimePart::Kernel, 20 * US);
+            material.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, vmx(12)) });
+            if number <= blocked {
+                let told = told.then_some(Told { length: Nanos(15 * US), waited: true, valid: true });
+                let begin = Moment::from_nanos(at);
+                let end = Moment::from_nanos(at + 15 * US);
+                let (asleep, woken, entered) = (Some(begin), None, None);
+                let halt = Halt { who: vcpu(0), begin, asleep, woken, told, change: None, kicked: false, end, entered };
+                material.facts.absorb_halt(&halt);
+            }
+        }
+        end(&mut material, &[vcpu(0)], SECOND);
+        let mut judgement = Judgement::default();
+        super::super::sources::judge_halts(
+            &material,
+            &machine,
+            unknown.map(str::to_string),
+            &|_, _| Vec::new(),
+            &mut judgement,
+        );
+        judgement.rank();
+        causes::list(&material, &machine, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn halts_that_find_an_event_pending_are_told_from_those_that_block() {
+        let pending = halting(700, true, None);
+        let [advice] = pending.advice() else { panic!("{:#?}", pending.causes) };
+        assert!(advice.plan().change.contains("find an event pending already"));
+        assert!(matches!(&advice.plan().settings[0], Setting::ByHand(text) if text.contains("cpuidle-haltpoll")));
+        let share = pending.facts().iter().find(|fact| fact.what.contains("blocked nobody")).unwrap();
+        assert_eq!(share.figure, super::super::Figure::Share(0.65));
+        assert_eq!(pending.causes[0].verdict, Verdict::Changed(vec![1]));
+
+        let blocked = halting(1_300, true, None);
+        assert_eq!(blocked.advice().len(), 0, "{:#?}", blocked.advice());
+        // Without kvm_vcpu_wakeup nothing says which found one.
+        assert_eq!(halting(0, false, None).advice().len(), 0);
+        let unknown = halting(1_300, true, Some("nobody says what it was"));
+        let verdict = &unknown.causes[0].verdict;
+        assert!(matches!(verdict, Verdict::NotJudged(why) if why == "nobody says what it was"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Which pages of its memory a guest had to wait for: for the first time, or again.
+
+use exitscope_model::codes::REGION_BITS;
+use exitscope_model::{CodeList, DetailKind, Exit};
+use exitscope_units::VmId;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+
+/// Pages at most, of all VMs; faults at further ones are not looked at. Bounds memory (about 8 MB).
+const MOST: usize = 1 << 18;
+
+/// How often a VM's pages were missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Touched {
+    /// Pages.
+    pub first: u64,
+    /// Faults at one of them after its first.
+    pub again: u64,
+}
+
+impl Touched {
+    /// Faults.
+    pub fn all(self) -> u64 {
+        self.first.saturating_add(self.again)
+    }
+}
+
+/// The pages of all VMs at which there were faults.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TouchedPages {
+    pages: FxHashSet<(VmId, u64)>,
+    by_vm: BTreeMap<VmId, Touched>,
+}
+
+impl TouchedPages {
+    /// Looks at an exit: whether it is a fault of the second stage of translation whose event says the address.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        if let Some(detail) = exit.detail
+            && matches!(detail.kind, DetailKind::PageFault | DetailKind::EptViolation)
+        {
+            self.fault(exit, detail.value);
+        }
+    }
+
+    fn fault(&mut self, exit: &Exit, address: u64) {
+        // powerpc tells where in the program it was, and the words of an exit do not tell where it was.
+        let of_memory = matches!(exit.code.list, CodeList::Vmx | CodeList::Svm | CodeList::Arm64Ec);
+        if address == 0 || !of_memory || !exit.code.is_page_fault() {
+            return;
+        }
+        let page = (exit.who.vm, address >> REGION_BITS);
+        let touched = self.by_vm.entry(exit.who.vm).or_default();
+        if self.pages.contains(&page) {
+            touched.again += 1;
+        } else if self.pages.len() < MOST {
+            self.pages.insert(page);
+            touched.first += 1;
+        }
+    }
+
+    /// Adds what a later stretch of the recording gave.
+    pub fn merge(&mut self, later: &TouchedPages) {
+        for (vm, touched) in &later.by_vm {
+            self.by_vm.entry(*vm).or_default().again += touched.again;
+        }
+        for page in &later.pages {
+            let touched = self.by_vm.entry(page.0).or_default();
+            if self.pages.contains(page) {
+                touched.again += 1;
+            } else if self.pages.len() < MOST {
+                self.pages.insert(*page);
+                touched.first += 1;
+            }
+        }
+    }
+
+    /// Those of a VM.
+    pub fn of(&self, vm: VmId) -> Touched {
+        self.by_vm.get(&vm).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{exit, vcpu};
+    use super::*;
+    use exitscope_model::{Detail, ExitCode, Form};
+
+    fn fault(code: ExitCode, kind: DetailKind, address: u64) -> Exit {
+        let detail = Detail { kind, write: false, form: Form::Untold, size: 0, key: 0x182, value: address };
+        Exit { detail: Some(detail), ..exit(vcpu(0), 100, code) }
+    }
+
+    #[test]
+    fn a_page_counts_once_as_first_and_then_as_again_however_the_recording_is_cut() {
+        let ept = ExitCode::new(CodeList::Vmx, 48);
+        let exits = [
+            fault(ept, DetailKind::EptViolation, 0x1234),
+            fault(ept, DetailKind::EptViolation, 0x1fff),
+            fault(ept, DetailKind::EptViolation, 0x2000),
+            fault(ept, DetailKind::EptViolation, 0x1000),
+            // Its address is not told; an address of a device; a fault of the guest's own.
+            fault(ept, DetailKind::EptViolation, 0),
+            fault(ept, DetailKind::Mmio, 0x1000),
+            fault(ExitCode::new(CodeList::Vmx, 0), DetailKind::PageFault, 0x1000),
+            fault(ExitCode::new(CodeList::PpcTrap, 0xe00), DetailKind::PageFault, 0x1000),
+        ];
+        for cut in 0..=exits.len() {
+            let [mut earlier, mut later] = [TouchedPages::default(), TouchedPages::default()];
+            exits[..cut].iter().for_each(|exit| earlier.absorb(exit));
+            exits[cut..].iter().for_each(|exit| later.absorb(exit));
+            earlier.merge(&later);
+            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 2, again: 2 }, "cut at {cut}");
+        }
+    }
+}
