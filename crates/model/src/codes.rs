@@ -338,26 +338,33 @@ pub fn lookup(table: &'static [(u64, &'static str)], number: u64) -> Option<&'st
     table.binary_search_by_key(&number, |row| row.0).ok().map(|at| table[at].1)
 }
 
-/// An arm64 system register, as `sys_reg()` of `arch/arm64/include/asm/sysreg.h` makes it of Op0, Op1, CRn, CRm and Op2.
-pub const fn system_register([op0, op1, crn, crm, op2]: [u64; 5]) -> u64 {
-    (op0 & 3) << 19 | (op1 & 7) << 16 | (crn & 15) << 12 | (crm & 15) << 8 | (op2 & 7) << 5
+/// Of Op0, Op1, CRn, CRm and Op2 of an arm64 system register: where each begins in the register's number (`sys_reg()` of
+/// `arch/arm64/include/asm/sysreg.h`), where in the ESR of its trap (`ESR_ELx_SYS64_ISS_*` of `arch/arm64/include/asm/esr.h`),
+/// and its bits.
+const SYSTEM_REGISTER: [(u32, u32, u64); 5] = [(19, 20, 3), (16, 14, 7), (12, 10, 15), (8, 1, 15), (5, 17, 7)];
+
+/// The ESR of a trapped MSR or MRS, but for its register: exception class 0x18, a 32-bit instruction.
+const SYSTEM_REGISTER_ESR: u64 = 0x6200_0000;
+
+/// The number of an arm64 system register of these Op0, Op1, CRn, CRm and Op2.
+pub fn system_register(parts: [u64; 5]) -> u64 {
+    SYSTEM_REGISTER.iter().zip(parts).map(|(&(at, _, bits), part)| (part & bits) << at).sum()
 }
 
-/// The system register that a trapped MSR or MRS is about, and whether it writes: `ESR_ELx_SYS64_ISS_*` of
-/// `arch/arm64/include/asm/esr.h`.
-pub const fn trapped_system_register(esr: u64) -> (u64, bool) {
-    (system_register([esr >> 20, esr >> 14, esr >> 10, esr >> 1, esr >> 17]), esr & 1 == 0)
+/// The system register that a trapped MSR or MRS is about, and whether it writes.
+pub fn trapped_system_register(esr: u64) -> (u64, bool) {
+    (system_register(SYSTEM_REGISTER.map(|(_, at, _)| esr >> at)), esr & 1 == 0)
 }
 
 /// The ESR of such a trap, but for the register that is read into or written from.
-pub const fn system_register_trap(register: u64, write: bool) -> u64 {
-    let [op0, op1, crn, crm, op2] = system_register_parts(register);
-    0x6200_0000 | op0 << 20 | op2 << 17 | op1 << 14 | crn << 10 | crm << 1 | !write as u64
+pub fn system_register_trap(register: u64, write: bool) -> u64 {
+    let parts = SYSTEM_REGISTER.iter().zip(system_register_parts(register));
+    parts.fold(SYSTEM_REGISTER_ESR, |esr, (&(_, at, _), part)| esr + (part << at)) + u64::from(!write)
 }
 
 /// Op0, Op1, CRn, CRm and Op2 of a system register.
-pub const fn system_register_parts(register: u64) -> [u64; 5] {
-    [register >> 19 & 3, register >> 16 & 7, register >> 12 & 15, register >> 8 & 15, register >> 5 & 7]
+pub fn system_register_parts(register: u64) -> [u64; 5] {
+    SYSTEM_REGISTER.map(|(at, _, bits)| register >> at & bits)
 }
 
 /// Why a loongarch guest left for a privileged instruction; if it is none that is known, for its privilege.
@@ -372,14 +379,14 @@ pub fn loongarch_instruction(code: ExitCode) -> u64 {
 }
 
 /// The decode key of an intercepted s390 instruction, as `icpt_insn_decoder` of `sie.h` makes it.
-pub const fn s390_instruction_key(instruction: u64) -> u64 {
-    let first = instruction >> 56;
-    let second = (instruction >> 48) & 0xff;
+pub fn s390_instruction_key(instruction: u64) -> u64 {
+    let [first, second, .., last, _, _] = instruction.to_be_bytes();
+    let key = |second: u8| u64::from(u16::from_be_bytes([first, second]));
     match first {
-        0x01 | 0xb2 | 0xb9 | 0xe3 | 0xe5 => first << 8 | second,
-        0xaa | 0xc8 => first << 8 | (second & 0xf),
-        0xeb => first << 8 | ((instruction >> 16) & 0xff),
-        _ => first,
+        0x01 | 0xb2 | 0xb9 | 0xe3 | 0xe5 => key(second),
+        0xaa | 0xc8 => key(second & 0xf),
+        0xeb => key(last),
+        _ => u64::from(first),
     }
 }
 
@@ -488,5 +495,11 @@ mod tests {
         assert_eq!(s390_instruction_key(0xb27d_0000_0000_0000), 0xb27d);
         assert_eq!(s390_instruction_key(0xae01_0000_0000_0000), 0xae);
         assert_eq!(s390_instruction_key(0xeb00_0000_0025_0000), 0xeb25);
+        // Of some, four bits of the second byte are a register's number; of those of one byte, all the rest are operands.
+        assert_eq!(s390_instruction_key(0xaa73_0000_0000_0000), 0xaa03);
+        assert_eq!(s390_instruction_key(0xc8f4_1234_5678_0000), 0xc804);
+        assert_eq!(s390_instruction_key(0x0104_0000_0000_0000), 0x0104);
+        assert_eq!(s390_instruction_key(0xebff_ffff_ff8a_ffff), 0xeb8a);
+        assert_eq!(s390_instruction_key(0xb7ff_ffff_ffff_0000), 0xb7);
     }
 }

@@ -128,3 +128,41 @@ impl<R> fmt::Debug for Of<R> {
         f.write_str(self.type_name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_says_its_type_and_takes_its_value_of_a_row() {
+        type Row = Option<u16>;
+        let columns: [Column<Row>; 6] = [
+            Column::new("words", "", "", Of::Words(|row: &Row| row.map(|_| "some"))).lacking(),
+            Column::new("flag", "", "", Of::Flag(|row: &Row| row.map(|of| of > 3))).passing(),
+            Column::new("u16", "ns", "", Of::U16(|row: &Row| *row)).noted(Spelling::Hex),
+            Column::new("u32", "", "", Of::U32(|row: &Row| row.map(|of| 70_000 + u32::from(of)))),
+            Column::new("u64", "", "", Of::U64(|row: &Row| row.map(|of| u64::MAX - u64::from(of)))),
+            Column::new("numbers", "", "", Of::Numbers(|row: &Row| row.iter().map(|of| u64::from(*of)).collect())),
+        ];
+        let shown = columns.each_ref().map(|column| format!("{column:?}"));
+        let expected =
+            ["words: words", "flag: true or false", "u16: u16", "u32: u32", "u64: u64", "numbers: list of u64"];
+        assert_eq!(shown, expected);
+        let of = |row: &'static Row| columns.each_ref().map(|column| column.value(row));
+        let has = [
+            ColumnValue::Words("some"),
+            ColumnValue::Flag(true),
+            ColumnValue::Number(7),
+            ColumnValue::Number(70_007),
+            ColumnValue::Number(u64::MAX - 7),
+            ColumnValue::Numbers(vec![7]),
+        ];
+        assert_eq!(of(&Some(7)), has);
+        let [lacks @ .., last] = of(&None);
+        assert!(lacks.iter().all(|value| *value == ColumnValue::Lacks), "{lacks:?}");
+        assert_eq!(last, ColumnValue::Numbers(vec![]));
+        let traits = columns.each_ref().map(|column| (column.may_lack, column.at_rest, column.note));
+        let (plain, hex) = ((false, true, None), (false, true, Some(Spelling::Hex)));
+        assert_eq!(traits, [(true, true, None), (false, false, None), hex, plain, plain, plain]);
+    }
+}

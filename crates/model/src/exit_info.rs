@@ -82,6 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_that_the_trace_lacks_are_not_known() {
+        assert_eq!(ExitInfo::from_words(|_| None), None);
+        let some = ExitInfo::from_words(|word| (word == ExitWord::ErrorCode).then_some(0)).unwrap();
+        let known = ExitWord::ALL.map(|word| (word.name(), some.get(word)));
+        assert_eq!(
+            known,
+            [("info1", None), ("info2", None), ("intr_info", None), ("error_code", Some(0)), ("requests", None)]
+        );
+    }
+
+    #[test]
     fn each_word_is_kept_apart_from_the_others() {
         for only in ExitWord::ALL {
             let largest = u64::MAX >> (64 - 8 * only.row().2);

@@ -142,3 +142,143 @@ impl Halting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_units::{Tid, VcpuId, VmId};
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    fn who(vcpu: u32) -> Who {
+        Who { vm: VmId(3), vcpu: VcpuId(vcpu), tid: Tid(11) }
+    }
+
+    fn told(length: u64, waited: bool) -> Told {
+        Told { length: Nanos(length), waited, valid: true }
+    }
+
+    /// What is known of a halt, but for whose it is: begin, asleep, woken, end, entered.
+    fn moments(halt: &Halt) -> [Option<u64>; 5] {
+        let moments = [Some(halt.begin), halt.asleep, halt.woken, Some(halt.end), halt.entered];
+        moments.map(|moment| moment.map(Moment::as_nanos))
+    }
+
+    #[test]
+    fn a_halt_is_whole_when_its_vcpu_enters() {
+        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        halting.exit(at(100), true, &mut halts);
+        halting.sleep(at(130));
+        halting.sleep(at(150));
+        halting.wake(at(170));
+        halting.wake(at(190));
+        let change = PollChange { grow: true, new: 20, old: 10 };
+        halting.change = Some(change);
+        assert_eq!(halting.ended_change(), None, "it is not over");
+        halting.told(at(210), who(5), told(95, true), &mut halts);
+        assert_eq!((halts.len(), halting.ended_change()), (0, Some(change)));
+        // Who it was is known by the entry.
+        halting.enter(at(220), who(7), true, &mut halts);
+        let [halt] = halts[..] else { panic!("{halts:?}") };
+        assert_eq!(moments(&halt), [Some(100), Some(130), Some(190), Some(210), Some(220)]);
+        let said = (halt.who, halt.told, halt.change, halt.kicked);
+        assert_eq!(said, (who(7), Some(told(95, true)), Some(change), false));
+        // Nothing is left of it.
+        halting.enter(at(230), who(7), true, &mut halts);
+        halting.finish(&mut halts);
+        assert_eq!((halts.len(), halting.ended_change()), (1, None));
+    }
+
+    #[test]
+    fn further_halts_of_an_exit_begin_when_kvm_began_them() {
+        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        halting.exit(at(100), true, &mut halts);
+        // It slept before this halt began, and its second sleep began with it.
+        halting.told(at(200), who(5), told(30, false), &mut halts);
+        halting.sleep(at(260));
+        halting.wake(at(280));
+        halting.told(at(300), who(5), told(40, true), &mut halts);
+        halting.sleep(at(339));
+        halting.wake(at(340));
+        halting.told(at(400), who(5), told(60, true), &mut halts);
+        halting.finish(&mut halts);
+        let expected = [
+            [Some(100), None, None, Some(200), None],
+            [Some(260), Some(260), Some(280), Some(300), None],
+            [Some(340), None, Some(340), Some(400), None],
+        ];
+        assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_poll_that_succeeded_did_not_sleep_whatever_the_scheduler_said() {
+        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        halting.exit(at(100), true, &mut halts);
+        halting.sleep(at(120));
+        halting.wake(at(140));
+        halting.told(at(200), who(5), told(90, false), &mut halts);
+        halting.finish(&mut halts);
+        assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(100), None, None, Some(200), None]]);
+    }
+
+    #[test]
+    fn a_halt_that_nobody_told_of_is_the_exit_if_that_was_idle_to_its_end() {
+        for idle in [true, false] {
+            let (mut halting, mut halts) = (Halting::default(), Vec::new());
+            halting.exit(at(100), true, &mut halts);
+            halting.sleep(at(120));
+            halting.wake(at(140));
+            halting.kick();
+            halting.enter(at(160), who(5), idle, &mut halts);
+            let found: Vec<_> = halts.iter().map(|halt| (moments(halt), halt.kicked, halt.told)).collect();
+            let whole = ([Some(100), Some(120), Some(140), Some(160), Some(160)], true, None);
+            assert_eq!(found, if idle { vec![whole] } else { vec![] });
+        }
+    }
+
+    #[test]
+    fn an_exit_that_is_not_idle_ends_what_was_open_and_begins_nothing() {
+        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        // Only told of, with no idle exit before it: then another exit comes.
+        halting.sleep(at(50));
+        halting.told(at(90), who(5), told(60, true), &mut halts);
+        halting.exit(at(100), false, &mut halts);
+        assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(30), Some(50), None, Some(90), None]]);
+        halting.enter(at(110), who(5), true, &mut halts);
+        // An idle exit of which no entry was seen is none after another exit.
+        halting.exit(at(120), true, &mut halts);
+        halting.exit(at(130), false, &mut halts);
+        halting.enter(at(140), who(5), true, &mut halts);
+        assert_eq!(halts.len(), 1);
+        // What the scheduler says while nothing is open is kept for a halt of which no idle exit tells.
+        halting.sleep(at(150));
+        halting.exit(at(155), false, &mut halts);
+        halting.told(at(190), who(5), told(45, true), &mut halts);
+        halting.finish(&mut halts);
+        assert_eq!(moments(&halts[1]), [Some(145), Some(150), None, Some(190), None]);
+    }
+
+    #[test]
+    fn a_kick_counts_while_a_halt_is_open_until_the_entry() {
+        // Whether a kick comes before the idle exit, within the halt, and after KVM told of its end.
+        for (kicks, kicked) in [
+            ([false, false, false], false),
+            ([true, false, false], false),
+            ([false, true, false], true),
+            ([false, false, true], true),
+            ([false, true, true], true),
+        ] {
+            let (mut halting, mut halts) = (Halting::default(), Vec::new());
+            let kick = |halting: &mut Halting, at: usize| kicks[at].then(|| halting.kick());
+            kick(&mut halting, 0);
+            halting.exit(at(100), true, &mut halts);
+            kick(&mut halting, 1);
+            halting.told(at(200), who(5), told(90, true), &mut halts);
+            kick(&mut halting, 2);
+            halting.enter(at(210), who(5), true, &mut halts);
+            assert_eq!(halts.iter().map(|halt| halt.kicked).collect::<Vec<_>>(), [kicked], "{kicks:?}");
+        }
+    }
+}

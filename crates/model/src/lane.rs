@@ -333,10 +333,6 @@ impl Lane {
         if !in_time || self.moved_unseen(event) {
             self.spoil(event, in_time, ledger);
         }
-        if self.early_events > 0 {
-            ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
-            self.early = None;
-        }
         self.give_outside(beside);
         self.heard(event.at);
         self.open_row(event, code, idle, rip);
@@ -395,12 +391,15 @@ impl Lane {
         }
     }
 
-    /// Rows in hand were the tail of an exit before the recording. If others have left, the lane had begun before.
+    /// Rows in hand were the tail of an exit before the recording, and details in hand are of no return to user space. If other
+    /// rows have left, the lane had begun before.
     pub fn let_go(&mut self, ledger: &mut Ledger) {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));
             self.outside.add(TimePart::Unknown, exit.parts.sum().plus(exit.guest));
         }
+        ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
+        self.early = None;
         if !self.has_given {
             (self.first, self.outside, self.guest) = (None, AllParts::ZERO, Nanos::ZERO);
         }

@@ -278,6 +278,64 @@ mod tests {
     }
 
     #[test]
+    fn parts_have_their_columns_and_names() {
+        let expected = "guest_ns guest, kernel_ns kernel, user_ns user space, polling_ns polling, halted_ns halted, \
+                        halt_not_divided_ns halt, not divided, waiting_for_memory_ns waiting for memory, steal_ns steal, \
+                        stopped_ns stopped, unknown_ns unknown, excluded_ns excluded";
+        let words = TimePart::ALL.map(|part| format!("{} {}", part.column(), part.name()));
+        assert_eq!(words.join(", "), expected);
+        for part in TimePart::ALL {
+            assert!(part.prose().ends_with('.') && part.prose().len() > 20, "{part:?}: {}", part.prose());
+        }
+        assert_eq!(TimePart::Steal.prose(), "Runnable, without a CPU.");
+    }
+
+    #[test]
+    fn parts_add_up_and_are_moved_as_far_as_there_is_so_much() {
+        let mut parts = ExitParts::ZERO.with(TimePart::Kernel, Nanos(70)).with(TimePart::User, Nanos(30));
+        assert_eq!((parts.cost(), parts.sum(), parts.is_cost()), (Nanos(100), Nanos(100), true));
+        assert_eq!(parts.shift(TimePart::Kernel, TimePart::Polling, Nanos(20)), Nanos(20));
+        assert_eq!((parts.get(TimePart::Kernel), parts.get(TimePart::Polling)), (Nanos(50), Nanos(20)));
+        assert_eq!(parts.shift(TimePart::User, TimePart::Halted, Nanos(31)), Nanos(30));
+        assert_eq!(parts.shift(TimePart::User, TimePart::Halted, Nanos(5)), Nanos(0));
+        parts.add(TimePart::Undivided, Nanos(7));
+        assert_eq!((parts.cost(), parts.sum(), parts.is_cost()), (Nanos(50), Nanos(107), false));
+        assert_eq!(parts.in_halts(), Nanos(20 + 30 + 7));
+        // An exit has neither of these.
+        assert_eq!((parts.get(TimePart::Guest), parts.get(TimePart::Excluded)), (Nanos::ZERO, Nanos::ZERO));
+        // Two parts of the same length do not make a cost.
+        assert!(!ExitParts::ZERO.with(TimePart::Halted, Nanos(9)).with(TimePart::Steal, Nanos(9)).is_cost());
+    }
+
+    #[test]
+    fn exits_parts_are_added_to_a_vcpus() {
+        let cost = ExitParts::ZERO.with(TimePart::Kernel, Nanos(3)).with(TimePart::User, Nanos(5));
+        let all = TimePart::OF_EXITS.iter().zip([11, 13, 17, 19, 23, 29, 31, 37, 41]);
+        let all = all.fold(ExitParts::ZERO, |parts, (&part, time)| parts.with(part, Nanos(time)));
+        let (mut one, mut other) = (AllParts::default().with(TimePart::Guest, Nanos(2)), AllParts::default());
+        [cost, all].iter().for_each(|exit| one.merge_exit(exit));
+        [cost, all].iter().for_each(|exit| other.merge(exit));
+        other.add(TimePart::Guest, Nanos(2));
+        let expected = [2, 14, 18, 17, 19, 23, 29, 31, 37, 41, 0];
+        assert_eq!(TimePart::ALL.map(|part| one.get(part).0), expected);
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn what_rounding_leaves_of_a_share_is_given_to_parts_that_have_more() {
+        let parts = AllParts::ZERO
+            .with(TimePart::Guest, Nanos(7))
+            .with(TimePart::Kernel, Nanos(2))
+            .with(TimePart::Steal, Nanos(2));
+        let shares = |held| {
+            let share = parts.in_proportion(Nanos(held));
+            [TimePart::Kernel, TimePart::Steal, TimePart::Guest].map(|part| share.get(part).0)
+        };
+        // 5 of 11: 0.9, 0.9 and 3.2; 9 of 11: 1.6, 1.6 and 5.7.
+        assert_eq!([5, 9, 11, 12, 900].map(shares), [[1, 1, 3], [2, 2, 5], [2, 2, 7], [2, 2, 7], [2, 2, 7]]);
+    }
+
+    #[test]
     fn a_share_of_parts_is_as_long_as_it_is_to_be() {
         let parts = AllParts::ZERO
             .with(TimePart::Guest, Nanos(7))

@@ -154,3 +154,109 @@ impl Cpu {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU: PcpuId = PcpuId(3);
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    fn who(vm: u32, vcpu: u32) -> Who {
+        Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(100 + vcpu) }
+    }
+
+    fn stays(queue: &RunQueue) -> Vec<(u64, u64, u32)> {
+        queue.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect()
+    }
+
+    #[test]
+    fn waits_are_told_to_those_who_yield_and_end_as_preemptions() {
+        let mut queue = RunQueue::default();
+        assert!(!queue.is_told());
+        queue.told(at(100));
+        queue.told(at(120));
+        assert!(queue.is_told());
+        queue.saw(at(150), CPU);
+        queue.join(at(170), CPU, who(1, 5), 7, true);
+        queue.taken(VmId(1), 7, Tid(9));
+        queue.join(at(190), CPU, who(1, 6), 8, false);
+        // Another lane than the last that began to wait, and a VM of which none waits.
+        queue.taken(VmId(1), 7, Tid(10));
+        queue.taken(VmId(2), 8, Tid(10));
+        queue.join(at(195), CPU, who(2, 5), 11, true);
+        let both = Waiters { preempted: 1, woken: 1 };
+        let look = |queue: &mut RunQueue, of: u64, target: u32, counts| {
+            queue.look(at(of), VmId(1), Some(VcpuId(target)), counts)
+        };
+        assert_eq!(look(&mut queue, 200, 6, true), (both, Some(Place::Woken)));
+        assert_eq!(look(&mut queue, 210, 5, false), (both, Some(Place::Preempted)));
+        assert_eq!(look(&mut queue, 220, 4, true), (both, None));
+        assert_eq!(queue.look(at(222), VmId(1), None, true), (both, None));
+        assert_eq!(queue.look(at(225), VmId(4), Some(VcpuId(5)), true), (Waiters::default(), None));
+        queue.leave(at(230), CPU, VmId(1), 7, Some(at(230)));
+        queue.leave(at(240), CPU, VmId(1), 8, Some(at(240)));
+        queue.leave(at(250), CPU, VmId(3), 8, None);
+        queue.join(at(260), CPU, who(1, 4), 6, true);
+        queue.finish(at(300));
+        let preemption = |who, since, ran, yields, first, by| Preemption { who, at: at(since), ran, yields, first, by };
+        let expected = [
+            // Three yields of its siblings; a call that waits for nobody is none.
+            preemption(who(1, 5), 170, Some(at(230)), 3, Some(at(200)), Some(Tid(9))),
+            preemption(who(2, 5), 195, None, 0, None, None),
+            preemption(who(1, 4), 260, None, 0, None, None),
+        ];
+        assert_eq!(queue.preemptions, expected);
+        let expected = [
+            (100, 170, 0),
+            (170, 190, 1),
+            (190, 195, 2),
+            (195, 230, 3),
+            (230, 240, 2),
+            (240, 250, 1),
+            (250, 260, 0),
+            (260, 300, 1),
+        ];
+        assert_eq!(stays(&queue), expected);
+        assert!(!queue.is_told(), "the next recording begins anew");
+    }
+
+    #[test]
+    fn a_cpus_queue_is_known_since_the_scheduler_spoke_or_since_it_was_seen() {
+        let mut queue = RunQueue::default();
+        queue.saw(at(50), CPU);
+        queue.saw(at(60), CPU);
+        queue.told(at(70));
+        queue.saw(at(80), PcpuId(1));
+        queue.join(at(90), PcpuId(1), who(1, 5), 7, false);
+        queue.join(at(90), PcpuId(1), who(1, 6), 8, false);
+        queue.finish(at(100));
+        // In the order of the CPUs at the end; two changes at one moment leave nothing between them.
+        assert_eq!(stays(&queue), [(70, 90, 0), (90, 100, 2), (50, 100, 0)]);
+        assert!(queue.preemptions.is_empty(), "who was woken was not preempted");
+    }
+
+    #[test]
+    fn queues_of_cpus_beyond_those_that_are_kept_are_left_out() {
+        for (cpu, kept) in [(8_191, true), (8_192, false), (8_193, false)] {
+            let mut queue = RunQueue::default();
+            queue.join(at(10), PcpuId(cpu), who(1, 5), 7, true);
+            queue.leave(at(30), PcpuId(cpu), VmId(1), 7, Some(at(30)));
+            let expected = if kept { vec![(10, 30, 1)] } else { vec![] };
+            assert_eq!((stays(&queue), queue.preemptions.len()), (expected, 1), "{cpu}");
+        }
+    }
+
+    #[test]
+    fn of_more_vcpus_than_a_vm_may_have_the_further_ones_are_in_the_queue_alone() {
+        let mut queue = RunQueue::default();
+        (0..MAX_WAITING as u32 + 3).for_each(|lane| queue.join(at(10), CPU, who(1, lane), lane, true));
+        let (found, place) = queue.look(at(20), VmId(1), Some(VcpuId(MAX_WAITING as u32)), true);
+        assert_eq!((found, place), (Waiters { preempted: 4_096, woken: 0 }, None));
+        queue.finish(at(30));
+        assert_eq!((stays(&queue), queue.preemptions.len()), (vec![(10, 30, 4_099)], 4_096));
+    }
+}

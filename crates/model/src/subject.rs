@@ -154,10 +154,11 @@ impl SubjectWord {
         let (is_in, is_string) = (!access.write, matches!(access.form, Form::String));
         match code.list {
             _ if !code.is_port_access() => SubjectWord::NONE,
-            CodeList::Vmx => SubjectWord(
-                port | (is_in as u32) << 3 | (is_string as u32) << 4 | (access.size as u32).wrapping_sub(1) & 7,
-            ),
-            _ => SubjectWord(port | is_in as u32 | (is_string as u32) << 2 | (access.size as u32 & 7) << 4),
+            CodeList::Vmx => {
+                let size = (access.size as u32).wrapping_sub(1) & 7;
+                SubjectWord(port + ((is_in as u32) << 3) + ((is_string as u32) << 4) + size)
+            }
+            _ => SubjectWord(port + is_in as u32 + ((is_string as u32) << 2) + ((access.size as u32 & 7) << 4)),
         }
     }
 
@@ -250,6 +251,31 @@ mod tests {
         }
         let access = Detail { kind: D::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: 0 };
         assert_eq!(SubjectWord::of_port(vmx(12), &access), SubjectWord::NONE);
+    }
+
+    /// OUT of a byte to the first serial port.
+    const OUT: Detail = Detail { kind: D::Port, write: true, form: Form::Plain, size: 1, key: 0x3f8, value: 0 };
+
+    /// Tables 28-5 of Intel's SDM (volume 3) and 15-7 of AMD's APM (volume 2).
+    #[test]
+    fn words_of_ports_have_their_bits_where_the_manuals_put_them() {
+        let cases = [
+            (OUT, 0x03f8_0000, 0x03f8_0010),
+            (Detail { write: false, ..OUT }, 0x03f8_0008, 0x03f8_0011),
+            (Detail { size: 4, ..OUT }, 0x03f8_0003, 0x03f8_0040),
+            (Detail { form: Form::String, ..OUT }, 0x03f8_0010, 0x03f8_0014),
+            (Detail { write: false, form: Form::String, size: 2, key: 0xffee, ..OUT }, 0xffee_0019, 0xffee_0025),
+        ];
+        let [vmx, svm] = [vmx(30), svm(0x7b)];
+        for (access, of_vmx, of_svm) in cases {
+            let word = |code| SubjectWord::of_port(code, &access).word(code, ExitWord::Info1);
+            assert_eq!((word(vmx), word(svm)), (of_vmx, of_svm));
+            assert_eq!(info1(svm, 0xabcd_0000_0000 + of_svm).subject(svm), Some(access), "the low half alone");
+        }
+        // Repeated, which is of memory, too.
+        let repeated = Some(Detail { form: Form::String, ..OUT });
+        assert_eq!(info1(vmx, 0x03f8_0020).subject(vmx), repeated);
+        assert_eq!(info1(svm, 0x03f8_0018).subject(svm), repeated);
     }
 
     #[test]

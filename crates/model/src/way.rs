@@ -128,3 +128,36 @@ impl Way {
         Nanos(taken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mark_is_seen_apart_from_the_others() {
+        assert!(Way::default().is_unmarked() && !Way::default().is_more_than_reached());
+        for only in Mark::ALL {
+            let mut way = Way::default();
+            (0..2).for_each(|_| way.mark(only));
+            assert_eq!(Mark::ALL.map(|mark| way.has(mark)), Mark::ALL.map(|mark| mark == only), "{only:?}");
+            assert_eq!((way.is_unmarked(), way.is_more_than_reached()), (false, only != Mark::Reached), "{only:?}");
+            way.mark(Mark::Reached);
+            assert!(way.has(only) && way.has(Mark::Reached));
+            assert_eq!(way.is_more_than_reached(), only != Mark::Reached, "{only:?}");
+        }
+    }
+
+    #[test]
+    fn time_of_a_step_is_moved_and_taken_as_far_as_there_is_so_much() {
+        let mut way = Way::default();
+        way.spend(Step::User, Nanos(70));
+        way.spend(Step::User, Nanos(30));
+        way.spend(Step::Handling, Nanos(9));
+        way.move_time(Step::User, Step::Handling, Nanos(40));
+        assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 49, 0, 60, 0, 0]);
+        way.move_time(Step::User, Step::Leaving, Nanos(61));
+        assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 49, 60, 0, 0, 0]);
+        assert_eq!((way.take(Step::Leaving, Nanos(7)), way.take(Step::Leaving, Nanos(100))), (Nanos(7), Nanos(53)));
+        assert_eq!((way.take(Step::Leaving, Nanos(1)), way.time(Step::Leaving)), (Nanos(0), Nanos(0)));
+    }
+}

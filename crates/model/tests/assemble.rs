@@ -434,3 +434,307 @@ fn events_of_more_vcpus_than_are_kept_are_a_loss() {
     assert_eq!(ledger.get(Line::TooManyVcpus), 6);
     assert_eq!(Line::TooManyVcpus.severity(), Severity::Loss);
 }
+
+/// An assembler that has these events behind it, its rows and its ledger.
+fn pushed(mut assembler: Assembler, events: &[Event]) -> (Assembler, Vec<Exit>, Ledger) {
+    let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
+    assembler.push(events, &mut rows, &mut ledger);
+    (assembler, rows, ledger)
+}
+
+/// A trap of powerpc, of this vCPU, which its runner's thread records.
+fn trap(at: u64, vcpu: VcpuId) -> Event {
+    let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
+    Event { vcpu, ..event(at, 77, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }) }
+}
+
+#[test]
+fn kinds_of_events_add_up_each_for_itself() {
+    let only = |at: usize| EventKinds {
+        switches: at == 0,
+        wakeups: at == 1,
+        doors: at == 2,
+        polls: at == 3,
+        by_runner: at == 4,
+    };
+    for at in 0..5 {
+        for (mut one, other) in [(only(at), EventKinds::default()), (EventKinds::default(), only(at))] {
+            one.merge(other);
+            assert_eq!(one, only(at));
+        }
+    }
+}
+
+#[test]
+fn which_kinds_of_events_there_were_is_told_by_the_events() {
+    let poll = Kind::HaltPoll { grow: true, new: 20, old: 10 };
+    let cases: [(&[Kind], EventKinds); 7] = [
+        (&[Kind::Enter, Kind::VcpuHint], EventKinds::default()),
+        (&[Kind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { doors: true, ..EventKinds::default() }),
+        (&[Kind::Leave], EventKinds { doors: true, ..EventKinds::default() }),
+        (&[poll, Kind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
+        (&[Kind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
+        (&[Kind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
+        (
+            &[Kind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) }],
+            EventKinds { switches: true, ..EventKinds::default() },
+        ),
+    ];
+    for (kinds, expected) in cases {
+        let events: Vec<Event> = kinds.iter().zip(100..).map(|(kind, at)| event(at, 10, *kind)).collect();
+        assert_eq!(pushed(Assembler::default(), &events).0.kinds(), expected, "{kinds:?}");
+    }
+    let states = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
+    let all = EventKinds { switches: true, wakeups: true, doors: true, polls: false, by_runner: false };
+    assert_eq!(pushed(Assembler::by_vcpu(), &[xen(100, (6, 0, 1), states)]).0.kinds(), all);
+    // Of powerpc's runner, what the scheduler says is of threads.
+    let switch = event(5, 77, Kind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });
+    let wakeup = event(6, 78, Kind::Wakeup { tid: Tid(77) });
+    let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId(3))]);
+    let runner = EventKinds { by_runner: true, ..EventKinds::default() };
+    assert_eq!((assembler.is_by_runner(), assembler.kinds()), (true, runner));
+    // Where each vCPU's thread records for it, nothing names the vCPU.
+    let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId::UNKNOWN)]);
+    let threads = EventKinds { switches: true, wakeups: true, ..EventKinds::default() };
+    assert_eq!((assembler.is_by_runner(), assembler.kinds()), (false, threads));
+}
+
+#[test]
+fn only_events_older_than_the_latest_are_out_of_order() {
+    let [a, b, c, d] = [10, 10, 9, 12].map(|at| event(at, 10, Kind::Other));
+    assert_eq!(assemble(&[a, b, c, d]).1.get(Line::OutOfOrder), 1);
+    assert_eq!(assemble(&[d, a, b, d]).1.get(Line::OutOfOrder), 2, "the latest stays the latest");
+}
+
+#[test]
+fn what_an_exit_says_besides_is_no_event_of_its_own() {
+    let info = ExitInfo::from_words(|word| Some(70 + word as u64)).unwrap();
+    let tells = |at| event(at, 10, Kind::ExitInfo(info));
+    let (rows, ledger, _) = assemble(&[tells(90), exit(100, NPF), tells(100), enter(150), tells(160), exit(170, NPF)]);
+    assert_eq!(
+        rows.iter().map(|row| (row.info, row.events)).collect::<Vec<_>>(),
+        [(info, 2), (ExitInfo::default(), 1)]
+    );
+    assert_eq!(ledger.events_outside_rows(), 0);
+}
+
+#[test]
+fn events_of_no_lane_are_counted_by_what_they_are() {
+    let unknown = |kind| Event { vcpu: VcpuId::UNKNOWN, ..xen(100, (6, 0, 1), kind) };
+    let words = SubjectWord::NONE;
+    let cases = [
+        (Kind::Exit { code: IO, idle: false, words, rip: 0 }, Line::OutsideExit),
+        (Kind::Enter, Line::EntryWithoutExit),
+        (Kind::UserspaceExit { reason: 2, errno: 0 }, Line::OutsideExit),
+        (Kind::Inject { vector: 7 }, Line::OutsideExit),
+        (Kind::Other, Line::OtherTracepoint),
+        (Kind::RunCore { exit: true, runnable: 2 }, Line::OutsideExit),
+    ];
+    for (kind, line) in cases {
+        let (rows, ledger) = assemble_xen(&[unknown(kind)]);
+        assert_eq!((rows.len(), ledger.lines().collect::<Vec<_>>()), (0, vec![(line, 1)]), "{kind:?}");
+    }
+    // A core's run is of no exit, even if it is told within one.
+    let run = event(110, 10, Kind::RunCore { exit: true, runnable: 2 });
+    let (rows, ledger, _) = assemble(&[exit(100, IO), run, event(120, 10, Kind::Other), enter(150)]);
+    assert_eq!((rows[0].events, ledger.lines().collect::<Vec<_>>()), (3, vec![(Line::OutsideExit, 1)]));
+}
+
+#[test]
+fn exits_of_no_length_are_told() {
+    let (rows, ledger, _) = assemble(&[exit(5, IO), enter(5), exit(5, IO), enter(7), exit(9, IO)]);
+    let found: Vec<_> = rows.iter().map(|row| (row.total().0, row.timed)).collect();
+    assert_eq!((found, ledger.get(Line::NoLength)), (vec![(0, true), (2, true), (0, false)], 1));
+}
+
+#[test]
+fn who_is_silent_is_who_was_heard_of_last_before() {
+    let of = |at, tid, kind| event(at, tid, kind);
+    let hypercall = Detail { kind: DetailKind::Hypercall, write: false, form: Form::Untold, size: 0, key: 9, value: 0 };
+    // Of the third nothing but a detail came: it may run no guest.
+    let events = [of(100, 10, Kind::Enter), of(130, 12, Kind::Detail(hypercall)), of(200, 11, Kind::Enter)];
+    let (assembler, ..) = pushed(Assembler::default(), &events);
+    let silent = [100, 101, 200, 201].map(|moment| assembler.silent_since(Moment::from_nanos(moment)));
+    assert_eq!(silent, [0, 1, 1, 2]);
+}
+
+#[test]
+fn a_thread_is_that_of_the_vcpu_that_any_event_names() {
+    let names = |at, tid, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, tid, kind) };
+    for kind in [
+        Kind::VcpuHint,
+        Kind::HaltPoll { grow: false, new: 10, old: 20 },
+        Kind::PleWindow { new: 4_096, old: 8_192 },
+        Kind::Enter,
+    ] {
+        let events = [exit(100, IO), names(110, 10, 3, kind), enter(150), exit(170, IO), enter(190)];
+        let (assembler, rows, _) = pushed(Assembler::default(), &events);
+        assert_eq!(rows.last().unwrap().who, Who { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) }, "{kind:?}");
+        assert_eq!(assembler.vcpus().collect::<Vec<_>>(), [rows.last().unwrap().who]);
+    }
+    // A hint does not take a number away, and an event that names none either.
+    let events = [names(100, 10, 5, Kind::Enter), names(110, 10, 3, Kind::VcpuHint), exit(120, IO), enter(130)];
+    assert_eq!(pushed(Assembler::default(), &events).1[0].who.vcpu, VcpuId(5));
+    assert_eq!(pushed(Assembler::default(), &[enter(100)]).0.vcpus().count(), 0);
+}
+
+#[test]
+fn a_vcpu_of_an_unknown_vm_is_not_the_thread_of_its_number() {
+    let of = |at, tid, vcpu, kind| Event { vm: VmId::UNKNOWN, vcpu, ..event(at, tid, kind) };
+    let leaves = Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 };
+    let (rows, ..) = assemble(&[
+        of(100, 11, VcpuId(10), leaves),
+        of(130, 10, VcpuId::UNKNOWN, leaves),
+        of(170, 11, VcpuId(10), Kind::Enter),
+        of(210, 10, VcpuId::UNKNOWN, Kind::Enter),
+    ]);
+    assert_eq!(rows.iter().map(|row| (row.who.tid.0, row.total().0)).collect::<Vec<_>>(), [(11, 70), (10, 80)]);
+}
+
+#[test]
+fn rows_need_no_cpu() {
+    let nowhere = |event: Event| Event { cpu: PcpuId(u32::MAX), ..event };
+    let switch =
+        |at, prev, sleeps, next| nowhere(event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) }));
+    let (rows, ledger, _) =
+        assemble(&[nowhere(exit(100, IO)), switch(120, 10, false, 12), switch(150, 12, true, 10), nowhere(enter(160))]);
+    assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 30), (TimePart::Steal, 30)]);
+    assert_eq!(ledger.get(Line::ImpossibleExit), 0);
+    // Xen.
+    let of = |at, kind| xen(at, (6, 0, u32::MAX), kind);
+    let state = |at, from, to| of(at, Kind::RunState { from, to });
+    let (rows, _) = assemble_xen(&[
+        of(100, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        of(105, Kind::Yield),
+        state(110, RunState::Running, RunState::Runnable),
+        state(150, RunState::Runnable, RunState::Running),
+        of(170, Kind::Enter),
+    ]);
+    assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 30), (TimePart::Steal, 40)]);
+}
+
+#[test]
+fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_names() {
+    let of = |at, tid, vcpu, kind| Event { vcpu, ..event(at, tid, kind) };
+    let events = [
+        trap(1_000, VcpuId(4)),
+        // Another thread runs vCPU 4 for the runner: an event that names none is of that.
+        of(1_010, 78, VcpuId(4), Kind::VcpuHint),
+        of(1_020, 78, VcpuId::UNKNOWN, Kind::Inject { vector: 9 }),
+        of(1_030, 79, VcpuId::UNKNOWN, Kind::Inject { vector: 8 }),
+        of(1_100, 77, VcpuId(4), Kind::Enter),
+        of(2_500, 77, VcpuId(4), Kind::HaltEnd { ns: 700, waited: true, valid: false }),
+    ];
+    let (assembler, rows, ledger) = pushed(Assembler::default(), &events);
+    assert_eq!((rows.len(), rows[0].injected, rows[0].events), (1, Some(9), 4));
+    assert_eq!(ledger.lines().collect::<Vec<_>>(), [(Line::OutsideExit, 2)]);
+    let halt = Halt {
+        who: Who { vm: VmId(1), vcpu: VcpuId(4), tid: Tid(77) },
+        begin: Moment::from_nanos(1_800),
+        asleep: None,
+        woken: None,
+        told: Some(Told { length: Nanos(700), waited: true, valid: false }),
+        change: None,
+        kicked: false,
+        end: Moment::from_nanos(2_500),
+        entered: None,
+    };
+    assert_eq!(assembler.halts(), [halt]);
+}
+
+#[test]
+fn an_event_may_say_itself_that_its_vcpu_is_idle() {
+    let ceded = |at, idle| {
+        let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
+        event(at, 10, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
+    };
+    let (rows, ..) = assemble(&[ceded(100, true), enter(140), ceded(170, false), enter(190)]);
+    assert_eq!(rows.iter().map(|row| row.is_halt).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn the_strongest_detail_of_an_exit_stays_and_a_reads_completion_has_its_value() {
+    let of = |kind, write, key, value| Detail { kind, write, form: Form::Untold, size: 1, key, value };
+    let about = |code, words, details: &[Detail]| {
+        let mut events = vec![event(100, 10, Kind::Exit { code, idle: false, words, rip: 0 })];
+        events.extend(details.iter().zip(101..).map(|(detail, at)| event(at, 10, Kind::Detail(*detail))));
+        events.push(enter(150));
+        let (rows, ..) = assemble(&events);
+        assert_eq!(rows[0].events as usize, events.len());
+        rows[0].detail
+    };
+    let none = SubjectWord::NONE;
+    let [read, write] = [false, true].map(|write| of(DetailKind::Port, write, 0x3f8, 7));
+    let fault = of(DetailKind::PageFault, false, 0x14, 0xfee0_0000);
+    let msr = of(DetailKind::Msr, true, 0x6e0, 9);
+    // A later kind replaces an earlier one, whichever comes first.
+    assert_eq!(about(NPF, none, &[fault, read]), Some(read));
+    assert_eq!(about(NPF, none, &[read, fault]), Some(read));
+    // Of one kind the first stays; only its own completion, which is a read, tells its value.
+    assert_eq!(about(IO, none, &[read, Detail { value: 65, ..read }]), Some(Detail { value: 65, ..read }));
+    assert_eq!(about(IO, none, &[read, Detail { key: 0x3f9, value: 65, ..read }]), Some(read));
+    assert_eq!(about(IO, none, &[write, Detail { value: 65, ..write }]), Some(write));
+    assert_eq!(about(IO, none, &[read, Detail { kind: DetailKind::Mmio, value: 65, ..read }]), Some(read));
+    // What the exit says of a port replaces what is weaker, and nothing that is stronger.
+    let words = SubjectWord::of_port(IO, &Detail { form: Form::Plain, ..write });
+    let said = Some(Detail { form: Form::Plain, value: 0, ..write });
+    assert_eq!(about(IO, words, &[]), said);
+    assert_eq!(about(IO, words, &[Detail { key: 0x3f8, ..fault }]), said);
+    assert_eq!(about(IO, words, &[msr]), Some(msr));
+    assert_eq!(about(IO, words, &[write]), Some(Detail { form: Form::Plain, ..write }));
+    for other in [Detail { key: 0x3f9, ..write }, read] {
+        assert_eq!(about(IO, words, &[other]), Some(other), "the event is of the access that was made");
+    }
+}
+
+#[test]
+fn an_ept_violation_is_told_by_its_reason_and_has_its_address_by_kvm_page_fault() {
+    let of = |kind, write, key, value| Detail { kind, write, form: Form::Untold, size: 0, key, value };
+    let ept = ExitCode::new(CodeList::Vmx, 48);
+    let fault = of(DetailKind::PageFault, false, 0x1f82, 0x7fff_f000);
+    let about = |code, info1: u64, detail: Option<Detail>| {
+        let words = SubjectWord::new(code, |word| (word == ExitWord::Info1 && info1 > 0).then_some(info1));
+        let mut events = vec![event(100, 10, Kind::Exit { code, idle: false, words, rip: 0 })];
+        events.extend(detail.map(|detail| event(110, 10, Kind::Detail(detail))));
+        events.push(enter(150));
+        assemble(&events).0[0].detail
+    };
+    let told = Detail { kind: DetailKind::EptViolation, key: 0x182, ..fault };
+    for info1 in [0, 0x1f82] {
+        assert_eq!(about(ept, info1, Some(fault)), Some(told));
+    }
+    assert_eq!(about(ept, 0x1f82, None), Some(Detail { value: 0, ..told }));
+    assert_eq!(about(NPF, 0, Some(fault)), Some(fault), "an error code");
+    let mmio = of(DetailKind::Mmio, true, 0xfee0_0000, 1);
+    assert_eq!(about(ept, 0x182, Some(mmio)), Some(mmio));
+}
+
+#[test]
+fn what_leaves_in_one_push_has_left() {
+    let window = Event { vcpu: VcpuId(3), ..event(120, 10, Kind::PleWindow { new: 4_096, old: 8_192 }) };
+    let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &[exit(100, HLT), window, enter(150)]);
+    let who = Who { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) };
+    let update = PleUpdate { who, at: window.at, new: 4_096, old: 8_192 };
+    assert_eq!((assembler.ple_updates(), assembler.halts().len()), (&[update][..], 1));
+    assembler.push(&[exit(170, IO)], &mut rows, &mut ledger);
+    assert_eq!((assembler.ple_updates().len(), assembler.halts().len(), assembler.stretches().len()), (0, 0, 0));
+    // What was said of the first recording is not said of the next.
+    let spans = assembler.finish(&mut rows, &mut ledger);
+    assert_eq!((spans.len(), assembler.vcpus().count()), (1, 0));
+    assembler.push(&[enter(200), exit(230, IO), enter(240)], &mut rows, &mut ledger);
+    assert_eq!((rows.len(), rows[2].who.vcpu, rows[2].guest), (3, VcpuId::UNKNOWN, Nanos(30)));
+}
+
+#[test]
+fn on_xen_a_blocked_vcpu_stays_blocked_whatever_else_is_told_of_it() {
+    let guest = (6, 0, 1);
+    let state = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let (rows, _) = assemble_xen(&[
+        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        state(110, RunState::Running, RunState::Blocked),
+        xen(150, guest, Kind::Inject { vector: 7 }),
+        state(200, RunState::Blocked, RunState::Running),
+        xen(230, guest, Kind::Enter),
+    ]);
+    assert_eq!((parts(&rows[0]), rows[0].injected), (vec![(TimePart::Kernel, 40), (TimePart::Halted, 90)], Some(7)));
+}

@@ -54,3 +54,40 @@ fn a_row_that_was_held_back_is_whole_when_the_next_is_cut_off() {
     assert_eq!(rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false]);
     assert_eq!(ledger.get(Line::UnfinishedExit), 1);
 }
+
+fn detail(at: u64, kind: DetailKind, write: bool, key: u64) -> Event {
+    event(at, Kind::Detail(Detail { kind, write, form: Form::Untold, size: 1, key, value: 7 }))
+}
+
+/// The first thing that is told of a vCPU may be what it then leaves for.
+#[test]
+fn a_write_that_is_the_first_event_of_its_thread_is_what_the_first_row_is_about() {
+    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Port, true, 0x80), user(1_020), run(1_300)]);
+    assert_eq!((rows.len(), rows[0].detail.map(|of| of.key), rows[0].events), (1, Some(0x80), 3));
+    assert_eq!(ledger.events_outside_rows(), 0);
+    // A hypercall is not what user space does a port access for.
+    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Hypercall, false, 9), user(1_020), run(1_300)]);
+    assert_eq!((rows[0].detail, rows[0].events, ledger.get(Line::OutsideExit)), (None, 2, 1));
+}
+
+#[test]
+fn vcpus_without_kvm_exit_are_counted_if_they_have_rows_that_show_it() {
+    let counted = |events: &[Event]| assemble(events).2.get(Line::NoKvmExit);
+    let returns = [user(1_000), run(1_300), user(2_000), run(2_300), user(3_000), run(3_300)];
+    let other = |event: &Event| Event { tid: Tid(11), ..*event };
+    assert_eq!(counted(&returns), 1);
+    assert_eq!(counted(&[&returns[..], &returns.map(|event| other(&event))].concat()), 2);
+    // One return may be the tail of an exit, and an access is none.
+    assert_eq!(counted(&returns[..2]), 0);
+    assert_eq!(counted(&[detail(1_000, DetailKind::Port, true, 0x80)]), 0);
+    // Then one fires.
+    assert_eq!(counted(&[&returns[..], &[event(4_000, Kind::Enter)]].concat()), 0);
+}
+
+#[test]
+fn accesses_in_hand_when_kvm_exit_fires_belong_to_no_exit() {
+    let io = ExitCode::new(CodeList::Vmx, 30);
+    let leaves = event(1_100, Kind::Exit { code: io, idle: false, words: SubjectWord::NONE, rip: 0 });
+    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Port, true, 0x80), leaves, event(1_200, Kind::Enter)]);
+    assert_eq!((rows.len(), rows[0].detail, rows[0].events, ledger.get(Line::OutsideExit)), (1, None, 2, 1));
+}

@@ -70,8 +70,13 @@ struct Account {
 
 /// The account of events, of which the recording says this of itself.
 fn account_of(info: &TraceInfo, events: &[Event]) -> Account {
-    let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
+    let mut assembler = Assembler::default();
     assembler.know(info);
+    account_in(assembler, events)
+}
+
+fn account_in(mut assembler: Assembler, events: &[Event]) -> Account {
+    let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     assembler.push(events, &mut rows, &mut ledger);
     let (mut stretches, mut halts) = (assembler.stretches().to_vec(), assembler.halts().to_vec());
     let spans = assembler.finish(&mut rows, &mut ledger);
@@ -480,4 +485,344 @@ fn an_exit_that_begins_before_one_that_has_ended_is_a_loss() {
     let expected = [("guest", 10 + 9), ("kernel", 10), ("halt, not divided", 10), ("excluded", 1)];
     assert_eq!(found.parts, expected.into());
     assert_eq!(found.ledger.moments(Line::ExitOutOfOrder).collect::<Vec<_>>(), [Moment::from_nanos(1_005)]);
+}
+
+/// The account of Xen's events, by part; where there are any, they name domain 6's vCPU 0 on CPU 1.
+fn on_xen(events: &[(u64, Kind)]) -> Account {
+    let of = |&(at, kind): &(u64, Kind)| Event {
+        tid: Tid(0),
+        vm: VmId(6),
+        vcpu: VcpuId(0),
+        cpu: PcpuId(1),
+        ..event(at, kind)
+    };
+    account_in(Assembler::by_vcpu(), &events.iter().map(of).collect::<Vec<_>>())
+}
+
+fn state(from: RunState, to: RunState) -> Kind {
+    Kind::RunState { from, to }
+}
+
+#[test]
+fn what_a_recording_holds_is_known_of_perfs_and_ones_own() {
+    let halt = [exit(0, HLT), enter(700)];
+    for (format, held) in
+        [("perf.data", true), ("perf.data (pipe)", true), ("live", true), ("trace.dat v7", false), ("", false)]
+    {
+        let info = TraceInfo { format: format.to_string(), ..perf(&["kvm:kvm_vcpu_wakeup"]) };
+        let part = if held { "kernel" } else { "halt, not divided" };
+        assert_eq!(account_of(&info, &halt).parts, [(part, 700)].into(), "{format}");
+        let other = TraceInfo { format: format.to_string(), ..perf(&["kvm:kvm_entry"]) };
+        assert_eq!(account_of(&other, &halt).parts, [("halt, not divided", 700)].into(), "{format}");
+    }
+}
+
+#[test]
+fn a_halt_of_which_no_wakeup_tells_is_cost_only_where_that_is_certain() {
+    let halt = [exit(0, HLT), enter(700)];
+    let of = |poll: Option<&str>, tracepoints: &[&str]| {
+        let mut info = perf(tracepoints);
+        info.settings.extend(poll.map(|value| Setting::new("kvm", "halt_poll_ns", value)));
+        account_of(&info, &halt).parts.into_keys().collect::<Vec<_>>()
+    };
+    // Without polls and with the scheduler, all that it ran is cost; with either alone, it may have slept or polled.
+    let switches: &[&str] = &["sched:sched_switch"];
+    assert_eq!(of(Some("0"), switches), ["kernel"]);
+    assert_eq!(of(Some("0\n"), switches), ["kernel"], "as sysfs has it");
+    assert_eq!(of(Some("200000"), switches), ["halt, not divided"]);
+    assert_eq!(of(None, switches), ["halt, not divided"]);
+    assert_eq!(of(Some("0"), &[]), ["halt, not divided"]);
+    // Once one wake-up was told, the next halt that is not told of found an event pending.
+    let events = [exit(0, HLT), woken(900, 800, false), enter(1_000), exit(1_100, HLT), enter(1_700)];
+    check(&events, &[("guest", 100), ("kernel", 200 + 600), ("polling", 800)]);
+}
+
+#[test]
+fn where_polls_are_told_of_a_halt_without_a_change_did_not_poll() {
+    let second =
+        [exit(1_100, HLT), out(1_200, true), wakeup(1_900), back(1_950), woken(1_960, 800, true), enter(2_000)];
+    let first = [exit(0, HLT), polled(940, 30), woken(950, 900, false), enter(1_000)];
+    // 100 + 10 + 40 of the second halt ran: 60 before KVM began it, 40 after it, the rest in it.
+    check(
+        &[&first[..], &second].concat(),
+        &[("guest", 100), ("kernel", 100 + 150), ("polling", 900), ("halted", 700), ("steal", 50)],
+    );
+    let untold = [exit(0, HLT), woken(950, 900, false), enter(1_000)];
+    check(
+        &[&untold[..], &second].concat(),
+        &[
+            ("guest", 100),
+            ("kernel", 100 + 60 + 40),
+            ("polling", 900),
+            ("halted", 700),
+            ("steal", 50),
+            ("halt, not divided", 50),
+        ],
+    );
+}
+
+#[test]
+fn of_two_sleeps_the_one_whose_wakeup_is_missing_is_not_divided() {
+    let info = perf(&["sched:sched_switch", "kvm:kvm_vcpu_wakeup", "kvm:kvm_halt_poll_ns"]);
+    let events = [
+        exit(0, HLT),
+        out(100, true),
+        wakeup(400),
+        back(450),
+        out(500, true),
+        back(830),
+        woken(850, 800, true),
+        enter(900),
+    ];
+    let expected = [("kernel", 100 + 50 + 20 + 50), ("halted", 300), ("steal", 50), ("halt, not divided", 330)];
+    assert_eq!(account_of(&info, &events).parts, expected.into());
+    // The same where the exit's reason does not say that it halts.
+    let events = [&[exit(0, VMRESUME)], &events[1..]].concat();
+    assert_eq!(account_of(&info, &events).parts, expected.into());
+}
+
+#[test]
+fn a_sleep_in_an_exit_that_halts_after_all_is_halted() {
+    let info = perf(&["sched:sched_switch", "kvm:kvm_vcpu_wakeup"]);
+    let found = account_of(
+        &info,
+        &[exit(0, VMGEXIT), out(100, true), wakeup(800), back(830), event(850, Kind::Halt), enter(900)],
+    );
+    assert_eq!(found.parts, [("kernel", 170), ("halted", 700), ("steal", 30)].into());
+    assert_eq!((found.rows[0].is_halt, found.rows[0].cost().0), (true, 170));
+    let steps: u64 = Step::ALL.iter().map(|step| found.rows[0].way.time(*step).0).sum();
+    assert_eq!(steps, 170);
+    // Said twice, it is one halt.
+    let twice = [exit(0, VMGEXIT), event(50, Kind::Halt), event(60, Kind::Halt), enter(900)];
+    let found = account_of(&info, &twice);
+    assert_eq!((found.halts.len(), found.parts), (1, [("kernel", 900)].into()));
+}
+
+#[test]
+fn in_kvm_run_a_sleep_without_a_wakeup_is_not_divided() {
+    let found = account(&[
+        returns(0, KVM_EXIT_IO, 0),
+        run(100),
+        out(300, true),
+        back(1_000),
+        returns(2_000, KVM_EXIT_IO, 0),
+        run(2_100),
+    ]);
+    let expected = [("user space", 200), ("halt, not divided", 700), ("unknown", 1_200)];
+    assert_eq!(found.parts, expected.into());
+}
+
+#[test]
+fn a_thread_that_is_heard_of_runs_whether_or_not_the_scheduler_says_so() {
+    let inject = |at| event(at, Kind::Inject { vector: 3 });
+    check(&[exit(0, CPUID), out(100, false), inject(600), enter(700)], &[("kernel", 200), ("steal", 500)]);
+    check(&[exit(0, CPUID), out(100, false), enter(700)], &[("kernel", 100), ("steal", 600)]);
+    // In the guest: the switch back is missing.
+    let events = [exit(0, CPUID), enter(100), out(150, false), exit(400, CPUID), enter(500)];
+    check(&events, &[("guest", 50), ("kernel", 200), ("steal", 250)]);
+}
+
+#[test]
+fn a_sleep_outside_every_exit_is_unknown() {
+    let asleep = [exit(0, CPUID), enter(10), out(110, true), wakeup(210), back(260), exit(300, CPUID), enter(310)];
+    check(&asleep, &[("guest", 100 + 40), ("kernel", 20), ("unknown", 100), ("steal", 50)]);
+    // Called by KVM_RUN, of which no exit was seen.
+    let called = [exit(0, CPUID), enter(10), run(20), out(30, true), wakeup(70), back(75), enter(80)];
+    check(&called, &[("guest", 10), ("kernel", 10), ("unknown", 10 + 40 + 5), ("steal", 5)]);
+}
+
+#[test]
+fn a_vmx_fast_path_is_one_only_if_nothing_else_is_told_of_it() {
+    let msr = ExitCode::new(CodeList::Vmx, 32);
+    let first = |idle| event(0, Kind::Exit { code: msr, idle, words: SubjectWord::NONE, rip: 0 });
+    let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
+    let then = [exit(200, IO), enter(300)];
+    check(&[&[first(false)][..], &then].concat(), &[("guest", 200), ("kernel", 100)]);
+    let unknown = [("unknown", 200), ("kernel", 100)];
+    check(&[&[first(true)][..], &then].concat(), &unknown);
+    check(&[&[first(false), event(5, Kind::Inject { vector: 3 })][..], &then].concat(), &unknown);
+    check(&[&[on(3, first(false))][..], &then].concat(), &unknown);
+    check(&[&[exit(0, IO)][..], &then].concat(), &unknown);
+}
+
+#[test]
+fn what_is_out_of_order_is_excluded_whatever_comes_next() {
+    // The late exit has no entry of its own: 1,010 to 1,100 is of nobody.
+    let events = [exit(1_000, CPUID), enter(1_010), exit(1_005, IO), exit(1_100, IO), enter(1_130)];
+    let found = account(&events);
+    assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(found.parts, [("kernel", 10 + 30), ("excluded", 90)].into());
+    assert_eq!(found.ledger.get(Line::ExitOutOfOrder), 1);
+    // An exit that is still open when a late entry comes.
+    let found = account(&[exit(1_000, IO), event(1_040, Kind::Inject { vector: 3 }), out(1_050, false), enter(1_020)]);
+    assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false]);
+    assert_eq!(found.parts, [("excluded", 50)].into());
+}
+
+#[test]
+fn an_event_of_no_known_cpu_shows_no_move() {
+    let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
+    let events = [enter(0), out(0, false), on(2, back(0)), on(u32::MAX, exit(100, CPUID)), on(2, enter(150))];
+    let found = account(&events);
+    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.parts), (0, [("guest", 100), ("kernel", 50)].into()));
+}
+
+#[test]
+fn a_loss_hides_who_may_have_been_on_its_cpu_meanwhile() {
+    let lost = |at, cpu| Event::lost(Moment::from_nanos(at), PcpuId(cpu), 9);
+    let (any, here, other) = (u32::MAX, 0, 7);
+    let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
+    // In the guest: since when it was last heard of, the entry, until it is heard of again.
+    let guest = |cpu| [exit(0, IO), enter(100), lost(150, cpu), exit(200, IO), enter(300)];
+    check(&guest(other), &[("guest", 100), ("kernel", 200)]);
+    check(&guest(here), &[("kernel", 200), ("excluded", 100)]);
+    check(&guest(any), &[("kernel", 200), ("excluded", 100)]);
+    // Where the vCPU is is not known.
+    let nowhere =
+        guest(other).map(|event| if matches!(event.kind, Kind::Lost { .. }) { event } else { on(any, event) });
+    check(&nowhere, &[("kernel", 200), ("excluded", 100)]);
+    // Preempted in the guest, it may be given any CPU; preempted in an exit, it goes on with that.
+    let preempted = |cpu| [exit(0, IO), enter(100), out(150, false), lost(200, cpu), back(250), exit(300, IO)];
+    check(&preempted(other), &[("guest", 50), ("kernel", 100), ("excluded", 150)]);
+    let in_exit = [exit(0, IO), out(150, false), lost(200, other), back(250), enter(300)];
+    check(&in_exit, &[("kernel", 200), ("steal", 100)]);
+    // A halt in what is hidden is no halt without an exit.
+    let hidden = [exit(0, IO), enter(100), lost(150, here), woken(180, 20, true), enter(200), exit(230, IO)];
+    let found = account(&hidden);
+    assert_eq!(found.parts, [("guest", 30), ("kernel", 100), ("excluded", 100)].into());
+    assert_eq!(found.ledger.get(Line::ImpossibleExit), 0);
+    // Two entries, of which a loss elsewhere may hide what was between.
+    let twice = [exit(0, IO), enter(100), lost(150, other), enter(200), exit(230, IO)];
+    check(&twice, &[("guest", 30), ("kernel", 100), ("excluded", 100)]);
+}
+
+#[test]
+fn a_halt_within_an_emulated_exit_is_none_that_cannot_be() {
+    let events = |more: &[Event]| [&[exit(0, APIC_WRITE)], more, &[woken(900, 700, false), enter(1_000)]].concat();
+    let found = account(&events(&[event(50, Kind::Emulate)]));
+    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.rows[0].timed), (0, true));
+    assert_eq!(found.parts, [("kernel", 300), ("polling", 700)].into());
+    let found = account(&events(&[event(50, Kind::Inject { vector: 3 })]));
+    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.rows[0].timed), (1, false));
+}
+
+#[test]
+fn an_exit_that_goes_to_user_space_twice_keeps_when_it_first_did() {
+    let events = [
+        exit(1_000, IO),
+        returns(1_150, KVM_EXIT_IO, 0),
+        run(1_350),
+        returns(1_400, 6, 0),
+        run(1_900),
+        event(1_910, Kind::Fpu { load: true }),
+        enter(2_000),
+    ];
+    let found = account(&events);
+    let row = &found.rows[0];
+    assert_eq!((row.door, row.events), (Door::Userspace(6), 7));
+    assert_eq!((row.way.handed.0, row.way.answered.0), (150, 900), "answered when it was last called");
+    assert_eq!(found.parts, [("kernel", 150 + 50 + 100), ("user space", 200 + 500)].into());
+}
+
+#[test]
+fn on_xen_run_states_outside_every_exit_divide_the_time_of_a_vcpu() {
+    use RunState::{Blocked, Offline, Paused, Runnable, Running};
+    let leaves = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x72), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let found = on_xen(&[
+        (100, Kind::Enter),
+        (150, state(Running, Paused)),
+        (250, state(Paused, Runnable)),
+        (280, state(Runnable, Running)),
+        (300, state(Running, Offline)),
+        (310, state(Offline, Running)),
+        (330, state(Running, Blocked)),
+        (370, state(Blocked, Runnable)),
+        (375, state(Runnable, Running)),
+        (380, state(Running, Runnable)),
+        (383, state(Runnable, Running)),
+        (400, leaves),
+        (403, Kind::Enter),
+    ]);
+    let guest = 50 + 20 + 20 + 5 + 17;
+    let expected = [("guest", guest), ("kernel", 3), ("halted", 40), ("steal", 30 + 5 + 3), ("stopped", 100 + 10)];
+    assert_eq!(found.parts, expected.into());
+    assert_eq!(found.rows[0].guest.0, 17, "since it had its CPU again");
+}
+
+#[test]
+fn on_xen_a_state_that_is_told_again_goes_on() {
+    use RunState::{Blocked, Offline, Runnable, Running};
+    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let found = on_xen(&[
+        (100, io),
+        (110, state(Running, Offline)),
+        (150, state(Offline, Blocked)),
+        (300, state(Blocked, Runnable)),
+        (320, state(Runnable, Running)),
+        (330, state(Running, Offline)),
+        (390, state(Offline, Running)),
+        (400, Kind::Enter),
+    ]);
+    let way = &found.rows[0].way;
+    assert_eq!(found.parts, [("kernel", 10 + 10 + 10), ("user space", 190 + 60), ("steal", 20)].into());
+    // It was handed over once, and answered when it last waited no more.
+    assert_eq!((way.handed.0, way.answered.0), (10, 290));
+    assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 10, 0, 250, 0, 20]);
+    assert!([Mark::Handed, Mark::Called].into_iter().all(|mark| way.has(mark)));
+}
+
+#[test]
+fn on_powerpc_the_scheduler_does_not_say_whether_a_vcpu_that_was_kicked_sleeps() {
+    let of = |event: Event| Event { vcpu: VcpuId(3), ..event };
+    let events = |first: &[Event]| {
+        let trap = ExitCode::new(CodeList::PpcTrap, 0xc00);
+        let events = [of(exit(100, trap)), out(105, false), back(110), of(returns(130, KVM_EXIT_IO, EINTR))];
+        account(&[first, &events, &[of(run(180)), of(enter(190))]].concat()).parts
+    };
+    assert_eq!(events(&[]), [("kernel", 30 + 10), ("unknown", 50)].into());
+}
+
+#[test]
+fn user_space_that_is_told_twice_has_the_exit_all_the_while() {
+    let events = [exit(0, IO), returns(100, KVM_EXIT_IO, 0), returns(230, KVM_EXIT_IO, 0), run(300), enter(350)];
+    let found = account(&events);
+    assert_eq!(found.parts, [("kernel", 150), ("user space", 200)].into());
+    assert_eq!(Step::ALL.map(|step| found.rows[0].way.time(step).0), [0, 100, 0, 200, 0, 50]);
+    assert_eq!(found.rows[0].way.handed.0, 100);
+}
+
+#[test]
+fn what_was_in_hand_when_kvm_exit_fires_is_of_no_row() {
+    // The tail of an exit before the recording: the vCPU is first heard of by its entry.
+    let tail = [returns(0, KVM_EXIT_IO, 0), run(10), enter(20), exit(100, IO), enter(200)];
+    check(&tail, &[("guest", 80), ("kernel", 100)]);
+    // After rows have left, what is in hand is time that nobody knows of: here from 400 to 500, and all between returns.
+    let events = [
+        returns(0, KVM_EXIT_IO, 0),
+        run(100),
+        returns(200, KVM_EXIT_IO, 0),
+        run(300),
+        returns(400, KVM_EXIT_IO, 0),
+        run(500),
+        enter(600),
+        exit(650, IO),
+        enter(680),
+    ];
+    let found = account(&events);
+    assert_eq!(found.rows.iter().map(|row| row.at.as_nanos()).collect::<Vec<_>>(), [0, 200, 650]);
+    assert_eq!(found.parts, [("user space", 200), ("unknown", 400), ("guest", 50), ("kernel", 30)].into());
+    assert_eq!((found.ledger.get(Line::BeforeRecording), found.ledger.get(Line::NoKvmExit)), (2, 0));
+}
+
+#[test]
+fn a_poll_is_no_longer_than_what_ran_and_kvm_told() {
+    let info = perf(&["sched:sched_switch", "kvm:kvm_vcpu_wakeup", "kvm:kvm_halt_poll_ns"]);
+    // It ran 40 of the halt's 500; KVM says that it polled for 200.
+    let events =
+        [exit(0, HLT), out(130, true), wakeup(580), back(590), polled(595, 200), woken(600, 500, true), enter(650)];
+    let expected = [("kernel", 100 + 50), ("polling", 40), ("halted", 450), ("steal", 10)];
+    assert_eq!(account_of(&info, &events).parts, expected.into());
+    // A length that is longer than the exit: nothing of it was handling.
+    let longer = [exit(1_000, HLT), woken(1_090, 700, false), enter(1_100)];
+    check(&longer, &[("kernel", 10), ("polling", 90)]);
 }

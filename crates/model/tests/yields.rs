@@ -284,3 +284,286 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_cpu_goes_to_the_one_that_was_named_to_a_sibling_or_to_others() {
+    // vCPUs 0, 1 and 2 of VM 1, and a vCPU of another VM, whose thread is 50.
+    let other = |at, kind| Event { tid: Tid(50), vm: VmId(9), vcpu: VcpuId(1), cpu: PcpuId(6), ..of(at, 0, kind) };
+    let known = [0, 1, 2].map(|vcpu| enter(5, vcpu));
+    let gave = |next: &[u32]| {
+        let mut events = [&known[..], &[other(6, Kind::Enter), switch(8, 7, 77, true, 78)]].concat();
+        events.extend([exit(1_000, 0, VMCALL), call(1_010, 0, DetailKind::Hypercall, 11, 1)]);
+        let mut at = 1_020;
+        for next in next {
+            events.extend([switch(at, 0, 10, false, *next), switch(at + 30, 0, *next, true, 10)]);
+            at += 50;
+        }
+        events.push(enter(1_200, 0));
+        let found = assemble(&events);
+        let [of] = found.yields[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (of.at, of.target, of.waited.0),
+            (Moment::from_nanos(1_000), Some(VcpuId(1)), 30 * next.len() as u64)
+        );
+        of.gave
+    };
+    assert_eq!(gave(&[11]), Gave::Target);
+    assert_eq!(gave(&[12]), Gave::Sibling);
+    assert_eq!(gave(&[50]), Gave::Other, "another VM's vCPU 1");
+    assert_eq!(gave(&[99]), Gave::Other, "no vCPU at all");
+    assert_eq!(gave(&[]), Gave::Nobody);
+    assert_eq!(gave(&[12, 11]), Gave::Sibling, "whom it went to first");
+}
+
+#[test]
+fn who_sleeps_after_a_yield_gives_nothing_away() {
+    let found = assemble(&[
+        enter(5, 0),
+        enter(5, 1),
+        switch(8, 7, 77, true, 78),
+        exit(1_000, 0, PAUSE),
+        switch(1_010, 0, 10, true, 11),
+        switch(1_040, 0, 11, false, 10),
+        enter(1_100, 0),
+    ]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.gave, of.waited, of.was_out), (Gave::Nobody, Nanos::ZERO, false));
+    let preempted: Vec<_> = found.preemptions.iter().map(|of| (of.who.vcpu.0, of.by)).collect();
+    assert_eq!(preempted, [(1, Some(Tid(10)))]);
+}
+
+#[test]
+fn whether_a_vcpu_was_switched_out_since_its_last_yield_and_spins_on_is_told() {
+    let found = assemble(&[
+        enter(5, 0),
+        exit(100, 0, PAUSE),
+        enter(120, 0),
+        switch(150, 0, 10, false, 99),
+        switch(180, 0, 99, true, 10),
+        exit(200, 0, PAUSE),
+        enter(230, 0),
+        exit(270, 0, IO),
+        enter(280, 0),
+        exit(330, 0, PAUSE),
+        enter(370, 0),
+    ]);
+    let told = |of: &Yield| (of.at.as_nanos(), of.guest.0, of.again, of.was_out, of.entered.map(Moment::as_nanos));
+    let expected =
+        [(100, 95, false, false, Some(120)), (200, 20, true, true, Some(230)), (330, 50, false, false, Some(370))];
+    assert_eq!(found.yields.iter().map(told).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_window_of_pause_loops_is_told_where_it_grew() {
+    for (new, old, window) in [(8_192, 4_096, Some(4_096)), (4_096, 4_096, None), (4_096, 8_192, None)] {
+        let found = assemble(&[
+            enter(5, 0),
+            // Of no yield.
+            of(50, 0, Kind::PleWindow { new: 99, old: 9 }),
+            exit(100, 0, PAUSE),
+            of(110, 0, Kind::PleWindow { new, old }),
+            enter(120, 0),
+        ]);
+        assert_eq!(found.yields.iter().map(|of| of.window).collect::<Vec<_>>(), [window], "{new} {old}");
+    }
+}
+
+#[test]
+fn a_vcpu_is_found_by_the_number_that_its_thread_is_learned_to_run() {
+    let unnamed = |event: Event| Event { vcpu: VcpuId::UNKNOWN, ..event };
+    for (learned, place) in [(true, Place::Running), (false, Place::Unknown)] {
+        let mut events = vec![switch(1, 5, 77, true, 78), unnamed(exit(5, 1, IO)), unnamed(enter(10, 1))];
+        events.extend(learned.then(|| exit(20, 1, IO)));
+        events.extend([exit(200, 0, VMCALL), call(210, 0, DetailKind::Hypercall, 11, 1), enter(300, 0)]);
+        let found = assemble(&events);
+        assert_eq!(found.yields.iter().map(|of| of.place).collect::<Vec<_>>(), [place], "{learned}");
+    }
+}
+
+/// Where `kvm_exit` never fires, the call is told before the return to user space, and `KVM_RUN` is what enters.
+#[test]
+fn without_kvm_exit_a_yield_lasts_from_its_call_to_the_next_run() {
+    let user = |at| of(at, 0, Kind::UserspaceExit { reason: 2, errno: 0 });
+    let found = assemble(&[
+        user(0),
+        of(10, 0, Kind::RunEnter),
+        call(50, 0, DetailKind::Hypercall, 11, 1),
+        user(80),
+        switch(85, 0, 10, false, 99),
+        switch(95, 0, 99, true, 10),
+        of(100, 0, Kind::RunEnter),
+        user(200),
+        of(230, 0, Kind::RunEnter),
+    ]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.at.as_nanos(), of.guest, of.waited), (50, Nanos(40), Nanos(10)));
+    assert_eq!(of.entered, Some(Moment::from_nanos(100)));
+}
+
+#[test]
+fn with_kvm_exit_a_yield_ends_at_the_entry_and_not_when_kvm_run_is_called() {
+    let found = assemble(&[
+        enter(5, 0),
+        exit(100, 0, PAUSE),
+        of(110, 0, Kind::UserspaceExit { reason: 10, errno: -4 }),
+        of(140, 0, Kind::RunEnter),
+        of(150, 0, Kind::Fpu { load: true }),
+        enter(160, 0),
+    ]);
+    assert_eq!(found.yields.iter().map(|of| of.entered).collect::<Vec<_>>(), [Some(Moment::from_nanos(160))]);
+}
+
+#[test]
+fn on_xen_a_vcpu_that_makes_no_exits_yields_until_it_runs_again() {
+    use RunState::{Blocked, Runnable, Running};
+    let on = |at, vm, kind| Event {
+        vm: VmId(vm),
+        vcpu: VcpuId(0),
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(2), kind)
+    };
+    let state = |at, vm, from, to| on(at, vm, Kind::RunState { from, to });
+    let yields = |then: RunState| {
+        let events = [
+            state(10, 1, Runnable, Running),
+            state(12, 2, Blocked, Runnable),
+            on(50, 1, Kind::Yield),
+            state(60, 1, Running, then),
+            state(60, 2, Runnable, Running),
+            state(85, 2, Running, Blocked),
+            state(90, 1, then, Running),
+            state(95, 1, Running, Runnable),
+            state(95, 2, Runnable, Running),
+        ];
+        let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
+        let [of] = found.yields[..] else { panic!("{found:?}") };
+        assert_eq!((of.at.as_nanos(), of.guest, of.place), (50, Nanos::ZERO, Place::Unknown));
+        assert_eq!((of.waited, of.entered), (Nanos(40), Some(Moment::from_nanos(90))));
+        of.gave
+    };
+    assert_eq!(yields(Runnable), Gave::Other);
+    assert_eq!(yields(Blocked), Gave::Nobody, "it has nothing to do, and gives nothing away");
+}
+
+#[test]
+fn a_preempted_vcpu_is_by_whoever_took_its_cpu_and_the_idle_task_is_nobody() {
+    let by = |next| {
+        let found = assemble(&[enter(5, 0), switch(100, 0, 10, false, next), switch(170, 3, 0, false, 10)]);
+        let [of] = found.preemptions[..] else { panic!("{found:?}") };
+        assert_eq!((of.at.as_nanos(), of.ran.map(Moment::as_nanos)), (100, Some(170)));
+        let stays: Vec<_> =
+            found.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect();
+        // It waited for the CPU that it had lost, and got another.
+        assert_eq!(stays, [(100, 170, 1), (100, 170, 0)].map(|stay| stay), "{next}");
+        of.by
+    };
+    assert_eq!((by(99), by(0)), (Some(Tid(99)), None));
+}
+
+#[test]
+fn on_xen_a_vcpu_waits_for_the_cpu_that_it_left_last() {
+    use RunState::{Runnable, Running};
+    let state = |at, cpu, from, to| Event {
+        vm: VmId(1),
+        vcpu: VcpuId(0),
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(cpu), Kind::RunState { from, to })
+    };
+    let events = [
+        state(10, 1, Runnable, Running),
+        state(30, 1, Running, Runnable),
+        // It gets another CPU than it waited for, and loses that.
+        state(70, 4, Runnable, Running),
+        state(100, 4, Running, Runnable),
+        state(150, 4, Runnable, Running),
+    ];
+    let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
+    let stays: Vec<_> =
+        found.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect();
+    assert_eq!(stays, [(10, 30, 0), (30, 70, 1), (10, 100, 0), (100, 150, 1), (70, 150, 0)]);
+    let preempted: Vec<_> =
+        found.preemptions.iter().map(|of| (of.at.as_nanos(), of.ran.map(Moment::as_nanos))).collect();
+    assert_eq!(preempted, [(30, Some(70)), (100, Some(150))]);
+    // Heard of first when it was woken, it waits where that was recorded.
+    let events = [state(10, 3, RunState::Blocked, Runnable), state(25, 3, Runnable, Running)];
+    let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
+    let [stay] = found.stays[..] else { panic!("{found:?}") };
+    assert_eq!((stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting), (10, 25, 1));
+    assert!(found.preemptions.is_empty());
+}
+
+#[test]
+fn on_xen_a_hypercalls_number_is_no_yield() {
+    let xen = |at, kind| Event { cpu: PcpuId(0), tid: Tid(0), ..of(at, 0, kind) };
+    let hypercall = ExitCode::new(CodeList::Svm, 0x81);
+    let detail =
+        Detail { kind: DetailKind::XenHypercall, write: false, form: Form::Untold, size: 0, key: 29, value: 0 };
+    let events = [
+        xen(10, Kind::Exit { code: hypercall, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(11, Kind::Detail(detail)),
+        xen(60, Kind::Enter),
+    ];
+    assert_eq!(assemble_in(Assembler::by_vcpu(), &events, usize::MAX).yields, []);
+    // A Xen guest on KVM says it by the same, with its argument.
+    assert_eq!(assemble(&events).yields.len(), 1);
+}
+
+#[test]
+fn what_another_vm_and_its_own_vcpus_do_is_told_apart() {
+    let other = |at, kind| Event { tid: Tid(50), vm: VmId(9), vcpu: VcpuId(1), cpu: PcpuId(6), ..of(at, 0, kind) };
+    // vCPU 1 of the other VM is preempted, that of this one runs.
+    let found = assemble(&[
+        enter(5, 0),
+        enter(5, 1),
+        other(6, Kind::Enter),
+        switch(8, 6, 50, false, 99),
+        exit(100, 0, VMCALL),
+        call(110, 0, DetailKind::Hypercall, 11, 1),
+        enter(130, 0),
+    ]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.place, of.found), (Place::Running, Some(Waiters::default())));
+    // Woken, it waits for a CPU and was not preempted.
+    let found = assemble(&[
+        enter(5, 0),
+        enter(5, 1),
+        switch(8, 1, 11, true, 99),
+        wakeup(50, 11),
+        exit(100, 0, VMCALL),
+        call(110, 0, DetailKind::Hypercall, 11, 1),
+        enter(130, 0),
+    ]);
+    let [of] = found.yields[..] else { panic!("{found:?}") };
+    assert_eq!((of.place, of.found), (Place::Woken, Some(Waiters { preempted: 0, woken: 1 })));
+    assert!(found.preemptions.is_empty());
+}
+
+/// The thread is woken.
+fn wakeup(at: u64, tid: u32) -> Event {
+    Event::nameless(Moment::from_nanos(at), PcpuId(3), Kind::Wakeup { tid: Tid(tid) })
+}
+
+#[test]
+fn on_xen_the_idle_domain_has_a_cpu_only_when_it_runs() {
+    use RunState::{Blocked, Runnable, Running};
+    let on = |at, vm, vcpu, kind| Event {
+        vm,
+        vcpu: VcpuId(vcpu),
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(2), kind)
+    };
+    let state = |at, vm, vcpu, from, to| on(at, vm, vcpu, Kind::RunState { from, to });
+    let gave = |next: Event| {
+        let events = [
+            state(10, VmId(1), 0, Runnable, Running),
+            state(12, VmId(1), 1, Blocked, Runnable),
+            on(50, VmId(1), 0, Kind::Yield),
+            state(60, VmId(1), 0, Running, Runnable),
+            next,
+            state(62, VmId(1), 1, Runnable, Running),
+            state(90, VmId(1), 0, Runnable, Running),
+        ];
+        let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
+        let [of] = found.yields[..] else { panic!("{found:?}") };
+        of.gave
+    };
+    assert_eq!(gave(state(61, VmId::IDLE_DOMAIN, 2, Runnable, Running)), Gave::Other);
+    assert_eq!(gave(state(61, VmId::IDLE_DOMAIN, 2, Running, Runnable)), Gave::Sibling);
+}

@@ -274,6 +274,10 @@ fn page_fault_name(key: u64) -> Option<&'static str> {
     const GUEST_WALK: u64 = 1 << 33;
     // Of ESR_EL2: EC of an instruction and of a data abort from a lower level, WnR, S1PTW, and the kind of fault.
     const ABORTS: [u64; 2] = [0x20, 0x24];
+    // Of `arch/powerpc/include/asm/reg.h`.
+    const DSISR_NOHPTE: u64 = 0x4000_0000;
+    const DSISR_PROTFAULT: u64 = 0x0800_0000;
+    const DSISR_ISSTORE: u64 = 0x0200_0000;
     let bit = |bit: u64| key & bit != 0;
     let (access, fault, walk) = match key {
         // Xen's where it does not say.
@@ -292,8 +296,9 @@ fn page_fault_name(key: u64) -> Option<&'static str> {
             },
             bit(1 << 7),
         ),
-        // DSISR_NOHPTE, _PROTFAULT, _ISSTORE.
-        _ if bit(0x4000_0000 | 0x0800_0000) => (usize::from(bit(0x0200_0000)), usize::from(bit(0x0800_0000)), false),
+        _ if bit(DSISR_NOHPTE) || bit(DSISR_PROTFAULT) => {
+            (usize::from(bit(DSISR_ISSTORE)), usize::from(bit(DSISR_PROTFAULT)), false)
+        }
         _ => return None,
     };
     Some(FAULTS[access][fault][usize::from(walk)])
@@ -400,9 +405,58 @@ mod tests {
             (DetailKind::PageFault, 0x9200_0021, None),
             (DetailKind::PageFault, 0x4200_0000, Some("write, not mapped")),
             (DetailKind::PageFault, 0x0800_0000, Some("read, not allowed")),
+            (DetailKind::Mmio, 0xfec0_0fff, Some("IOAPIC")),
+            (DetailKind::Mmio, 0xfec0_1000, None),
+            (DetailKind::Hvc, 0x8400_0003, Some("PSCI_CPU_ON")),
+            (DetailKind::PpcHcall, 4, Some("H_REMOVE")),
+            (DetailKind::Diag, 0x44, Some("DIAG (0x44) time slice end")),
+            (DetailKind::Sigp, 3, Some("SIGP emergency signal")),
+            (DetailKind::Instruction, 131, Some("DIAG")),
+            (DetailKind::Program, 2, Some("Prog Privileged Operation")),
+            (DetailKind::HypervHypercall, 8, Some("NOTIFY_LONG_SPIN_WAIT")),
+            (DetailKind::HypervHypercall, 9, None),
         ];
         for (kind, key, name) in cases {
             assert_eq!(detail_name(kind, key), name, "{kind:?} {key:#x}");
+        }
+    }
+
+    #[test]
+    fn page_faults_are_told_in_each_processors_own_bits() {
+        let cases = [
+            // x86: PFERR_PRESENT, _WRITE, _RSVD, _FETCH; and _GUEST_FINAL or _GUEST_PAGE of the second stage.
+            (0x1, "read, not allowed"),
+            (0x3, "write, not allowed"),
+            (0x11, "fetch, not allowed"),
+            (0x12, "fetch, not mapped"),
+            (0x0b, "write, reserved bit"),
+            (0x3f, "fetch, reserved bit"),
+            (0x40, "-"),
+            (0x1_0000_0000, "read, not mapped"),
+            (0x2_0000_0000, "read of a page table, not mapped"),
+            (0x2_0000_000a, "write to a page table, reserved bit"),
+            (0x2_0000_0015, "fetch by way of a page table, not allowed"),
+            // arm64: exception class, WnR (bit 6), S1PTW (bit 7), translation (1) or permission fault (3) at a level.
+            (0x8200_0007, "fetch, not mapped"),
+            (0x8200_008d, "fetch by way of a page table, not allowed"),
+            (0x9200_0006, "read, not mapped"),
+            (0x9200_0045, "write, not mapped"),
+            (0x9200_000f, "read, not allowed"),
+            (0x9200_0087, "read of a page table, not mapped"),
+            (0x9200_00cc, "write to a page table, not allowed"),
+            // An access flag, and a synchronous external abort.
+            (0x9200_000b, "-"),
+            (0x9200_0050, "-"),
+            // Of the guest's own, and another exception class.
+            (0x9600_0006, "-"),
+            // powerpc: DSISR_NOHPTE, _PROTFAULT, _ISSTORE.
+            (0x4000_0000, "read, not mapped"),
+            (0x0a00_0000, "write, not allowed"),
+            (0x4a00_0000, "write, not allowed"),
+            (0x0200_0000, "-"),
+        ];
+        for (key, name) in cases {
+            assert_eq!(page_fault_name(key).unwrap_or("-"), name, "{key:#x}");
         }
     }
 }

@@ -30,8 +30,6 @@ pub struct HaltInHand {
     /// The sleep in hand: how long, and which part it is in.
     sleep: Nanos,
     sleep_part: Option<TimePart>,
-    /// KVM told of a halt within the exit.
-    told: bool,
 }
 
 impl HaltInHand {
@@ -117,7 +115,7 @@ impl Lane {
                 exit.withdraw(Nanos(kernel.0.saturating_sub(exit.part(TimePart::Kernel).0)));
                 self.cost_before = exit.cost();
                 let before = exit.part(TimePart::Kernel);
-                self.block = HaltInHand { before, told: true, ..HaltInHand::at(self.since) };
+                self.block = HaltInHand { before, ..HaltInHand::at(self.since) };
             }
             // Where kvm_exit fires, a halt has one: it is lost, and so may others be since the entry.
             None if self.recorded.hardware && self.state == State::Guest => {
@@ -162,7 +160,7 @@ impl Lane {
     /// The exit of a halt is over. What it ran is cost where KVM tells of halts; else part of it may have been a poll.
     #[inline(never)]
     pub(super) fn settle_halt(&mut self) {
-        let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt && !self.block.told) else { return };
+        let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt) else { return };
         let recorded = self.recorded;
         let is_told = recorded.halts || recorded.switches && recorded.no_polls;
         if !is_told && exit.door != Door::Userspace(KVM_EXIT_HLT) {
@@ -195,7 +193,7 @@ impl Division {
         let woken = Nanos(block.slept.0.saturating_sub(block.unwoken.0));
         parts.shift(on_cpu, asleep, woken);
         parts.shift(on_cpu, TimePart::Undivided, block.unwoken);
-        let slept = block.slept.0 > 0 || block.sleep_part.is_some();
+        let slept = block.sleep_part.is_some();
         let poll = match (self.waited, self.change) {
             _ if recorded.no_polls => Some(Nanos::ZERO),
             (false, Some(Nanos(0))) => Some(Nanos::ZERO),

@@ -203,3 +203,59 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
     ]);
     columns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CodeList, ExitInfo, ExitParts, Way, Who};
+    use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
+
+    /// The words of the row of an exit with this code and door.
+    fn words(rows: &mut ExitRows, number: u64, door: Door) -> (Arc<str>, Arc<str>) {
+        let exit = Exit {
+            at: Moment::from_nanos(3),
+            who: Who { vm: VmId(5), vcpu: VcpuId(7), tid: Tid(11) },
+            cpu: PcpuId(13),
+            code: ExitCode::new(CodeList::Svm, number),
+            rip: 0,
+            info: ExitInfo::default(),
+            door,
+            detail: None,
+            injected: None,
+            guest: Nanos::ZERO,
+            parts: ExitParts::ZERO,
+            way: Way::default(),
+            timed: true,
+            is_halt: false,
+            events: 1,
+        };
+        let row = rows.of(&exit, &Arc::default());
+        (row.reason.clone(), row.door.clone())
+    }
+
+    #[test]
+    fn names_are_made_once_until_there_are_too_many() {
+        let most = MOST_NAMES as u64;
+        let mut rows = ExitRows::default();
+        let (first, kernel) = words(&mut rows, 0, Door::Kernel);
+        for number in 1..most {
+            assert!(Arc::ptr_eq(&words(&mut rows, number, Door::Kernel).1, &kernel), "{number}");
+        }
+        let again = words(&mut rows, 0, Door::Kernel).0;
+        assert!(Arc::ptr_eq(&again, &first), "all of them are still known");
+        words(&mut rows, most, Door::Kernel);
+        words(&mut rows, 1, Door::Kernel);
+        let anew = words(&mut rows, 0, Door::Kernel).0;
+        assert!(!Arc::ptr_eq(&anew, &first) && anew == first, "one more, and they are made anew");
+        assert_eq!(rows.reasons.len(), 2);
+    }
+
+    #[test]
+    fn many_doors_are_too_many_names_as_well() {
+        let mut rows = ExitRows::default();
+        (0..=MOST_NAMES as u32).for_each(|door| _ = words(&mut rows, 7, Door::Userspace(door)));
+        assert_eq!((rows.reasons.len(), rows.doors.len()), (1, MOST_NAMES + 1));
+        let (_, door) = words(&mut rows, 9, Door::Userspace(6));
+        assert_eq!((rows.reasons.len(), rows.doors.len(), &*door), (1, 1, "KVM_EXIT_MMIO"));
+    }
+}
