@@ -331,3 +331,216 @@ fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::made::{exit, spent, vcpu};
+    use crate::fleet;
+    use exitscope_model::{CodeList, ExitCode, TimePart};
+
+    const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
+    const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
+
+    fn moment(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    /// How long a block is, and its exits by reason.
+    type Seen = (u64, Vec<(String, u64)>);
+
+    /// The blocks of a recording with an IO at 5,500 and two exits within 8,000: how long each is, and its exits.
+    fn cut(first: u64, last: u64, held: &[(u64, u64)]) -> (Vec<Seen>, u64) {
+        let mut diff = Diff::default();
+        for (at, code) in [(5_500, IO), (8_200, HLT), (8_900, HLT)] {
+            diff.absorb(&exit(vcpu(0), at, code));
+        }
+        let held: Vec<_> = held.iter().map(|&(from, to)| (moment(from), moment(to))).collect();
+        let own = diff.end(moment(first), moment(last), &held);
+        let cells = |block: &Block| block.cells.iter().map(|(reason, cell)| (reason.clone(), cell.count)).collect();
+        (diff.blocks.iter().map(|block| (block.duration, cells(block))).collect(), own.0)
+    }
+
+    /// So long each; the fifth and the eighth bucket have the exits, and `before` is how many blocks come before the fifth.
+    fn with_exits(durations: &[u64], before: usize) -> Vec<Seen> {
+        let mut blocks: Vec<_> = durations.iter().map(|duration| (*duration, Vec::new())).collect();
+        blocks[before].1 = vec![("IO_INSTRUCTION".to_string(), 1)];
+        blocks[before + 3].1 = vec![("HLT".to_string(), 2)];
+        blocks
+    }
+
+    #[test]
+    fn a_recording_is_cut_into_blocks_that_are_all_its_time() {
+        // Four buckets have exits or lie between some; as many before and after them are blocks, the rest in the outermost.
+        let long = [1_700, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 8_700];
+        assert_eq!(cut(300, 20_700, &[]), (with_exits(&long, 4), 20_400));
+        // Less time on both sides than that.
+        let short = [200, 1_000, 1_000, 1_000, 1_000, 1_000, 600];
+        assert_eq!(cut(3_800, 9_600, &[]), (with_exits(&short, 2), 5_800));
+        // What other recordings hold is theirs; a block of which nothing is left lasts a nanosecond.
+        let held = [200, 200, 1, 900, 1_000, 750, 600];
+        assert_eq!(cut(3_800, 9_600, &[(4_200, 6_100), (8_250, 8_500)]), (with_exits(&held, 2), 5_800 - 1_900 - 250));
+    }
+
+    #[test]
+    fn a_recording_without_exits_is_one_block() {
+        let mut diff = Diff::default();
+        assert_eq!(diff.end(moment(300), moment(900), &[(moment(500), moment(540))]), Nanos(560));
+        assert_eq!(diff.end(moment(300), moment(900), &[(moment(0), moment(1_000))]), Nanos(0));
+        let blocks: Vec<_> = diff.blocks.iter().map(|block| (block.duration, block.cells.len())).collect();
+        assert_eq!((blocks, diff.recordings), (vec![(560, 0), (1, 0)], vec![0..1, 1..2]));
+    }
+
+    #[test]
+    fn a_verdict_needs_an_interval_without_zero() {
+        for (interval, verdict) in [
+            (None, Verdict::TooFew),
+            (Some((1, 7)), Verdict::More),
+            (Some((0, 7)), Verdict::Unclear),
+            (Some((-3, 7)), Verdict::Unclear),
+            (Some((-3, 0)), Verdict::Unclear),
+            (Some((0, 0)), Verdict::Unclear),
+            (Some((-3, -1)), Verdict::Less),
+        ] {
+            let interval = interval.map(|(low, high)| Interval { low, high });
+            let change = Change { measure: Measure::Cost, before: Some(5), after: Some(6), interval };
+            assert_eq!(change.verdict(), verdict, "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_halts_if_it_halts_longer_than_it_costs_and_there_are_others() {
+        let cell = |halted, kernel| Cell {
+            parts: spent(TimePart::Halted, halted).with(TimePart::Kernel, Nanos(kernel)),
+            ..Cell::default()
+        };
+        let of = |cells: &[(&str, u64, u64)]| {
+            let cells: Vec<_> =
+                cells.iter().map(|&(name, halted, kernel)| (name.to_string(), cell(halted, kernel))).collect();
+            halts(cells.iter().map(|(name, cell)| (name.clone(), cell)))
+        };
+        assert_eq!(of(&[("a", 30, 30), ("b", 31, 30), ("c", 29, 30)]), ["b"]);
+        // Twice of one reason: together.
+        assert_eq!(of(&[("a", 30, 10), ("b", 1, 5), ("a", 30, 49)]), ["a"]);
+        assert_eq!(of(&[("a", 30, 10), ("b", 1, 5), ("a", 30, 50)]), Vec::<String>::new());
+        assert_eq!(of(&[("a", 30, 10), ("b", 9, 5)]), Vec::<String>::new(), "there are no others");
+    }
+
+    /// A block with `timed` exits of these lengths, and some more of which an end is missing.
+    fn block(duration: u64, lengths: &[u64], untimed: u64) -> Block {
+        let mut cell = Cell::default();
+        for (&length, parts) in lengths.iter().map(|length| (length, spent(TimePart::Kernel, *length))) {
+            cell.absorb(&Exit { parts, ..exit(vcpu(0), length, IO) });
+        }
+        (0..untimed).for_each(|_| cell.absorb(&Exit { timed: false, ..exit(vcpu(0), 0, IO) }));
+        Block { duration, cells: [("IO_INSTRUCTION".to_string(), cell)].into() }
+    }
+
+    fn side(blocks: Vec<Block>) -> Diff {
+        let mut diff = Diff::default();
+        diff.add(blocks);
+        diff
+    }
+
+    #[test]
+    fn what_is_compared_is_worked_out_of_all_blocks_of_a_side() {
+        let before = side(vec![block(300, &[10, 70], 3), block(500, &[40], 1)]);
+        let after = side(vec![block(2_000, &[20, 30, 130, 500], 2)]);
+        let rows = after.against(&before, 9_900);
+        assert_eq!(rows.iter().map(|row| row.reason.as_deref()).collect::<Vec<_>>(), [None, Some("IO_INSTRUCTION")]);
+        for row in rows {
+            let found: Vec<_> = row.changes.iter().map(|of| (of.measure, of.before, of.after, of.interval)).collect();
+            let expected = [
+                // 120 of 800 ns, and 680 of 2,000.
+                (Measure::Cost, Some(150_000_000), Some(340_000_000), None),
+                // 7 exits in 800 ns, and 6 in 2,000.
+                (Measure::Rate, Some(8_750_000_000), Some(3_000_000_000), None),
+                // Of 3 exits, and of 4.
+                (Measure::Mean, Some(40), Some(170), None),
+                (Measure::P50, Some(40), Some(30), None),
+                (Measure::P99, Some(70), Some(500), None),
+            ];
+            assert_eq!((found, row.counts), (expected.to_vec(), (7, 6)));
+        }
+    }
+
+    #[test]
+    fn lengths_that_are_told_apart_no_more_lie_between_the_shortest_and_the_longest() {
+        // Those of a bucket are taken to be spread over it evenly: from 1,024 to 1,055.
+        let one = side(vec![block(1_000_000, &[1_050; 2_000], 0)]);
+        let changes = &one.against(&one, 9_900)[0].changes;
+        assert_eq!([changes[3].before, changes[4].after], [Some(1_050), Some(1_050)]);
+    }
+
+    #[test]
+    fn blocks_that_are_all_alike_leave_nothing_to_chance() {
+        let lengths = |length| [length, length, length];
+        let before = side((0..8).map(|_| block(1_000, &lengths(40), 0)).collect());
+        let after = side((0..8).map(|_| block(1_000, &lengths(90), 1)).collect());
+        let intervals = |rows: Vec<DiffRow>| -> Vec<_> {
+            rows[0].changes.iter().map(|change| change.interval.map(|of| (of.low, of.high))).collect()
+        };
+        let same = |by: i64| Some((by, by));
+        let expected = [same(150_000_000), same(1_000_000_000), same(50), same(50), same(50)];
+        assert_eq!(intervals(after.against(&before, 9_900)), expected);
+        let back = [same(-150_000_000), same(-1_000_000_000), same(-50), same(-50), same(-50)];
+        assert_eq!(intervals(before.against(&after, 9_900)), back);
+    }
+
+    #[test]
+    fn of_lengths_there_is_an_interval_from_twenty_exits_on_either_side() {
+        // Two exits in each of ten blocks, the last of which lacks one on the other side.
+        let last = |lengths: &[u64]| {
+            let blocks = (0..9).map(|_| block(1_000, &[40, 41], 5));
+            side(blocks.chain([block(1_000, lengths, 5)]).collect())
+        };
+        let (twenty, nineteen) = (last(&[40, 41]), last(&[40]));
+        for (before, after, enough) in
+            [(&twenty, &twenty, true), (&nineteen, &twenty, false), (&twenty, &nineteen, false)]
+        {
+            let changes = &after.against(before, 9_900)[0].changes;
+            let found: Vec<bool> = changes.iter().map(|change| change.interval.is_some()).collect();
+            assert_eq!(found, [true, true, enough, enough, enough]);
+        }
+    }
+
+    #[test]
+    fn costliest_reasons_come_first_after_all_together() {
+        let block = |costs: [(&str, u64); 3]| Block {
+            duration: 1_000,
+            cells: costs
+                .map(|(reason, cost)| {
+                    let cell = Cell { count: 1, timed: 1, parts: spent(TimePart::Kernel, cost), ..Cell::default() };
+                    (reason.to_string(), cell)
+                })
+                .into(),
+        };
+        let before = side(vec![block([("a", 30), ("b", 50), ("c", 20)])]);
+        let after = side(vec![block([("a", 40), ("b", 10), ("c", 60)])]);
+        let rows = after.against(&before, 9_900);
+        let order: Vec<_> = rows.iter().map(|row| row.reason.as_deref()).collect();
+        assert_eq!(order, [None, Some("c"), Some("b"), Some("a")], "60, 50 and 40 on the costlier side");
+    }
+
+    #[test]
+    fn a_side_of_many_hosts_has_as_many_blocks_as_an_interval_can_bear() {
+        let blocks = |units: usize, each: u64| {
+            let unit = || (1..=each).map(|duration| block(duration, &[7], 0)).collect();
+            let side = fleet::side((0..units).map(|_| unit()).collect());
+            (side.recordings, side.blocks.iter().map(|block| block.duration).collect::<Vec<_>>())
+        };
+        let (recordings, durations) = blocks(1, 4);
+        assert_eq!((recordings.len(), durations), (1, vec![1, 2, 3, 4]));
+        // 256 blocks for each of two hosts: three each are taken together.
+        let (recordings, durations) = blocks(2, 600);
+        assert_eq!(
+            (recordings, &durations[..3], durations[199]),
+            (vec![0..200, 200..400], &[6, 15, 24][..], 598 + 599 + 600)
+        );
+        // Of more hosts than blocks, two are one.
+        let (recordings, durations) = blocks(513, 2);
+        assert_eq!((recordings.len(), durations.len(), durations[0], durations[256]), (257, 257, 6, 3));
+        let (recordings, durations) = blocks(512, 2);
+        assert_eq!((recordings.len(), durations.len(), durations[0]), (512, 512, 3));
+    }
+}

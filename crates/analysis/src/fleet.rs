@@ -80,8 +80,27 @@ mod tests {
         let (center, scores) = scores(&[1.0, 2.0, 3.0, 4.0, 100.0]).unwrap();
         assert_eq!(center, 3.0);
         assert!((scores[4] - 0.6745 * 97.0).abs() < 1e-9 && (scores[0] + 1.349).abs() < 1e-9, "{scores:?}");
+        // Median 7, distances 6 3 1 1 3 33, their median 3.
+        let (center, scores) = super::scores(&[1.0, 4.0, 6.0, 8.0, 10.0, 40.0]).unwrap();
+        let expected = [-6.0, -3.0, -1.0, 1.0, 3.0, 33.0].map(|from_center| 0.6745 * from_center / 3.0);
+        assert_eq!((center, scores.len()), (7.0, 6));
+        assert!(scores.iter().zip(expected).all(|(score, expected)| (score - expected).abs() < 1e-9), "{scores:?}");
         assert!(super::scores(&[1.0, 1.0, 1.0, 1.0, 5.0]).is_none(), "no usual distance");
         assert!(super::scores(&[1.0, 2.0, 3.0, 40.0]).is_none(), "too few");
+    }
+
+    #[test]
+    fn a_median_is_the_middle_value_or_the_mean_of_both() {
+        for (values, middle) in [
+            (&[][..], 0.0),
+            (&[7.5], 7.5),
+            (&[9.0, 3.0, 4.0], 4.0),
+            (&[9.0, 1.0, 4.0, 6.0], 5.0),
+            (&[9.0, -1.0, 4.0, 6.0, 30.0], 6.0),
+            (&[12.0, 20.0], 16.0),
+        ] {
+            assert_eq!(median(values), middle, "{values:?}");
+        }
     }
 
     /// The share of comparisons of the same with the same that find a difference in cost, with so many hosts on a side which

@@ -267,4 +267,135 @@ mod tests {
         assert_eq!(seen(&[(900_000, false, 80_000, 0)]).shrink(), Some(0));
         assert_eq!(seen(&[(900_000, false, 80_000, 40_000), (900_000, false, 15_000, 0)]).shrink(), Some(2));
     }
+
+    /// The longest poll that is taken to have been in force where decisions show these bounds.
+    fn longest(halts: &[(u64, bool, u32, u32)]) -> u64 {
+        seen(halts).params(&x86(&[])).halt_poll_ns.0
+    }
+
+    #[test]
+    fn what_is_told_fits_between_the_bounds_that_decisions_show() {
+        // The default is 200 us.
+        for (what, halts, longest_poll) in [
+            ("nothing was changed", &[][..], 200_000),
+            ("grown after a halt just shorter", &[(199_999, true, 10_000, 20_000)][..], 200_000),
+            ("grown after a halt as long", &[(200_000, true, 10_000, 20_000)], u64::from(u32::MAX)),
+            ("grown from a poll as long", &[(9_000, true, 200_000, 400_000)], u64::from(u32::MAX)),
+            ("shrunk after a halt just longer", &[(200_001, false, 20_000, 10_000)], 200_000),
+            ("shrunk after a halt as long", &[(200_000, false, 20_000, 10_000)], 199_999),
+            ("the shortest of both", &[(150_000, false, 20_000, 10_000), (170_000, false, 20_000, 10_000)], 149_999),
+            (
+                "the longest of both",
+                &[(300_000, true, 20, 40), (250_000, true, 40, 80), (310_000, false, 80, 40)],
+                309_999,
+            ),
+            ("bounds that contradict one another", &[(500_000, true, 20, 40), (300_000, false, 40, 20)], 500_000),
+            ("beyond what a setting can be", &[(1 << 40, false, 40, 20), (300_000, true, 20, 40)], u64::from(u32::MAX)),
+        ] {
+            assert_eq!(longest(halts), longest_poll, "{what}");
+        }
+        // Who does not poll at all fits unless a decision shows that he does.
+        let off = x86(&[("halt_poll_ns", "0")]);
+        assert_eq!(PollSettings::default().params(&off).halt_poll_ns, Nanos(0));
+        assert_eq!(seen(&[(900, false, 40, 20)]).params(&off).halt_poll_ns, Nanos(899));
+    }
+
+    #[test]
+    fn a_wake_up_that_nothing_came_of_shrinks_polls_of_any_length() {
+        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let mut settings = PollSettings::default();
+        let told = Told { length: Nanos(700), waited: true, valid: false };
+        settings.absorb(who, &told, Some(PollChange { grow: false, new: 40_000, old: 80_000 }));
+        assert_eq!((settings.bounds(), settings.shrink, settings.changes), ((0, None), Seen::One(2), 1));
+        assert_eq!(settings.poll_of(who), Some(40_000));
+        settings.absorb(who, &told, None);
+        assert_eq!((settings.changes, settings.poll_of(Who { vcpu: VcpuId(1), ..who })), (1, None));
+    }
+
+    #[test]
+    fn a_factor_is_seen_once_never_or_as_many() {
+        let grown = |old, new| (9_000, true, old, new);
+        let shrunk = |old, new| (900_000, false, old, new);
+        assert_eq!(seen(&[]).grow, Seen::Never);
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).grow, Seen::One(3));
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 120_000), grown(20_000, 60_000)]).grow, Seen::Many);
+        assert_eq!(seen(&[grown(20_000, 50_000)]).grow, Seen::Many, "no factor");
+        assert_eq!(seen(&[grown(0, 10_000), grown(0, 20_000)]).start, Seen::Many);
+        assert_eq!(seen(&[shrunk(70_000, 10_000)]).shrink, Seen::One(7));
+        assert_eq!([Seen::Never, Seen::One(7), Seen::Many].map(Seen::value), [None, Some(7), None]);
+        // A poll is cut to the longest if it was longer after the change before.
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).cut_to, Seen::Never);
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_001, 180_003)]).cut_to, Seen::Never);
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(59_999, 119_998)]).cut_to, Seen::One(59_999));
+    }
+
+    #[test]
+    fn a_reset_needs_a_poll_of_which_half_is_a_poll_still() {
+        let reset = |old| (900_000, false, old, 0);
+        let start = |new| (9_000, true, 0, new);
+        for (what, halts, shrink) in [
+            ("half of it is the smallest by default", &[reset(20_000)][..], Some(0)),
+            ("half of it is too little", &[reset(19_999)][..], None),
+            ("half of it is the smallest that was seen", &[start(7_000), reset(14_000)], Some(0)),
+            ("half of it is less than the smallest that was seen", &[start(7_000), reset(13_998)], None),
+            ("the longest of those that were reset counts", &[reset(30_000), reset(400)], Some(0)),
+            ("another was divided", &[reset(30_000), (900_000, false, 30_000, 10_000)], Some(3)),
+            (
+                "others were divided by several",
+                &[reset(30_000), (900_000, false, 30_000, 10_000), (900_000, false, 30_000, 15_000)],
+                None,
+            ),
+            ("none was reset, and the smallest is nothing", &[start(0)], None),
+        ] {
+            assert_eq!(seen(halts).shrink(), shrink, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_two_recordings_show_is_what_one_of_both_would_have() {
+        let first = [(30_000, true, 0, 20_000), (170_000, true, 160_000, 480_000), (900_000, false, 470_000, 0)];
+        let second = [(50_000, true, 0, 20_000), (25_000, true, 20_000, 60_000), (800_000, false, 90_000, 30_000)];
+        for (left, right) in [(&first[..], &second[..]), (&second[..], &first[..])] {
+            let mut both = seen(left);
+            both.merge(&seen(right));
+            assert_eq!((both.changes, both.grow, both.start), (6, Seen::One(3), Seen::One(20_000)));
+            assert_eq!((both.shrink, both.cut_to, both.reset_from), (Seen::One(3), Seen::One(470_000), 470_000));
+            assert_eq!(both.bounds(), (170_000, Some(800_000)));
+            both.merge(&PollSettings::default());
+            assert_eq!((both.changes, both.bounds()), (6, (170_000, Some(800_000))), "nothing adds nothing");
+        }
+        let mut many = seen(&[(9_000, true, 20_000, 60_000)]);
+        many.merge(&seen(&[(9_000, true, 20_000, 40_000)]));
+        many.merge(&seen(&[(9_000, true, 20_000, 40_000)]));
+        assert_eq!(many.grow, Seen::Many);
+        let mut of_many = seen(&[(9_000, true, 20_000, 40_000)]);
+        of_many.merge(&many);
+        assert_eq!(of_many.grow, Seen::Many);
+    }
+
+    /// arch/*/include/asm/kvm_host.h, KVM_HALT_POLL_NS_DEFAULT.
+    #[test]
+    fn hosts_poll_as_long_as_their_architecture_does_by_default() {
+        for (arch, poll, is_of_vcores) in [
+            ("x86_64", 200_000, false),
+            ("aarch64", 500_000, false),
+            ("riscv64", 500_000, false),
+            ("s390x", 50_000, false),
+            ("ppc64le", 10_000, true),
+            ("ppc64", 10_000, true),
+        ] {
+            let host = PollHost::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
+            assert_eq!(
+                (host.params.halt_poll_ns.0, host.is_of_vcores(), host.told),
+                (poll, is_of_vcores, None),
+                "{arch}"
+            );
+        }
+        let told = x86(&[("halt_poll_ns", "70000"), ("halt_poll_ns_grow", "5"), ("halt_poll_ns_grow_start", "3000")]);
+        assert_eq!((told.told, told.params.halt_poll_ns_grow), (Some(Nanos(70_000)), 5));
+        // What decisions show stands above it, one by one.
+        let params = seen(&[(9_000, true, 0, 4_000), (9_000, true, 4_000, 12_000)]).params(&told);
+        assert_eq!((params.halt_poll_ns_grow, params.halt_poll_ns_grow_start), (3, Nanos(4_000)));
+        assert_eq!((params.halt_poll_ns, params.halt_poll_ns_shrink), (Nanos(70_000), 2));
+    }
 }

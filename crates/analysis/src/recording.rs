@@ -30,3 +30,23 @@ pub fn with_calls(xen: bool) -> &'static str {
 pub const CORE_RUNS: &str = "`exitscope record --for 10s` (or `perf record -e 'kvm_hv:*' -a -- sleep 10`)";
 
 const XEN: &str = "`xentrace -D -e 0x000af000 -T 10 FILE`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_records_is_that_of_the_host() {
+        let names = |text: &str| ["xentrace", "kvm_hv:*", "'kvm:*'", "raw_syscalls"].map(|name| text.contains(name));
+        for (what, text, expected) in [
+            ("x86", all("x86_64", false), [false, false, true, false]),
+            ("powerpc", all("ppc64le", false), [false, true, true, false]),
+            ("Xen", all("x86_64", true), [true, false, false, false]),
+            ("Xen, whatever the machine", all("ppc64le", true), [true, false, false, false]),
+            ("with system calls", with_calls(false), [false, false, true, true]),
+            ("Xen with system calls", with_calls(true), [true, false, false, false]),
+        ] {
+            assert_eq!(names(text), expected, "{what}: {text}");
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! Ganged exits: who joins a run, whose runs overlap, who shares a core.
 
-use exitscope_analysis::Gangs;
+use exitscope_analysis::{Drag, GangCell, Gangs, Member, Runs};
 use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, SubjectWord};
-use exitscope_policy::vcore::H_DOORBELL;
-use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use exitscope_policy::vcore::{H_DOORBELL, Left};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
 
 /// An event of a runner's thread, about a vCPU of a VM.
@@ -119,4 +119,141 @@ fn threads_that_all_leave_for_the_shared_timer_or_never_entered_force_nobody() {
     let cell = &gangs.vms()[&VmId(5)];
     assert_eq!((cell.runs, cell.two_active, cell.timer, cell.ganged, cell.forced), (2, 2, 1, 0, 0));
     assert_eq!((cell.too_late, gangs.unpaired), (1, 1));
+}
+
+/// Whom each event shows to be back after it was forced out.
+fn drags(events: &[Event]) -> Vec<Drag> {
+    let mut runs = Runs::default();
+    events.iter().filter_map(|event| runs.drag(event)).collect()
+}
+
+#[test]
+fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
+    let runner = (5, 7, 0);
+    let member = |vcpu, trap| Member { vcpu: VcpuId(vcpu), left: Left { trap, ceded: false } };
+    let back = |vcpu, at, lost, causes: &[Member]| Drag {
+        vm: VmId(5),
+        vcpu: VcpuId(vcpu),
+        at: Moment::from_nanos(at),
+        lost: Nanos(lost),
+        causes: causes.to_vec(),
+    };
+    let first = [
+        event(1, runner, 0, run_core(false, 4)),
+        event(10, runner, 0, exit(SYSCALL, false)),
+        event(11, runner, 1, exit(FORCED, false)),
+        event(12, runner, 2, exit(0x900, false)),
+        event(13, runner, 3, exit(FORCED, false)),
+        event(14, runner, 0, run_core(true, 4)),
+    ];
+    let causes = [member(0, 0xc00), member(2, 0x900)];
+    let enter = |at, vcpu| event(at, (5, 9, 3), vcpu, Kind::Enter);
+    let entries = [enter(20, 0), enter(41, 1), enter(60, 1), enter(73, 3)];
+    assert_eq!(drags(&[&first[..], &entries].concat()), [back(1, 11, 30, &causes), back(3, 13, 60, &causes)]);
+    // Entries of another VM's vCPUs show nothing, nor do those after a loss.
+    let other = event(41, (6, 9, 3), 1, Kind::Enter);
+    assert_eq!(drags(&[&first[..], &[other]].concat()), []);
+    assert_eq!(drags(&[&first[..], &[Event::lost(Moment::from_nanos(15), PcpuId(0), 1)], &entries].concat()), []);
+    // One that left for a reason of its own since then was dragged by those of before.
+    let second = [
+        event(20, runner, 0, run_core(false, 2)),
+        event(25, runner, 0, exit(FORCED, false)),
+        event(25, runner, 1, exit(0xe00, false)),
+        event(26, runner, 0, run_core(true, 2)),
+    ];
+    let seen = drags(&[&first[..], &second, &[enter(41, 1), enter(45, 0)]].concat());
+    assert_eq!(seen, [back(1, 11, 30, &causes), back(0, 25, 20, &[member(1, 0xe00)])]);
+    // One that was alone was not forced by anybody.
+    let alone = [
+        event(1, runner, 0, run_core(false, 1)),
+        event(10, runner, 0, exit(FORCED, false)),
+        event(11, runner, 0, run_core(true, 1)),
+        enter(30, 0),
+    ];
+    assert_eq!(drags(&alone), []);
+}
+
+#[test]
+fn sixteen_threads_of_a_run_are_kept_and_exits_of_others_are_none_of_it() {
+    let runner = (5, 7, 0);
+    let x86 = Kind::Exit { code: ExitCode::new(CodeList::Vmx, 30), idle: false, words: SubjectWord::NONE, rip: 0 };
+    for (threads, exits) in [(15, 15), (16, 16), (17, 16), (20, 16)] {
+        let mut events = vec![event(1, runner, 0, run_core(false, threads)), event(2, runner, 0, x86)];
+        events.extend((0..threads).map(|vcpu| event(10, runner, vcpu, exit(SYSCALL, false))));
+        events.push(event(11, runner, 0, run_core(true, threads)));
+        let gangs = gangs(&events);
+        assert_eq!((gangs.vms()[&VmId(5)].exits, gangs.guest_exits), (exits, u64::from(threads)), "{threads}");
+    }
+}
+
+#[test]
+fn further_runs_than_may_be_open_are_not_paired() {
+    const MOST: u32 = 1 << 16;
+    let begin = |tid| event(1, (5, tid, 0), 0, run_core(false, 1));
+    let mut gangs = Gangs::default();
+    (0..MOST).for_each(|tid| gangs.absorb(&begin(tid), |_| true));
+    assert_eq!(gangs.unpaired, 0);
+    gangs.absorb(&begin(MOST), |_| true);
+    assert_eq!(gangs.unpaired, 1);
+    // One that ends makes room.
+    gangs.absorb(&event(2, (5, 3, 0), 0, run_core(true, 1)), |_| true);
+    gangs.absorb(&begin(MOST), |_| true);
+    assert_eq!(gangs.unpaired, 1);
+    gangs.end();
+    assert_eq!((gangs.unpaired, gangs.vms()[&VmId(5)].runs), (u64::from(MOST) + 1, 1));
+}
+
+#[test]
+fn vcpus_that_were_seen_together_in_any_order_are_one_virtual_core() {
+    let together = |vcpus: &[u32]| {
+        let runner = (5, 7, 0);
+        let mut events = vec![event(1, runner, vcpus[0], run_core(false, 2))];
+        events.extend(vcpus.iter().map(|&vcpu| event(10, runner, vcpu, exit(SYSCALL, false))));
+        events.push(event(11, runner, vcpus[0], run_core(true, 2)));
+        events
+    };
+    let cores = |gangs: &Gangs| {
+        let numbers =
+            |vcore: &exitscope_analysis::VcoreGangs| vcore.vcpus.iter().map(|vcpu| vcpu.0).collect::<Vec<_>>();
+        gangs.vcores(None).iter().map(numbers).collect::<Vec<_>>()
+    };
+    // 9 comes to 4 by way of 7 and 8; 2 and 6 are apart from them.
+    let pairs = [[8, 9], [7, 8], [2, 6], [4, 7]];
+    let all = gangs(&pairs.iter().flat_map(|pair| together(pair)).collect::<Vec<_>>());
+    assert_eq!(cores(&all), [vec![2, 6], vec![4, 7, 8, 9]]);
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let mut merged = Gangs::default();
+        order.iter().for_each(|&at| merged.merge(&gangs(&together(&pairs[at as usize]))));
+        assert_eq!(cores(&merged), cores(&all), "{order:?}");
+        assert_eq!(merged.vms()[&VmId(5)].runs, 4);
+    }
+}
+
+#[test]
+fn causes_that_forced_most_come_first_then_those_of_most_runs() {
+    let runner = (5, 7, 0);
+    let run = |left: &[(u32, u64)]| {
+        let mut events = vec![event(1, runner, 0, run_core(false, 4))];
+        events.extend(left.iter().map(|&(vcpu, trap)| event(10, runner, vcpu, exit(trap, false))));
+        events.push(event(11, runner, 0, run_core(true, 4)));
+        events
+    };
+    let gangs = gangs(
+        &[
+            run(&[(0, 0x900), (1, FORCED)]),
+            run(&[(3, SYSCALL), (1, FORCED), (2, FORCED), (0, FORCED)]),
+            run(&[(0, 0xe00), (1, FORCED), (2, FORCED)]),
+            run(&[(2, SYSCALL), (1, FORCED)]),
+            run(&[(2, SYSCALL), (1, FORCED)]),
+        ]
+        .concat(),
+    );
+    let causes: Vec<_> = gangs
+        .causes()
+        .into_iter()
+        .map(|((_, vcpu, trap), cause)| (vcpu.0, u64::from(trap), cause.forced, cause.runs))
+        .collect();
+    assert_eq!(causes, [(3, SYSCALL, 3, 1), (2, SYSCALL, 2, 2), (0, 0xe00, 2, 1), (0, 0x900, 1, 1)]);
+    let GangCell { runs, ganged, exits, forced, .. } = gangs.vms()[&VmId(5)].clone();
+    assert_eq!((runs, ganged, exits, forced), (5, 5, 13, 8));
 }

@@ -248,3 +248,19 @@ fn there_is_nothing_to_replay_without_two_yields_in_a_row_or_by_calls_that_no_kn
     assert_eq!(survey.main_call(), Some(YieldCall::Pause));
     assert_eq!(survey.typical(&survey.in_force(YieldCall::Pause)), None);
 }
+
+#[test]
+fn yields_to_further_vcpus_than_are_kept_are_counted_together() {
+    let one = Yield { target: Some(VcpuId(0)), ..wait(YieldCall::SchedYield, &[ROUND], |_| false, Gave::Nobody)[0] };
+    let mut facts = Yields::default();
+    let most = exitscope_analysis::MAX_KEYS as u32;
+    (0..most).for_each(|vcpu| facts.absorb(&Yield { target: Some(VcpuId(vcpu)), ..one }));
+    assert_eq!((facts.targets.len(), facts.other_targets), (most as usize, 0));
+    [most, most + 1, 7, most].iter().for_each(|&vcpu| facts.absorb(&Yield { target: Some(VcpuId(vcpu)), ..one }));
+    assert_eq!((facts.targets.len(), facts.other_targets), (most as usize, 3));
+    let of = |vcpu| facts.targets[&(VmId(1), VcpuId(vcpu), YieldCall::SchedYield)][Place::Unknown as usize];
+    assert_eq!([of(7), of(8)], [2, 1]);
+    let mut twice = facts.clone();
+    twice.merge(&facts);
+    assert_eq!(twice.other_targets, 6);
+}

@@ -104,6 +104,15 @@ mod tests {
 
     /// A run of these threads, the traps they left for, and whether they were idle; those that entered again, and when.
     fn replayed(smt_modes: &[u32], threads: &[(u64, bool)], entries: &[(u32, u64)]) -> GangReplay {
+        replayed_within(smt_modes, threads, entries, |_, _| true)
+    }
+
+    fn replayed_within(
+        smt_modes: &[u32],
+        threads: &[(u64, bool)],
+        entries: &[(u32, u64)],
+        within: impl Fn(VmId, Moment) -> bool,
+    ) -> GangReplay {
         let topologies: Vec<Params> =
             smt_modes.iter().map(|&smt_mode| Params { smt_mode, ..Params::default() }).collect();
         let mut replay = GangReplay::new(&topologies);
@@ -116,7 +125,7 @@ mod tests {
         events.extend(exits);
         events.push(event(11, 0, Kind::RunCore { exit: true, runnable }));
         events.extend(entries.iter().map(|&(vcpu, at)| event(at, vcpu, Kind::Enter)));
-        events.iter().for_each(|event| replay.absorb(event, |_, _| true));
+        events.iter().for_each(|event| replay.absorb(event, &within));
         replay
     }
 
@@ -155,5 +164,22 @@ mod tests {
         let alone = replayed(&[4, 1], &[(0xe80, false), (0, true)], &[(0, 30)]);
         assert_eq!(alone.recorded, GangOutcome::default());
         assert_eq!(outcomes(alone), [GangOutcome::default(), GangOutcome::default()]);
+    }
+
+    #[test]
+    fn runs_count_where_they_end_and_time_that_was_lost_where_it_does() {
+        let threads = [(0xc00, false), (0xe80, false), (0xe80, false)];
+        // The run ends at 11; those that were forced out at 10 are back at 30 and at 50.
+        let until = |vm, last| {
+            let within = |of, at: Moment| of == VmId(vm) && at.as_nanos() <= last;
+            let replay = replayed_within(&[4, 2], &threads, &[(1, 30), (2, 50)], within);
+            let counts = |of: &GangOutcome| (of.ganged, of.forced, of.avoided, of.lost);
+            (replay.core_runs, counts(&replay.recorded), [0, 1].map(|at| counts(&replay.outcomes[at].1)))
+        };
+        assert_eq!(until(5, 10), (0, (0, 0, 0, 0), [(0, 0, 0, 0); 2]));
+        assert_eq!(until(5, 11), (1, (1, 2, 0, 0), [(1, 2, 0, 0), (1, 1, 1, 0)]));
+        assert_eq!(until(5, 30), (1, (1, 2, 0, 20), [(1, 2, 0, 20), (1, 1, 1, 20)]));
+        assert_eq!(until(5, 50), (1, (1, 2, 0, 60), [(1, 2, 0, 60), (1, 1, 1, 20)]));
+        assert_eq!(until(6, 50), (0, (0, 0, 0, 0), [(0, 0, 0, 0); 2]));
     }
 }

@@ -490,4 +490,47 @@ mod tests {
         let other = HaltReplay::new(HaltPolicy::Guest, &halts.settings, &x86(), &[("halt_poll_ns", 1)], &halts.all());
         assert_eq!(other.err(), Some(KnobError::NoSuchKnob));
     }
+
+    #[test]
+    fn what_a_halt_says_of_its_poll_is_what_kvm_last_said() {
+        let change = |old, new| Some(exitscope_model::PollChange { grow: true, new, old });
+        let [first, second, third] = slept()[..3] else { unreachable!() };
+        let told = |length: u64, waited| Some(Told { length: Nanos(length * US), waited, valid: true });
+        // Its thread slept 30 us after it halted; KVM polls for 40 us from now on.
+        let cut = Halt {
+            change: change(20_000, 40_000),
+            asleep: Some(Moment::from_nanos(first.begin.as_nanos() + 30 * US)),
+            ..first
+        };
+        let caught =
+            Halt { told: told(35, false), end: Moment::from_nanos(second.begin.as_nanos() + 35 * US), ..second };
+        let mut recorder = Recorder::default();
+        let halts = [cut, caught, Halt { told: None, ..third }];
+        let said = halts.map(|halt| {
+            let recorded = recorder.recorded(&halt);
+            let micros = |length: Nanos| length.0 / US;
+            let polled = recorded.polled().map(|(length, caught)| (micros(length), caught));
+            (polled, recorded.seen().map(|(late, caught)| (micros(late), caught)), recorded.latency().map(micros))
+        });
+        let expected = [
+            // Woken after 50 us, 30 us after a poll of 20.
+            (Some((20, false)), Some((30, false)), Some(25)),
+            // Within the poll of 40; from there to the entry 75 us after the halt.
+            (Some((35, true)), Some((0, true)), Some(40)),
+            (None, None, Some(25)),
+        ];
+        assert_eq!(said, expected);
+        assert_eq!([Nanos(7), Nanos(u64::from(u32::MAX)), Nanos(1 << 40)].map(short), [7, u32::MAX, u32::MAX]);
+    }
+
+    #[test]
+    fn coming_back_from_sleep_takes_longer_by_the_difference_of_the_medians() {
+        let mut cell = HaltCell::default();
+        [30, 90, 20].iter().for_each(|&latency| cell.caught.latencies.record(Nanos(latency)));
+        [500, 700, 40].iter().for_each(|&latency| cell.slept.latencies.record(Nanos(latency)));
+        assert_eq!(Typical::of(&cell).back, Nanos(470));
+        let mut swapped = HaltCell::default();
+        (swapped.caught, swapped.slept) = (cell.slept, cell.caught);
+        assert_eq!(Typical::of(&swapped).back, Nanos(0), "never sooner");
+    }
 }

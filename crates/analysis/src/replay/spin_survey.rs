@@ -254,3 +254,82 @@ pub(super) fn cost(of: &Yield) -> Nanos {
     let lasted = of.entered.and_then(|entered| entered.since(of.at)).unwrap_or_default();
     Nanos(lasted.0.saturating_sub(of.waited.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::made::vcpu;
+    use exitscope_model::{Gave, Place, Waiters};
+    use exitscope_units::Moment;
+
+    /// Yields of two vCPUs in turns, whose windows grow, and preemptions between.
+    fn absorb(survey: &mut SpinSurvey, numbers: std::ops::Range<u32>) {
+        let at = |nanos: u32| Moment::from_nanos(nanos.into());
+        for number in numbers {
+            let call = [YieldCall::Pause, YieldCall::Pause, YieldCall::Diag44][number as usize % 3];
+            survey.absorb(&Yield {
+                who: vcpu(number % 2),
+                at: at(number * 1_000),
+                call,
+                target: None,
+                place: Place::Unknown,
+                found: (number % 5 > 0).then_some(Waiters { preempted: 1, woken: 0 }),
+                guest: Nanos(u64::from(2_000 + number * 700)),
+                again: number % 7 > 0,
+                was_out: number % 11 == 3,
+                window: (number > 14).then_some(9_000 - number),
+                gave: Gave::Nobody,
+                waited: Nanos(u64::from(number % 13)),
+                entered: Some(at(number * 1_000 + 50 + number * 3)),
+            });
+            let (first, ran) = ((number % 4 > 0).then_some(at(number * 1_000 + 5)), Some(at(number * 1_003 + 90)));
+            survey.absorb_preemption(&Preemption {
+                who: vcpu(2),
+                at: at(number * 1_000),
+                ran,
+                yields: 1,
+                first,
+                by: None,
+            });
+        }
+    }
+
+    #[test]
+    fn stretches_of_a_recording_are_surveyed_as_all_of_it() {
+        let seen = |survey: &SpinSurvey| {
+            let counts = (survey.calls.clone(), survey.known, survey.least_window);
+            let lengths =
+                [&survey.rounds, &survey.between, &survey.per_unit, &survey.cost, &survey.blocked, &survey.unhelped];
+            let mut windows: Vec<_> = survey.windows.0.iter().map(|(who, window)| (*who, *window)).collect();
+            windows.sort_unstable_by_key(|row| row.0);
+            (counts, lengths.map(Lengths::clone), windows)
+        };
+        let mut whole = SpinSurvey::default();
+        absorb(&mut whole, 0..20);
+        for cut in [1, 6, 13, 19] {
+            let (mut first, mut second) = (SpinSurvey::default(), SpinSurvey::default());
+            absorb(&mut first, 0..cut);
+            second.follow(&first);
+            absorb(&mut second, cut..20);
+            first.merge(&second);
+            assert_eq!(seen(&first), seen(&whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn looks_between_two_calls_are_those_of_the_lock_codes_generation() {
+        let of = |spin_generation, spin_retry, machine| {
+            looks(&Params { spin_generation, spin_retry, ..Params::default() }, machine)
+        };
+        let no_call = Machine { diag44: false, diag9c: false, ..MACHINE };
+        for (generation, spin_retry, machine, expected) in [
+            (Generation::L0, 70, MACHINE, Some(1)),
+            (Generation::L1b, 70, MACHINE, Some(71)),
+            (Generation::L2, 30, MACHINE, Some(31)),
+            (Generation::Classic, 70, MACHINE, Some(72)),
+            (Generation::L2, 70, no_call, None),
+        ] {
+            assert_eq!(of(generation, spin_retry, machine), expected, "{generation:?} {spin_retry}");
+        }
+    }
+}
