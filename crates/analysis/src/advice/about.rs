@@ -131,7 +131,10 @@ impl Tally for About {
 
 #[cfg(test)]
 mod tests {
+    use super::super::made::{exit, spent, vcpu};
     use super::*;
+    use exitscope_model::{CodeList, DetailKind, ExitCode};
+    use exitscope_units::Nanos;
 
     #[test]
     fn few_values_are_told_from_many_in_any_order_and_however_cut() {
@@ -152,5 +155,64 @@ mod tests {
                 assert_eq!(merged, all, "{cut}");
             }
         }
+    }
+
+    fn access(key: u64, size: u16, write: bool, form: Form, outside: bool) -> Exit {
+        let detail = Detail { kind: DetailKind::Port, write, form, size, key, value: key * 3 };
+        let door = if outside { Door::Userspace(2) } else { Door::Kernel };
+        let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+        Exit { detail: Some(detail), door, parts: spent(TimePart::User, 70).with(TimePart::Kernel, Nanos(5)), ..of }
+    }
+
+    #[test]
+    fn what_adds_to_more_than_figures_is_kept() {
+        for (write, form, outside, tells) in [
+            (false, Form::Plain, false, false),
+            (true, Form::Plain, false, true),
+            (false, Form::String, false, true),
+            (false, Form::Plain, true, true),
+        ] {
+            let exit = access(1, 4, write, form, outside);
+            assert_eq!(About::tells(&exit, &exit.detail.unwrap()), tells, "{write} {form:?} {outside}");
+        }
+    }
+
+    #[test]
+    fn places_values_and_the_way_are_added_up_however_cut() {
+        let (plain, string) = (Form::Plain, Form::String);
+        for (exits, strings, range, spot, trip) in [
+            (
+                &[(16, 4, true, plain, true), (16, 4, true, plain, true)][..],
+                0,
+                Some((48, 48)),
+                Some((16, 4, true)),
+                140,
+            ),
+            (&[(16, 4, true, plain, true), (17, 4, true, plain, true)], 0, Some((48, 51)), Some((16, 4, false)), 140),
+            (&[(16, 4, true, plain, true), (16, 2, true, plain, true)], 0, Some((48, 48)), Some((16, 4, false)), 140),
+            (&[(16, 4, true, plain, true), (17, 4, true, plain, false)], 0, Some((48, 51)), Some((16, 4, true)), 70),
+            (&[(16, 4, false, plain, true), (16, 4, true, string, true)], 1, None, Some((16, 4, true)), 140),
+            (&[(16, 4, true, string, false), (16, 4, true, string, false)], 2, None, None, 0),
+        ] {
+            let of = |exits: &[(u64, u16, bool, Form, bool)]| {
+                let mut about = About::default();
+                for &(key, size, write, form, outside) in exits {
+                    about.absorb(&access(key, size, write, form, outside));
+                }
+                about
+            };
+            let all = of(exits);
+            let place = all.spot.map(|spot| (spot.address, spot.size, spot.only));
+            assert_eq!((all.strings, all.written.range, place, all.trip), (strings, range, spot, trip), "{exits:?}");
+            for cut in 0..=exits.len() {
+                let mut merged = of(&exits[..cut]);
+                merged.merge(&of(&exits[cut..]));
+                assert_eq!(merged, all, "{exits:?} {cut}");
+            }
+        }
+        // An exit of which one end is missing says nothing of the way.
+        let mut about = About::default();
+        about.absorb(&Exit { timed: false, ..access(16, 4, true, plain, true) });
+        assert_eq!((about.trip, about.spot.is_some()), (0, true));
     }
 }

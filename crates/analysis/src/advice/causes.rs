@@ -266,3 +266,163 @@ fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untol
     let first = said.iter().find_map(inherent).or_else(|| said.iter().find_map(small));
     first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| Verdict::NotJudged(untold.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::judgement::{Figure, Gain, GainOf, How, Plan, Rule, Topic};
+    use super::super::made::{exit, spent, vcpu};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{Detail, Exit, Form, TimePart};
+
+    /// Exits of VM 1 for these reasons, about these ports, that cost so much, in so much time of its vCPUs.
+    fn causes(exits: &[(u64, Option<u64>, u64)], time: VmTime) -> Vec<CauseRow> {
+        let mut material = Material::new(&Selection::default());
+        for (number, port, cost) in exits {
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, *number));
+            let detail = port.map(|key| Detail {
+                kind: DetailKind::Port,
+                write: true,
+                form: Form::Plain,
+                size: 1,
+                key,
+                value: 0,
+            });
+            material.absorb(&Exit { detail, parts: spent(TimePart::Kernel, *cost), ..of });
+        }
+        material.sum_up();
+        material.vms.insert(VmId(1), time);
+        let mut judgement = Judgement::default();
+        list(&material, &Machine::default(), &mut judgement);
+        judgement.causes
+    }
+
+    #[test]
+    fn what_takes_more_than_a_twentieth_of_cost_or_a_hundredth_of_time_weighs() {
+        let reasons = |exits: &[(u64, Option<u64>, u64)], wall| {
+            let rows = causes(exits, VmTime { wall, ..VmTime::default() });
+            rows.iter().map(|row| (row.into, row.time.0)).collect::<Vec<_>>()
+        };
+        let vmx = |number, time| (GoesInto::Exits(ExitCode::new(CodeList::Vmx, number)), time);
+        assert_eq!(reasons(&[(1, None, 950), (7, None, 50)], 5_000), [vmx(1, 950)]);
+        assert_eq!(reasons(&[(1, None, 949), (7, None, 51)], 1_000_000), [vmx(1, 949), vmx(7, 51)]);
+        assert_eq!(reasons(&[(1, None, 950), (7, None, 50)], 4_999), [vmx(1, 950), vmx(7, 50)]);
+        assert_eq!(reasons(&[(1, None, 950), (7, None, 50)], 0), [vmx(1, 950)]);
+        assert_eq!(reasons(&[(1, None, 0)], 0), []);
+        for (steal, weighs) in [(50, false), (51, true)] {
+            let rows = causes(&[], VmTime { wall: 5_000, steal, ..VmTime::default() });
+            assert_eq!(rows.len(), usize::from(weighs), "{steal}");
+            for row in rows {
+                assert_eq!((row.into, row.time.0, row.of_cost, row.of_time), (GoesInto::Steal, 51, None, 0.0102));
+            }
+        }
+    }
+
+    #[test]
+    fn ports_of_one_device_are_one_cause_under_the_costliest() {
+        let exits = [
+            (30, Some(0x3f8), 200),
+            (30, Some(0x3f9), 500),
+            (30, Some(0x3fa), 500),
+            (30, Some(0x1234), 300),
+            (30, None, 100),
+        ];
+        let rows = causes(&exits, VmTime { wall: 3_200, ..VmTime::default() });
+        let key = |key| DetailKey { kind: DetailKind::Port, key, write: true };
+        let found: Vec<_> =
+            rows.iter().map(|row| (row.subject, row.exits, row.time.0, row.of_cost, row.of_time)).collect();
+        assert_eq!(
+            found,
+            [
+                (Subject::Named("serial port", key(0x3f9)), 3, 1_200, Some(0.75), 0.375),
+                (Subject::Key(key(0x1234)), 1, 300, Some(0.1875), 0.09375),
+                (Subject::None, 1, 100, Some(0.0625), 0.03125),
+            ]
+        );
+        let untold = |why: &str| Verdict::NotJudged(why.to_string());
+        let verdicts: Vec<_> = rows.into_iter().map(|row| row.verdict).collect();
+        assert_eq!(
+            verdicts,
+            [untold(NO_RULE), untold(NO_RULE), untold("the recording does not say what they are about")]
+        );
+    }
+
+    #[test]
+    fn what_names_nothing_is_said_of_reasons_that_should_name_something() {
+        let asked = Some(Asked::Other(DetailKind::Port, 1));
+        for (list, number, about, says) in [
+            (CodeList::Vmx, 30, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 49, None, "the recording does not say what they are about"),
+            (CodeList::Svm, 0x7b, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 30, asked, NO_RULE),
+            (CodeList::Vmx, 49, asked, NO_RULE),
+            (CodeList::Vmx, 48, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 47, None, NO_RULE),
+            (CodeList::Svm, 49, None, NO_RULE),
+        ] {
+            assert_eq!(untold(ExitCode::new(list, number), about), says, "{list:?} {number} {about:?}");
+        }
+    }
+
+    #[test]
+    fn each_saying_is_of_its_own_exits() {
+        let asked = Asked::Other(DetailKind::Port, 1);
+        let (pio, hlt) = (ExitCode::new(CodeList::Vmx, 30), ExitCode::new(CodeList::Vmx, 12));
+        for (of, code, about, is_covered) in [
+            (Covered::Subject(asked), pio, Some(asked), true),
+            (Covered::Subject(asked), pio, Some(Asked::Other(DetailKind::Port, 2)), false),
+            (Covered::Subject(asked), pio, None, false),
+            (Covered::Reason(CodeList::Vmx, 30), pio, None, true),
+            (Covered::Reason(CodeList::Svm, 30), pio, None, false),
+            (Covered::Reason(CodeList::Vmx, 31), pio, None, false),
+            (Covered::Halts, hlt, None, true),
+            (Covered::Halts, pio, None, false),
+            (Covered::Steal, hlt, None, false),
+            (Covered::ForcedOut, hlt, None, false),
+        ] {
+            assert_eq!(covers(&of, code, about), is_covered, "{of:?} {code:?} {about:?}");
+        }
+        assert!(!is_told_apart(DetailKind::PageFault) && !is_told_apart(DetailKind::Program));
+        assert!(is_told_apart(DetailKind::Port) && is_told_apart(DetailKind::Msr));
+    }
+
+    #[test]
+    fn of_all_that_is_said_what_helps_most_is_told() {
+        let mut judgement = Judgement::default();
+        let fact = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
+        let plan = Plan {
+            rule: Rule::Cure,
+            subject: Subject::None,
+            vm: None,
+            change: String::new(),
+            settings: Vec::new(),
+            gain: Gain { of: GainOf::Exits, low: Nanos(1), high: Nanos(2), how: How::Counted("") },
+            risk: "".into(),
+            payer: "".into(),
+            undo: "".into(),
+            acts: "".into(),
+        };
+        let larger = Plan { gain: Gain { high: Nanos(9), ..plan.gain }, ..plan.clone() };
+        let (small, large) = (judgement.advise(fact, &[], plan), judgement.advise(fact, &[], larger));
+        judgement.rank();
+        let unjudged = || Said::NotJudged("why".to_string());
+        let inherent = || Said::Inherent("is so".to_string());
+        let advice = Said::Advice;
+        for (said, expected) in [
+            (vec![], Verdict::NotJudged("nothing".to_string())),
+            (vec![unjudged()], Verdict::NotJudged("why".to_string())),
+            (vec![unjudged(), Said::Small("less")], Verdict::Small("less")),
+            (vec![unjudged(), Said::Small("less"), inherent()], Verdict::Inherent("is so".to_string())),
+            (vec![inherent(), advice(small), advice(large), advice(small)], Verdict::Changed(vec![1, 2])),
+            (vec![unjudged(), advice(small)], Verdict::Changed(vec![2])),
+        ] {
+            let mut judgement = judgement.clone();
+            for (said, vm) in said.into_iter().zip([Some(VmId(1)), None].into_iter().cycle()) {
+                judgement.say(vm, Covered::Halts, said);
+            }
+            judgement.say(Some(VmId(2)), Covered::Halts, inherent());
+            judgement.say(Some(VmId(1)), Covered::Steal, inherent());
+            assert_eq!(verdict(&judgement, VmId(1), |of| *of == Covered::Halts, "nothing"), expected);
+        }
+    }
+}

@@ -310,4 +310,262 @@ mod tests {
             assert_eq!(format!("{:?}", plan.settings).contains("cpu.max"), cpus == 4 || cpus == 0, "{what}");
         }
     }
+
+    #[test]
+    fn waiting_is_felt_from_a_tenth_of_what_is_wanted_and_a_hundredth_of_all_time_on() {
+        for (guest, cost, steal, wall, felt) in [
+            (850, 50, 100, 10_000, true),
+            (851, 50, 100, 10_000, false),
+            (850, 51, 100, 10_000, false),
+            (850, 50, 100, 10_001, false),
+            (0, 0, 0, 0, false),
+            (0, 0, 1, 100, true),
+        ] {
+            let time = VmTime { guest, cost, steal, wall, ..VmTime::default() };
+            assert_eq!(is_felt(&time), felt, "{time:?}");
+        }
+    }
+
+    /// VMs of so many vCPUs, time in the guest and steal, in a recording of 1,000 ns with the scheduler's events.
+    fn waited(machine: &Machine, vms: &[(u64, u64, u64)], idle: u64) -> Judgement {
+        let mut material = Material::new(&Selection::default());
+        material.facts.heard.switches = true;
+        material.facts.duration = Nanos(1_000);
+        for (&(vcpus, guest, steal), vm) in vms.iter().zip(1..) {
+            material.vms.insert(VmId(vm), VmTime { vcpus, guest, steal, wall: 3_000, ..VmTime::default() });
+        }
+        for by in [Some(9), Some(9), Some(8), Some(7), Some(6), Some(5), Some(5), Some(5), Some(7), Some(7), Some(7)] {
+            let (who, at) = (vcpu(0), Moment::default());
+            let by = by.map(Tid);
+            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });
+        }
+        for _ in 0..idle {
+            let of = Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+            material.absorb_preemption(&of);
+        }
+        let mut judgement = Judgement::default();
+        judge(&material, machine, &mut judgement);
+        judgement
+    }
+
+    fn host(cpus: u32, xen: bool) -> Machine {
+        let comms = [(9, "make"), (8, "make"), (5, "cc1")].map(|(tid, name)| (tid, name.to_string()));
+        Machine { cpus, xen, comms: comms.into_iter().collect(), ..Machine::default() }
+    }
+
+    fn facts(judgement: &Judgement) -> Vec<String> {
+        let vm = |vm: Option<VmId>| vm.map_or("host".to_string(), |vm| vm.0.to_string());
+        judgement.facts().iter().map(|fact| format!("{}: {} {:?}", vm(fact.vm), fact.what, fact.figure)).collect()
+    }
+
+    #[test]
+    fn facts_name_who_waits_most_and_who_took_the_cpus_most_often() {
+        let judgement = waited(&host(2, false), &[(1, 1_500, 500), (2, 700, 300), (1, 900, 99)], 0);
+        let took = |name: &str, times: u64| {
+            format!("host: times that {name} took the CPU from one of those vCPUs that wanted to run on Count({times})")
+        };
+        assert_eq!(
+            facts(&judgement),
+            [
+                format!("1: {WAITED} Share(0.25)"),
+                format!("2: {WAITED} Share(0.3)"),
+                // The fourth, thread 6, was there once.
+                took("thread 7", 4),
+                took("cc1", 3),
+                took("make", 3),
+                "host: CPUs that all recorded vCPUs together want Cpus(3.999)".to_string(),
+                "host: CPUs of the host Count(2)".to_string(),
+            ]
+        );
+        let gain = judgement.advice()[0].plan().gain;
+        // All want 3,999 ns and there are 2,000: more than the 800 that both who feel it wait.
+        assert_eq!((gain.low, gain.high), (Nanos(800_000_000), Nanos(800_000_000)));
+        let said = |vm| judgement.said(VmId(vm)).map(|row| row.1.clone()).collect::<Vec<_>>();
+        assert!(matches!(said(1)[..], [Said::Advice(_)]) && matches!(said(2)[..], [Said::Advice(_)]));
+        assert!(matches!(&said(3)[..], [Said::NotJudged(why)] if why.contains("less than a tenth")));
+    }
+
+    #[test]
+    fn at_most_eight_vms_are_named_and_of_more_it_is_said_how_many() {
+        let vms: Vec<(u64, u64, u64)> = (1..=9).map(|steal| (1, 1, 100 + steal)).collect();
+        for (count, named, says) in
+            [(8, vec![8, 7, 6, 5, 4, 3, 2, 1], None), (9, vec![9, 8, 7, 6, 5, 4, 3, 2], Some(9))]
+        {
+            let judgement = waited(&host(0, false), &vms[..count], 0);
+            let waiting = judgement.facts().iter().filter(|fact| fact.what == WAITED);
+            assert_eq!(waiting.filter_map(|fact| fact.vm).map(|vm| vm.0).collect::<Vec<_>>(), named);
+            let many = judgement.facts().iter().find(|fact| fact.what.starts_with("VMs whose vCPUs wait"));
+            assert_eq!(many.map(|fact| fact.figure), says.map(Figure::Count));
+            assert!(!judgement.facts().iter().any(|fact| fact.what == "CPUs of the host"), "nobody knows");
+        }
+    }
+
+    #[test]
+    fn what_is_done_about_waiting_depends_on_the_host() {
+        // Two vCPUs want 1,500 ns and wait for 500 ns of the 1,000 ns of the recording.
+        let vms = [(2, 1_500, 500)];
+        let fewer = "fewer or smaller VMs here, or fewer vCPUs for those that have more than they use";
+        for (what, machine, idle, change, first, risk, acts, low, pinned) in [
+            (
+                "short",
+                host(1, false),
+                0,
+                "its vCPUs want 2.0 CPUs and there are 1",
+                fewer,
+                "fewer vCPUs are a lower peak",
+                "at once where VMs can be moved",
+                500,
+                false,
+            ),
+            (
+                "just enough",
+                host(2, false),
+                0,
+                "steal although the vCPUs want 2.00 of 2 CPUs",
+                "first the limits",
+                "pinned vCPUs cannot move",
+                "at once",
+                0,
+                true,
+            ),
+            (
+                "nobody knows",
+                host(0, false),
+                0,
+                "how many there are the recording does not say",
+                "first the limits",
+                "pinned vCPUs cannot move",
+                "at once",
+                0,
+                false,
+            ),
+            (
+                "Xen, short",
+                host(1, true),
+                0,
+                "its vCPUs want 2.0 CPUs and there are 1",
+                fewer,
+                "fewer vCPUs are a lower peak",
+                "at once where VMs can be moved",
+                500,
+                false,
+            ),
+            (
+                "Xen, enough",
+                host(4, true),
+                0,
+                "steal although the vCPUs want 2.00 of 4 CPUs",
+                "`xl vcpu-list`",
+                "what domain 0 has",
+                "affinities and weights at once",
+                0,
+                false,
+            ),
+            // Ten of 21 times nobody took the CPU.
+            (
+                "a quota, short",
+                host(1, false),
+                10,
+                "look for a quota",
+                "cpu.max of the VM's cgroup",
+                "a VM without a quota",
+                "at once",
+                0,
+                false,
+            ),
+            (
+                "a quota",
+                host(2, false),
+                10,
+                "look for a quota",
+                "cpu.max of the VM's cgroup",
+                "a VM without a quota",
+                "at once",
+                0,
+                false,
+            ),
+            (
+                "Xen knows no such quota",
+                host(4, true),
+                10,
+                "steal although",
+                "`xl vcpu-list`",
+                "what domain 0 has",
+                "affinities and weights at once",
+                0,
+                false,
+            ),
+        ] {
+            let judgement = waited(&machine, &vms, idle);
+            let [advice] = judgement.advice() else { panic!("{what}: {judgement:#?}") };
+            let plan = advice.plan();
+            assert!(plan.change.contains(change), "{what}: {}", plan.change);
+            let by_hand =
+                plan.settings.iter().find_map(|of| if let Setting::ByHand(text) = of { Some(text) } else { None });
+            // What is QEMU's alone is offered with the words that nothing says QEMU, first.
+            let texts: Vec<String> = plan.settings.iter().map(|setting| format!("{setting:?}")).collect();
+            assert!(by_hand.is_some() && texts.iter().take(2).any(|text| text.contains(first)), "{what}: {texts:?}");
+            assert!(plan.risk.starts_with(risk), "{what}: {}", plan.risk);
+            assert!(plan.acts.starts_with(acts), "{what}: {}", plan.acts);
+            assert_eq!((plan.gain.low, plan.gain.high), (Nanos(low * 1_000_000), Nanos(500_000_000)), "{what}");
+            let is_short = format!("{:?}", plan.gain.how).contains("short of");
+            assert_eq!(is_short, low > 0, "{what}");
+            let pins = |setting: &Setting| matches!(setting, Setting::Libvirt { within: "cputune", .. });
+            assert_eq!(plan.settings.iter().any(pins), pinned, "{what}: {texts:?}");
+            let left = judgement.facts().iter().find(|fact| fact.what.contains("was left idle"));
+            assert_eq!(
+                left.map(|fact| fact.figure),
+                (idle > 0 && !machine.xen).then_some(Figure::Count(idle)),
+                "{what}"
+            );
+        }
+        // A VM of more vCPUs than there are CPUs is not pinned, nor one beside it.
+        let judgement = waited(&host(2, false), &[(2, 100, 50), (3, 100, 50)], 0);
+        assert!(!format!("{:?}", judgement.advice()[0].plan().settings).contains("vcpupin"));
+        let judgement = waited(&host(3, false), &[(2, 100, 50), (3, 100, 50)], 0);
+        assert_eq!(format!("{:?}", judgement.advice()[0].plan().settings).matches("vcpupin").count(), 3);
+    }
+
+    /// A VM of Xen's of which port reads take so long, and port writes more.
+    fn on_xen(release: &str, xen: bool, reads: u64, wall: u64) -> Judgement {
+        let mut material = Material::new(&Selection::default());
+        material.begin(Moment::from_nanos(0));
+        for (write, takes) in [(false, reads), (true, 7 * reads)] {
+            let (kind, form) = (DetailKind::Port, exitscope_model::Form::Plain);
+            let detail = Some(exitscope_model::Detail { kind, write, form, size: 1, key: 0x1f0, value: 0 });
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+            material.absorb(&Exit { detail, parts: spent(TimePart::Kernel, takes), ..of });
+        }
+        material.sum_up();
+        material.facts.duration = Nanos(SECOND);
+        material.vms.insert(VmId(1), VmTime { wall, ..VmTime::default() });
+        let mut judgement = Judgement::default();
+        judge(&material, &Machine { xen, release: release.to_string(), ..Machine::default() }, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn old_xens_that_take_the_long_way_are_to_be_replaced() {
+        // Of 16,112 cycles the short way spares 2,816: of ten times as many nanoseconds, ten times as many.
+        for (release, xen, reads, wall, advised) in [
+            ("3.2.9", true, 161_120, 2_816_000, false),
+            ("3.3.0", true, 161_120, 2_816_000, true),
+            ("Xen 4.0.1", true, 161_120, 2_816_000, true),
+            ("4.1.0", true, 161_120, 2_816_000, false),
+            ("4.0.1", false, 161_120, 2_816_000, false),
+            ("", true, 161_120, 2_816_000, false),
+            ("4.0.1", true, 161_120, 2_816_001, false),
+            ("4.0.1", true, 161_119, 2_816_000, false),
+        ] {
+            let judgement = on_xen(release, xen, reads, wall);
+            let rules: Vec<Rule> = judgement.advice().iter().map(|advice| advice.plan().rule).collect();
+            assert_eq!(rules, if advised { vec![Rule::NewerXen] } else { vec![] }, "{release} {xen} {reads} {wall}");
+            if advised {
+                let gain = judgement.advice()[0].plan().gain;
+                assert_eq!((gain.low, gain.high), (Nanos(28_160), Nanos(28_160)));
+                let figures: Vec<Figure> = judgement.facts().iter().map(|fact| fact.figure).collect();
+                assert_eq!(figures, [Figure::Rate(1.0), Figure::Share(161_120.0 / 2_816_000.0)]);
+            }
+        }
+    }
 }

@@ -106,6 +106,7 @@ mod tests {
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
+    const SECOND: u64 = 1_000_000_000;
 
     /// A guest that says that it polls, or that it does not, halts every millisecond after 250 us in the guest, and waits
     /// for a CPU for a part of the rest.
@@ -142,6 +143,50 @@ mod tests {
     fn a_guest_that_polls_on_cpus_of_its_own_and_one_that_does_not_poll_are_left_alone() {
         for (polls, waiting) in [(true, 0), (false, 100 * US)] {
             assert_eq!(judged(polls, waiting).advice().len(), 0, "{polls} {waiting}");
+        }
+    }
+
+    #[test]
+    fn polls_of_guests_are_judged_that_are_many_and_take_something_while_cpus_are_short() {
+        let judged = |switches, steal, count, wall| {
+            let mut material = Material::new(&Selection::default());
+            material.facts.heard.switches = switches;
+            material.facts.duration = Nanos(SECOND / 2);
+            let key = u64::from(PollControl::MSR);
+            let polls = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value: 0 };
+            material.absorb(&Exit { detail: Some(polls), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+            for number in 0..count {
+                // Half of them after as much as the longest poll, half after more.
+                let guest = Nanos(200_000 + number % 2 * 900_000);
+                material.absorb(&Exit { guest, ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, 12)) });
+            }
+            let time = VmTime { wall, guest: 1_000 - steal, steal, ..VmTime::default() };
+            material.vms.insert(vcpu(0).vm, time);
+            let mut judgement = Judgement::default();
+            judge(&material, &mut judgement);
+            judgement
+        };
+        // 200 polls of 200 us are 40 ms, but for the accuracy of a histogram: of 4 s a hundredth.
+        for (what, judgement, is_advised) in [
+            ("all of it", judged(true, 51, 200, 3_900_000_000), true),
+            ("no events of the scheduler's", judged(false, 51, 200, 3_900_000_000), false),
+            ("a twentieth is waited for", judged(true, 50, 200, 3_900_000_000), false),
+            ("few halts", judged(true, 51, 199, 1_000_000_000), false),
+            ("little time", judged(true, 51, 200, 4_000_000_001), false),
+        ] {
+            assert_eq!(judgement.advice().len(), usize::from(is_advised), "{what}");
+            assert_eq!(judgement.facts().len(), if is_advised { 4 } else { 0 }, "{what}");
+            if is_advised {
+                let figures: Vec<Figure> = judgement.facts().iter().map(|fact| fact.figure).collect();
+                assert_eq!((figures[0], figures[2]), (Figure::Rate(400.0), Figure::Share(0.051)), "{what}");
+                let Figure::Share(share) = figures[1] else { panic!("{figures:?}") };
+                assert!((0.0099..0.0103).contains(&share), "{what}: {share}");
+                let gain = judgement.advice()[0].plan().gain;
+                assert!(
+                    gain.low == Nanos::ZERO && (77_000_000..=80_000_000).contains(&gain.high.0),
+                    "{what}: {gain:?}"
+                );
+            }
         }
     }
 }

@@ -449,4 +449,44 @@ mod tests {
         );
         assert_eq!(judgement.advice()[1].evidence(), [FactId(1)]);
     }
+
+    #[test]
+    fn a_fact_is_looked_for_among_the_last_64() {
+        let mut judgement = Judgement::default();
+        let note = |judgement: &mut Judgement, count| {
+            judgement.note(None, Topic::Halts, "halts", Figure::Count(count)).number()
+        };
+        for count in 1..=65 {
+            assert_eq!(note(&mut judgement, count), count as usize);
+        }
+        assert_eq!((note(&mut judgement, 2), note(&mut judgement, 65)), (2, 65));
+        assert_eq!(note(&mut judgement, 1), 66, "too long ago");
+    }
+
+    #[test]
+    fn evidence_is_in_order_and_without_doubles() {
+        let evidence = Evidence::of(FactId(4), &[FactId(2), FactId(4), FactId(9)]);
+        assert_eq!(evidence, Evidence(vec![FactId(2), FactId(4), FactId(9)]));
+        assert_eq!(LeftAlone { evidence, why: String::new() }.evidence(), [FactId(2), FactId(4), FactId(9)]);
+    }
+
+    #[test]
+    fn each_gain_has_words_of_its_own() {
+        let texts: std::collections::BTreeSet<&str> = GainOf::ALL.iter().map(|of| of.text()).collect();
+        assert_eq!((texts.len(), GainOf::Steal.text()), (GainOf::ALL.len(), "steal"));
+    }
+
+    #[test]
+    fn an_advice_keeps_its_number_and_what_is_said_of_all_vms_is_said_of_each() {
+        let mut judgement = Judgement::default();
+        let fact = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
+        let ids = [1, 9, 5].map(|high| judgement.advise(fact, &[], plan(high)));
+        judgement.rank();
+        assert_eq!(ids.map(|id| judgement.number(id)), [Some(3), Some(1), Some(2)]);
+        assert_eq!(judgement.number(AdviceId(3)), None);
+        judgement.say(None, Covered::Halts, Said::Small("of all"));
+        judgement.say(Some(VmId(1)), Covered::Steal, Said::Small("of one"));
+        let said = |vm| judgement.said(VmId(vm)).map(|row| *row.0).collect::<Vec<_>>();
+        assert_eq!((said(1), said(2)), (vec![Covered::Steal, Covered::Halts], vec![Covered::Halts]));
+    }
 }

@@ -328,10 +328,11 @@ fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool
 #[cfg(test)]
 mod tests {
     use super::super::made::{end, exit, spent, vcpu};
+    use super::super::trials::Came;
     use super::*;
     use crate::{PollHost, Selection};
     use exitscope_model::{
-        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, TimePart, Told,
+        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, Preemption, TimePart, Told,
     };
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
@@ -353,47 +354,112 @@ mod tests {
         guest_polls: bool,
         change: Option<PollChange>,
     ) -> Judgement {
-        let who = vcpu(0);
-        let at = |nanos| Moment::from_nanos(nanos);
-        let halts: Vec<Halt> = (1..=2_000)
-            .map(|number| {
-                let begin = number * 200 * US;
-                Halt {
-                    who,
-                    begin: at(begin),
-                    asleep: Some(at(begin + polled)),
-                    woken: Some(at(begin + gap)),
-                    told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
-                    change,
-                    kicked: false,
-                    end: at(begin + gap + back),
-                    entered: Some(at(begin + gap + back)),
-                }
-            })
-            .collect();
-        let mut material = Material::new(&Selection::default());
-        material.begin(at(0));
-        material.heard(EventKinds { switches: true, ..EventKinds::default() });
-        for halt in &halts {
-            material.absorb_halt(halt);
-            let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
-            material.absorb(&Exit { guest: Nanos(100 * US), parts: spent(TimePart::Halted, gap + back), ..hlt });
+        Case { gap, back, polled, told, guest_polls, change, ..CASE }.judged()
+    }
+
+    /// What is judged, and on what.
+    #[derive(Clone, Copy)]
+    struct Case {
+        gap: u64,
+        back: u64,
+        polled: u64,
+        told: Option<u64>,
+        guest_polls: bool,
+        change: Option<PollChange>,
+        /// Halts, one each 200 us.
+        halts: u64,
+        /// Of the halts, those that nothing says the wake-up of.
+        inexact: u64,
+        arch: &'static str,
+        xen: bool,
+        switches: bool,
+        polls: bool,
+        /// CPUs that were left idle while a vCPU wanted to run on, and steal after each halt.
+        idle: u64,
+        steal: u64,
+        untried: bool,
+    }
+
+    /// Polls of 50 us are worth it in either.
+    const CASE: Case = Case {
+        gap: 15 * US,
+        back: 30 * US,
+        polled: 0,
+        told: Some(0),
+        guest_polls: false,
+        change: None,
+        halts: 2_000,
+        inexact: 0,
+        arch: "x86_64",
+        xen: false,
+        switches: true,
+        polls: false,
+        idle: 0,
+        steal: 0,
+        untried: false,
+    };
+
+    impl Case {
+        fn read(&self) -> (Material, Trials, Machine) {
+            let Case { gap, back, polled, told, guest_polls, change, .. } = *self;
+            let who = vcpu(0);
+            let at = |nanos| Moment::from_nanos(nanos);
+            let halts: Vec<Halt> = (1..=self.halts)
+                .map(|number| {
+                    let begin = number * 200 * US;
+                    Halt {
+                        who,
+                        begin: at(begin),
+                        asleep: Some(at(begin + polled)),
+                        woken: (number > self.inexact).then_some(at(begin + gap)),
+                        told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
+                        change,
+                        kicked: false,
+                        end: at(begin + gap + back),
+                        entered: Some(at(begin + gap + back)),
+                    }
+                })
+                .collect();
+            let mut material = Material::new(&Selection::default());
+            material.begin(at(0));
+            material.heard(EventKinds { switches: self.switches, polls: self.polls, ..EventKinds::default() });
+            for halt in &halts {
+                material.absorb_halt(halt);
+                let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
+                let parts = spent(TimePart::Halted, gap + back).with(TimePart::Steal, Nanos(self.steal));
+                material.absorb(&Exit { guest: Nanos(100 * US), parts, ..hlt });
+            }
+            if guest_polls {
+                let (kind, key) = (DetailKind::Msr, u64::from(PollControl::MSR));
+                let off = Detail { kind, write: true, form: Form::Untold, size: 0, key, value: 0 };
+                material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
+            }
+            for number in 0..self.idle {
+                let of = Preemption { who, at: at(number), ran: None, yields: 0, first: None, by: None };
+                material.absorb_preemption(&of);
+            }
+            end(&mut material, &[who], (self.halts + 1) * 200 * US);
+            let polling = PollHost { told: told.map(Nanos), ..PollHost::default() };
+            let (arch, release) = (self.arch.to_string(), "6.1.0".to_string());
+            let machine = Machine { arch, release, polling, xen: self.xen, ..Machine::default() };
+            let mut trials = Trials::new(&material, &machine);
+            halts.iter().for_each(|halt| trials.absorb_halt(halt));
+            trials.untried.halts = self.untried;
+            (material, trials, machine)
         }
-        if guest_polls {
-            let (kind, key) = (DetailKind::Msr, u64::from(PollControl::MSR));
-            let off = Detail { kind, write: true, form: Form::Untold, size: 0, key, value: 0 };
-            material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
+
+        fn judged(&self) -> Judgement {
+            let (material, trials, machine) = self.read();
+            let mut judgement = Judgement::default();
+            judge(&material, &trials, &machine, &mut judgement);
+            judgement.rank();
+            judgement
         }
-        end(&mut material, &[who], 2_001 * 200 * US);
-        let polling = PollHost { told: told.map(Nanos), ..PollHost::default() };
-        let (arch, release) = ("x86_64".to_string(), "6.1.0".to_string());
-        let machine = Machine { arch, release, polling, ..Machine::default() };
-        let mut trials = Trials::new(&material, &machine);
-        halts.iter().for_each(|halt| trials.absorb_halt(halt));
-        let mut judgement = Judgement::default();
-        judge(&material, &trials, &machine, &mut judgement);
-        judgement.rank();
-        judgement
+
+        fn unknown(&self) -> Option<&'static str> {
+            let (material, trials, machine) = self.read();
+            unknown_host(&material, &trials, &machine)
+        }
     }
 
     fn knobs(judgement: &Judgement) -> Vec<(&'static str, u64)> {
@@ -458,5 +524,214 @@ mod tests {
     fn long_gaps_and_cheap_wake_ups_want_nothing() {
         assert_eq!(knobs(&judged(90 * US, 2 * US, 0)), []);
         assert_eq!(knobs(&judged(60 * US, 5 * US, US)), []);
+    }
+
+    #[test]
+    fn whose_polls_are_judged_is_told_by_what_the_recording_has() {
+        let (both, guest, host, none) =
+            (&["guest_halt_poll_ns", "halt_poll_ns"][..], &["guest_halt_poll_ns"][..], &["halt_poll_ns"][..], &[][..]);
+        for (what, case, advised) in [
+            ("all that is needed", CASE, both),
+            ("as few halts as are judged", Case { halts: 200, ..CASE }, both),
+            ("one less", Case { halts: 199, ..CASE }, none),
+            ("Xen", Case { xen: true, ..CASE }, none),
+            ("one wake-up in twenty is not known", Case { inexact: 100, ..CASE }, both),
+            ("one more", Case { inexact: 101, ..CASE }, none),
+            ("KVM's polls alone", Case { switches: false, polls: true, ..CASE }, host),
+            ("neither the scheduler's events nor KVM's polls", Case { switches: false, ..CASE }, none),
+            ("Arm, whose guests have no such governor", Case { arch: "aarch64", ..CASE }, host),
+            ("nothing says what was in force", Case { told: None, ..CASE }, guest),
+            ("a guest that polls already", Case { guest_polls: true, ..CASE }, none),
+            ("a guest that seems to poll already", Case { told: Some(20_000), ..CASE }, none),
+            ("halts that were not tried on the host's", Case { untried: true, ..CASE }, guest),
+            // Before each halt 100 us in the guest: of 105,263 ns that are wanted 5,263 are just less than a twentieth.
+            ("steal of a twentieth of what vCPUs want", Case { steal: 5_263, ..CASE }, both),
+            ("a little more", Case { steal: 5_264, ..CASE }, none),
+            ("CPUs left idle, as by a quota", Case { idle: 10, ..CASE }, none),
+            ("a few, as by chance", Case { idle: 9, ..CASE }, both),
+        ] {
+            let judgement = case.judged();
+            // Which of both wins more is not the question.
+            let mut names: Vec<&str> = knobs(&judgement).into_iter().map(|row| row.0).collect();
+            names.sort_unstable();
+            assert_eq!(names, advised, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_the_hosts_polls_from_being_judged_is_said() {
+        let changed = |grow, old| Some(PollChange { grow, old, new: old * 2 });
+        // All halts are of 45 us. KVM polls for 10 us.
+        let case = Case { polled: 10 * US, told: Some(10 * US), ..CASE };
+        for (what, case, why) in [
+            ("all is known", case, None),
+            ("too few halts", Case { halts: 199, told: None, ..case }, None),
+            ("enough", Case { halts: 200, told: None, ..case }, Some("it does not say what halt_poll_ns was")),
+            ("Xen", Case { xen: true, told: None, ..case }, None),
+            ("no wake-ups", Case { inexact: 101, told: None, ..case }, None),
+            ("no polls", Case { switches: false, told: None, ..case }, None),
+            ("KVM's polls alone", Case { switches: false, polls: true, told: None, ..case }, Some("it does not say")),
+            ("a guest polls", Case { guest_polls: true, ..case }, Some("a guest switched it off for itself")),
+            ("a poll grew from less", Case { change: changed(true, 44_000), told: Some(45_001), ..case }, None),
+            (
+                "a poll grew after as long a halt",
+                Case { change: changed(true, 44_000), told: Some(45_000), ..case },
+                Some("KVM decided"),
+            ),
+            ("a poll shrank after a halt", Case { change: changed(false, 44_000), told: Some(44_999), ..case }, None),
+            (
+                "a poll shrank after as short a halt",
+                Case { change: changed(false, 44_000), told: Some(45_000), ..case },
+                Some("KVM decided"),
+            ),
+            ("KVM polled for none", Case { polled: 0, told: Some(16_000), ..case }, Some("KVM polled for no halt")),
+            ("and had no reason to", Case { polled: 0, told: Some(14_000), ..case }, None),
+        ] {
+            match (case.unknown(), why) {
+                (Some(said), Some(why)) => assert!(said.contains(why), "{what}: {said}"),
+                (said, why) => assert_eq!(said, why, "{what}"),
+            }
+        }
+    }
+
+    #[test]
+    fn cpus_are_short_if_more_than_a_twentieth_of_what_is_wanted_is_waited_for() {
+        for (waiting, wanted, short) in
+            [(0, 0, false), (50, 1_000, false), (51, 1_000, true), (50, 999, true), (3, 61, false)]
+        {
+            assert_eq!(is_short(waiting, wanted), short, "{waiting} of {wanted}");
+        }
+    }
+
+    /// Of ten parts each: what was recorded, and what values made of it: polling and latency.
+    fn bench(recorded: Came, tried: &[(u64, u64, u64)]) -> Bench {
+        let came = |&(value, polling, latency): &(u64, u64, u64)| (value, Came { polling, latency, ..Came::default() });
+        Bench::made(recorded, &tried.iter().map(came).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn longer_polls_pay_at_a_fair_price_and_no_longer_than_wins_nearly_all() {
+        let recorded = Came { polling: 5_000, latency: 2_000, ..Came::default() };
+        for (what, tried, wall, found) in [
+            ("a hundredth of the time", &[(20_000, 5_000, 1_900)][..], 100_000, Some(20_000)),
+            ("less", &[(20_000, 5_000, 1_900)], 100_001, None),
+            ("three times as much polling", &[(20_000, 5_300, 1_900)], 100_000, Some(20_000)),
+            ("more", &[(20_000, 5_301, 1_900)], 100_000, None),
+            ("less polling than there was", &[(20_000, 1, 1_900)], 100_000, Some(20_000)),
+            ("nearly all of what most wins", &[(20_000, 5_000, 1_910), (50_000, 5_000, 1_900)], 50_000, Some(20_000)),
+            ("less than nearly all", &[(20_000, 5_000, 1_911), (50_000, 5_000, 1_900)], 50_000, Some(50_000)),
+            // What most wins is looked for among what pays.
+            ("one that is too dear", &[(20_000, 5_000, 1_900), (50_000, 9_000, 1_000)], 50_000, Some(20_000)),
+            ("nothing", &[(20_000, 5_000, 2_000)], 1, None),
+        ] {
+            let bench = bench(recorded, tried);
+            assert_eq!(longer(&bench, wall).map(|trial| trial.value), found, "{what}");
+        }
+    }
+
+    #[test]
+    fn shorter_polls_pay_if_half_of_all_polling_fails_and_little_is_lost() {
+        let recorded = Came { polling: 5_000, missed: 2_500, latency: 2_000, ..Came::default() };
+        for (what, missed, tried, wall, found) in [
+            ("a twentieth of the time, half of it failed", 2_500, &[(20_000, 4_000, 2_000)][..], 200_000, Some(20_000)),
+            ("less than half", 2_499, &[(20_000, 4_000, 2_000)], 200_000, None),
+            ("more than half", 2_501, &[(20_000, 4_000, 2_000)], 200_000, Some(20_000)),
+            ("less than a twentieth", 2_500, &[(20_000, 4_000, 2_000)], 200_001, None),
+            ("a tenth of what is saved is lost", 2_500, &[(20_000, 4_000, 2_100)], 200_000, Some(20_000)),
+            ("more", 2_500, &[(20_000, 4_000, 2_101)], 200_000, None),
+            ("wake-ups are sooner besides", 2_500, &[(20_000, 4_000, 1_000)], 200_000, Some(20_000)),
+            ("nearly all", 2_500, &[(10_000, 4_000, 2_000), (20_000, 4_100, 2_000)], 100_000, Some(20_000)),
+            ("less than nearly all", 2_500, &[(10_000, 4_000, 2_000), (20_000, 4_101, 2_000)], 100_000, Some(10_000)),
+            ("one that loses too much", 2_500, &[(0, 0, 9_000), (20_000, 4_000, 2_000)], 100_000, Some(20_000)),
+        ] {
+            let bench = bench(Came { missed, ..recorded }, tried);
+            assert_eq!(shorter(&bench, wall).map(|trial| trial.value), found, "{what}");
+        }
+    }
+
+    /// Of a recording of one VM whose vCPUs want 1,000 ns, and of as many VMs as there are.
+    fn hosted(told: u64, bench: &Bench, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
+        let mut material = Material::new(&Selection::default());
+        material.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
+        let of = Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+        (0..idle).for_each(|_| material.absorb_preemption(&of));
+        let polling = PollHost { told: Some(Nanos(told)), ..PollHost::default() };
+        let mut judgement = Judgement::default();
+        host(&material, &Machine { polling, ..Machine::default() }, bench, 100_000, &mut judgement);
+        let said = judgement.said(VmId(1)).next().map(|row| row.1.clone());
+        (judgement, said)
+    }
+
+    #[test]
+    fn the_hosts_polls_get_longer_or_shorter_than_they_were_or_stay() {
+        let recorded = Came { caught: 1, polling: 5_000, missed: 4_000, latency: 2_000 };
+        let (longer, shorter) = ((50_000, 5_000, 1_800), (10_000, 1_000, 2_000));
+        let inherent =
+            |said: &Option<Said>, says: &str| matches!(said, Some(Said::Inherent(why)) if why.contains(says));
+        for (told, tried, value, change) in [
+            (
+                49_999,
+                &[shorter, longer][..],
+                Some(50_000),
+                "poll longer for halted vCPUs: halt_poll_ns=50000 (it was 50.0us)",
+            ),
+            (
+                50_000,
+                &[shorter, longer],
+                Some(10_000),
+                "poll less for halted vCPUs: halt_poll_ns=10000 (it was 50.0us); most",
+            ),
+            (10_001, &[shorter], Some(10_000), "poll less for halted vCPUs"),
+            (10_000, &[shorter], None, ""),
+            (50_000, &[longer], None, ""),
+            (
+                10_000,
+                &[(0, 1_000, 2_000)],
+                Some(0),
+                "switch KVM's polling for halted vCPUs off: halt_poll_ns=0 (it was 10.0us)",
+            ),
+        ] {
+            let (judgement, said) = hosted(told, &bench(recorded, tried), 0, 0);
+            assert_eq!(knobs(&judgement), value.map(|value| ("halt_poll_ns", value)).into_iter().collect::<Vec<_>>());
+            match judgement.advice() {
+                [advice] => assert!(advice.plan().change.contains(change), "{told}: {}", advice.plan().change),
+                advice => {
+                    assert_eq!(advice.len(), 0);
+                    assert!(inherent(&said, "no other halt_poll_ns"), "{told}: {said:?}");
+                }
+            }
+        }
+        let bench = bench(recorded, &[longer]);
+        for (steal, idle, why) in [
+            (50, 9, None),
+            (51, 9, Some("polling would not shorten the way")),
+            (50, 10, Some("longer polls would use up a quota")),
+            (51, 10, Some("longer polls would use up a quota")),
+        ] {
+            let (judgement, said) = hosted(10_000, &bench, steal, idle);
+            assert_eq!(judgement.advice().len(), usize::from(why.is_none()), "{steal} {idle}");
+            assert_eq!(judgement.left_alone.len(), usize::from(why.is_some()), "{steal} {idle}");
+            if let Some(why) = why {
+                assert!(inherent(&said, why) && judgement.left_alone[0].why.contains(why), "{steal} {idle}: {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn facts_about_polls_are_of_all_that_was_recorded() {
+        let mut material = Material::new(&Selection::default());
+        material.facts.duration = Nanos(2_000_000_000);
+        let mut halts = HaltCell::default();
+        halts.slept.gaps.record(Nanos(33));
+        halts.caught.gaps.record(Nanos(33));
+        (0..38).for_each(|_| halts.untold.gaps.record(Nanos(33)));
+        let came = Came { caught: 1, polling: 700, ..Came::default() };
+        let mut judgement = Judgement::default();
+        // Ten caught of forty halts in two seconds; nobody knows when any was back.
+        let facts = note(&material, Some(VmId(1)), &halts, &Bench::made(came, &[]), &mut judgement);
+        assert_eq!(facts.iter().map(|fact| fact.number()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let figures: Vec<Figure> = judgement.facts().iter().map(|fact| fact.figure).collect();
+        let time = |nanos| Figure::Time(Nanos(nanos));
+        assert_eq!(figures, [Figure::Rate(20.0), Figure::Share(0.25), time(3_500), time(33)]);
     }
 }

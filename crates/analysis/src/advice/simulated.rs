@@ -35,3 +35,24 @@ pub(super) fn spared(simulate: &Simulate<'_>, kind: DetailKind, way: Way) -> Opt
         Some((f64::min(least, share), f64::max(most, share)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_and_the_most_of_all_models_is_spared() {
+        for (shares, range) in [
+            (&[][..], None),
+            (&[0.4], Some((0.4, 0.4))),
+            (&[0.5, 0.2, 0.9, 0.3], Some((0.2, 0.9))),
+            (&[-0.5, 1.75], Some((0.0, 1.0))),
+        ] {
+            let simulate = |kind, way| match (kind, way) {
+                (DetailKind::Mmio, Way::Coalesced) => shares.to_vec(),
+                _ => vec![0.123],
+            };
+            assert_eq!(spared(&simulate, DetailKind::Mmio, Way::Coalesced), range, "{shares:?}");
+        }
+    }
+}

@@ -668,4 +668,134 @@ mod tests {
         let cpuid = judged(DetailKind::Cpuid, 0, 2_000, 20 * US, false, true);
         assert!(matches!(cpuid.advice()[0].plan().settings[..], [Setting::ByHand(_)]), "what holds for any guest");
     }
+
+    /// Exits of which so many were timed, of the same length, and so many left the kernel.
+    fn cell(count: u64, outside: u64, takes: u64) -> Cell {
+        let mut cell = Cell::default();
+        for number in 0..count {
+            let door = if number < outside { Door::Userspace(2) } else { Door::Kernel };
+            let of = exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, 30));
+            cell.absorb(&Exit { door, parts: spent(TimePart::Kernel, takes), ..of });
+        }
+        cell
+    }
+
+    /// Has a VM with this time judged.
+    fn with_vm<T>(time: VmTime, machine: &Machine, shares: &[f64], doors: bool, with: impl FnOnce(&Vm<'_>) -> T) -> T {
+        let mut material = Material::new(&Selection::default());
+        material.facts.duration = Nanos(2_000);
+        material.facts.heard.doors = doors;
+        let simulate = |_: DetailKind, _: Way| shares.to_vec();
+        with(&Vm { id: VmId(1), time, vmm: Vmm::Qemu, material: &material, machine, simulate: &simulate })
+    }
+
+    #[test]
+    fn a_vm_is_idle_that_is_halted_for_four_fifths_of_its_time() {
+        for (in_halts, wall, idle) in
+            [(800, 1_000, true), (799, 1_000, false), (800, 1_001, false), (0, 0, false), (1, 0, true)]
+        {
+            let time = VmTime { in_halts, wall, ..VmTime::default() };
+            let found = with_vm(time, &Machine::default(), &[], true, |vm| (vm.is_idle(), !vm.idle_words().is_empty()));
+            assert_eq!(found, (idle, idle), "{in_halts} of {wall}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_worth_it_by_the_time_of_a_busy_vm_and_by_one_cpu_of_an_idle_one() {
+        let busy = |wall| VmTime { wall, guest: 60, cost: 40, ..VmTime::default() };
+        let idle = |wall, guest| VmTime { wall, guest, cost: 40, in_halts: wall, ..VmTime::default() };
+        // 20 ns cost a hundredth of 2,000 ns, which are the recording's.
+        for (what, time, cost, worth) in [
+            ("a hundredth", busy(2_000), 20, true),
+            ("less", busy(2_001), 20, false),
+            ("idle, of many vCPUs", idle(90_000, 60), 20, true),
+            ("less than a hundredth of a CPU", idle(90_000, 55), 19, false),
+            ("less than a fifth of what it uses", idle(90_000, 61), 20, false),
+            ("busy, of many vCPUs", busy(90_000), 20, false),
+        ] {
+            let account = Account { all: About { cell: cell(1, 1, cost), ..About::default() }, ..Account::default() };
+            assert_eq!(with_vm(time, &Machine::default(), &[], true, |vm| vm.is_worth_it(&account)), worth, "{what}");
+        }
+    }
+
+    #[test]
+    fn user_space_answers_if_more_than_half_went_there() {
+        for (count, outside, beyond) in [(10, 5, false), (10, 6, true), (3, 1, false), (3, 2, true), (0, 0, false)] {
+            let found = with_vm(VmTime::default(), &Machine::default(), &[], true, |vm| {
+                vm.is_beyond_kernel(&cell(count, outside, 7))
+            });
+            assert_eq!(found, beyond, "{outside} of {count}");
+        }
+    }
+
+    #[test]
+    fn what_moving_into_the_kernel_wins_is_the_simulators_or_the_way_out_and_back() {
+        let key = DetailKey { kind: DetailKind::Port, key: 0x1234, write: true };
+        let about = About { cell: cell(10, 10, 33), trip: 250, ..About::default() };
+        let of = |shares: &[f64], about: &About| {
+            let range = with_vm(VmTime::default(), &Machine::default(), shares, true, |vm| {
+                vm.moved_in(about, key, Way::Device)
+            });
+            (range.low, range.high)
+        };
+        assert_eq!(of(&[0.5, 0.75], &about), (165, 247));
+        assert_eq!(of(&[], &about), (250, 330));
+        assert_eq!(of(&[], &About { trip: 400, ..about }), (330, 330), "no more than all of it");
+    }
+
+    #[test]
+    fn places_have_the_names_of_their_kind() {
+        for (kind, key, name) in [
+            (DetailKind::Port, 0x608, "port 0x608"),
+            (DetailKind::Msr, 0x7777, "MSR 0x7777"),
+            (DetailKind::Msr, 0x6e0, "MSR_IA32_TSC_DEADLINE"),
+            (DetailKind::Cpuid, 7, "CPUID"),
+            (DetailKind::Mmio, 0xfed0_0000, "address 0xfed00000"),
+            (DetailKind::Apic, 0x380, "APIC_TMICT"),
+            (DetailKind::Apic, 0x382, "apic 0x382"),
+            (DetailKind::PpcHcall, 0x58, "H_PUT_TERM_CHAR"),
+        ] {
+            assert_eq!(place(DetailKey { kind, key, write: false }), name);
+        }
+        assert!(is_judged(DetailKind::Cpuid) && is_judged(DetailKind::Mmio) && !is_judged(DetailKind::Hypercall));
+        assert_eq!((medians(&cell(7, 0, 33)), medians(&Cell::default())), (231, 0));
+    }
+
+    #[test]
+    fn what_takes_too_little_is_told_by_who_answers_and_what_is_known() {
+        // 30 exits of 33 ns are 990 ns of a vCPU's 100 us: less than a hundredth.
+        let time = VmTime { wall: 100_000, guest: 90_000, ..VmTime::default() };
+        let judge = |kind, number, write, count, outside, wall, doors| {
+            let machine = of_qemu();
+            let key = DetailKey { kind, key: number, write };
+            let all = About { cell: cell(count, outside, 33), ..About::default() };
+            let answer = source(&machine, true, kind, number).map(|row| row.answer);
+            let account = Account { all, top: Some((key, 1)), answer, ..Account::default() };
+            let mut judgement = Judgement::default();
+            let asked = Asked::of(&machine, true, key);
+            with_vm(VmTime { wall, ..time }, &machine, &[], doors, |vm| vm.judge(asked, &account, &mut judgement))
+        };
+        use DetailKind::{Msr, Port};
+        let inherent =
+            |said: Said, says: &str| assert!(matches!(&said, Said::Inherent(why) if why.contains(says)), "{said:?}");
+        let unjudged =
+            |said: Said, says: &str| assert!(matches!(&said, Said::NotJudged(why) if why.contains(says)), "{said:?}");
+        inherent(judge(Port, 0xcf8, true, 30, 30, 100_000, true), "boot");
+        inherent(judge(Port, 0xcf8, true, 30, 30, 10_000, true), "boot");
+        inherent(judge(Port, 0x3f8, true, 30, 0, 100_000, true), "hypervisor itself");
+        inherent(judge(Port, 0x3f8, true, 30, 15, 10_000, true), "hypervisor itself");
+        inherent(judge(Port, 0x1234, true, 30, 0, 10_000, true), "hypervisor itself");
+        unjudged(judge(Port, 0x3f8, true, 30, 0, 100_000, false), "does not say who answers");
+        unjudged(judge(Port, 0x1234, true, 30, 30, 100_000, true), "too little time");
+        unjudged(judge(Port, 0x3f8, true, 29, 29, 10_000, true), "29 exits are too few");
+        unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");
+        unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "filter of MSRs");
+        unjudged(judge(Msr, 0x48, true, 30, 0, 10_000, true), "nested");
+        assert!(matches!(judge(Port, 0x3f8, true, 30, 16, 100_000, true), Said::Small(_)));
+        assert!(matches!(judge(Msr, 0x6e0, true, 30, 0, 100_000, true), Said::Small(_)));
+        for (kind, number, outside) in [(Port, 0x3f8, 16), (Msr, 0x6e0, 0), (Port, 0x1234, 16), (Msr, 0x7777, 15)] {
+            let said = judge(kind, number, false, 30, outside, 99_000, true);
+            assert!(matches!(said, Said::Advice(_)), "{number:#x}: {said:?}");
+        }
+    }
 }

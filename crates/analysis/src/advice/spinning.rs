@@ -408,4 +408,267 @@ mod tests {
     fn material_rate(nanos: u64) -> Nanos {
         Nanos((u128::from(nanos) * 1_000_000_000 / u128::from(2_001 * 500 * US)) as u64)
     }
+
+    /// A VM of vCPUs 0 and 1, of which vCPU 0 yielded, in a recording of two seconds.
+    #[derive(Clone, Copy)]
+    struct Vm {
+        vcpus: u64,
+        /// Yields, and those that found a sibling without a CPU, one that was woken, and nobody.
+        count: u64,
+        preempted: u64,
+        woken: u64,
+        nobody: u64,
+        /// CPU time of yields, from siblings' yields until vCPUs ran again, and the time of all vCPUs.
+        cost: u64,
+        blocked: u64,
+        wall: u64,
+        idle: u64,
+    }
+
+    const VM: Vm = Vm {
+        vcpus: 2,
+        count: 1_000,
+        preempted: 5,
+        woken: 4,
+        nobody: 91,
+        cost: 7_000,
+        blocked: 9_000,
+        wall: 700_000,
+        idle: 0,
+    };
+
+    impl Vm {
+        fn read(&self, call: YieldCall) -> Material {
+            let mut material = Material::new(&Selection::default());
+            material.facts.duration = Nanos(2_000_000_000);
+            let (vm, wall) = (VmId(1), self.wall);
+            material.vms.insert(vm, VmTime { vcpus: self.vcpus, wall, guest: 600, steal: 200, ..VmTime::default() });
+            let Vm { count, preempted, woken, nobody, .. } = *self;
+            let mut cell = YieldCell { count, preempted, woken, nobody, waited: 333, ..YieldCell::default() };
+            cell.lasted.record(Nanos(self.cost + 333));
+            material.facts.yields.vcpus.insert((vcpu(0), call), cell);
+            // Of another VM, and one that does not wait.
+            let other = YieldCell { count: 9_999, preempted: 9_999, ..YieldCell::default() };
+            let stranger = exitscope_model::Who { vm: VmId(2), ..vcpu(0) };
+            material.facts.yields.vcpus.insert((stranger, YieldCall::Confer), other.clone());
+            material.facts.yields.vcpus.insert((vcpu(0), YieldCall::KickCpu), other);
+            for (who, blocked) in
+                [(vcpu(0), self.blocked / 3), (vcpu(1), self.blocked - self.blocked / 3), (stranger, 77_777)]
+            {
+                let mut cell = crate::PreemptedCell::default();
+                cell.blocked.record(Nanos(blocked));
+                material.facts.yields.preempted.insert(who, cell);
+            }
+            for _ in 0..self.idle {
+                let of =
+                    Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+                material.absorb_preemption(&of);
+            }
+            material
+        }
+
+        fn judged(&self, call: YieldCall, machine: &Machine, spins: &[SpinTrial], untried: bool) -> Judgement {
+            let material = self.read(call);
+            let mut trials = Trials::new(&material, machine);
+            trials.spins = spins.to_vec();
+            trials.untried.yields = untried;
+            let mut judgement = Judgement::default();
+            judge(&material, &trials, machine, &mut judgement);
+            judgement
+        }
+    }
+
+    fn of_arch(arch: &str) -> Machine {
+        Machine { arch: arch.to_string(), cpus: 2, ..Machine::default() }
+    }
+
+    #[test]
+    fn yields_are_judged_that_are_many_and_cost_something() {
+        /// What comes of it.
+        #[derive(Debug, PartialEq)]
+        enum Is {
+            Holders,
+            InVain,
+            Nothing,
+        }
+        let holders = Vm { preempted: 10, nobody: 86, ..VM };
+        for (what, vm, is) in [
+            ("nobody is found", VM, Is::InVain),
+            ("one vCPU", Vm { vcpus: 1, ..VM }, Is::Nothing),
+            ("fewer than 500 a second", Vm { count: 999, ..VM }, Is::Nothing),
+            ("nothing is known", Vm { preempted: 0, woken: 0, nobody: 0, ..VM }, Is::Nothing),
+            ("less than a hundredth of the time", Vm { wall: 700_001, ..VM }, Is::Nothing),
+            ("of ten yields one finds a sibling", holders, Is::Holders),
+            ("a little less", Vm { nobody: 87, ..holders }, Is::InVain),
+            ("they waited for a hundredth of the time", Vm { wall: 900_000, ..holders }, Is::Holders),
+            ("or less", Vm { wall: 900_001, ..holders }, Is::Nothing),
+        ] {
+            let judgement = vm.judged(YieldCall::Pause, &of_arch("x86_64"), &[], false);
+            let found = match (judgement.advice(), &judgement.left_alone[..]) {
+                ([advice], []) if advice.plan().rule == Rule::LockHolders => Is::Holders,
+                ([], [_]) => Is::InVain,
+                ([], []) => Is::Nothing,
+                other => panic!("{what}: {other:?}"),
+            };
+            assert_eq!(found, is, "{what}");
+            // It is said of exits for loops of PAUSE, Intel's and AMD's.
+            let said: Vec<Covered> = judgement.said(VmId(1)).map(|row| *row.0).collect();
+            let pauses = [Covered::Reason(CodeList::Vmx, 40), Covered::Reason(CodeList::Svm, 0x77)];
+            assert_eq!(said, if is == Is::Nothing { vec![] } else { pauses.to_vec() }, "{what}");
+            assert_eq!(judgement.facts().is_empty(), is == Is::Nothing, "{what}");
+        }
+        // What was left out for want of room is said elsewhere.
+        let untried = VM.judged(YieldCall::Pause, &of_arch("x86_64"), &[], true);
+        assert_eq!((untried.left_alone.len(), untried.said(VmId(1)).count()), (0, 0));
+    }
+
+    #[test]
+    fn facts_about_yields_are_of_the_vm_and_of_calls_that_wait() {
+        let mut material = VM.read(YieldCall::Pause);
+        let (vm, targets) = (VmId(1), &mut material.facts.yields.targets);
+        let mut cell = [0; 5];
+        (cell[Place::Unknown as usize], cell[Place::Preempted as usize], cell[Place::Running as usize]) = (900, 3, 9);
+        targets.insert((vm, exitscope_units::VcpuId(0), YieldCall::Diag9c), cell);
+        cell[Place::Preempted as usize] = 7;
+        targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::Diag9c), cell);
+        targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::KickCpu), [700; 5]);
+        targets.insert((VmId(2), exitscope_units::VcpuId(1), YieldCall::Diag9c), [700; 5]);
+        let noted = |material: &Material| {
+            let (time, yields) = (material.vms[&vm], material.yields(vm, YieldCall::waits));
+            let mut judgement = Judgement::default();
+            note(material, &of_arch("x86_64"), vm, &time, &yields, &mut judgement);
+            judgement.facts().iter().map(|fact| format!("{} {:?}", fact.what, fact.figure)).collect::<Vec<_>>()
+        };
+        let all = noted(&material);
+        assert_eq!(
+            all,
+            [
+                "yields a second of vCPUs that spin (PAUSE) Rate(500.0)".to_string(),
+                "CPU time of those yields, of the vCPUs' time Share(0.01)".to_string(),
+                "part of the yields at which a sibling wanted to run and had lost its CPU Share(0.05)".to_string(),
+                // Ten of 28, those left out of which nobody knows where the other was.
+                format!(
+                    "part of the yields to a vCPU by its number, at which that one wanted to run and did not {:?}",
+                    Figure::Share(10.0 / 28.0)
+                ),
+                "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second Time(Nanos(4500))"
+                    .to_string(),
+                format!("{WAITED} Share(0.25)"),
+                "vCPUs Count(2)".to_string(),
+            ]
+        );
+        // Without names and without anybody who was waited for, those two are missing.
+        material.facts.yields.targets.clear();
+        material.facts.yields.preempted.clear();
+        assert_eq!(noted(&material), [&all[..3], &all[5..]].concat());
+    }
+
+    #[test]
+    fn calls_have_the_names_of_their_machine() {
+        for (arch, call, name) in [
+            ("s390x", YieldCall::Diag44, "X'44'"),
+            ("s390x", YieldCall::Diag9c, "X'9C'"),
+            ("x86_64", YieldCall::Diag44, "undirected yield"),
+            ("x86_64", YieldCall::Diag9c, "directed yield"),
+            ("x86_64", YieldCall::Pause, "PAUSE"),
+        ] {
+            assert_eq!(calls(&VM.read(call), &of_arch(arch), VmId(1)), name);
+        }
+    }
+
+    #[test]
+    fn what_keeps_lock_holders_running_is_the_machines() {
+        let vm = Vm { preempted: 50, ..VM };
+        let xen = |arch| Machine { xen: true, ..of_arch(arch) };
+        let small = Machine { cpus: 1, ..of_arch("x86_64") };
+        for (what, machine, call, idle, says) in [
+            ("x86", of_arch("x86_64"), YieldCall::Pause, 9, ["vcpupin", "pvspinlock", "pv-unhalt"].as_slice()),
+            ("fewer CPUs than vCPUs", small, YieldCall::Pause, 0, &["pvspinlock", "pv-unhalt"]),
+            ("a quota", of_arch("x86_64"), YieldCall::Pause, 10, &["pvspinlock", "pv-unhalt"]),
+            ("Arm", of_arch("aarch64"), YieldCall::SchedYield, 0, &["vcpupin"]),
+            ("Xen", xen("x86_64"), YieldCall::Pause, 0, &["xen_nopvspin"]),
+            ("s390, without a name", of_arch("s390x"), YieldCall::Diag44, 0, &["vcpupin", "X'44'"]),
+            ("s390", of_arch("s390x"), YieldCall::Diag9c, 0, &["vcpupin"]),
+            ("a guest of the lab's", of_arch("x86_64"), YieldCall::Diag44, 0, &["vcpupin", "pvspinlock", "pv-unhalt"]),
+        ] {
+            let judgement = Vm { idle, ..vm }.judged(call, &machine, &[], false);
+            let [advice] = judgement.advice() else { panic!("{what}: {judgement:#?}") };
+            let settings = format!("{:?}", advice.plan().settings);
+            for word in ["vcpupin", "pvspinlock", "pv-unhalt", "xen_nopvspin", "X'44'"] {
+                assert_eq!(settings.contains(word), says.contains(&word), "{what}, {word}: {settings}");
+            }
+            // 7,000 ns of yields and 9,000 ns of waiting, in two seconds.
+            let gain = advice.plan().gain;
+            assert_eq!((gain.low, gain.high), (Nanos(3_500), Nanos(8_000)), "{what}");
+        }
+    }
+
+    /// A value of a knob that is tried: of a tenth each, what is won at least, and at most.
+    fn tried(name: &str, value: u64, rank: u64, least: f64, most: f64) -> SpinTrial {
+        let side = if name == "spin_retry" { Side::Guest } else { Side::Host };
+        let knob = exitscope_policy::knob(name).unwrap();
+        SpinTrial { side, knob, value, rank, least: (least, least, least), most: (most, most, most) }
+    }
+
+    #[test]
+    fn the_least_change_that_wins_nearly_all_is_advised() {
+        let window = |value, rank, least| tried("ple_window", value, rank, least, 20_000.0);
+        for (what, trials, advised, change) in [
+            (
+                "a hundredth of the time",
+                &[window(8_192, 0, 7_000.0)][..],
+                Some((8_192, 3_500, 10_000)),
+                "ple_window=8192; nearly",
+            ),
+            ("less", &[window(8_192, 0, 6_999.0)], None, ""),
+            (
+                "nearly all",
+                &[window(8_192, 0, 9_000.0), window(16_384, 1, 10_000.0)],
+                Some((8_192, 4_500, 10_000)),
+                "spin longer",
+            ),
+            (
+                "not nearly",
+                &[window(8_192, 0, 8_999.0), window(16_384, 1, 10_000.0)],
+                Some((16_384, 5_000, 10_000)),
+                "spin longer",
+            ),
+            (
+                "by rank",
+                &[window(16_384, 1, 9_500.0), window(8_192, 0, 9_500.0)],
+                Some((8_192, 4_750, 10_000)),
+                "spin longer",
+            ),
+            (
+                "none at all",
+                &[tried("ple_gap", 0, 4, 9_000.0, 9_500.0)],
+                Some((0, 4_500, 4_750)),
+                "ple_gap=0 switches exits for PAUSE off",
+            ),
+            ("most below least", &[tried("ple_gap", 0, 4, 9_000.0, 8_000.0)], Some((0, 4_500, 4_500)), "ple_gap=0"),
+            (
+                "the guest's",
+                &[tried("spin_retry", 10_000, 0, 9_000.0, 9_500.0)],
+                Some((10_000, 4_500, 4_750)),
+                "spin_retry=10000; nearly",
+            ),
+        ] {
+            let judgement = VM.judged(YieldCall::Pause, &of_arch("x86_64"), trials, false);
+            let plans: Vec<&Plan> = judgement.advice().iter().map(|advice| advice.plan()).collect();
+            let found = plans.first().map(|plan| {
+                assert!(plan.change.contains(change), "{what}: {}", plan.change);
+                let Setting::Knob { side, knob, value } = plan.settings[0] else { panic!("{:?}", plan.settings) };
+                let is_guests = knob.name == "spin_retry";
+                assert_eq!(side, if is_guests { Side::Guest } else { Side::Host });
+                // For one VM there is QEMU's option as well.
+                assert_eq!(plan.settings.len(), if value == 0 { 3 } else { 1 }, "{what}");
+                assert_eq!(plan.undo == "write the old value back", is_guests, "{what}");
+                assert_eq!(plan.acts.contains("module"), !is_guests, "{what}");
+                assert_eq!(plan.risk.contains("make way later"), value > 0, "{what}: {}", plan.risk);
+                (value, plan.gain.low.0, plan.gain.high.0)
+            });
+            assert_eq!(found, advised, "{what}");
+            assert_eq!(judgement.left_alone.len(), usize::from(advised.is_none()), "{what}");
+        }
+    }
 }
