@@ -105,8 +105,6 @@ pub enum Kind {
         /// The vector.
         vector: u32,
     },
-    /// The open exit asks for a halt: `kvm_vmgexit_enter` with SVM's HLT.
-    Halt,
     /// `kvm_nested_vmexit_inject`: the open exit is handed to the hypervisor in the guest, which handles it.
     Reflect,
     /// `kvm_vcpu_wakeup`: a halt ended after `ns` nanoseconds.
@@ -234,6 +232,11 @@ pub struct Detail {
 
 /// PSCI's CPU_SUSPEND, for 32 and for 64 bits: `include/uapi/linux/psci.h`.
 const CPU_SUSPEND: [u64; 2] = [0x8400_0001, 0xc400_0001];
+/// `SVM_EXIT_HLT` and `SVM_VMGEXIT_AP_HLT_LOOP` of `arch/x86/include/uapi/asm/svm.h`: an SEV-ES guest asks for a halt, and a
+/// processor waits to be started (`sev_handle_vmgexit` of `arch/x86/kvm/svm/sev.c`).
+const VMGEXIT_HALTS: [u64; 2] = [0x78, 0x8000_0004];
+/// `GHCB_MSR_AP_RESET_HOLD_REQ` of `arch/x86/include/asm/sev-common.h`: the same.
+const AP_RESET_HOLD: u64 = 6;
 /// `H_CEDE` of `arch/powerpc/include/asm/hvcall.h`.
 const H_CEDE: u64 = 0xe0;
 /// Xen's `sched_op` hypercall, and its operations block and poll: `include/xen/interface/{xen,sched}.h`.
@@ -285,6 +288,8 @@ impl Detail {
     pub fn is_halt(&self) -> bool {
         match self.kind {
             DetailKind::Hvc => CPU_SUSPEND.contains(&self.key),
+            DetailKind::Vmgexit => VMGEXIT_HALTS.contains(&self.key),
+            DetailKind::GhcbMsr => self.key == AP_RESET_HOLD,
             DetailKind::PpcHcall => self.key == H_CEDE,
             DetailKind::XenHypercall => self.key == SCHED_OP && BLOCK_AND_POLL.contains(&self.value),
             _ => false,
@@ -297,6 +302,10 @@ impl Detail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DetailKind {
+    /// What an SEV-ES guest asks for by VMGEXIT; key is SVM's exit code or one of its own, value `exit_info1`.
+    Vmgexit,
+    /// The same by the GHCB's MSR, before there is a GHCB; key is the request (`GHCB_MSR_INFO_MASK`), value all of the MSR.
+    GhcbMsr,
     /// x86 exception or NMI, by vector.
     Exception,
     /// The host's interrupt for which the guest was left, by vector.
@@ -350,7 +359,9 @@ pub enum DetailKind {
 
 impl DetailKind {
     /// All.
-    pub const ALL: [DetailKind; 24] = [
+    pub const ALL: [DetailKind; 26] = [
+        DetailKind::Vmgexit,
+        DetailKind::GhcbMsr,
         DetailKind::Exception,
         DetailKind::HostVector,
         DetailKind::EoiVector,
@@ -393,6 +404,8 @@ impl DetailKind {
     /// What it is called in JSON, CSV and SQL, and as a heading.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
+            DetailKind::Vmgexit => ("vmgexit", "VMGEXITs, by what the guest asks for"),
+            DetailKind::GhcbMsr => ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request"),
             DetailKind::Exception => ("exception", "Exceptions and NMIs, by vector"),
             DetailKind::HostVector => ("host_vector", "Interrupts of the host, by vector"),
             DetailKind::EoiVector => ("eoi_vector", "Ends of the guest's interrupts, by vector"),

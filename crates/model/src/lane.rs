@@ -187,7 +187,6 @@ impl Lane {
                     exit.injected = Some(vector);
                 }
             }
-            Kind::Halt => self.halts_after_all(event.at, beside),
             Kind::Wfx { wfe: true } | Kind::Reflect => {
                 self.account(event.at);
                 self.does_not_halt();

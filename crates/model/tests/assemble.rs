@@ -263,7 +263,10 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Inject { vector: 3 }),
         1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| Kind::HaltEnd { ns, waited, valid: true }),
         1 => (0u32..300, 0u32..300).prop_map(|(old, new)| Kind::HaltPoll { grow: true, new, old }),
-        1 => prop_oneof![Just(Kind::Halt), Just(Kind::Reflect)],
+        1 => Just(Kind::Reflect),
+        1 => Just(Kind::Detail(Detail {
+            kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0
+        })),
         1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
         1 => Just(Kind::VcpuHint),
         1 => Just(Kind::RunCore { exit: false, runnable: 2 }),

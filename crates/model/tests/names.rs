@@ -71,6 +71,8 @@ fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction() {
     });
     let (none, access) = (["-", "-"], ["write", "read"]);
     let expected = [
+        ("vmgexit", "VMGEXITs, by what the guest asks for", none, false),
+        ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request", none, false),
         ("exception", "Exceptions and NMIs, by vector", none, false),
         ("host_vector", "Interrupts of the host, by vector", none, false),
         ("eoi_vector", "Ends of the guest's interrupts, by vector", none, false),

@@ -12,6 +12,8 @@ const EPT_VIOLATION: ExitCode = ExitCode::new(CodeList::Vmx, 48);
 const MWAIT: ExitCode = ExitCode::new(CodeList::Vmx, 36);
 const VMRESUME: ExitCode = ExitCode::new(CodeList::Vmx, 24);
 const VMGEXIT: ExitCode = ExitCode::new(CodeList::Svm, 0x403);
+const ASKS_FOR_HLT: Kind =
+    Kind::Detail(Detail { kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0 });
 const EINTR: i32 = -4;
 const KVM_EXIT_IO: u32 = 2;
 const KVM_EXIT_HLT: u32 = 5;
@@ -219,7 +221,11 @@ fn what_is_a_halt_and_what_is_not() {
     ] {
         assert_eq!(slept(code, &[]), halted, "{}", code.name());
     }
-    assert_eq!(slept(VMGEXIT, &[event(50, Kind::Halt)]), halted, "SEV-ES asks for it by VMGEXIT");
+    assert_eq!(slept(VMGEXIT, &[event(50, ASKS_FOR_HLT)]), halted, "SEV-ES asks for it by VMGEXIT");
+    let vmgexit = |kind, key| Kind::Detail(Detail { kind, write: false, form: Form::Untold, size: 0, key, value: 0 });
+    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::Vmgexit, 0x8000_0004))]), halted, "AP_HLT_LOOP");
+    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::GhcbMsr, 6))]), halted, "AP_RESET_HOLD");
+    assert_ne!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::Vmgexit, 0x72))]), halted, "CPUID");
     let psci = Detail { kind: DetailKind::Hvc, write: false, form: Form::Untold, size: 0, key: 0xc400_0001, value: 0 };
     assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 0x16), &[event(50, Kind::Detail(psci))]), halted, "CPU_SUSPEND");
     let cede = Detail { kind: DetailKind::PpcHcall, key: 0xe0, ..psci };
@@ -586,14 +592,14 @@ fn a_sleep_in_an_exit_that_halts_after_all_is_halted() {
     let info = perf(&["sched:sched_switch", "kvm:kvm_vcpu_wakeup"]);
     let found = account_of(
         &info,
-        &[exit(0, VMGEXIT), out(100, true), wakeup(800), back(830), event(850, Kind::Halt), enter(900)],
+        &[exit(0, VMGEXIT), out(100, true), wakeup(800), back(830), event(850, ASKS_FOR_HLT), enter(900)],
     );
     assert_eq!(found.parts, [("kernel", 170), ("halted", 700), ("steal", 30)].into());
     assert_eq!((found.rows[0].is_halt, found.rows[0].cost().0), (true, 170));
     let steps: u64 = Step::ALL.iter().map(|step| found.rows[0].way.time(*step).0).sum();
     assert_eq!(steps, 170);
     // Said twice, it is one halt.
-    let twice = [exit(0, VMGEXIT), event(50, Kind::Halt), event(60, Kind::Halt), enter(900)];
+    let twice = [exit(0, VMGEXIT), event(50, ASKS_FOR_HLT), event(60, ASKS_FOR_HLT), enter(900)];
     let found = account_of(&info, &twice);
     assert_eq!((found.halts.len(), found.parts), (1, [("kernel", 900)].into()));
 }

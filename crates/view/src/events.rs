@@ -177,7 +177,6 @@ impl<'a> EventRow<'a> {
             Kind::Call { .. } => "call",
             Kind::CallEnd => "ioctl_exit",
             Kind::Emulate => "emulate",
-            Kind::Halt => "halt",
             Kind::Reflect => "reflect",
             Kind::Detail(detail) => {
                 row.about = Some(detail.kind.name());

@@ -20,7 +20,7 @@ use exitscope_policy::{Knob, Place, Unit};
 use std::collections::BTreeMap;
 
 /// Exits that are judged together.
-pub(super) struct Group {
+pub(super) struct ExitGroup {
     pub name: &'static str,
     /// Whether exits from this are among them.
     has: fn(&ExitCause) -> bool,
@@ -28,22 +28,22 @@ pub(super) struct Group {
 }
 
 /// In the order in which they are looked for.
-static GROUPS: &[Group] = &[
-    Group { name: PROTECTED, has: is_write_to_protected, answer: |_| Answer::Cure(&DIRTY) },
-    Group { name: FAULTS, has: is_memory_fault, answer: memory_faults },
-    Group { name: INTERRUPTS, has: is_interrupt, answer: |_| Answer::Cure(&HOST_INTERRUPTS) },
-    Group { name: "interrupt windows", has: is_window, answer: interrupt_windows },
-    Group {
+static GROUPS: &[ExitGroup] = &[
+    ExitGroup { name: PROTECTED, has: is_write_to_protected, answer: |_| Answer::Cure(&DIRTY) },
+    ExitGroup { name: FAULTS, has: is_memory_fault, answer: memory_faults },
+    ExitGroup { name: INTERRUPTS, has: is_interrupt, answer: |_| Answer::Cure(&HOST_INTERRUPTS) },
+    ExitGroup { name: "interrupt windows", has: is_window, answer: interrupt_windows },
+    ExitGroup {
         name: "ends of interrupts",
         has: |of| is(of, CodeList::Vmx, &[45]),
         answer: |_| Answer::Leave(EOI_INDUCED),
     },
-    Group {
+    ExitGroup {
         name: "IPIs to vCPUs that do not run",
         has: |of| is(of, CodeList::Svm, &[0x401]),
         answer: |_| Answer::Leave(INCOMPLETE_IPI),
     },
-    Group { name: "nested hypervisor", has: is_nested, answer: |_| Answer::Cure(&NESTED) },
+    ExitGroup { name: "nested hypervisor", has: is_nested, answer: |_| Answer::Cure(&NESTED) },
 ];
 
 const PROTECTED: &str = "writes to protected memory";
@@ -51,7 +51,7 @@ const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
 
 /// The group of exits that come from this.
-pub(super) fn group(cause: &ExitCause) -> Option<&'static Group> {
+pub(super) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
     GROUPS.iter().find(|group| (group.has)(cause))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn has_apicv(vm: &Vm<'_>) -> bool {
 }
 
 pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
-    let mut groups: BTreeMap<&'static str, (&'static Group, Cell, Vec<(DetailKey, u64)>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&'static str, (&'static ExitGroup, Cell, Vec<(DetailKey, u64)>)> = BTreeMap::new();
     for (cause, cell) in vm.material.causes(vm.id) {
         if let Some(group) = group(cause)
             && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))

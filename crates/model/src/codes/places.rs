@@ -101,6 +101,19 @@ const HOST_VECTORS: &[(u64, &str)] = &[
 /// `arch/x86/include/asm/kvm_host.h`).
 const TASK_SWITCHES: &[(u64, &str)] = &[(0, "CALL"), (1, "IRET"), (2, "JMP"), (3, "task gate")];
 
+/// Requests of the GHCB's MSR protocol (`GHCB_MSR_*_REQ` of `arch/x86/include/asm/sev-common.h`).
+const GHCB_REQUESTS: &[(u64, &str)] = &[
+    (0x002, "SEV_INFO"),
+    (0x004, "CPUID"),
+    (0x006, "AP_RESET_HOLD"),
+    (0x010, "PREF_GPA"),
+    (0x012, "REG_GPA"),
+    (0x014, "PSC"),
+    (0x016, "VMPL"),
+    (0x080, "HV_FT"),
+    (0x100, "TERM"),
+];
+
 /// Debug registers of x86.
 const DEBUG_REGISTERS: &[(u64, &str)] =
     &[(0, "DR0"), (1, "DR1"), (2, "DR2"), (3, "DR3"), (4, "DR4"), (5, "DR5"), (6, "DR6"), (7, "DR7")];
@@ -264,6 +277,8 @@ pub fn detail_name(kind: DetailKind, key: u64) -> Option<&'static str> {
         DetailKind::Instruction => lookup(t::S390_INSN, key),
         DetailKind::Program => lookup(t::S390_PROG, key),
         DetailKind::PageFault => page_fault_name(key),
+        DetailKind::Vmgexit => lookup(t::SVM, key),
+        DetailKind::GhcbMsr => lookup(GHCB_REQUESTS, key),
         DetailKind::EoiVector | DetailKind::IncompleteIpi => None,
     }
 }
@@ -350,6 +365,7 @@ mod tests {
             CONTROL_REGISTERS,
             DEBUG_REGISTERS,
             EXCEPTIONS,
+            GHCB_REQUESTS,
             HOST_VECTORS,
             HYPERV_HYPERCALLS,
             TASK_SWITCHES,
@@ -398,6 +414,9 @@ mod tests {
             (DetailKind::HostVector, 0xfd, Some("RESCHEDULE")),
             (DetailKind::HostVector, 0x33, None),
             (DetailKind::Exception, 14, Some("#PF")),
+            (DetailKind::Vmgexit, 0x7c, Some("msr")),
+            (DetailKind::Vmgexit, 0x8000_0010, Some("vmgexit_page_state_change")),
+            (DetailKind::GhcbMsr, 0x14, Some("PSC")),
             (DetailKind::TaskSwitch, 3, Some("task gate")),
             (DetailKind::DebugRegister, 7, Some("DR7")),
             (DetailKind::PageFault, 0x8200_0005, Some("fetch, not mapped")),

@@ -3,7 +3,7 @@
 use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
-use crate::tracepoints::{Carries, Meaning, SVM_HLT, about, call, exit, of_format};
+use crate::tracepoints::{Carries, Meaning, about, call, exit, ghcb_msr, of_format};
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
@@ -273,7 +273,7 @@ impl Decoder {
             Meaning::CallEnd => then.take(Kind::CallEnd),
             Meaning::Emulate => then.take(Kind::Emulate),
             Meaning::Reflect => then.take(Kind::Reflect),
-            Meaning::GuestExit => then.take(if field(0) == SVM_HLT { Kind::Halt } else { Kind::VcpuHint }),
+            Meaning::GhcbMsr => then.take(ghcb_msr(field(0))),
             Meaning::Hypercall => {
                 let value = if field(0) == KICK_CPU { field(2) } else { field(1) };
                 then.take(about(DetailKind::Hypercall, false, field(0), value))
@@ -391,7 +391,7 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::Written(_) => &[Write, Key, Value],
         Meaning::Plain(_) => &[Key, Value],
         Meaning::Hypercall => &[Key, Value, Second],
-        Meaning::GuestExit => &[Code],
+        Meaning::GhcbMsr => &[Value],
         Meaning::FastMmio => &[Key],
         Meaning::S390Instruction => &[Value],
         Meaning::SystemRegister => {

@@ -32,8 +32,8 @@ pub(crate) enum Meaning {
     Emulate,
     /// The exit is handed to the hypervisor in the guest.
     Reflect,
-    /// What an SEV-ES guest asks for by VMGEXIT.
-    GuestExit,
+    /// What an SEV-ES guest asks for by the GHCB's MSR.
+    GhcbMsr,
     Mmio,
     Pio,
     Written(DetailKind),
@@ -116,9 +116,6 @@ pub(crate) enum Carries {
     WokenName,
 }
 
-/// `SVM_EXIT_HLT`, as which an SEV-ES guest asks for a halt (`sev_handle_vmgexit` of `arch/x86/kvm/svm/sev.c`).
-pub(crate) const SVM_HLT: u64 = 0x78;
-
 fn is_kick(detail: &Detail) -> bool {
     detail.kind == DetailKind::Hypercall && detail.key == KICK_CPU
 }
@@ -159,7 +156,6 @@ impl Carries {
             (C::RegisterPart(at), Kind::Detail(detail)) => system_register_parts(detail.key)[at],
             (C::Value, _) => detail(|detail| if is_kick(&detail) { 0 } else { detail.value }),
             (C::Second, _) => detail(|detail| if is_kick(&detail) { detail.value } else { 0 }),
-            (C::Code, Kind::Halt) => SVM_HLT,
             (C::Vector, Kind::Inject { vector }) => vector.into(),
             (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
             (C::Waited, Kind::HaltEnd { waited, .. }) => waited.into(),

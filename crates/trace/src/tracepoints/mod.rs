@@ -16,7 +16,7 @@ mod rows;
 mod tests;
 
 use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, SubjectWord};
-pub(crate) use meaning::{Carries, Meaning, SVM_HLT};
+pub(crate) use meaning::{Carries, Meaning};
 use printed::ReadFields;
 use rows::ROWS;
 
@@ -142,4 +142,9 @@ pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
 /// A detail that has neither size nor form.
 pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
     Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
+}
+
+/// What a guest asks for by the GHCB's MSR: `GHCB_MSR_INFO_MASK` of `arch/x86/include/asm/sev-common.h`.
+pub(crate) const fn ghcb_msr(value: u64) -> Kind {
+    about(DetailKind::GhcbMsr, false, value & 0xfff, value)
 }

@@ -7,7 +7,6 @@
 //!
 //! Each function reads one `print fmt`, in every form that kernels and libtraceevent's plugins have given it.
 
-use super::SVM_HLT;
 use super::exit as exited;
 use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
@@ -420,7 +419,16 @@ pub(super) fn vmgexit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("vcpu ")?;
     let vcpu = VcpuId(scan.decimal()?.try_into().ok()?);
     scan.literal(", exit_reason ")?;
-    Some((if scan.hex()? == SVM_HLT { Kind::Halt } else { Kind::VcpuHint }, vcpu))
+    let reason = scan.hex()?;
+    scan.until("exit_info1 ")?;
+    Some((super::about(DetailKind::Vmgexit, false, reason, scan.hex()?), vcpu))
+}
+
+/// `vcpu 0, ghcb_gpa 0000000000000014`
+pub(super) fn ghcb_msr(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let vcpu = vcpu(scan)?;
+    scan.until("ghcb_gpa ")?;
+    Some((super::ghcb_msr(scan.hex()?), vcpu))
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`, `iocsr …`

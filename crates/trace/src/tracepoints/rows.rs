@@ -237,15 +237,23 @@ pub(super) static ROWS: &[Row] = &[
     row(
         "x86",
         "kvm:kvm_vmgexit_enter",
-        M::GuestExit,
+        M::Plain(D::Vmgexit),
         printed::vmgexit,
         &[
             ("unsigned int vcpu_id", Vcpu),
-            ("u64 exit_reason", Code),
-            ("u64 info1", Zero),
+            ("u64 exit_reason", Key),
+            ("u64 info1", Value),
             ("u64 info2", Zero),
         ],
         r#""vcpu %u, exit_reason %llx, exit_info1 %llx, exit_info2 %llx", REC->vcpu_id, REC->exit_reason, REC->info1, REC->info2"#,
+    ),
+    row(
+        "x86",
+        "kvm:kvm_vmgexit_msr_protocol_enter",
+        M::GhcbMsr,
+        printed::ghcb_msr,
+        &[("unsigned int vcpu_id", Vcpu), ("u64 ghcb_gpa", Value)],
+        r#""vcpu %u, ghcb_gpa %016llx", REC->vcpu_id, REC->ghcb_gpa"#,
     ),
     row(
         "",

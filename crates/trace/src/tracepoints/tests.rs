@@ -35,6 +35,8 @@ const PRINTED: &[(&str, &str, &str)] = &[
         "reason: HLT ext_inf1: 0x0000000000000000 ext_inf2: 0x0000000000000000 ext_int: 0x00000000 ext_int_err: 0x00000000",
     ),
     ("x86", "kvm:kvm_vmgexit_enter", "vcpu 2, exit_reason 78, exit_info1 0, exit_info2 0"),
+    ("x86", "kvm:kvm_vmgexit_enter", "vcpu 2, exit_reason 80000001, exit_info1 fe003000, exit_info2 4"),
+    ("x86", "kvm:kvm_vmgexit_msr_protocol_enter", "vcpu 2, ghcb_gpa 0000000012345014"),
     ("x86", "kvm:kvm_emulate_insn", "0:fffffff0:ea 5b e0 00 f0 (real)"),
     ("", "kvm:kvm_userspace_exit", "reason KVM_EXIT_IO (2)"),
     ("", "kvm:kvm_userspace_exit", "reason restart (4)"),
