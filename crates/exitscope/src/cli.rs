@@ -174,6 +174,8 @@ pub enum Document {
     Losses,
     /// The knobs of every mechanism (Markdown)
     Knobs,
+    /// The causes of exits that advice looks at, and what it says of each (Markdown)
+    Causes,
     /// The figures of a simulated run (Markdown)
     Figures,
     /// The cost models of named machines (Markdown)

@@ -26,6 +26,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("page.schema.json", "docs page-schema"),
     ("validation.md", "validate --format markdown"),
     ("losses.md", "docs losses"),
+    ("causes.md", "docs causes"),
     ("knobs.md", "docs knobs"),
     ("figures.md", "docs figures"),
     ("models.md", "docs models"),

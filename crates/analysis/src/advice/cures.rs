@@ -130,6 +130,11 @@ const fn of_qemu(row: Source) -> Source {
 
 use Answer::{Cure as C, Leave};
 
+/// Every row, of all machines.
+pub(super) fn sources() -> impl Iterator<Item = &'static Source> {
+    DEVICES.iter().chain(MSRS).chain(HCALLS)
+}
+
 /// The source of a detail. A machine whose architecture nothing says (Xen, text) is x86; others have no fixed places: QEMU's
 /// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places on a
 /// PC have a meaning only where the VMM is QEMU, and under Xen, whose device model it is.

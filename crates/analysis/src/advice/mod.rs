@@ -22,6 +22,7 @@ mod gangs;
 mod guest_polls;
 mod judgement;
 mod kernels;
+mod known;
 #[cfg(test)]
 pub(crate) mod made;
 mod material;
@@ -45,6 +46,7 @@ pub use judgement::{
     Side, Topic,
 };
 pub use kernels::{Reach, halt_poll_reach};
+pub use known::{KnownAnswer, KnownCause, known_causes};
 pub use material::{Machine, Material, Vmm};
 pub use simulated::{Simulate, Way};
 pub use trials::{Trials, TriedLimits, Untried};

@@ -22,28 +22,67 @@ use std::collections::BTreeMap;
 /// Exits that are judged together.
 pub(super) struct ExitGroup {
     pub name: &'static str,
+    /// What they are, for a person.
+    pub exits: &'static str,
     /// Whether exits from this are among them.
     has: fn(&ExitCause) -> bool,
-    answer: fn(&Vm<'_>) -> Answer,
+    /// What may be said of them.
+    pub answers: &'static [Answer],
+    /// Which of these holds for a VM.
+    choose: fn(&Vm<'_>) -> usize,
 }
 
 /// In the order in which they are looked for.
-static GROUPS: &[ExitGroup] = &[
-    ExitGroup { name: PROTECTED, has: is_write_to_protected, answer: |_| Answer::Cure(&DIRTY) },
-    ExitGroup { name: FAULTS, has: is_memory_fault, answer: memory_faults },
-    ExitGroup { name: INTERRUPTS, has: is_interrupt, answer: |_| Answer::Cure(&HOST_INTERRUPTS) },
-    ExitGroup { name: "interrupt windows", has: is_window, answer: interrupt_windows },
+pub(super) static GROUPS: &[ExitGroup] = &[
+    ExitGroup {
+        name: PROTECTED,
+        exits: "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
+        has: is_write_to_protected,
+        answers: &[Answer::Cure(&DIRTY)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: FAULTS,
+        exits: "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
+        has: is_memory_fault,
+        answers: &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY)],
+        choose: memory_faults,
+    },
+    ExitGroup {
+        name: INTERRUPTS,
+        exits: "EXTERNAL_INTERRUPT, interrupt",
+        has: is_interrupt,
+        answers: &[Answer::Cure(&HOST_INTERRUPTS)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: "interrupt windows",
+        exits: "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
+        has: is_window,
+        answers: &[Answer::Cure(&WINDOWS), Answer::Unjudged(WINDOWS_WITH_APICV)],
+        choose: |vm| usize::from(has_apicv(vm)),
+    },
     ExitGroup {
         name: "ends of interrupts",
+        exits: "EOI_INDUCED",
         has: |of| is(of, CodeList::Vmx, &[45]),
-        answer: |_| Answer::Leave(EOI_INDUCED),
+        answers: &[Answer::Leave(EOI_INDUCED)],
+        choose: |_| 0,
     },
     ExitGroup {
         name: "IPIs to vCPUs that do not run",
+        exits: "avic_incomplete_ipi",
         has: |of| is(of, CodeList::Svm, &[0x401]),
-        answer: |_| Answer::Leave(INCOMPLETE_IPI),
+        answers: &[Answer::Leave(INCOMPLETE_IPI)],
+        choose: |_| 0,
     },
-    ExitGroup { name: "nested hypervisor", has: is_nested, answer: |_| Answer::Cure(&NESTED) },
+    ExitGroup {
+        name: "nested hypervisor",
+        exits: "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
+        has: is_nested,
+        answers: &[Answer::Cure(&NESTED)],
+        choose: |_| 0,
+    },
 ];
 
 const PROTECTED: &str = "writes to protected memory";
@@ -112,7 +151,7 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         }
     }
     for (name, (group, cell, about)) in groups {
-        let mut account = Account::of(cell, (group.answer)(vm));
+        let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
         if let Some((key, share)) = commonest(&about, account.all.cell.count) {
             let number = match detail_name(key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
@@ -163,23 +202,13 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
 }
 
 /// Memory is missing when it is touched first, or again.
-fn memory_faults(vm: &Vm<'_>) -> Answer {
+fn memory_faults(vm: &Vm<'_>) -> usize {
     let touched = vm.material.touched(vm.id);
-    match touched.again.saturating_mul(2) > touched.all() {
-        true => Answer::Cure(&TAKEN_AWAY),
-        false => Answer::Cure(&FIRST_TOUCH),
-    }
+    usize::from(touched.again.saturating_mul(2) > touched.all())
 }
 
-fn interrupt_windows(vm: &Vm<'_>) -> Answer {
-    match has_apicv(vm) {
-        true => Answer::Unjudged(
-            "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window (NMIs, a nested \
-             guest, an APIC that is inhibited now and then), no rule tells",
-        ),
-        false => Answer::Cure(&WINDOWS),
-    }
-}
+const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
+    (NMIs, a nested guest, an APIC that is inhibited now and then), no rule tells";
 
 /// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
 pub(super) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \

@@ -1,0 +1,97 @@
+//! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits.
+
+use super::cures::{Answer, Source, sources};
+use super::reasons::GROUPS;
+use exitscope_model::DetailKind;
+
+/// A cause of exits that a rule looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownCause {
+    /// What rules call it.
+    pub name: &'static str,
+    /// Its ports, addresses, registers or calls; or the reasons of its exits.
+    pub exits: Vec<String>,
+    /// What is said of it: more than one where it depends on what else the recording shows.
+    pub answers: Vec<KnownAnswer>,
+}
+
+/// What is said of a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownAnswer {
+    /// This change is advised.
+    Change(&'static str),
+    /// Nothing changes it, for this reason.
+    Inherent(&'static str),
+    /// Nobody can say, for this reason.
+    NotJudged(&'static str),
+}
+
+impl From<&Answer> for KnownAnswer {
+    fn from(answer: &Answer) -> KnownAnswer {
+        match *answer {
+            Answer::Cure(cure) => KnownAnswer::Change(cure.change),
+            Answer::Leave(why) => KnownAnswer::Inherent(why),
+            Answer::Unjudged(why) => KnownAnswer::NotJudged(why),
+        }
+    }
+}
+
+/// All of them, in the order of the tables; rows of one name and answer together.
+pub fn known_causes() -> Vec<KnownCause> {
+    let mut causes: Vec<KnownCause> = Vec::new();
+    for row in sources() {
+        let answers = vec![KnownAnswer::from(&row.answer)];
+        match causes.iter_mut().find(|known| known.name == row.name && known.answers == answers) {
+            Some(known) => known.exits.push(exits(row)),
+            None => causes.push(KnownCause { name: row.name, exits: vec![exits(row)], answers }),
+        }
+    }
+    causes.extend(GROUPS.iter().map(|group| KnownCause {
+        name: group.name,
+        exits: vec![group.exits.to_string()],
+        answers: group.answers.iter().map(KnownAnswer::from).collect(),
+    }));
+    causes
+}
+
+/// `port 0x70 to 0x71`, `MSR 0x6e0`, `any CPUID leaf`.
+fn exits(row: &Source) -> String {
+    let kind = match row.kind {
+        DetailKind::Port => "port",
+        DetailKind::Mmio => "address",
+        DetailKind::Msr => "MSR",
+        DetailKind::Apic => "APIC register",
+        DetailKind::Hypercall => "KVM's hypercall",
+        DetailKind::HypervHypercall => "Hyper-V's hypercall",
+        DetailKind::PpcHcall => "pseries hypercall",
+        DetailKind::Cpuid => "CPUID leaf",
+        other => other.name(),
+    };
+    let places = match row.range {
+        (0, u64::MAX) => return format!("any {kind}"),
+        (first, last) if first == last => format!("{kind} {first:#x}"),
+        (first, last) => format!("{kind} {first:#x} to {last:#x}"),
+    };
+    if row.of_qemu { format!("{places} (QEMU)") } else { places }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_there_once_with_all_that_is_said_of_it() {
+        let causes = known_causes();
+        let of = |name: &str| causes.iter().filter(|known| known.name == name).collect::<Vec<_>>();
+        let [timer] = of("timer")[..] else { panic!("{causes:#?}") };
+        assert_eq!(timer.exits[..2], ["MSR 0x6e0", "MSR 0x832"]);
+        assert!(timer.exits.contains(&"APIC register 0x380 to 0x390".to_string()));
+        let [faults] = of("memory faults")[..] else { panic!("{causes:#?}") };
+        assert!(matches!(faults.answers[..], [KnownAnswer::Change(_), KnownAnswer::Change(_)]));
+        let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
+        assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
+        assert_eq!(of("CPUID")[0].exits, ["any CPUID leaf"]);
+        assert_eq!(of("ACPI PM timer")[0].exits, ["port 0x608 to 0x60b (QEMU)", "port 0xb008 to 0xb00b (QEMU)"]);
+        assert!(matches!(of("PCI configuration")[0].answers[..], [KnownAnswer::Inherent(_)]));
+    }
+}
