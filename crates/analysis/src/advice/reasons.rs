@@ -45,7 +45,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: FAULTS,
         exits: "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
         has: is_memory_fault,
-        answers: &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY)],
+        answers: &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
         choose: memory_faults,
     },
     ExitGroup {
@@ -106,8 +106,11 @@ fn fault(cause: &ExitCause) -> Option<&'static str> {
 }
 
 /// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
+/// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
+/// has no tracepoint.
 fn is_memory_fault(cause: &ExitCause) -> bool {
-    fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
+    let untold = cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20]);
+    untold || fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
 }
 
 fn is_write_to_protected(cause: &ExitCause) -> bool {
@@ -201,10 +204,13 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
     }
 }
 
-/// Memory is missing when it is touched first, or again.
+/// Memory is missing when it is touched first, or again; which, the addresses of the faults say.
 fn memory_faults(vm: &Vm<'_>) -> usize {
     let touched = vm.material.touched(vm.id);
-    usize::from(touched.again.saturating_mul(2) > touched.all())
+    match touched.all() {
+        0 => 2,
+        all => usize::from(touched.again.saturating_mul(2) > all),
+    }
 }
 
 const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
@@ -241,6 +247,22 @@ static FIRST_TOUCH: Cure = Cure {
     acts: Acts::AtStart,
     risk: "memory that is there before is there for this VM alone: nothing is left to overcommit",
     payer: "other users of the host's memory",
+};
+
+static EITHER: Cure = Cure {
+    change: "the guest accesses memory that is not mapped for it, for the first time or because the host took it away meanwhile; \
+        without the addresses the recording does not say which",
+    switches: &[],
+    settings: &[
+        by_hand("`exitscope record` takes kvm_page_fault, too, where there is one: then the advice says which it is"),
+        by_hand(
+            "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
+                /sys/kernel/mm/transparent_hugepage/enabled on the host",
+        ),
+    ],
+    risk: "huge pages are taken as a whole: less memory is left to overcommit",
+    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    ..FIRST_TOUCH
 };
 
 /// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
@@ -424,7 +446,7 @@ mod tests {
     struct Made {
         code: ExitCode,
         about: Option<(DetailKind, bool, u64)>,
-        /// How many values there are.
+        /// How many values there are; zero: it does not say.
         values: u64,
         per_s: u64,
         beside: Option<ExitCode>,
@@ -455,7 +477,7 @@ mod tests {
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
-                let value = (1 + number % made.values) << 12;
+                let value = number.checked_rem(made.values).map_or(0, |page| (1 + page) << 12);
                 Detail { kind, write, form: Form::Untold, size: 0, key, value }
             });
             let parts = spent(TimePart::Kernel, 20 * US);
@@ -483,6 +505,13 @@ mod tests {
         let cases = [
             (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
             (Made { values: 400, ..made(vmx(48), ept(0x181)) }, "took them away", "numa_balancing", "0x181, read"),
+            // Nobody says where.
+            (
+                Made { values: 0, ..made(svm(0x400), npf(0x1_0000_0014)) },
+                "does not say which",
+                "kvm_page_fault",
+                "fetch, not",
+            ),
             (made(vmx(48), ept(0x192)), "may only read for now", "domjobinfo", "0x192, write, not allowed"),
             (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
             (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
@@ -574,6 +603,8 @@ mod tests {
         let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
         assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): have less of it"));
         assert_eq!(judged("x86_64", &of).advice().len(), 0);
+        let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
+        assert!(faults.advice()[0].plan().change.contains("does not say which"), "H_DATA_STORAGE");
     }
 
     /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
