@@ -24,7 +24,8 @@ pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
 /// Whether it is called by its number: people know those of some kinds, which stand before their names.
 fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
     match of {
-        DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid | DetailKind::PageFault => true,
+        DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid => true,
+        DetailKind::PageFault | DetailKind::EptViolation | DetailKind::HostVector => true,
         DetailKind::SystemRegister => false,
         _ => name.is_none(),
     }
@@ -109,6 +110,23 @@ pub fn percent(part: u64, whole: u64) -> String {
 mod tests {
     use super::*;
     use exitscope_model::codes::system_register;
+
+    #[test]
+    fn subjects_have_the_numbers_that_people_know_before_their_names() {
+        for (kind, key, write, text) in [
+            (DetailKind::HostVector, 0xfd, false, "0xfd RESCHEDULE"),
+            (DetailKind::HostVector, 0x31, false, "0x31"),
+            (DetailKind::EptViolation, 0x182, false, "0x182 write, not mapped"),
+            (DetailKind::Apic, 0x380, true, "APIC_TMICT write"),
+            (DetailKind::Vmgexit, 0x7c, false, "msr"),
+            (DetailKind::IncompleteIpi, 0xfd, false, "0xfd"),
+            (DetailKind::DebugRegister, 7, true, "DR7 write"),
+            (DetailKind::TaskSwitch, 3, false, "task gate"),
+        ] {
+            assert_eq!(detail(kind, key, write), text);
+        }
+        assert_eq!(detail_of_kind(DetailKind::HostVector, 0x31, false), "host vector 0x31");
+    }
 
     #[test]
     fn moments_and_lengths_have_the_digits_that_mean_something() {
