@@ -147,13 +147,22 @@ fn outcomes(package: &str, mutants: &[Mutant], folder: &Path) -> anyhow::Result<
     let status = command.status()?;
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
     let said = std::fs::read(folder.join("mutants.out/outcomes.json"))?;
-    Ok(serde_json::from_slice::<Outcomes>(&said)?.outcomes)
+    asked_for(serde_json::from_slice::<Outcomes>(&said)?.outcomes, mutants, package)
 }
 
-/// As a regular expression that matches just this text.
+/// Of what came of a package's mutants, that of those that were asked for: the tool tries deletions of fields whatever the names
+/// that are given.
+fn asked_for(outcomes: Vec<MutantOutcome>, mutants: &[Mutant], package: &str) -> anyhow::Result<Vec<MutantOutcome>> {
+    let is_one = |of: &MutantOutcome| matches!(&of.scenario, Scenario::Mutant(mutant) if mutants.contains(mutant));
+    let asked: Vec<MutantOutcome> = outcomes.into_iter().filter(is_one).collect();
+    ensure!(asked.len() == mutants.len(), "cargo mutants tried {} of the {} of {package}", asked.len(), mutants.len());
+    Ok(asked)
+}
+
+/// As a regular expression that matches just this text. `<` and `>` are themselves; behind a backslash they are bounds of words.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut all, letter| {
-        if letter.is_ascii_punctuation() {
+        if letter.is_ascii_punctuation() && !matches!(letter, '<' | '>') {
             all.push('\\');
         }
         all.push(letter);
@@ -227,6 +236,19 @@ mod tests {
     #[test]
     fn names_are_matched_as_they_are() {
         assert_eq!(escaped("a.rs:1: + with *"), r"a\.rs\:1\: \+ with \*");
+        assert_eq!(escaped("replace < with <="), r"replace < with <\=");
+    }
+
+    #[test]
+    fn only_what_was_asked_for_counts_and_all_of_it_was_tried() {
+        let of = |mutant: &Mutant| MutantOutcome {
+            scenario: Scenario::Mutant(mutant.clone()),
+            summary: "CaughtMutant".to_string(),
+        };
+        let all = mutants();
+        let tried = || all[..7].iter().map(of).collect();
+        assert_eq!(asked_for(tried(), &all[2..5], "p").unwrap().len(), 3);
+        assert!(asked_for(tried(), &all[5..8], "p").is_err(), "one was not tried");
     }
 
     #[test]

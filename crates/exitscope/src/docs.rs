@@ -239,7 +239,7 @@ fn causes(out: &mut dyn Write) -> anyhow::Result<()> {
             out,
             "| {name} | {} | {} |",
             exits.join(", "),
-            said.collect::<Vec<_>>().join("; or, by what else it shows, ")
+            said.collect::<Vec<_>>().join("; or, by what else the recording shows, ")
         )?;
     }
     writeln!(

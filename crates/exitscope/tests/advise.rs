@@ -431,7 +431,8 @@ fn ganged_exits_want_narrower_virtual_cores() {
     assert_eq!(advised["advice"][0]["gain"]["source"], "vcore");
     for (trace, advice) in [("p8_smt4_two_vms", 1), ("p8_smt4_one_thread", 0), ("p9_smt2_two_vms", 0)] {
         let advised = self::advised(&corpus(&format!("powerpc/{trace}.data.gz")), &[]);
-        assert_eq!(changes(&advised).len(), advice, "{trace}: {:#?}", changes(&advised));
+        let narrower = |change: &&String| change.contains("make virtual cores narrower");
+        assert_eq!(changes(&advised).iter().filter(narrower).count(), advice, "{trace}: {:#?}", changes(&advised));
         let forced_out = |row: &&Value| row["of"] == "forced_out" && row["verdict"] == "can_be_changed";
         assert_eq!(causes(&advised).iter().any(forced_out), advice > 0, "{trace}: {:#?}", causes(&advised));
     }
@@ -457,6 +458,17 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     assert!(changes(&port)[0].contains("the guest reads port 0x1234"), "{:#?}", changes(&port));
     let ipi = advised(&corpus("x86-svm/t4-none.dat.gz"), &[]);
     assert!(changes(&ipi)[0].starts_with("IPIs (x2APIC_ICR)"), "{:#?}", changes(&ipi));
+    // The vmexit test self_ipi_sti_hlt halts with an interrupt pending; a boot touches its memory for the first time; a pseries
+    // guest without kvm_page_fault_enter says nothing of where it touches it.
+    let has = |advised: &Value, says: &str| changes(advised).iter().any(|change| change.contains(says));
+    let pending = advised(&corpus("x86-svm/t4-ftrace.txt.gz"), &[]);
+    assert!(has(&pending, "find an event pending already"), "{:#?}", changes(&pending));
+    let boot = advised(&corpus("x86-svm/t2.data.gz"), &[]);
+    assert!(has(&boot, "for the first time in this recording"), "{:#?}", changes(&boot));
+    assert!(!has(&boot, "find an event pending"), "{:#?}", changes(&boot));
+    let radix = advised(&corpus("powerpc/p9_smt2_two_vms.data.gz"), &[]);
+    assert!(has(&radix, "the recording does not say which"), "{:#?}", changes(&radix));
+    assert!(has(&radix, "serial console (H_PUT_TERM_CHAR)"), "{:#?}", changes(&radix));
     let nobody = run(&["advise", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "-p", "5"]);
     assert!(nobody.status.code() == Some(2) && stderr(&nobody).contains("no VM \"5\" in "), "{}", stderr(&nobody));
     // What is not in the recording is not judged, and said.

@@ -142,18 +142,26 @@ pub(super) fn has_apicv(vm: &Vm<'_>) -> bool {
     vm.material.of_reasons(vm.id, OF_APICV).count > 0
 }
 
+/// A VM's exits of a group, and how many are about what.
+struct Grouped {
+    group: &'static ExitGroup,
+    cell: Cell,
+    about: Vec<(DetailKey, u64)>,
+}
+
 pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
-    let mut groups: BTreeMap<&'static str, (&'static ExitGroup, Cell, Vec<(DetailKey, u64)>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, cell) in vm.material.causes(vm.id) {
         if let Some(group) = group(cause)
             && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))
         {
-            let entry = groups.entry(group.name).or_insert_with(|| (group, Cell::default(), Vec::new()));
-            entry.1.merge(cell);
-            entry.2.extend(cause.about.map(|key| (key, cell.count)));
+            let of = Grouped { group, cell: Cell::default(), about: Vec::new() };
+            let grouped = groups.entry(group.name).or_insert(of);
+            grouped.cell.merge(cell);
+            grouped.about.extend(cause.about.map(|key| (key, cell.count)));
         }
     }
-    for (name, (group, cell, about)) in groups {
+    for (name, Grouped { group, cell, about }) in groups {
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
         if let Some((key, share)) = commonest(&about, account.all.cell.count) {
             let number = match detail_name(key.kind, key.key) {
@@ -332,8 +340,8 @@ static HOST_INTERRUPTS: Cure = Cure {
         ),
         by_hand(
             "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
-                but timers of guests are timers of the host where neither VMX's preemption timer nor the guest's processor keeps \
-                them (SVM), and those stay",
+                but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
+                host, and stay",
         ),
         by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
     ],
