@@ -113,7 +113,8 @@ fn is_memory_fault(cause: &ExitCause) -> bool {
     untold || fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
 }
 
-fn is_write_to_protected(cause: &ExitCause) -> bool {
+/// The page is there, and may only be read for now.
+pub(super) fn is_write_to_protected(cause: &ExitCause) -> bool {
     fault(cause).is_some_and(|what| what.starts_with("write") && what.ends_with("not allowed"))
 }
 

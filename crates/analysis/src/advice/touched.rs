@@ -1,7 +1,9 @@
 //! Which pages of its memory a guest had to wait for: for the first time, or again.
 
+use super::reasons::is_write_to_protected;
+use crate::{DetailKey, ExitCause};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{CodeList, DetailKind, Exit};
+use exitscope_model::{CodeList, Detail, DetailKind, Exit};
 use exitscope_units::VmId;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -39,14 +41,19 @@ impl TouchedPages {
         if let Some(detail) = exit.detail
             && matches!(detail.kind, DetailKind::PageFault | DetailKind::EptViolation)
         {
-            self.fault(exit, detail.value);
+            self.fault(exit, detail);
         }
     }
 
-    fn fault(&mut self, exit: &Exit, address: u64) {
+    fn fault(&mut self, exit: &Exit, detail: Detail) {
         // powerpc tells where in the program it was, and the words of an exit do not tell where it was.
         let of_memory = matches!(exit.code.list, CodeList::Vmx | CodeList::Svm | CodeList::Arm64Ec);
+        let address = detail.value;
         if address == 0 || !of_memory || !exit.code.is_page_fault() {
+            return;
+        }
+        // What may only be read is there.
+        if is_write_to_protected(&ExitCause { code: exit.code, about: Some(DetailKey::of(detail)) }) {
             return;
         }
         let page = (exit.who.vm, address >> REGION_BITS);
@@ -85,7 +92,7 @@ impl TouchedPages {
 mod tests {
     use super::super::made::{exit, vcpu};
     use super::*;
-    use exitscope_model::{Detail, ExitCode, Form};
+    use exitscope_model::{ExitCode, Form};
 
     fn fault(code: ExitCode, kind: DetailKind, address: u64) -> Exit {
         let detail = Detail { kind, write: false, form: Form::Untold, size: 0, key: 0x182, value: address };
@@ -95,6 +102,8 @@ mod tests {
     #[test]
     fn a_page_counts_once_as_first_and_then_as_again_however_the_recording_is_cut() {
         let ept = ExitCode::new(CodeList::Vmx, 48);
+        let mut protected = fault(ept, DetailKind::EptViolation, 0x1234);
+        protected.detail = protected.detail.map(|detail| Detail { key: 0x192, ..detail });
         let exits = [
             fault(ept, DetailKind::EptViolation, 0x1234),
             fault(ept, DetailKind::EptViolation, 0x1fff),
@@ -105,6 +114,8 @@ mod tests {
             fault(ept, DetailKind::Mmio, 0x1000),
             fault(ExitCode::new(CodeList::Vmx, 0), DetailKind::PageFault, 0x1000),
             fault(ExitCode::new(CodeList::PpcTrap, 0xe00), DetailKind::PageFault, 0x1000),
+            // A write to what may only be read.
+            protected,
         ];
         for cut in 0..=exits.len() {
             let [mut earlier, mut later] = [TouchedPages::default(), TouchedPages::default()];
