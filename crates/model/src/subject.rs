@@ -36,9 +36,11 @@ const KNOWN: u32 = 1 << 31;
 /// Of `VM_EXIT_INTR_INFO`: there was an interrupt or exception (`INTR_INFO_VALID_MASK` of `arch/x86/include/asm/vmx.h`).
 const VALID: u64 = 1 << 31;
 
-/// What an exit's record may say besides a port access.
+/// What an exit's record may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saying {
+    /// A port access, by all of the word's low half.
+    Port,
     /// VMX: the vector of the host's interrupt.
     HostVector,
     /// VMX: the vector of the exception or of the NMI.
@@ -62,8 +64,9 @@ enum Saying {
 
 impl Saying {
     const fn of(code: ExitCode) -> Option<Saying> {
-        let code = code.basic();
-        Some(match (code.list, code.number) {
+        let basic = code.basic();
+        Some(match (basic.list, basic.number) {
+            _ if code.is_port_access() => Saying::Port,
             (CodeList::Vmx, 0) => Saying::Exception,
             (CodeList::Vmx, 1) => Saying::HostVector,
             (CodeList::Vmx, 9) => Saying::TaskSwitch,
@@ -87,10 +90,11 @@ impl Saying {
         }
     }
 
-    /// What of the word tells the subject: 16 bits, and up to 8 of those above. Recorders that leave a word out write zero, which
+    /// What of the word tells the subject: but for port accesses 16 bits, and up to 8 of those above. Recorders that leave a word out write zero, which
     /// is a subject only where it is the most usual one: MOV to CR0 from RAX.
     const fn pack(self, word: u64) -> u32 {
         let (low, high) = match self {
+            Saying::Port => return word as u32,
             _ if word == 0 && !matches!(self, Saying::ControlRegister) => return 0,
             Saying::HostVector | Saying::Exception if word & VALID == 0 => return 0,
             // Bits 0 to 10 are the vector and its type.
@@ -111,6 +115,7 @@ impl Saying {
     const fn unpack(self, packed: u32) -> u64 {
         let (low, high) = ((packed & 0xffff) as u64, (packed >> 16 & 0xff) as u64);
         match self {
+            Saying::Port => packed as u64,
             Saying::HostVector | Saying::Exception => low | VALID,
             Saying::TaskSwitch => low | high << 30,
             Saying::NestedPageFault | Saying::Unaccelerated => low | high << 32,
@@ -129,23 +134,19 @@ impl SubjectWord {
     /// port 0, which VMX says so, is told by `kvm_pio` alone.
     pub const NONE: SubjectWord = SubjectWord(0);
 
+    /// The words that it is of.
+    pub const READS: [ExitWord; 3] = [ExitWord::Info1, ExitWord::Info2, ExitWord::IntrInfo];
+
     /// What an exit of this code says, by its words as far as the event has them. Up to Linux 5.9, VMX's `info2` was what
     /// `intr_info` is now (`vmx_get_exit_info` of `arch/x86/kvm/vmx/vmx.c`).
     #[inline(always)]
     pub fn new(code: ExitCode, word: impl Fn(ExitWord) -> Option<u64>) -> SubjectWord {
-        if code.is_port_access() {
-            return SubjectWord(word(ExitWord::Info1).unwrap_or(0) as u32);
-        }
-        match Saying::of(code) {
-            Some(saying) => {
-                let value = match (saying.word(), word(saying.word())) {
-                    (ExitWord::IntrInfo, None) => word(ExitWord::Info2),
-                    (_, value) => value,
-                };
-                SubjectWord(value.map_or(0, |value| saying.pack(value)))
-            }
-            None => SubjectWord::NONE,
-        }
+        let Some(saying) = Saying::of(code) else { return SubjectWord::NONE };
+        let value = match (saying.word(), word(saying.word())) {
+            (ExitWord::IntrInfo, None) => word(ExitWord::Info2),
+            (_, value) => value,
+        };
+        SubjectWord(value.map_or(0, |value| saying.pack(value)))
     }
 
     /// The word of an exit of this code for such a port access.
@@ -165,9 +166,7 @@ impl SubjectWord {
     /// What of a word of `kvm_exit` with this code it holds; zero of other words.
     pub fn word(self, code: ExitCode, word: ExitWord) -> u64 {
         match Saying::of(code) {
-            _ if self == SubjectWord::NONE => 0,
-            None if word == ExitWord::Info1 => self.0.into(),
-            Some(saying) if word == saying.word() => saying.unpack(self.0),
+            Some(saying) if self != SubjectWord::NONE && word == saying.word() => saying.unpack(self.0),
             _ => 0,
         }
     }
@@ -178,9 +177,10 @@ impl SubjectWord {
             return None;
         }
         let is = |kind, write, key, value| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value });
-        let Some(saying) = Saying::of(code) else { return self.port(code) };
+        let saying = Saying::of(code)?;
         let word = saying.unpack(self.0);
         match saying {
+            Saying::Port => self.port(code),
             Saying::HostVector => is(DetailKind::HostVector, false, word & 0xff, 0),
             Saying::Exception => is(DetailKind::Exception, false, word & 0xff, 0),
             Saying::TaskSwitch => is(DetailKind::TaskSwitch, false, word >> 30, word & 0xffff),

@@ -134,8 +134,14 @@ impl Decoder {
         let named = |name: &str| At::named(format, name).unwrap_or_default();
         let pid = named("common_pid");
         let tgid = if system == "kvm_hv" { named("tgid") } else { At::default() };
-        let needs =
-            fields.iter().chain([&pid, &vcpu]).map(|at| at.offset as usize + usize::from(at.size)).max().unwrap_or(0);
+        let said = SubjectWord::READS.map(|word| words[word as usize]);
+        let needs = fields
+            .iter()
+            .chain(&said)
+            .chain([&pid, &vcpu])
+            .map(|at| at.offset as usize + usize::from(at.size))
+            .max()
+            .unwrap_or(0);
         let keep = match meaning {
             Meaning::Other => Keep::All,
             Meaning::Emulate => Keep::Used,
@@ -230,15 +236,10 @@ impl Decoder {
                     _ => ExitCode::new(CodeList::Vmx, field(0)),
                 };
                 let words = SubjectWord::new(code, |word| {
-                    let at = match word {
-                        ExitWord::Info1 => 2,
-                        ExitWord::Info2 => 4,
-                        ExitWord::IntrInfo => 5,
-                        ExitWord::ErrorCode | ExitWord::Requests => return None,
-                    };
-                    (self.fields[at].size > 0).then(|| field(at))
+                    let at = self.words[word as usize];
+                    (at.size > 0).then(|| get(at))
                 });
-                Kind::Exit { code, idle: false, words, rip: field(3) }
+                Kind::Exit { code, idle: false, words, rip: field(2) }
             }),
             Meaning::ExitArm64 => then.take({
                 let code = match field(0) & 0x7fff_ffff {
@@ -377,7 +378,7 @@ impl At {
 const fn reads(meaning: Meaning) -> &'static [Carries] {
     use Carries::*;
     match meaning {
-        Meaning::ExitX86 => &[Code, Isa, Word(ExitWord::Info1), Rip, Word(ExitWord::Info2), Word(ExitWord::IntrInfo)],
+        Meaning::ExitX86 => &[Code, Isa, Rip],
         Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
         Meaning::ExitOf(_) => &[Code, Rip],
         Meaning::Refined(_) => &[Code],
