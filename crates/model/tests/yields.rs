@@ -45,6 +45,13 @@ struct Found {
     stays: Vec<QueueStay>,
 }
 
+impl Found {
+    /// Stays of the run queue: from when, to when, how many waited.
+    fn stays(&self) -> Vec<(u64, u64, u32)> {
+        self.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect()
+    }
+}
+
 fn assemble_in(mut assembler: Assembler, events: &[Event], batch: usize) -> Found {
     let (mut rows, mut ledger, mut found) = (Vec::new(), Ledger::default(), Found::default());
     let mut take = |assembler: &Assembler| {
@@ -450,10 +457,9 @@ fn a_preempted_vcpu_is_by_whoever_took_its_cpu_and_the_idle_task_is_nobody() {
         let found = assemble(&[enter(5, 0), switch(100, 0, 10, false, next), switch(170, 3, 0, false, 10)]);
         let [of] = found.preemptions[..] else { panic!("{found:?}") };
         assert_eq!((of.at.as_nanos(), of.ran.map(Moment::as_nanos)), (100, Some(170)));
-        let stays: Vec<_> =
-            found.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect();
+        let stays = found.stays();
         // It waited for the CPU that it had lost, and got another.
-        assert_eq!(stays, [(100, 170, 1), (100, 170, 0)].map(|stay| stay), "{next}");
+        assert_eq!(stays, [(100, 170, 1), (100, 170, 0)], "{next}");
         of.by
     };
     assert_eq!((by(99), by(0)), (Some(Tid(99)), None));
@@ -476,8 +482,7 @@ fn on_xen_a_vcpu_waits_for_the_cpu_that_it_left_last() {
         state(150, 4, Runnable, Running),
     ];
     let found = assemble_in(Assembler::by_vcpu(), &events, usize::MAX);
-    let stays: Vec<_> =
-        found.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect();
+    let stays = found.stays();
     assert_eq!(stays, [(10, 30, 0), (30, 70, 1), (10, 100, 0), (100, 150, 1), (70, 150, 0)]);
     let preempted: Vec<_> =
         found.preemptions.iter().map(|of| (of.at.as_nanos(), of.ran.map(Moment::as_nanos))).collect();

@@ -76,7 +76,7 @@ const EXCEPTIONS: &[(u64, &str)] = &[
 ];
 
 /// Vectors that Linux keeps at fixed places on x86, the host's (`arch/x86/include/asm/irq_vectors.h`). Those below 0xf0 have moved:
-/// the local timer's was 0xef up to 4.14.
+/// the local timer's was 0xef.
 const HOST_VECTORS: &[(u64, &str)] = &[
     (0xec, "LOCAL_TIMER, of recent Linux"),
     (0xef, "LOCAL_TIMER, of older Linux"),
