@@ -52,8 +52,7 @@ impl Account {
 }
 
 pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<'_>, judgement: &mut Judgement) {
-    for (&vm, time) in &material.vms {
-        let vm = Vm { id: vm, time: *time, vmm: material.vmm(vm, machine), material, machine, simulate };
+    for vm in Vm::all(material, machine, simulate) {
         let mut accounts: BTreeMap<Asked, Account> = BTreeMap::new();
         for (key, about) in material.about(vm.id) {
             let row = source(machine, vm.is_qemu(), key.kind, key.key);
@@ -94,8 +93,7 @@ pub(super) fn judge_halts(
     simulate: &Simulate<'_>,
     judgement: &mut Judgement,
 ) {
-    for (&vm, time) in &material.vms {
-        let vm = Vm { id: vm, time: *time, vmm: material.vmm(vm, machine), material, machine, simulate };
+    for vm in Vm::all(material, machine, simulate) {
         reasons::halts(&vm, unknown.clone(), judgement);
     }
 }
@@ -116,6 +114,14 @@ pub(super) struct Vm<'a> {
     pub material: &'a Material,
     pub machine: &'a Machine,
     pub simulate: &'a Simulate<'a>,
+}
+
+impl<'a> Vm<'a> {
+    /// Each VM of a recording.
+    fn all(material: &'a Material, machine: &'a Machine, simulate: &'a Simulate<'a>) -> impl Iterator<Item = Vm<'a>> {
+        let vms = material.vms.iter();
+        vms.map(move |(&id, &time)| Vm { id, time, vmm: material.vmm(id, machine), material, machine, simulate })
+    }
 }
 
 impl Vm<'_> {
