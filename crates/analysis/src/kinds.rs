@@ -29,8 +29,8 @@ impl ExitKind {
             about = key;
             of = (kind as u32) << 16 | u32::from(detail.form == Form::String) << 3 | u32::from(write) << 2 | 2;
         }
-        let ExitCode { list, number } = exit.code;
-        let how = (list as u32) << 24 | of | u32::from(exit.door != Door::Kernel);
+        let ExitCode { list, number, nested } = exit.code;
+        let how = (list as u32) << 24 | of | u32::from(nested) << 4 | u32::from(exit.door != Door::Kernel);
         ExitKind { reason: number, about, how }
     }
 }

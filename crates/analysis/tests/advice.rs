@@ -4,7 +4,7 @@
 mod common;
 
 use common::plain;
-use exitscope_analysis::advice::{Figure, Judgement, Machine, Material, Setting, Trials, Way, judge};
+use exitscope_analysis::advice::{Figure, GoesInto, Judgement, Machine, Material, Setting, Trials, Way, judge};
 use exitscope_analysis::{PollHost, Selection};
 use exitscope_model::*;
 use exitscope_policy::vcore::H_DOORBELL;
@@ -183,9 +183,12 @@ fn words(of: &Judgement) -> String {
         let of_cost = row.of_cost.map_or("-".to_string(), |share| format!("{:.2} %", share * 100.0));
         _ = writeln!(
             text,
-            "\ncause of VM {}: {:?} {:?}: {} exits, {} ns, {of_cost} of cost, {:.2} % of time\n  {:?}",
+            "\ncause of VM {}: {} {:?}: {} exits, {} ns, {of_cost} of cost, {:.2} % of time\n  {:?}",
             row.vm.0,
-            row.into,
+            match row.into {
+                GoesInto::Exits(code) => code.name(),
+                other => format!("{other:?}"),
+            },
             row.subject,
             row.exits,
             row.time.0,

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn of_each_sample_the_exit_of_its_own_is_taken_off() {
-        let [cpuid, interrupt] = [0x72, 0x60].map(|number| ExitCode { list: CodeList::Svm, number });
+        let [cpuid, interrupt] = [0x72, 0x60].map(|number| ExitCode::new(CodeList::Svm, number));
         let exits = [(cpuid, 100), (interrupt, 5_000), (cpuid, 300), (cpuid, 200), (cpuid, 9_000)];
         let found = beyond(&[1_000, 1_200, 1_100], &exits, |ns| 2 * ns);
         assert_eq!(found, Some((cpuid, vec![800, 600, 700])), "the last one is of no sample");

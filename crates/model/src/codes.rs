@@ -58,7 +58,12 @@ pub struct ExitCode {
     pub list: CodeList,
     /// The number, as the event has it. VMX's holds bits beside the basic reason; see [`ExitCode::basic`].
     pub number: u64,
+    /// Whether it is a nested guest, L2, that it left, and not the guest that the recorded hypervisor runs, L1.
+    pub nested: bool,
 }
+
+/// What follows a reason's name where a nested guest was left.
+const NESTED: &str = " (L2)";
 
 /// The bits of a VMX exit reason that are the basic reason: `kvm_print_exit_reason` of `arch/x86/kvm/trace.h`.
 const VMX_BASIC: u64 = 0xffff;
@@ -104,7 +109,12 @@ impl ExitCode {
 
     /// The code `number` of `list`.
     pub const fn new(list: CodeList, number: u64) -> ExitCode {
-        ExitCode { list, number }
+        ExitCode { list, number, nested: false }
+    }
+
+    /// The same, of a nested guest.
+    pub const fn of_nested(self) -> ExitCode {
+        ExitCode { nested: true, ..self }
     }
 
     /// Why `KVM_RUN` returned, by the fields of `kvm_userspace_exit`. A signal ends it with -EINTR; `reason` is then left over
@@ -117,7 +127,7 @@ impl ExitCode {
     #[inline(always)]
     pub const fn basic(self) -> ExitCode {
         match self.list {
-            CodeList::Vmx => ExitCode::new(CodeList::Vmx, self.number & VMX_BASIC),
+            CodeList::Vmx => ExitCode { number: self.number & VMX_BASIC, ..self },
             _ => self,
         }
     }
@@ -130,7 +140,8 @@ impl ExitCode {
     }
 
     /// The kernel's name for the reason; a number, as the kernel prints it, where it has none. VMX's bits beside the basic
-    /// reason follow it: `EPT_VIOLATION FAILED_VMENTRY`, `EXCEPTION_NMI 0x20000`.
+    /// reason follow it: `EPT_VIOLATION FAILED_VMENTRY`, `EXCEPTION_NMI 0x20000`. Then comes whether it is a nested guest's:
+    /// `HLT (L2)`.
     pub fn name(self) -> String {
         let mut name = self.basic().basic_name();
         let bits = self.number & !self.basic().number;
@@ -142,6 +153,9 @@ impl ExitCode {
         }
         if unnamed != 0 {
             name.push_str(&format!(" {unnamed:#x}"));
+        }
+        if self.nested {
+            name.push_str(NESTED);
         }
         name
     }
@@ -228,11 +242,14 @@ impl ExitCode {
             Some(row) => row.0,
             None => u64::from_str_radix(name.strip_prefix("0x")?, 16).ok()?,
         };
-        Some(ExitCode { list, number })
+        Some(ExitCode::new(list, number))
     }
 
-    /// Whether any list has a reason of this name, without regard to case, or the name is a number.
+    /// Whether any list has a reason of this name, without regard to case, or the name is a number; a nested guest's, or not.
     pub fn is_known(name: &str) -> bool {
+        let level = name.len().saturating_sub(NESTED.len());
+        let is_nested = name.get(level..).is_some_and(|end| end.eq_ignore_ascii_case(NESTED));
+        let name = if is_nested { &name[..level] } else { name };
         const NAMED: [&[(u64, &str)]; 9] = [
             t::VMX,
             t::SVM,
@@ -286,6 +303,14 @@ impl ExitCode {
             ) | (CodeList::Svm, 0x60 | 0x61 | 0x64 | 0x6e | 0x6f | 0x72 | 0x76 | 0x77 | 0x79 | 0x7c | 0x89 | 0x8d)
                 | (CodeList::Svm, 0x401 | 0x402)
         )
+    }
+
+    /// Whether no exit for this can be about such a thing, so that one within it shows that events are missing: x86's HLT, for which
+    /// `kvm_emulate_halt` does nothing but wait.
+    pub const fn cannot_be_about(self, kind: crate::DetailKind) -> bool {
+        use crate::DetailKind as D;
+        matches!(self.key(), (CodeList::Vmx, 12) | (CodeList::Svm, 0x78 | 0xa6))
+            && matches!(kind, D::Apic | D::ControlRegister | D::Cpuid | D::Mmio | D::Port | D::Msr | D::Hypercall)
     }
 
     /// Whether the second stage of translation faulted, or the host's fault is the guest's: a sleep within it waits for a page.
@@ -464,6 +489,16 @@ mod tests {
             assert_eq!(ExitCode::new(list, number).name(), name);
             assert_eq!(ExitCode::from_name(list, name), Some(ExitCode::new(list, number)));
         }
+    }
+
+    #[test]
+    fn a_nested_guests_reason_is_another_of_which_the_same_holds() {
+        let halt = ExitCode::new(CodeList::Vmx, 0x0400_000c);
+        let nested = halt.of_nested();
+        assert_eq!((nested.name().as_str(), nested == halt), ("HLT BUS_LOCK_DETECTED (L2)", false));
+        assert_eq!((nested.basic().name().as_str(), nested.is_halt()), ("HLT (L2)", true));
+        assert!(["hlt (l2)", "npf (L2)", "EPT_VIOLATION (L2)"].into_iter().all(ExitCode::is_known));
+        assert!(!["(L2)", " (L2)", "HLT(L2)", "HLT (L3)"].into_iter().any(ExitCode::is_known));
     }
 
     #[test]

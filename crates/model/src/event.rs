@@ -105,6 +105,8 @@ pub enum Kind {
         /// The vector.
         vector: u32,
     },
+    /// `kvm_nested_vmexit`, and of arm64 `kvm_forward_sysreg_trap`: it is a nested guest that the open exit left.
+    Nested,
     /// `kvm_nested_vmexit_inject`: the open exit is handed to the hypervisor in the guest, which handles it.
     Reflect,
     /// `kvm_vcpu_wakeup`: a halt ended after `ns` nanoseconds.

@@ -187,6 +187,11 @@ impl Lane {
                     exit.injected = Some(vector);
                 }
             }
+            Kind::Nested => {
+                if let Some(exit) = &mut self.open {
+                    exit.code.nested = true;
+                }
+            }
             Kind::Wfx { wfe: true } | Kind::Reflect => {
                 self.account(event.at);
                 self.does_not_halt();
@@ -523,6 +528,9 @@ impl Lane {
         if self.state == State::User && self.open.is_some() {
             self.state = State::Kernel;
             self.go(Step::Entering);
+        }
+        if self.open.as_ref().is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.door == Door::Kernel) {
+            self.give_up(at, rows, beside, ledger);
         }
         if let Some(exit) = &mut self.open {
             exit.events += 1;

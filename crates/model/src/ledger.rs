@@ -75,7 +75,7 @@ lines! {
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     LostRecords Loss "lost_records" "Records that were lost, as the recorder and the kernel's own counts say."
     UnplacedLoss Loss "unplaced_loss" "CPUs whose buffer lacks records nobody knows where; exits that span two pages of such a buffer are counted but not timed."
-    ImpossibleExit Loss "impossible_exit" "Exits that cannot have been as they were recorded: a halt within an exit that cannot halt, or another CPU without a switch. Events between are missing; they are counted but not timed."
+    ImpossibleExit Loss "impossible_exit" "Exits that cannot have been as they were recorded: a halt within an exit that cannot halt, an access within a HLT, or another CPU without a switch. Events between are missing; they are counted but not timed."
     ExitOutOfOrder Loss "exit_out_of_order" "Entries and exits older than what their vCPU had already done; the exits are counted but not timed."
     SpansLoss Loss "spans_loss" "Exits open while records were lost; they are counted but not timed."
     TooManyVcpus Loss "too_many_vcpus" "Events of vCPUs beyond the 262,144 that are kept: their exits are in no figure."

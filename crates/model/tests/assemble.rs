@@ -152,6 +152,22 @@ fn what_an_exit_says_of_a_port_completes_what_events_say() {
 }
 
 #[test]
+fn an_exit_of_a_nested_guest_is_told_from_the_guests_own() {
+    let (rows, ledger, _) = assemble(&[
+        event(0, 10, Kind::Nested),
+        exit(10, HLT),
+        event(20, 10, Kind::Nested),
+        event(50, 10, Kind::Reflect),
+        enter(100),
+        exit(200, HLT),
+        enter(300),
+    ]);
+    assert_eq!(rows.iter().map(|row| row.code).collect::<Vec<_>>(), [HLT.of_nested(), HLT]);
+    assert_eq!((rows[0].events, rows[0].is_halt, rows[1].is_halt), (4, false, true));
+    assert_eq!(ledger.get(Line::OutsideExit), 1);
+}
+
+#[test]
 fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
     let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
     let (rows, ledger, _) = assemble(&[
@@ -263,6 +279,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Inject { vector: 3 }),
         1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| Kind::HaltEnd { ns, waited, valid: true }),
         1 => (0u32..300, 0u32..300).prop_map(|(old, new)| Kind::HaltPoll { grow: true, new, old }),
+        1 => Just(Kind::Nested),
         1 => Just(Kind::Reflect),
         1 => Just(Kind::Detail(Detail {
             kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0

@@ -38,6 +38,14 @@ fn no_halt_can_be_within_these() {
 }
 
 #[test]
+fn these_are_about_nothing() {
+    for kind in [DetailKind::Apic, DetailKind::Cpuid, DetailKind::Mmio, DetailKind::Port, DetailKind::Msr] {
+        assert_eq!(all(|code| code.cannot_be_about(kind)), ["vmx HLT", "svm hlt", "svm idle-halt"], "{kind:?}");
+    }
+    assert!(all(|code| code.cannot_be_about(DetailKind::PageFault)).is_empty());
+}
+
+#[test]
 fn these_are_faults_of_the_second_stage() {
     let faults = [
         "vmx EPT_VIOLATION",

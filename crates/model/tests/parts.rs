@@ -405,6 +405,18 @@ fn an_exit_that_cannot_halt_and_does_is_not_timed() {
 }
 
 #[test]
+fn a_halt_in_which_the_guest_writes_a_register_is_not_timed() {
+    let written = |kind| Kind::Detail(Detail { kind, write: true, form: Form::Untold, size: 0, key: 0x380, value: 5 });
+    let with = |kind| account(&[exit(0, HLT), event(122_000, written(kind)), enter(122_100), exit(122_200, CPUID)]);
+    let found = with(DetailKind::Apic);
+    assert_eq!((found.rows[0].timed, found.rows[0].detail), (false, None));
+    assert_eq!(found.parts, [("excluded", 122_100), ("guest", 100)].into());
+    assert_eq!(found.ledger.moments(Line::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
+    let tells = with(DetailKind::PageFault);
+    assert_eq!((tells.rows[0].timed, tells.ledger.get(Line::ImpossibleExit)), (true, 0));
+}
+
+#[test]
 fn a_vcpu_on_another_cpu_without_a_switch_has_lost_something() {
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let events = [

@@ -55,7 +55,7 @@ impl Asked {
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
 pub(super) fn asked(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> Option<Asked> {
-    let key = cause.about.filter(|key| is_told_apart(key.kind));
+    let key = cause.about.filter(|key| is_told_apart(key.kind) && !cause.code.nested);
     match (key.map(|key| Asked::of(machine, is_qemu, key)), group(cause)) {
         (Some(Asked::Other(..)) | None, Some(group)) => Some(Asked::Named(group.name)),
         (asked, _) => asked,
@@ -235,8 +235,8 @@ fn is_told_apart(kind: DetailKind) -> bool {
 fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
     match *of {
         Covered::Subject(subject) => asked == Some(subject),
-        Covered::Reason(list, number) => (code.list, code.number) == (list, number),
-        Covered::Halts => code.is_halt(),
+        Covered::Reason(list, number) => code == ExitCode::new(list, number),
+        Covered::Halts => code.is_halt() && !code.nested,
         Covered::Steal | Covered::ForcedOut => false,
     }
 }

@@ -201,7 +201,7 @@ impl Material {
         }
         self.polling_guests.absorb(exit);
         self.touched.absorb(exit);
-        if let Some(detail) = exit.detail.filter(|detail| About::tells(exit, detail)) {
+        if let Some(detail) = exit.detail.filter(|detail| !exit.code.nested && About::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
         }
     }
@@ -316,7 +316,7 @@ impl Material {
         let mut details: BTreeMap<(VmId, DetailKey), Cell> = BTreeMap::new();
         for ((vm, cause), cell) in by_vm.cells() {
             self.is_vmx |= cause.code.list == CodeList::Vmx;
-            if let Some(key) = cause.about {
+            if let Some(key) = cause.about.filter(|_| !cause.code.nested) {
                 details.entry((vm, key)).or_default().merge(cell);
             }
             self.causes_of.entry(vm).or_default().push((cause, cell.clone()));
@@ -422,15 +422,15 @@ impl Material {
         count as f64 * 1e9 / self.facts.duration.0.max(1) as f64
     }
 
-    /// The exits of a VM for any of these reasons.
+    /// The exits of a VM for any of these reasons; not its nested guests'.
     pub fn of_reasons(&self, vm: VmId, reasons: &[(CodeList, u64)]) -> Cell {
         let mut sum = Cell::default();
-        let of = |cause: &ExitCause| reasons.contains(&(cause.code.list, cause.code.number));
+        let of = |cause: &ExitCause| !cause.code.nested && reasons.contains(&(cause.code.list, cause.code.number));
         self.causes(vm).iter().filter(|(cause, _)| of(cause)).for_each(|(_, cell)| sum.merge(cell));
         sum
     }
 
-    /// The exits of a VM about anything that `is` so.
+    /// The exits of a VM about anything that `is` so; not its nested guests'.
     pub fn of_details(&self, vm: VmId, is: impl Fn(&DetailKey) -> bool) -> Cell {
         let mut sum = Cell::default();
         self.about(vm).iter().filter(|(key, _)| is(key)).for_each(|(_, about)| sum.merge(&about.cell));

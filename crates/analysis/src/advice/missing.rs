@@ -26,6 +26,9 @@ pub(super) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Svm, 0x7c),
 ];
 
+/// Exits at which a nested guest is entered: VMLAUNCH, VMRESUME, VMRUN.
+const ENTRIES: &[(CodeList, u64)] = &[(CodeList::Vmx, 20), (CodeList::Vmx, 24), (CodeList::Svm, 0x80)];
+
 /// What is missing of halts' polls.
 const HOST_POLLS: &str = "host halt polling";
 const PAYS: &str = "whether polling pays";
@@ -58,6 +61,13 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         about > 2 * said,
         "which ports, MSRs and CPUID leaves guests ask for",
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
+    );
+    let enters = material.vms.keys().any(|vm| material.of_reasons(*vm, ENTRIES).count > 0);
+    let causes = || material.vms.keys().flat_map(|vm| material.causes(*vm));
+    missing(
+        enters && !causes().any(|(cause, _)| cause.code.nested),
+        "which exits are of a nested guest (L2), and which of the guest itself (L1)",
+        "there is no kvm_nested_vmexit in it",
     );
     missing(
         !material.facts.heard.doors && !machine.arch.starts_with("ppc"),

@@ -4,7 +4,8 @@
 //! ```text
 //! npf, write not allowed ──► "writes to protected memory" ─┐
 //! EXTERNAL_INTERRUPT 0xec ─► "interrupts of the host" ─────┼─► worth a word? ─► advice, or why nothing can be set
-//! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┘
+//! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┤
+//! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
 use super::causes::{Asked, Covered, Said, Subject, asked};
@@ -15,7 +16,7 @@ use super::judgement::{Judgement, Topic};
 use super::sources::{Account, Thing, Vm};
 use crate::{Cell, DetailKey, ExitCause};
 use exitscope_model::codes::detail_name;
-use exitscope_model::{CodeList, DetailKind};
+use exitscope_model::{CodeList, DetailKind, ExitCode};
 use exitscope_policy::{Knob, Place, Unit};
 use std::collections::BTreeMap;
 
@@ -34,6 +35,13 @@ pub(super) struct ExitGroup {
 
 /// In the order in which they are looked for.
 pub(super) static GROUPS: &[ExitGroup] = &[
+    ExitGroup {
+        name: "nested guests",
+        exits: "every exit (L2) but for an interrupt of the host",
+        has: |of| of.code.nested && !is_interrupt(of),
+        answers: &[Answer::Leave(NESTED_GUESTS)],
+        choose: |_| 0,
+    },
     ExitGroup {
         name: PROTECTED,
         exits: "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
@@ -96,13 +104,13 @@ pub(super) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
 
 fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
     let code = cause.code.basic();
-    code.list == list && numbers.contains(&code.number)
+    code.list == list && numbers.contains(&code.number) && !code.nested
 }
 
 /// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
 fn fault(cause: &ExitCause) -> Option<&'static str> {
     let key = cause.about.filter(|key| matches!(key.kind, DetailKind::PageFault | DetailKind::EptViolation))?;
-    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault())
+    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault() && !cause.code.nested)
 }
 
 /// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
@@ -118,9 +126,11 @@ pub(super) fn is_write_to_protected(cause: &ExitCause) -> bool {
     fault(cause).is_some_and(|what| what.starts_with("write") && what.ends_with("not allowed"))
 }
 
-/// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too.
+/// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too. Those that meet a nested guest are the
+/// host's, too: `nested_vmx_l0_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_exit_special` of arch/x86/kvm/svm/nested.c.
 fn is_interrupt(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[1]) || is(cause, CodeList::Svm, &[0x60])
+    let level_1 = ExitCause { code: ExitCode { nested: false, ..cause.code }, ..*cause };
+    is(&level_1, CodeList::Vmx, &[1]) || is(&level_1, CodeList::Svm, &[0x60])
 }
 
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
@@ -194,7 +204,7 @@ fn commonest(about: &[(DetailKey, u64)], all: u64) -> Option<(DetailKey, f64)> {
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
 pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
     let mut cell = Cell::default();
-    let halts = vm.material.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt());
+    let halts = vm.material.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
     halts.for_each(|(_, of)| cell.merge(of));
     let blocked = vm.material.halts(vm.id).halts();
     let pending = cell.timed.saturating_sub(blocked);
@@ -221,6 +231,10 @@ fn memory_faults(vm: &Vm<'_>) -> usize {
         all => usize::from(touched.again.saturating_mul(2) > all),
     }
 }
+
+/// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
+const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and most such exits go on to the guest's hypervisor: what \
+    L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
 
 const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
     (NMIs, a nested guest, an APIC that is inhibited now and then), no rule tells";
@@ -525,6 +539,8 @@ mod tests {
             (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
             (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
             (made(vmx(1), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            // It is the host's, whoever runs meanwhile.
+            (made(vmx(1).of_nested(), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
             (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
             (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
@@ -578,6 +594,11 @@ mod tests {
             ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
             ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
             ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
+            // A nested guest's exits are its hypervisor's to spare, whatever they are for.
+            ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
+            ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
+            ("x86_64", made(vmx(30).of_nested(), call(D::Port, 0x71)), "own guest (L2)"),
+            ("x86_64", made(svm(0x78).of_nested(), None), "own guest (L2)"),
         ];
         for (arch, made, says) in inherent {
             let judgement = judged(arch, &made);

@@ -49,7 +49,8 @@ impl TouchedPages {
         // powerpc tells where in the program it was, and the words of an exit do not tell where it was.
         let of_memory = matches!(exit.code.list, CodeList::Vmx | CodeList::Svm | CodeList::Arm64Ec);
         let address = detail.value;
-        if address == 0 || !of_memory || !exit.code.is_page_fault() {
+        // A nested guest's addresses are its own.
+        if address == 0 || !of_memory || !exit.code.is_page_fault() || exit.code.nested {
             return;
         }
         // What may only be read is there.

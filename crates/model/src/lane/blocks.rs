@@ -87,6 +87,14 @@ impl Lane {
         }
     }
 
+    /// What is told now cannot be of the open exit: its entry, and the exit that this is of, are lost.
+    #[cold]
+    pub(super) fn give_up(&mut self, at: Moment, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+        ledger.count_moment(Line::ImpossibleExit, at);
+        self.give_cut(TimePart::Excluded, rows, beside);
+        (self.state, self.hidden) = (State::Unknown, true);
+    }
+
     /// KVM tells that a halt of `ns` is over.
     #[inline(never)]
     pub(super) fn end_block(
@@ -104,9 +112,7 @@ impl Lane {
         let division = Division { ns, waited, change, recorded: self.recorded, block: self.block, at: self.since };
         match &mut self.open {
             Some(exit) if exit.code.cannot_halt() && exit.door == Door::Kernel && !exit.way.has(Mark::Emulated) => {
-                ledger.count_moment(Line::ImpossibleExit, event.at);
-                self.give_cut(TimePart::Excluded, rows, beside);
-                (self.state, self.hidden) = (State::Unknown, true);
+                self.give_up(event.at, rows, beside, ledger);
             }
             Some(exit) => {
                 let kernel = exit.part(TimePart::Kernel);

@@ -109,6 +109,15 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             Of::Words(|row: &ExitRow| Some(&row.reason)),
         ),
         Column::new(
+            "level",
+            "",
+            "2 if it was a nested guest (L2) that the vCPU left, as its own events say (`kvm_nested_vmexit`, \
+                `kvm_forward_sysreg_trap`, Xen's `hvm_nested_…_exit`); absent where none does.",
+            Of::U32(|row: &ExitRow| row.exit.code.nested.then_some(2)),
+        )
+        .lacking()
+        .noted(Spelling::Plain),
+        Column::new(
             "door",
             "",
             "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",

@@ -77,6 +77,11 @@ fn columns_of_exits() {
                     entering_ns 53, guest_ns 19, info1 1009, info2 1010, intr_info 1011, error_code 1012, requests 1013";
     assert_eq!(of.join(", "), expected);
 
+    // Of a nested guest.
+    let code = exit().code.of_nested();
+    let of = text(&exit_columns(), rows.of(&Exit { code, ..exit() }, &who().into()));
+    assert!(of.join(", ").contains("reason io (L2), level 2, door"), "{of:?}");
+
     // A direction and a size have a meaning of accesses alone.
     let leaf = Detail { kind: DetailKind::Cpuid, write: false, form: Form::Untold, size: 0, key: 1, value: 0 };
     let of = text(&exit_columns(), rows.of(&Exit { detail: Some(leaf), ..exit() }, &who().into()));

@@ -273,6 +273,7 @@ impl Decoder {
             Meaning::Call => then.take(call(field(0))),
             Meaning::CallEnd => then.take(Kind::CallEnd),
             Meaning::Emulate => then.take(Kind::Emulate),
+            Meaning::Nested => then.take(Kind::Nested),
             Meaning::Reflect => then.take(Kind::Reflect),
             Meaning::GhcbMsr => then.take(ghcb_msr(field(0))),
             Meaning::Hypercall => {
@@ -411,6 +412,7 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         | Meaning::Leave
         | Meaning::CallEnd
         | Meaning::Emulate
+        | Meaning::Nested
         | Meaning::Reflect
         | Meaning::VcpuHint
         | Meaning::Other => &[],

@@ -30,6 +30,8 @@ pub(crate) enum Meaning {
     Call,
     CallEnd,
     Emulate,
+    /// The exit is a nested guest's.
+    Nested,
     /// The exit is handed to the hypervisor in the guest.
     Reflect,
     /// What an SEV-ES guest asks for by the GHCB's MSR.

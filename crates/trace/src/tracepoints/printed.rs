@@ -409,6 +409,12 @@ pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Emulate)
 }
 
+/// The fields of `kvm_exit`; up to Linux 5.9 `rip: 0x… reason: … ext_inf1: 0x…`. Of arm64, a register. The exit itself has said
+/// all of it.
+pub(super) fn nested(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    unnamed(Kind::Nested)
+}
+
 /// `reason: hlt ext_inf1: 0x0000000000000000 …`
 pub(super) fn reflected(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Reflect)

@@ -221,6 +221,23 @@ pub(super) static ROWS: &[Row] = &[
     ),
     row(
         "x86",
+        "kvm:kvm_nested_vmexit",
+        M::Nested,
+        printed::nested,
+        &[
+            ("unsigned int exit_reason", Zero),
+            ("unsigned long guest_rip", Zero),
+            ("u32 isa", Zero),
+            ("u64 info1", Zero),
+            ("u64 info2", Zero),
+            ("u32 intr_info", Zero),
+            ("u32 error_code", Zero),
+            ("unsigned int vcpu_id", Vcpu),
+        ],
+        r#""vcpu %u reason %u rip 0x%lx info1 0x%016llx info2 0x%016llx intr_info 0x%08x error_code 0x%08x", REC->vcpu_id, REC->exit_reason, REC->guest_rip, REC->info1, REC->info2, REC->intr_info, REC->error_code"#,
+    ),
+    row(
+        "x86",
         "kvm:kvm_nested_vmexit_inject",
         M::Reflect,
         printed::reflected,
@@ -317,6 +334,14 @@ pub(super) static ROWS: &[Row] = &[
         printed::entry,
         &[("unsigned long vcpu_pc", Zero)],
         r#""PC: 0x%016lx", REC->vcpu_pc"#,
+    ),
+    row(
+        "aarch64",
+        "kvm:kvm_forward_sysreg_trap",
+        M::Nested,
+        printed::nested,
+        &[("u64 pc", Zero), ("u32 sysreg", Zero), ("bool is_read", Zero)],
+        r#""%llx %c %x", REC->pc, REC->is_read ? 'R' : 'W', REC->sysreg"#,
     ),
     row(
         "aarch64",

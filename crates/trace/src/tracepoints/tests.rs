@@ -31,6 +31,12 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ("x86", "kvm:kvm_ple_window", "vcpu 1: ple_window 4096 (shrink 8192)"),
     (
         "x86",
+        "kvm:kvm_nested_vmexit",
+        "vcpu 1 reason HLT rip 0xfff0 info1 0x0000000000000000 info2 0x0000000000000000 intr_info 0x00000000 \
+        error_code 0x00000000",
+    ),
+    (
+        "x86",
         "kvm:kvm_nested_vmexit_inject",
         "reason: HLT ext_inf1: 0x0000000000000000 ext_inf2: 0x0000000000000000 ext_int: 0x00000000 ext_int_err: 0x00000000",
     ),
@@ -50,6 +56,7 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ("aarch64", "kvm:kvm_exit", "IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x0000000040000020"),
     ("aarch64", "kvm:kvm_entry", "PC: 0x0000000040000020"),
     ("aarch64", "kvm:kvm_guest_fault", "ipa 0x80a0000, hsr 0x938b0005, hxfar 0x80a0014, pc 0x00000040000020"),
+    ("aarch64", "kvm:kvm_forward_sysreg_trap", "40000020 R (3,0,1,0,1)"),
     ("aarch64", "kvm:kvm_wfx_arm64", "guest executed wfe at: 0x0000000040000020"),
     ("aarch64", "kvm:kvm_hvc_arm64", "HVC at 0x000000004000007c (r0: 0x0000000084000000, imm: 0x1)"),
     ("aarch64", "kvm:kvm_handle_sys_reg", "HSR 0x623a3016"),

@@ -216,10 +216,11 @@ impl Means {
         let word = |at| record.word(at);
         let number = |at| record.word(at).map(u64::from);
         let rip = || if record.id & WIDE != 0 { record.wide(1) } else { number(1) }.unwrap_or(0);
+        let of_level = |code: ExitCode| if record.id & NESTED != 0 { code.of_nested() } else { code };
         Some(match self {
             Means::Enter => Kind::Enter,
-            Means::Exit => exit(code(word(0)?, mode), rip()),
-            Means::SvmExit => exit(code(word(0)?, XenMode::Svm), rip()),
+            Means::Exit => exit(of_level(code(word(0)?, mode)), rip()),
+            Means::SvmExit => exit(of_level(code(word(0)?, XenMode::Svm)), rip()),
             Means::RunState(from, to) => Kind::RunState { from, to },
             Means::Inject => Kind::Inject { vector: word(0)? },
             Means::Hypercall => about(DetailKind::XenHypercall, false, number(0)?, 0),
