@@ -28,10 +28,10 @@ impl AccessKey {
     /// The key of an exit, if it is an access; not a nested guest's, whose devices are others.
     #[inline]
     pub fn of(exit: &Exit) -> Option<AccessKey> {
-        let detail = exit.detail?;
+        let detail = exit.subject()?;
         let at = DetailKey::of(detail);
         let (outside, string) = (exit.door != Door::Kernel, detail.form == Form::String);
-        (at.is_accessed() && !exit.code.nested).then_some(AccessKey { at, outside, string })
+        at.is_accessed().then_some(AccessKey { at, outside, string })
     }
 }
 

@@ -9,10 +9,10 @@ use crate::{
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Stretch,
-    Who, Yield,
+    CodeList, Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Sign,
+    Signed, Stretch, Who, Yield,
 };
-use exitscope_units::{Moment, Nanos, Tid, VcpuId};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -128,6 +128,8 @@ pub struct Facts {
     pub gangs: Gangs,
     /// Yields; like `halts`. The run queue is narrowed to moments alone.
     pub yields: Yields,
+    /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
+    pub signs: BTreeMap<(VmId, Sign), u64>,
 }
 
 impl Facts {
@@ -156,6 +158,7 @@ impl Facts {
             halts: Halts::default(),
             gangs: Gangs::default(),
             yields: Yields::default(),
+            signs: BTreeMap::new(),
         }
     }
 
@@ -202,7 +205,7 @@ impl Facts {
         if !self.by_reason {
             self.by.absorb(exit);
         }
-        if let Some(detail) = exit.detail {
+        if let Some(detail) = exit.subject() {
             self.halts.absorb_detail(&detail);
         }
         if let Some(vector) = exit.injected {
@@ -225,7 +228,7 @@ impl Facts {
         match about {
             About::Access(key) => self.accesses.absorb(key, exit),
             About::Thing(key) => self.details.absorb(key, exit),
-            About::Nothing => {}
+            About::Nothing | About::Nested(_) => {}
         }
     }
 
@@ -275,6 +278,14 @@ impl Facts {
     pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
         if self.within(of.at) && self.selection.holds_who(&of.who) {
             self.yields.absorb_window(of);
+        }
+    }
+
+    /// Adds one sign of what KVM does.
+    pub fn absorb_sign(&mut self, of: &Signed) {
+        let vms = &self.selection.vms;
+        if self.within(of.at) && (vms.is_empty() || vms.contains(&of.who.vm)) {
+            *self.signs.entry((of.who.vm, of.sign)).or_default() += 1;
         }
     }
 
@@ -366,6 +377,9 @@ impl Facts {
         self.halts.merge(&other.halts);
         self.gangs.merge(&other.gangs);
         self.yields.merge(&other.yields);
+        for (sign, count) in &other.signs {
+            *self.signs.entry(*sign).or_default() += count;
+        }
     }
 
     /// All selected exits together without halts, and the reasons that these are: how long a vCPU halts is not how long its

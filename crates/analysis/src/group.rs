@@ -85,7 +85,7 @@ impl Dim {
     /// This exit's place along the dimension; `None` if it has none there (a HLT has no port).
     #[inline]
     fn part(self, exit: &Exit, width: u64) -> Option<Part> {
-        let about = |wanted: DetailKind| exit.detail.filter(|detail| detail.kind == wanted);
+        let about = |wanted: DetailKind| exit.subject().filter(|detail| detail.kind == wanted);
         Some(match self {
             Dim::Vm => Part::Vm(exit.who.vm),
             Dim::Vcpu if exit.who.vcpu == VcpuId::UNKNOWN => Part::Thread(exit.who.tid),
@@ -98,7 +98,7 @@ impl Dim {
             Dim::Mmio => Part::Detail(DetailKey::of(about(DetailKind::Mmio)?)),
             Dim::Msr => Part::Detail(DetailKey::of(about(DetailKind::Msr)?)),
             Dim::Cpuid => Part::Detail(DetailKey::of(about(DetailKind::Cpuid)?)),
-            Dim::Hypercall => Part::Detail(DetailKey::of(exit.detail.filter(|detail| detail.kind.is_hypercall())?)),
+            Dim::Hypercall => Part::Detail(DetailKey::of(exit.subject().filter(|detail| detail.kind.is_hypercall())?)),
             Dim::Rip if exit.rip == 0 => return None,
             Dim::Rip => Part::Rip(exit.rip),
             Dim::Cpu => Part::Cpu(exit.cpu),

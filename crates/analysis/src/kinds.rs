@@ -51,12 +51,15 @@ pub(crate) enum About {
     Nothing,
     Thing(DetailKey),
     Access(AccessKey),
+    /// A thing of a nested guest's, which is none of the guest's own.
+    Nested(DetailKey),
 }
 
 impl About {
     pub fn of(exit: &Exit) -> About {
         match (AccessKey::of(exit), exit.detail) {
             (Some(key), _) => About::Access(key),
+            (None, Some(detail)) if exit.code.nested => About::Nested(DetailKey::of(detail)),
             (None, Some(detail)) => About::Thing(DetailKey::of(detail)),
             (None, None) => About::Nothing,
         }
@@ -66,7 +69,7 @@ impl About {
     pub fn key(self) -> Option<DetailKey> {
         match self {
             About::Nothing => None,
-            About::Thing(key) => Some(key),
+            About::Thing(key) | About::Nested(key) => Some(key),
             About::Access(key) => Some(key.at),
         }
     }
@@ -141,7 +144,7 @@ impl Kinds {
             match *about {
                 About::Access(key) => accesses.merge_at(key, &AccessCell { cell: way.cell, ..access }),
                 About::Thing(key) => details.merge_at(key, &way.cell),
-                About::Nothing => {}
+                About::Nothing | About::Nested(_) => {}
             }
         }
     }

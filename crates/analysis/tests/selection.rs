@@ -299,6 +299,47 @@ fn what_exits_were_about_is_listed_by_cost_and_memory_by_its_page() {
 }
 
 #[test]
+fn signs_are_counted_by_vm_within_what_is_looked_at() {
+    let signed = |vm, nanos, sign| Signed { who: who(vm, 0), at: at(nanos), sign };
+    let signs = [
+        signed(1, 3_000, Sign::Unmapped),
+        signed(1, 4_000, Sign::Unmapped),
+        signed(1, 9_000, Sign::Unmapped),
+        signed(2, 4_000, Sign::ApicvInhibited(2)),
+        signed(3, 4_000, Sign::Aged),
+    ];
+    let mut selection = Selection::default();
+    selection.vms = vec![VmId(1), VmId(2)];
+    selection.to = Some(When::At(at(8_000)));
+    let mut facts = facts_of(&[], selection, &[]);
+    signs.iter().for_each(|of| facts.absorb_sign(of));
+    let expected = BTreeMap::from([((VmId(1), Sign::Unmapped), 2), ((VmId(2), Sign::ApicvInhibited(2)), 1)]);
+    assert_eq!(facts.signs, expected);
+    let mut twice = facts.clone();
+    twice.merge(&facts);
+    assert_eq!(twice.signs, expected.into_iter().map(|(of, count)| (of, count * 2)).collect());
+}
+
+#[test]
+fn a_nested_guests_things_are_not_the_guests() {
+    let about = |code: ExitCode, kind| {
+        let detail = Detail { kind, write: true, form: Form::Plain, size: 4, key: 0x6e0, value: 1 };
+        Exit { detail: Some(detail), ..exit(who(1, 0), 2_000, code, 50) }
+    };
+    let exits =
+        [about(IO, DetailKind::Msr), about(IO.of_nested(), DetailKind::Msr), about(IO.of_nested(), DetailKind::Port)];
+    let facts = ended(facts_of(&[Dim::Msr], Selection::default(), &exits));
+    assert_eq!(
+        facts.details().iter().map(|(key, cell)| (key.kind, cell.count)).collect::<Vec<_>>(),
+        [(DetailKind::Msr, 1)]
+    );
+    assert_eq!(facts.accesses.cells().len(), 0);
+    assert_eq!((facts.by.elsewhere, facts.all.count), (2, 3));
+    let causes: Vec<_> = facts.causes.cells().iter().map(|(cause, cell)| (cause.code.nested, cell.count)).collect();
+    assert_eq!(causes, [(false, 1), (true, 1), (true, 1)]);
+}
+
+#[test]
 fn injected_interrupts_are_counted_by_vector_whatever_its_number() {
     let injected = |vector| Exit { injected: Some(vector), ..exit(who(1, 0), 2_000, IO, 1) };
     let exits =

@@ -13,7 +13,9 @@ use crate::read::Sink;
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::replay::{Recorded, Recorder};
 use exitscope_analysis::{Counted, Dim, Facts, PollHost, Selection, Wanted};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Stretch, TraceInfo, Yield};
+use exitscope_model::{
+    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo, Yield,
+};
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
@@ -277,6 +279,10 @@ impl Sink for Gathered {
 
     fn ple_update(&mut self, of: &PleUpdate) {
         self.material.absorb_ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.material.absorb_sign(of);
     }
 
     fn queue_stay(&mut self, stay: &QueueStay) {

@@ -5,7 +5,7 @@ use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
     Assembler, Event, EventKinds, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
-    Stretch, TraceInfo, Who, Yield,
+    Signed, Stretch, TraceInfo, Who, Yield,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{Input, Options};
@@ -55,6 +55,8 @@ pub trait Sink {
     fn preempted(&mut self, _of: &Preemption) {}
     /// A change of a window of PAUSE loops.
     fn ple_update(&mut self, _of: &PleUpdate) {}
+    /// A sign of what KVM does.
+    fn sign(&mut self, _of: &Signed) {}
     /// How many vCPUs waited for a CPU, and how long.
     fn queue_stay(&mut self, _stay: &QueueStay) {}
     /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
@@ -119,6 +121,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn ple_update(&mut self, of: &PleUpdate) {
         self.0.ple_update(of);
         self.1.ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.0.sign(of);
+        self.1.sign(of);
     }
 
     fn queue_stay(&mut self, stay: &QueueStay) {
@@ -414,6 +421,10 @@ fn pass_beside(
         new(of.who, of.at).into_iter().for_each(|who| sink.ple_update(&PleUpdate { who, ..*of }));
     }
     let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+    let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
+    for of in assembler.signs().iter().filter(|of| is_new(of.at)) {
+        sink.sign(of);
+    }
     for stay in assembler.queue_stays() {
         for (from, to) in beyond((stay.from, stay.to), &spans) {
             sink.queue_stay(&QueueStay { from, to, ..*stay });

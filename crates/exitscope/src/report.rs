@@ -9,7 +9,8 @@ use crate::select;
 use anyhow::Context;
 use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
 use exitscope_model::{
-    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Stretch, TraceInfo, Yield,
+    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo,
+    Yield,
 };
 use exitscope_trace::{Keep, NoSymbols, Symbols};
 use exitscope_units::Moment;
@@ -62,6 +63,10 @@ impl Sink for Facts {
 
     fn ple_update(&mut self, of: &PleUpdate) {
         self.absorb_ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.absorb_sign(of);
     }
 
     fn queue_stay(&mut self, stay: &QueueStay) {

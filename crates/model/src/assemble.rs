@@ -22,8 +22,8 @@ use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
 use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
 use crate::{
-    CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Stretch, Told, TraceInfo, Who,
-    version,
+    CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Signed, Stretch, Told, TraceInfo,
+    Who, version,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -96,6 +96,7 @@ pub struct Assembler {
     queue: RunQueue,
     yields: Vec<Yield>,
     ple_updates: Vec<PleUpdate>,
+    signs: Vec<Signed>,
     /// Xen: which lane gave each CPU away by a yield just now.
     given: Box<[u32; CPU_CACHE]>,
 }
@@ -117,6 +118,7 @@ impl Default for Assembler {
             queue: RunQueue::default(),
             yields: Vec::new(),
             ple_updates: Vec::new(),
+            signs: Vec::new(),
             given: Box::new([NO_LANE; CPU_CACHE]),
         }
     }
@@ -190,6 +192,13 @@ impl Assembler {
                 self.find(event)
             }
             Kind::Detail(_) | Kind::Yield => self.lane(event),
+            Kind::Sign(sign) => {
+                let lane = self.find(event);
+                let unnamed = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
+                let who = lane.and_then(|at| self.lanes.get(at)).map_or(unnamed, |lane| lane.who);
+                self.signs.push(Signed { who, at: event.at, sign });
+                lane
+            }
             Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -310,11 +319,17 @@ impl Assembler {
         &self.ple_updates
     }
 
+    /// Signs of what KVM does.
+    pub fn signs(&self) -> &[Signed] {
+        &self.signs
+    }
+
     fn clear(&mut self) {
         self.beside.halts.clear();
         self.beside.stretches.clear();
         self.yields.clear();
         self.ple_updates.clear();
+        self.signs.clear();
         self.queue.stays.clear();
         self.queue.preemptions.clear();
     }

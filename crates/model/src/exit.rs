@@ -102,6 +102,12 @@ impl Exit {
         self.parts.cost()
     }
 
+    /// What it is about, of the guest's own: a nested guest's ports, registers and pages are others.
+    #[inline]
+    pub fn subject(&self) -> Option<Detail> {
+        self.detail.filter(|_| !self.code.nested)
+    }
+
     /// How long one of its parts is.
     #[inline(always)]
     pub fn part(&self, part: TimePart) -> Nanos {

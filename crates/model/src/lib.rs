@@ -29,7 +29,8 @@ pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
-    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo, version,
+    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, Sign, Signed, TraceInfo,
+    version,
 };
 pub use exit::{Door, Exit, Rows, Who};
 pub use exit_info::{ExitInfo, ExitWord};

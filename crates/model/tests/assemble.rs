@@ -168,6 +168,19 @@ fn an_exit_of_a_nested_guest_is_told_from_the_guests_own() {
 }
 
 #[test]
+fn signs_are_of_the_vcpu_in_whose_thread_they_are_or_of_another_thread_of_its_process() {
+    let mut assembler = Assembler::default();
+    let named = Event { vcpu: VcpuId(5), ..exit(10, HLT) };
+    let events =
+        [named, event(20, 10, Kind::Sign(Sign::PmlFull)), event(30, 77, Kind::Sign(Sign::Unmapped)), enter(40)];
+    let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
+    assembler.push(&events, &mut rows, &mut ledger);
+    let signs: Vec<_> = assembler.signs().iter().map(|of| (of.who.vcpu, of.who.tid, of.sign)).collect();
+    assert_eq!(signs, [(VcpuId(5), Tid(10), Sign::PmlFull), (VcpuId::UNKNOWN, Tid(77), Sign::Unmapped)]);
+    assert_eq!((rows[0].events, ledger.get(Line::OutsideExit)), (3, 1));
+}
+
+#[test]
 fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
     let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
     let (rows, ledger, _) = assemble(&[
@@ -280,6 +293,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| Kind::HaltEnd { ns, waited, valid: true }),
         1 => (0u32..300, 0u32..300).prop_map(|(old, new)| Kind::HaltPoll { grow: true, new, old }),
         1 => Just(Kind::Nested),
+        1 => Just(Kind::Sign(Sign::Aged)),
         1 => Just(Kind::Reflect),
         1 => Just(Kind::Detail(Detail {
             kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0

@@ -177,6 +177,7 @@ impl<'a> EventRow<'a> {
             Kind::Call { .. } => "call",
             Kind::CallEnd => "ioctl_exit",
             Kind::Emulate => "emulate",
+            Kind::Sign(_) => "sign",
             Kind::Nested => "nested",
             Kind::Reflect => "reflect",
             Kind::Detail(detail) => {

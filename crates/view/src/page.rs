@@ -9,7 +9,7 @@ use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
 use crate::report::{
-    BreachRow, CoverageLine, DetailRow, Figures, Report, SelectionRow, StaysRow, TimelineRows, ToldRow,
+    BreachRow, CoverageLine, DetailRow, Figures, Report, SelectionRow, SignRow, StaysRow, TimelineRows, ToldRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::{Dim, Measure};
@@ -141,6 +141,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
         sections.push(groups(report));
         sections.extend(details(report, detail_rows));
         sections.extend(injected(report));
+        sections.extend(signs(report));
         sections.extend(slowest(report));
         sections.extend(report.timeline.as_ref().map(over_time));
     }
@@ -525,6 +526,21 @@ fn injected(report: &Report) -> Option<Section> {
     (!list.is_empty()).then(|| Section {
         title: "Interrupts injected, by vector".into(),
         sentences: vec![plain(list.join(", "))],
+        ..Section::default()
+    })
+}
+
+/// What KVM's events show of what it does beside exits.
+fn signs(report: &Report) -> Option<Section> {
+    let columns = vec![column("events", false, 0), column("what they show", true, 0), column("VM", true, 1)];
+    let row = |row: &SignRow| {
+        let vm = row.vm_name.clone().or_else(|| row.vm.map(|vm| vm.to_string())).unwrap_or_else(|| "?".into());
+        vec![thousands(row.count), format!("{} ({})", row.what, row.event), vm]
+    };
+    let rows: Vec<Vec<String>> = report.signs.iter().map(row).collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "Beside exits".into(),
+        table: Some(Table { columns, rows }),
         ..Section::default()
     })
 }

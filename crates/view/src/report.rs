@@ -14,8 +14,8 @@ use exitscope_analysis::{
     Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
 };
 use exitscope_model::codes::detail_name;
-use exitscope_model::{Exit, Ledger, Line, RunState, Severity, TraceInfo, Who, WhoRow};
-use exitscope_units::{Moment, Nanos};
+use exitscope_model::{Exit, Ledger, Line, RunState, Severity, Sign, TraceInfo, Who, WhoRow};
+use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
@@ -59,10 +59,12 @@ pub struct Report {
     pub rows_left_out: usize,
     /// Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
     pub exits_elsewhere: u64,
-    /// What exits were about, by kind and number, most costly first.
+    /// What exits were about, by kind and number, most costly first; not those of nested guests.
     pub details: Vec<DetailRow>,
     /// Interrupts injected at the entries that ended exits.
     pub injected: Vec<InjectedRow>,
+    /// Events that show what KVM does beside exits; not narrowed to vCPUs, reasons or lengths. What was not recorded is not here.
+    pub signs: Vec<SignRow>,
     /// The slowest single exits, by cost and steal.
     pub slowest: Vec<SlowRow>,
     /// Exits over time, for one trace.
@@ -368,6 +370,33 @@ pub struct InjectedRow {
     pub count: u64,
 }
 
+/// Events of one kind that show what KVM does with a VM.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SignRow {
+    /// The VM's process id; absent if the trace does not say.
+    pub vm: Option<u32>,
+    /// The VM's process name.
+    pub vm_name: Option<String>,
+    /// The tracepoint.
+    pub event: &'static str,
+    /// What it shows.
+    pub what: String,
+    /// How many.
+    pub count: u64,
+}
+
+impl SignRow {
+    fn of(vm: VmId, sign: Sign, count: u64, info: &TraceInfo) -> SignRow {
+        SignRow {
+            vm: (vm != VmId::UNKNOWN).then_some(vm.0),
+            vm_name: info.vm_name(vm),
+            event: sign.event(),
+            what: sign.what(),
+            count,
+        }
+    }
+}
+
 /// One of the slowest exits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SlowRow {
@@ -516,6 +545,7 @@ impl Report {
                 })
                 .collect(),
             injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
+            signs: facts.signs.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
             timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
             gang: GangRows::of(facts, info, made.threads_per_core),

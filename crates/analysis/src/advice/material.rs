@@ -10,7 +10,7 @@ use crate::{
     Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
 };
 use exitscope_model::{
-    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, TimePart, Who, Yield, YieldCall,
+    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, Sign, Signed, TimePart, Who, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -201,7 +201,7 @@ impl Material {
         }
         self.polling_guests.absorb(exit);
         self.touched.absorb(exit);
-        if let Some(detail) = exit.detail.filter(|detail| !exit.code.nested && About::tells(exit, detail)) {
+        if let Some(detail) = exit.subject().filter(|detail| About::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
         }
     }
@@ -261,6 +261,11 @@ impl Material {
     /// Adds one change of a window of PAUSE loops.
     pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
         self.facts.absorb_ple_update(of);
+    }
+
+    /// Adds one sign of what KVM does.
+    pub fn absorb_sign(&mut self, of: &Signed) {
+        self.facts.absorb_sign(of);
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -435,6 +440,12 @@ impl Material {
         let mut sum = Cell::default();
         self.about(vm).iter().filter(|(key, _)| is(key)).for_each(|(_, about)| sum.merge(&about.cell));
         sum
+    }
+
+    /// How often a VM gave each of these signs.
+    pub fn signs(&self, vm: VmId, of: &[Sign]) -> impl Iterator<Item = (Sign, u64)> + '_ {
+        let counts = of.to_vec().into_iter().map(move |sign| (sign, self.facts.signs.get(&(vm, sign)).copied()));
+        counts.filter_map(|(sign, count)| Some((sign, count?)))
     }
 
     /// The halts of a VM, all its vCPUs together.

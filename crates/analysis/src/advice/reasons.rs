@@ -12,11 +12,11 @@ use super::causes::{Asked, Covered, Said, Subject, asked};
 use super::cures::{
     APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
 };
-use super::judgement::{Judgement, Topic};
+use super::judgement::{Figure, Judgement, Topic};
 use super::sources::{Account, Thing, Vm};
 use crate::{Cell, DetailKey, ExitCause};
 use exitscope_model::codes::detail_name;
-use exitscope_model::{CodeList, DetailKind, ExitCode};
+use exitscope_model::{CodeList, DetailKind, ExitCode, Sign};
 use exitscope_policy::{Knob, Place, Unit};
 use std::collections::BTreeMap;
 
@@ -27,6 +27,8 @@ pub(super) struct ExitGroup {
     pub exits: &'static str,
     /// Whether exits from this are among them.
     has: fn(&ExitCause) -> bool,
+    /// What else KVM's events may show of where they come from.
+    signs: &'static [Sign],
     /// What may be said of them.
     pub answers: &'static [Answer],
     /// Which of these holds for a VM.
@@ -39,6 +41,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: "nested guests",
         exits: "every exit (L2) but for an interrupt of the host",
         has: |of| of.code.nested && !is_interrupt(of),
+        signs: &[],
         answers: &[Answer::Leave(NESTED_GUESTS)],
         choose: |_| 0,
     },
@@ -46,6 +49,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: PROTECTED,
         exits: "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
         has: is_write_to_protected,
+        signs: LOGGED,
         answers: &[Answer::Cure(&DIRTY)],
         choose: |_| 0,
     },
@@ -53,6 +57,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: FAULTS,
         exits: "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
         has: is_memory_fault,
+        signs: TAKEN,
         answers: &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
         choose: memory_faults,
     },
@@ -60,6 +65,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: INTERRUPTS,
         exits: "EXTERNAL_INTERRUPT, interrupt",
         has: is_interrupt,
+        signs: &[],
         answers: &[Answer::Cure(&HOST_INTERRUPTS)],
         choose: |_| 0,
     },
@@ -67,6 +73,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: "interrupt windows",
         exits: "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
         has: is_window,
+        signs: &[],
         answers: &[Answer::Cure(&WINDOWS), Answer::Unjudged(WINDOWS_WITH_APICV)],
         choose: |vm| usize::from(has_apicv(vm)),
     },
@@ -74,6 +81,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: "ends of interrupts",
         exits: "EOI_INDUCED",
         has: |of| is(of, CodeList::Vmx, &[45]),
+        signs: &[],
         answers: &[Answer::Leave(EOI_INDUCED)],
         choose: |_| 0,
     },
@@ -81,6 +89,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: "IPIs to vCPUs that do not run",
         exits: "avic_incomplete_ipi",
         has: |of| is(of, CodeList::Svm, &[0x401]),
+        signs: &[],
         answers: &[Answer::Leave(INCOMPLETE_IPI)],
         choose: |_| 0,
     },
@@ -88,11 +97,40 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         name: "nested hypervisor",
         exits: "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
         has: is_nested,
+        signs: &[],
         answers: &[Answer::Cure(&NESTED)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: LOGGING,
+        exits: "PML_FULL",
+        has: |of| is(of, CodeList::Vmx, &[62]),
+        signs: LOGGED,
+        answers: &[Answer::Leave(PML)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: "expiries of the guest's timer",
+        exits: "PREEMPTION_TIMER",
+        has: |of| is(of, CodeList::Vmx, &[52]),
+        signs: &[],
+        answers: &[Answer::Leave(EXPIRY)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: "page tables that KVM shadows",
+        exits: "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, CR3's writes",
+        has: is_shadowing,
+        signs: &[],
+        answers: &[Answer::Cure(&SHADOWING)],
         choose: |_| 0,
     },
 ];
 
+const LOGGED: &[Sign] = &[Sign::PmlFull, Sign::DirtyRingFull];
+const TAKEN: &[Sign] = &[Sign::Unmapped, Sign::Aged];
+
+const LOGGING: &str = "logging of written pages";
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
@@ -144,6 +182,17 @@ fn is_nested(cause: &ExitCause) -> bool {
         || is(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
 }
 
+/// What KVM intercepts only where it shadows the guest's page tables, as it does where the processor's second stage of translation
+/// is off: page faults, INVLPG, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx; `init_vmcb` of
+/// arch/x86/kvm/svm/svm.c clears these intercepts where it has NPT).
+fn is_shadowing(cause: &ExitCause) -> bool {
+    const PF: u64 = 14;
+    let of_fault = cause.about.is_some_and(|about| about.kind == DetailKind::Exception && about.key & 0xff == PF);
+    (is(cause, CodeList::Vmx, &[0]) && of_fault)
+        || is(cause, CodeList::Vmx, &[14])
+        || is(cause, CodeList::Svm, &[0x4e, 0x79, 0x13])
+}
+
 /// Exits that only a VM has whose APIC the processor virtualises: APIC_WRITE and EOI_INDUCED; AVIC's own.
 const OF_APICV: &[(CodeList, u64)] =
     &[(CodeList::Vmx, 45), (CodeList::Vmx, 56), (CodeList::Svm, 0x401), (CodeList::Svm, 0x402)];
@@ -180,15 +229,22 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
-                DetailKind::HostVector => format!("part of the {name} with vector {number}"),
+                DetailKind::HostVector | DetailKind::EoiVector | DetailKind::IncompleteIpi => {
+                    format!("part of the {name} with vector {number}")
+                }
                 _ => format!("part of the {name} that are {number}"),
             };
-            account.more.push((Topic::Devices, what, share));
+            account.more.push((Topic::Devices, what, Figure::Share(share)));
         }
         let touched = vm.material.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {
             let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
-            account.more.push((Topic::Devices, what, touched.again as f64 / touched.all() as f64));
+            let share = touched.again as f64 / touched.all() as f64;
+            account.more.push((Topic::Devices, what, Figure::Share(share)));
+        }
+        for (sign, count) in vm.material.signs(vm.id, group.signs) {
+            let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
+            account.more.push((Topic::Devices, what, Figure::Count(count)));
         }
         let said = vm.judge_as(Thing { subject: Subject::Group(name), key: None, name }, &account, judgement);
         judgement.say(Some(vm.id), Covered::Subject(Asked::Named(name)), said);
@@ -213,7 +269,7 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
         let share = pending as f64 / cell.timed as f64;
         let mut account = Account::of(cell, Answer::Cure(&PENDING));
         let what = "part of the halts that found an event pending, and blocked nobody";
-        account.more.push((Topic::Halts, what.to_string(), share));
+        account.more.push((Topic::Halts, what.to_string(), Figure::Share(share)));
         let thing = Thing { subject: Subject::Group("halts"), key: None, name: "halts" };
         let said = vm.judge_as(thing, &account, judgement);
         judgement.say(Some(vm.id), Covered::Halts, said);
@@ -231,6 +287,15 @@ fn memory_faults(vm: &Vm<'_>) -> usize {
         all => usize::from(touched.again.saturating_mul(2) > all),
     }
 }
+
+/// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
+const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
+    pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. `virsh domjobinfo DOMAIN`, or \
+    `info migrate` in QEMU's monitor, says whether it is a migration or a backup: then this ends with it";
+
+/// `handle_preemption_timer` of arch/x86/kvm/vmx/vmx.c.
+const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's preemption timer ends the stay in the guest, which \
+    spares an interrupt of the host's; only fewer timers of the guest are fewer exits (see timer)";
 
 /// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
 const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and most such exits go on to the guest's hypervisor: what \
@@ -405,6 +470,36 @@ static VLS: Knob = Knob {
     ..SHADOW_VMCS
 };
 
+/// `ept` of kvm_intel, `npt` of kvm_amd: on where the processor has it (`hardware_setup` of arch/x86/kvm/vmx/vmx.c,
+/// `svm_hardware_setup` of arch/x86/kvm/svm/svm.c).
+static EPT: Knob =
+    Knob { name: "ept", about: "VMX: whether the processor translates guests' addresses (EPT)", ..SHADOW_VMCS };
+static NPT: Knob = Knob {
+    name: "npt",
+    place: Place::ModuleAtLoad("kvm_amd"),
+    about: "SVM: whether the processor translates guests' addresses (NPT)",
+    ..SHADOW_VMCS
+};
+
+static SHADOWING: Cure = Cure {
+    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
+        writes of CR3 are exits",
+    switches: &[Switch { module: "kvm_intel", knob: &EPT }, Switch { module: "kvm_amd", knob: &NPT }],
+    settings: &[
+        by_hand(
+            "if the value in force is Y already: page faults leave the guest, too, where it was given fewer bits of physical \
+                addresses than the host has (-cpu …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr)",
+        ),
+        by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it"),
+    ],
+    xen: "hap=1",
+    helps: Helps::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "none known on processors that have it",
+    payer: NOBODY,
+};
+
 static NESTED: Cure = Cure {
     change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
         how often that guest leaves",
@@ -459,7 +554,7 @@ mod tests {
     use super::super::{Subject, Verdict};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Detail, EventKinds, Exit, ExitCode, Form, Halt, TimePart, Told};
+    use exitscope_model::{Detail, EventKinds, Exit, ExitCode, Form, Halt, Signed, TimePart, Told};
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
@@ -473,10 +568,11 @@ mod tests {
         values: u64,
         per_s: u64,
         beside: Option<ExitCode>,
+        signs: &'static [Sign],
     }
 
     const fn made(code: ExitCode, about: Option<(DetailKind, bool, u64)>) -> Made {
-        Made { code, about, values: 1, per_s: 2_000, beside: None }
+        Made { code, about, values: 1, per_s: 2_000, beside: None, signs: &[] }
     }
 
     const fn vmx(number: u64) -> ExitCode {
@@ -509,6 +605,9 @@ mod tests {
             if let Some(code) = made.beside {
                 material.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
             }
+        }
+        for &sign in made.signs {
+            material.absorb_sign(&Signed { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), sign });
         }
         end(&mut material, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
@@ -545,6 +644,9 @@ mod tests {
             (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
             (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
+            (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", "that are 0xe"),
+            (made(svm(0x4e), None), "KVM shadows", "npt", "page tables that KVM shadows"),
             (made(vmx(23), None), "a hypervisor itself", "enable_shadow_vmcs", "nested hypervisor"),
             (made(vmx(24), None), "a hypervisor itself", "hv-evmcs", "nested hypervisor"),
             (made(svm(0x80), None), "a hypervisor itself", "vls", "nested hypervisor"),
@@ -594,6 +696,8 @@ mod tests {
             ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
             ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
             ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
+            ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
+            ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
             ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
             ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
@@ -624,6 +728,23 @@ mod tests {
             assert!(matches!(&row.verdict, Verdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
         }
+    }
+
+    #[test]
+    fn what_kvm_did_meanwhile_is_a_fact_of_the_causes_that_it_explains() {
+        let noted = |made: &Made| {
+            let judgement = judged("x86_64", made);
+            let of = judgement.facts().iter().filter(|fact| fact.what.ends_with(" meanwhile"));
+            of.map(|fact| (fact.what.clone(), fact.figure)).collect::<Vec<_>>()
+        };
+        let signs: &[Sign] = &[Sign::Unmapped, Sign::PmlFull, Sign::Unmapped, Sign::RmpFault];
+        let count = |what: &str, count| (what.to_string(), super::super::Figure::Count(count));
+        let again = Made { values: 400, signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x181))) };
+        let unmapped = "ranges of memory that the host took away or mapped anew (kvm_unmap_hva_range) meanwhile";
+        assert_eq!(noted(&again), [count(unmapped, 2)]);
+        let logged = Made { signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x192))) };
+        assert_eq!(noted(&logged), [count("buffers of logged pages were full (kvm_pml_full) meanwhile", 1)]);
+        assert_eq!(noted(&Made { signs, ..made(vmx(7), None) }), []);
     }
 
     #[test]

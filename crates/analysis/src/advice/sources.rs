@@ -39,8 +39,8 @@ pub(super) struct Account {
     /// The most costly.
     top: Option<(DetailKey, u64)>,
     answer: Option<Answer>,
-    /// Shares that are noted besides.
-    pub more: Vec<(Topic, String, f64)>,
+    /// What is noted besides.
+    pub more: Vec<(Topic, String, Figure)>,
 }
 
 impl Account {
@@ -264,8 +264,8 @@ impl Vm<'_> {
             let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
             facts.push(judgement.note(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
-        for (topic, what, share) in &account.more {
-            facts.push(judgement.note(vm, *topic, what.clone(), Figure::Share(*share)));
+        for (topic, what, figure) in &account.more {
+            facts.push(judgement.note(vm, *topic, what.clone(), *figure));
         }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);

@@ -38,7 +38,7 @@ impl TouchedPages {
     /// Looks at an exit: whether it is a fault of the second stage of translation whose event says the address.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if let Some(detail) = exit.detail
+        if let Some(detail) = exit.subject()
             && matches!(detail.kind, DetailKind::PageFault | DetailKind::EptViolation)
         {
             self.fault(exit, detail);
@@ -49,8 +49,7 @@ impl TouchedPages {
         // powerpc tells where in the program it was, and the words of an exit do not tell where it was.
         let of_memory = matches!(exit.code.list, CodeList::Vmx | CodeList::Svm | CodeList::Arm64Ec);
         let address = detail.value;
-        // A nested guest's addresses are its own.
-        if address == 0 || !of_memory || !exit.code.is_page_fault() || exit.code.nested {
+        if address == 0 || !of_memory || !exit.code.is_page_fault() {
             return;
         }
         // What may only be read is there.

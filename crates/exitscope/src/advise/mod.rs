@@ -18,7 +18,7 @@ use crate::select;
 use anyhow::bail;
 use exitscope_analysis::PollHost;
 use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, Stretch, TraceInfo, Yield};
+use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, Signed, Stretch, TraceInfo, Yield};
 use exitscope_trace::Keep;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
@@ -61,6 +61,10 @@ impl Sink for Material {
 
     fn ple_update(&mut self, of: &PleUpdate) {
         self.absorb_ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.absorb_sign(of);
     }
 
     fn runner_events(&mut self, events: &[Event]) {

@@ -3,7 +3,7 @@
 use super::Format;
 use crate::Keep;
 use crate::bytes::Order;
-use crate::tracepoints::{Carries, Meaning, about, call, exit, ghcb_msr, of_format};
+use crate::tracepoints::{Carries, Meaning, about, apicv_inhibit, call, exit, ghcb_msr, of_format};
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
@@ -274,6 +274,8 @@ impl Decoder {
             Meaning::CallEnd => then.take(Kind::CallEnd),
             Meaning::Emulate => then.take(Kind::Emulate),
             Meaning::Nested => then.take(Kind::Nested),
+            Meaning::Sign(sign) => then.take(Kind::Sign(sign)),
+            Meaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
             Meaning::Reflect => then.take(Kind::Reflect),
             Meaning::GhcbMsr => then.take(ghcb_msr(field(0))),
             Meaning::Hypercall => {
@@ -395,6 +397,7 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         Meaning::Hypercall => &[Key, Value, Second],
         Meaning::GhcbMsr => &[Value],
         Meaning::FastMmio => &[Key],
+        Meaning::ApicvInhibit => &[Reason, Set],
         Meaning::S390Instruction => &[Value],
         Meaning::SystemRegister => {
             &[Write, RegisterPart(0), RegisterPart(1), RegisterPart(2), RegisterPart(3), RegisterPart(4)]
@@ -413,6 +416,7 @@ const fn reads(meaning: Meaning) -> &'static [Carries] {
         | Meaning::CallEnd
         | Meaning::Emulate
         | Meaning::Nested
+        | Meaning::Sign(_)
         | Meaning::Reflect
         | Meaning::VcpuHint
         | Meaning::Other => &[],

@@ -2,7 +2,7 @@
 
 use super::KVM_RUN;
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitWord, Form, Kind};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitWord, Form, Kind, Sign};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -34,6 +34,10 @@ pub(crate) enum Meaning {
     Nested,
     /// The exit is handed to the hypervisor in the guest.
     Reflect,
+    /// It shows what KVM does.
+    Sign(Sign),
+    /// KVM changes whether it lets the processor virtualise a VM's APIC.
+    ApicvInhibit,
     /// What an SEV-ES guest asks for by the GHCB's MSR.
     GhcbMsr,
     Mmio,
@@ -106,6 +110,8 @@ pub(crate) enum Carries {
     NewWindow,
     OldWindow,
     Wfe,
+    /// Whether it is set from now on.
+    Set,
     Leaves,
     Runnable,
     Prev,
@@ -168,6 +174,8 @@ impl Carries {
             (C::NewWindow, Kind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, Kind::PleWindow { old, .. }) => old.into(),
             (C::Wfe, Kind::Wfx { wfe }) => wfe.into(),
+            (C::Reason, Kind::Sign(Sign::ApicvInhibited(reason) | Sign::ApicvAllowed(reason))) => reason.into(),
+            (C::Set, Kind::Sign(sign)) => matches!(sign, Sign::ApicvInhibited(_)).into(),
             (C::Leaves, Kind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, Kind::RunCore { runnable, .. }) => runnable.into(),
             (C::PrevState, Kind::Switch { sleeps, .. }) => {

@@ -15,7 +15,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, SubjectWord};
+use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, Sign, SubjectWord};
 pub(crate) use meaning::{Carries, Meaning};
 use printed::ReadFields;
 use rows::ROWS;
@@ -142,6 +142,13 @@ pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
 /// A detail that has neither size nor form.
 pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
     Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
+}
+
+/// KVM changes whether the processor virtualises a VM's APIC: `kvm_apicv_inhibit_changed`, by a number of `enum
+/// kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h`, which differs between kernels.
+pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> Kind {
+    let reason = if reason < 0xff { reason as u8 } else { 0xff };
+    Kind::Sign(if set { Sign::ApicvInhibited(reason) } else { Sign::ApicvAllowed(reason) })
 }
 
 /// What a guest asks for by the GHCB's MSR: `GHCB_MSR_INFO_MASK` of `arch/x86/include/asm/sev-common.h`.

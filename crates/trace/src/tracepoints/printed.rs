@@ -12,7 +12,7 @@ use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
     KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, ExitWord, Form, Kind, SubjectWord};
+use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, ExitWord, Form, Kind, Sign, SubjectWord};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -413,6 +413,22 @@ pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// all of it.
 pub(super) fn nested(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(Kind::Nested)
+}
+
+/// What the event's name says; of its fields nothing is used.
+pub(super) fn sign(of: Sign) -> Option<Said> {
+    unnamed(Kind::Sign(of))
+}
+
+/// `set reason=2, inhibits=0x4`, `cleared reason=2, inhibits=0x0`
+pub(super) fn apicv_inhibit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let set = match scan.until(" reason=")? {
+        b"set" => true,
+        b"cleared" => false,
+        _ => return None,
+    };
+    let reason = scan.decimal()?;
+    unnamed(super::apicv_inhibit(reason, set))
 }
 
 /// `reason: hlt ext_inf1: 0x0000000000000000 …`

@@ -10,7 +10,7 @@
 
 use super::Carries::*;
 use super::{Meaning as M, RecordWhen, Row, printed, row};
-use exitscope_model::{CodeList as L, DetailKind as D, ExitWord as W};
+use exitscope_model::{CodeList as L, DetailKind as D, ExitWord as W, Sign as S};
 
 const IOCTLS: RecordWhen = RecordWhen::Never("raw_syscalls has these calls and all others");
 const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
@@ -272,6 +272,55 @@ pub(super) static ROWS: &[Row] = &[
         &[("unsigned int vcpu_id", Vcpu), ("u64 ghcb_gpa", Value)],
         r#""vcpu %u, ghcb_gpa %016llx", REC->vcpu_id, REC->ghcb_gpa"#,
     ),
+    row(
+        "x86",
+        "kvm:kvm_pml_full",
+        M::Sign(S::PmlFull),
+        |_, _| printed::sign(S::PmlFull),
+        &[("unsigned int vcpu_id", Zero)],
+        r#""vcpu %d: PML full", REC->vcpu_id"#,
+    ),
+    row(
+        "x86",
+        "kvm:kvm_rmp_fault",
+        M::Sign(S::RmpFault),
+        |_, _| printed::sign(S::RmpFault),
+        &[("unsigned int vcpu_id", Zero), ("u64 gpa", Zero), ("u64 pfn", Zero), ("u64 error_code", Zero)],
+        r#""vcpu %u gpa %016llx pfn 0x%llx error_code 0x%llx", REC->vcpu_id, REC->gpa, REC->pfn, REC->error_code"#,
+    ),
+    row(
+        "x86",
+        "kvm:kvm_apicv_inhibit_changed",
+        M::ApicvInhibit,
+        printed::apicv_inhibit,
+        &[("int reason", Reason), ("bool set", Set), ("unsigned long inhibits", Zero)],
+        r#""%s reason=%u, inhibits=0x%lx", REC->set ? "set" : "cleared", REC->reason, REC->inhibits"#,
+    ),
+    row(
+        "",
+        "kvm:kvm_dirty_ring_exit",
+        M::Sign(S::DirtyRingFull),
+        |_, _| printed::sign(S::DirtyRingFull),
+        &[("int vcpu_id", Zero)],
+        r#""vcpu %d", REC->vcpu_id"#,
+    ),
+    row(
+        "",
+        "kvm:kvm_unmap_hva_range",
+        M::Sign(S::Unmapped),
+        |_, _| printed::sign(S::Unmapped),
+        &[("unsigned long start", Zero), ("unsigned long end", Zero)],
+        r#""mmu notifier unmap range: 0x%016lx -- 0x%016lx", REC->start, REC->end"#,
+    ),
+    row(
+        "",
+        "kvm:kvm_age_hva",
+        M::Sign(S::Aged),
+        |_, _| printed::sign(S::Aged),
+        &[("unsigned long start", Zero), ("unsigned long end", Zero)],
+        r#""mmu notifier age hva: 0x%016lx -- 0x%016lx", REC->start, REC->end"#,
+    )
+    .when(RecordWhen::Never("KSM and reclaim fire it for each page that they look at")),
     row(
         "",
         "kvm:kvm_userspace_exit",
