@@ -1750,7 +1750,8 @@ export interface PioSum {
  */
 export interface PioRow {
   /**
-   * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again.
+   * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
+   * while it still ran.
    */
   answered: LengthsRow;
   /**

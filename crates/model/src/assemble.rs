@@ -202,6 +202,7 @@ impl Assembler {
             Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
+            Kind::VcpuWake { paused } => return self.vcpu_wake(event, paused, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
             Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
             Kind::HaltEnd { .. } if !self.recorded.halts && !self.lanes_by_vcpu => {
@@ -503,6 +504,7 @@ impl Assembler {
             }
             self.yields.extend(lane.yielding.take());
             lane.after_yield = false;
+            lane.wake_up = Default::default();
             lane.halt = Halting::default();
         }
     }

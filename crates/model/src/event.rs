@@ -168,6 +168,11 @@ pub enum Kind {
         /// Where it is.
         to: RunState,
     },
+    /// Xen: `vcpu_wake` is called for the virtual CPU, whether that runs or not.
+    VcpuWake {
+        /// Whether it was paused, and has not run since.
+        paused: bool,
+    },
     /// `sched_wakeup`: the thread is runnable.
     Wakeup {
         /// Who.

@@ -35,7 +35,7 @@ pub enum Door {
     Kernel,
     /// Went on to user space, with this `KVM_EXIT_*` reason.
     Userspace(u32),
-    /// Xen: waited for the device model, which runs in another domain.
+    /// Xen: answered by the device model, which runs in another domain.
     DeviceModel,
 }
 

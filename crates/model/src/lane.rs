@@ -11,6 +11,7 @@ use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 mod blocks;
 mod steps;
 mod stretches;
+mod xen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -140,6 +141,8 @@ pub struct Lane {
     pub entered: Option<Moment>,
     /// Whether its thread lost its CPU since the last yield.
     pub was_out: bool,
+    /// Xen: what was seen of its last wake-up.
+    pub wake_up: xen::WakeUp,
     /// Whether a row or a stretch of it has left.
     pub has_given: bool,
     /// Time that rows and stretches hold: all of it, or an assertion fails.
@@ -246,6 +249,7 @@ impl Lane {
             after_yield: false,
             entered: None,
             was_out: false,
+            wake_up: xen::WakeUp::None,
             has_given: false,
             #[cfg(debug_assertions)]
             given: 0,

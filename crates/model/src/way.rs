@@ -45,11 +45,12 @@ pub enum Mark {
     Reached,
     /// KVM put the guest's floating-point state aside (`kvm_fpu`), or the system call returned: when it began to leave.
     Left,
-    /// Somebody outside was told to serve it (`kvm_userspace_exit`; on Xen, the vCPU stopped running for an access).
+    /// Somebody outside was told to serve it (`kvm_userspace_exit`; on Xen, the vCPU stopped running for an access, or was
+    /// woken in one although it ran).
     Handed,
     /// `KVM_RUN` returned to user space (`sys_exit_ioctl`).
     Returned,
-    /// `KVM_RUN` was called again, or loaded the guest's floating-point state.
+    /// `KVM_RUN` was called again, or loaded the guest's floating-point state; on Xen, the device model had answered.
     Called,
     /// The kernel emulated an instruction.
     Emulated,
@@ -68,8 +69,8 @@ pub struct Way {
     /// woken on this physical CPU, or this one stopped running. Zero if that was not seen; of no meaning if nobody else
     /// served it.
     pub handed: Nanos,
-    /// From the exit until they had served it: `KVM_RUN` was called again; on Xen, the vCPU was runnable again. Zero if that
-    /// was not seen.
+    /// From the exit until they had served it: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
+    /// while it still ran. Zero if that was not seen.
     pub answered: Nanos,
     /// Time in system calls that user space made for the exit, part of [`Step::User`] and [`Step::Asleep`].
     pub in_calls: Nanos,

@@ -305,6 +305,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
             prev: Tid(prev), sleeps, next: Tid(next)
         }),
         1 => (0u32..4).prop_map(|tid| Kind::Wakeup { tid: Tid(tid) }),
+        1 => any::<bool>().prop_map(|paused| Kind::VcpuWake { paused }),
         1 => (0u64..4).prop_map(|count| Kind::Lost { count }),
         1 => Just(Kind::Other),
     ]
@@ -414,6 +415,100 @@ fn on_xen_an_access_is_handed_over_when_another_domain_is_woken_for_it() {
     assert_eq!(handed(&[leave(IO), woken(150, (6, 1, 1)), stops]), (80, Door::DeviceModel));
     let cpuid = ExitCode::new(CodeList::Svm, 0x72);
     assert_eq!(handed(&[leave(cpuid), woken(150, model)]), (0, Door::Kernel));
+    // It is said before Xen's scheduler is locked and the run state changes; of a vCPU that runs, that is all there is.
+    let said = |at, whose| xen(at, whose, Kind::VcpuWake { paused: false });
+    assert_eq!(handed(&[leave(IO), said(140, model), woken(150, model), stops]), (40, Door::DeviceModel));
+    assert_eq!(handed(&[leave(IO), said(140, (0, 0, 2)), said(150, model), stops]), (50, Door::DeviceModel));
+}
+
+/// Xen: `vcpu_wake` is called for this vCPU, on this physical CPU.
+fn woken(at: u64, (vm, vcpu): (u32, u32), cpu: u32) -> Event {
+    xen(at, (vm, vcpu, cpu), Kind::VcpuWake { paused: false })
+}
+
+/// Xen: domain 6's only vCPU, on CPU 1; domain 0 is on CPU 0. That one wakes up first, so that run states are known of.
+fn access_on_xen(code: ExitCode, events: &[Event]) -> Exit {
+    use RunState::{Blocked, Runnable};
+    let (rows, ledger) = assemble_xen(
+        &[
+            &[
+                xen(50, (0, 0, 0), Kind::RunState { from: Blocked, to: Runnable }),
+                xen(100, (6, 0, 1), Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
+            ],
+            events,
+            &[xen(900, (6, 0, 1), Kind::Enter)],
+        ]
+        .concat(),
+    );
+    let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
+    assert_eq!(inside + ledger.events_outside_rows(), 3 + events.len() as u64);
+    *rows.last().unwrap()
+}
+
+#[test]
+fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_the_device_models_and_cost_no_wait() {
+    let goes_on = xen(700, (6, 0, 1), Kind::RunState { from: RunState::Running, to: RunState::Running });
+    for code in [IO, NPF, ExitCode::new(CodeList::Vmx, 30), ExitCode::new(CodeList::Vmx, 48)] {
+        let row = access_on_xen(code, &[woken(150, (0, 0), 1), woken(600, (6, 0), 0), goes_on]);
+        assert_eq!((row.door, parts(&row)), (Door::DeviceModel, vec![(TimePart::Kernel, 800)]));
+        assert_eq!((row.way.handed.0, row.way.answered.0), (50, 500));
+        assert!(row.way.has(Mark::Handed) && row.way.has(Mark::Called));
+        assert_eq!([Step::Handling, Step::User, Step::Entering].map(|step| row.way.time(step).0), [500, 0, 300]);
+    }
+    // Domain 0 ran already: when it was told is not seen.
+    let row = access_on_xen(IO, &[woken(600, (6, 0), 0), goes_on]);
+    assert_eq!((row.door, row.way.handed.0, row.way.answered.0), (Door::DeviceModel, 0, 500));
+}
+
+#[test]
+fn on_xen_an_access_is_not_the_device_models_because_the_scheduler_looked_or_another_vcpu_was_woken() {
+    use RunState::{Runnable, Running};
+    let guest = (6, 0, 1);
+    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let looked = [to(300, Running, Running)];
+    let preempted = [to(300, Running, Runnable), to(400, Runnable, Running)];
+    let others = [woken(200, (0, 0), 1), woken(300, (6, 1), 0), woken(400, (7, 0), 1)];
+    let unpaused = [xen(300, (6, 0, 0), Kind::VcpuWake { paused: true })];
+    for events in [&looked[..], &preempted, &others, &unpaused] {
+        assert_eq!(access_on_xen(IO, events).door, Door::Kernel, "{events:?}");
+    }
+    // Exits that wait for no device: a halt that ends before the scheduler looked, a hypercall.
+    for code in [HLT, ExitCode::new(CodeList::Svm, 0x81), ExitCode::new(CodeList::Svm, 0x72)] {
+        assert_eq!(access_on_xen(code, &[woken(300, (6, 0), 0)]).door, Door::Kernel, "{code:?}");
+    }
+    // Where run states were not recorded, who answers is not known of any access.
+    let (rows, _) = assemble_xen(&[
+        xen(100, guest, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        woken(300, (6, 0), 0),
+        xen(900, guest, Kind::Enter),
+    ]);
+    assert_eq!(rows[0].door, Door::Kernel);
+}
+
+#[test]
+fn on_xen_a_wake_up_is_one_before_and_after_its_run_state() {
+    use RunState::{Offline, Runnable, Running};
+    let guest = (6, 0, 1);
+    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let says = |at| woken(at, (6, 0), 0);
+    let leave = |at| xen(at, guest, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 });
+    let enter = |at| xen(at, guest, Kind::Enter);
+    let waits = |said_first: bool| {
+        let at = if said_first { 300 } else { 415 };
+        let mut events =
+            vec![to(200, Running, Offline), says(at), to(310, Offline, Runnable), to(400, Runnable, Running)];
+        events.extend([enter(405), leave(410)]);
+        events.sort_by_key(|event| event.at);
+        events
+    };
+    for said_first in [true, false] {
+        // What is said of the first access only in the second (before Xen 4.7) is not the second's.
+        let second = access_on_xen(IO, &waits(said_first));
+        assert_eq!(second.door, Door::Kernel, "{said_first}");
+        // What is said once more is.
+        let answered = [waits(said_first), vec![says(500)]].concat();
+        assert_eq!(access_on_xen(IO, &answered).door, Door::DeviceModel, "{said_first}");
+    }
 }
 
 #[test]

@@ -768,6 +768,25 @@ fn on_xen_run_states_outside_every_exit_divide_the_time_of_a_vcpu() {
 }
 
 #[test]
+fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_kernel_and_the_device_models() {
+    use RunState::{Blocked, Running};
+    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let wake = |at| (at, Kind::VcpuWake { paused: false });
+    let goes_on = state(Running, Running);
+    let found = on_xen(&[(90, goes_on), (100, io), wake(160), (170, goes_on), (200, Kind::Enter)]);
+    assert_eq!((found.rows[0].door, found.parts), (Door::DeviceModel, [("kernel", 100)].into()));
+    // A wait is a wait, whether the vCPU is said to be woken before it or in it.
+    for (blocked, woken) in [(130, 120), (130, 140)] {
+        let mut events =
+            [(90, goes_on), (100, io), wake(woken), (blocked, state(Running, Blocked)), (150, state(Blocked, Running))];
+        events.sort_by_key(|event| event.0);
+        let found = on_xen(&[&events[..], &[(200, Kind::Enter)]].concat());
+        let expected = [("kernel", 30 + 50), ("user space", 20)].into();
+        assert_eq!((found.rows[0].door, found.parts), (Door::DeviceModel, expected), "{woken}");
+    }
+}
+
+#[test]
 fn on_xen_a_state_that_is_told_again_goes_on() {
     use RunState::{Blocked, Offline, Runnable, Running};
     let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };

@@ -303,6 +303,35 @@ fn a_pause_is_told_from_a_wait_for_the_device_model() {
 }
 
 #[test]
+fn a_wake_up_says_of_whom_and_whether_a_pause_ends() {
+    // On another vCPU's CPU, and of one that runs. The pause was undone before the vCPU lost its CPU.
+    let log = guest(&[
+        record(0x28004, Some(20), &[0, 1]),
+        record(0x28004, Some(30), &[6, 0]),
+        record(0x28003, Some(40), &[6, 0]),
+        record(0x28004, Some(50), &[6, 0]),
+        record(0x28004, Some(60), &[0, 1]),
+        record(0x21002, Some(70), &[packed(6, 0)]),
+        record(0x28004, Some(80), &[6, 0]),
+        record(0x28004, Some(90), &[]),
+    ]);
+    let said = made(&log);
+    assert_eq!(said.ledger.get(Line::BadRecord), 1, "one is too short to say of whom");
+    let woken: Vec<_> = said
+        .events
+        .iter()
+        .filter_map(|event| match event.kind {
+            Kind::VcpuWake { paused } => Some((event.vm, event.vcpu, paused)),
+            _ => None,
+        })
+        .collect();
+    let (guest, model) = ((VmId::domain(6), VcpuId(0)), (VmId::domain(0), VcpuId(1)));
+    let of = |(vm, vcpu), paused| (vm, vcpu, paused);
+    let expected = [of(model, false), of(guest, false), of(guest, true), of(model, false), of(guest, false)];
+    assert_eq!(woken, expected);
+}
+
+#[test]
 fn xen_3_3_0_names_domain_and_vcpu_in_every_record() {
     let who = 1 << 16 | 5;
     let mut records = Vec::new();

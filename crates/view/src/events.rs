@@ -225,6 +225,7 @@ impl<'a> EventRow<'a> {
                 row.to = Some(to.name());
                 "run_state"
             }
+            Kind::VcpuWake { .. } => "vcpu_wake",
             Kind::Wakeup { tid } => {
                 row.next = Some(tid.0);
                 "wakeup"

@@ -116,8 +116,9 @@ fn steps(rows: &PhaseRows) -> Section {
     notes.push("mean lengths; the steps add up to the cost; steal and halts are beside it".to_string());
     if rows.xen {
         notes.push(
-            "device model: waiting for it; entering: from when the vCPU runs again, it having answered. Xen's handlers write \
-             records without a time of their own, so when they begin is not known"
+            "device model: waiting for it; entering: from when the vCPU runs again, it having answered, or from its answer \
+             where that came before the vCPU had stopped. Xen's handlers write records without a time of their own, so when \
+             they begin is not known"
                 .to_string(),
         );
         return Section {

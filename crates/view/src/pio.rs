@@ -72,7 +72,8 @@ pub struct PioRow {
     /// From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
     /// the same physical CPU, or this one stopped running.
     pub handed: LengthsRow,
-    /// From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again.
+    /// From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
+    /// while it still ran.
     pub answered: LengthsRow,
     /// Time in the kernel, all accesses together.
     pub kernel_ns: u64,

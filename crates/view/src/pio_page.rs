@@ -136,7 +136,8 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
     } else if of_kind.iter().any(|row| row.outside) {
         notes.push(match rows.xen {
             true => "handed over: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
-                     stopped running; answered: until this one was runnable again, from blocked or from offline"
+                     stopped running; answered: until this one was runnable again, from blocked or from offline, or was woken \
+                     before it had stopped"
                 .to_string(),
             false => "handed over: from the exit until kvm_userspace_exit; answered: until KVM_RUN was called again".to_string(),
         });

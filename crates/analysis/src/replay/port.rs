@@ -9,11 +9,11 @@
 //! was, changed by what a cost model says of the steps that differ.
 
 use crate::TypicalAccesses;
-use exitscope_model::{Detail, DetailKind, Door, Exit, Form};
+use exitscope_model::{Detail, DetailKind, Door, Exit, Form, TimePart};
 use exitscope_policy::port_path::{
     Access, CoalescedRing, DeviceModel, Direction, Params, Phase, Registration, Route, Server, phases, route,
 };
-use exitscope_units::VmId;
+use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
 /// What the kernel is to serve of the accesses that went outside.
@@ -141,7 +141,10 @@ impl PortReplay {
         outcome.accesses += 1;
         outcome.outside += u64::from(way.server == Server::DeviceModel);
         outcome.emulations += times(Phase::Emulate);
-        outcome.blocks += times(Phase::Block);
+        // Answered before the vCPU had lost its CPU: it did not give it away.
+        if exit.door != Door::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
+            outcome.blocks += times(Phase::Block);
+        }
         let recorded = self.cost(exit, outside, &way, &access);
         self.outcome.modelled += u64::from(recorded.is_none() && self.costs.is_some());
         match recorded.or_else(|| self.by_model(exit, outside, &way, &access)) {

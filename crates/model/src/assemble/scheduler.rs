@@ -3,6 +3,7 @@
 //! ```text
 //! Switch, Wakeup (threads) ─┐
 //! RunState (Xen) ───────────┴─► Lane.run ─► time accounted to the open row, RunQueue, to whom a yield gave the CPU
+//! VcpuWake (Xen) ─► Lane.woken ─► who answered an access
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
@@ -89,10 +90,7 @@ impl Assembler {
         self.queue.told(event.at);
         (self.kinds.switches, self.kinds.wakeups, self.kinds.doors) = (true, true, true);
         if (from, to) == (RunState::Blocked, RunState::Runnable) {
-            let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
-            if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
-                lane.woke_another(event);
-            }
+            self.woken_from(event);
         }
         // A vCPU that makes no exits (of a PV domain) waits for CPUs like others.
         let number = if event.vm == VmId::IDLE_DOMAIN { None } else { self.lane(event) };
@@ -116,6 +114,28 @@ impl Assembler {
         if event.vm == VmId::IDLE_DOMAIN && to == RunState::Running {
             self.given_to(event.cpu, None);
         }
+        if !used {
+            ledger.count(Line::Scheduler);
+        }
+    }
+
+    /// The event's vCPU is woken on this physical CPU, for whoever left its guest there last.
+    fn woken_from(&mut self, event: &Event) {
+        let last = self.last_on_cpu[event.cpu.0 as usize % CPU_CACHE];
+        if let Some(lane) = self.lanes.get_mut(last.1 as usize).filter(|_| last.0 == event.cpu.0) {
+            lane.woke_another(event);
+        }
+    }
+
+    pub(super) fn vcpu_wake(&mut self, event: &Event, paused: bool, ledger: &mut Ledger) {
+        self.woken_from(event);
+        let used = self.find(event).is_some_and(|number| {
+            // Without run states it may have waited long.
+            if self.kinds.doors {
+                self.lanes[number].woken(event.at, paused);
+            }
+            self.lanes[number].take_scheduler()
+        });
         if !used {
             ledger.count(Line::Scheduler);
         }

@@ -2,7 +2,7 @@
 
 use super::{Lane, Run, SideRows, State};
 use crate::codes::UserStay;
-use crate::{Door, Event, Exit, ExitCode, Mark, Step, SubjectWord, TimePart};
+use crate::{Door, Exit, ExitCode, Mark, Step, SubjectWord, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// `KVM_EXIT_UNKNOWN`.
@@ -131,47 +131,6 @@ impl Lane {
         self.account(at);
         self.user_parts = told;
     }
-
-    /// Xen: the scheduler has the vCPU in another state from `at` on; the caller notes which.
-    pub fn run_state(&mut self, at: Moment, run: Run) {
-        self.account(at);
-        match run {
-            Run::Blocked => self.halt.sleep(at),
-            _ if self.run == Run::Blocked => self.halt.wake(at),
-            _ => {}
-        }
-        if let Some(exit) = &mut self.open {
-            let (waited, waits) = (self.run.waits_for_device_model(exit.code), run.waits_for_device_model(exit.code));
-            if waits {
-                exit.way.mark(Mark::Handed);
-                if exit.way.handed == Nanos::ZERO {
-                    exit.way.handed = at.since(exit.at).unwrap_or_default();
-                }
-            }
-            if waited && !waits {
-                exit.way.answered = at.since(exit.at).unwrap_or_default();
-                exit.way.mark(Mark::Called);
-            }
-            match (waited, waits) {
-                (false, true) => self.go(Step::User),
-                (true, false) => self.go(Step::Entering),
-                _ => {}
-            }
-        }
-    }
-
-    /// Xen: a vCPU of another domain was woken on the physical CPU where this one runs: if this one then stops running, the
-    /// device model's.
-    pub fn woke_another(&mut self, event: &Event) {
-        if let (Some(exit), Run::Running) = (&mut self.open, self.run)
-            && exit.cpu == event.cpu
-            && exit.who.vm != event.vm
-            && exit.code.is_access()
-            && exit.way.handed == Nanos::ZERO
-        {
-            exit.way.handed = event.at.since(exit.at).unwrap_or_default();
-        }
-    }
 }
 
 /// What time in user space is after `KVM_RUN` ended so, while the thread runs and while it sleeps.
@@ -193,18 +152,6 @@ fn unless_told(asleep: TimePart) -> TimePart {
         TimePart::Stopped => TimePart::Unknown,
         TimePart::Halted => TimePart::Undivided,
         part => part,
-    }
-}
-
-impl Run {
-    /// Xen: whether a vCPU with an open exit of this code waits for its device model.
-    pub(super) fn waits_for_device_model(self, code: ExitCode) -> bool {
-        match self {
-            Run::Offline => code.may_wait_for_device_model(),
-            // As long as such waits were no pauses.
-            Run::Blocked => code.is_access(),
-            _ => false,
-        }
     }
 }
 

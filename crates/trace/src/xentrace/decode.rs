@@ -159,6 +159,8 @@ pub(super) enum Means {
     PvHypercall,
     /// The vCPU is put to sleep: paused.
     Sleep,
+    /// `vcpu_wake` is called for the vCPU.
+    Wake,
     /// The vCPU yields.
     Yield,
     /// Nothing that is used.
@@ -189,6 +191,7 @@ impl Means {
                 _ => Means::Other,
             },
             0x0002_8003 => Means::Sleep,
+            0x0002_8004 => Means::Wake,
             0x0002_8005 => Means::Yield,
             0x0008_1001 | 0x0008_1401 => Means::Enter,
             _ if id & !(WIDE | NESTED) == 0x0008_1002 => Means::Exit,
@@ -266,6 +269,8 @@ impl Means {
                 let at = if record.id & WIDE != 0 { 2 } else { 1 };
                 about(DetailKind::XenHypercall, false, number(at)?, 0)
             }
+            // Of whom, its words say: the domain, then the vCPU.
+            Means::Wake => word(1).map(|_| Kind::VcpuWake { paused: false })?,
             Means::Yield => Kind::Yield,
             Means::Sleep | Means::Other => Kind::Other,
         })
@@ -293,12 +298,14 @@ impl Paused {
         self.0.is_empty()
     }
 
-    /// Tells a pause from another change to or from being offline.
+    /// Tells a pause from another change to or from being offline, and the end of one from another wake-up.
     pub fn tell(&mut self, vcpu: Option<Vcpu>, kind: Kind) -> Kind {
-        let (Kind::RunState { from, to }, Some(vcpu)) = (kind, vcpu) else { return kind };
-        if !self.0.contains(&vcpu) {
-            return kind;
-        }
+        let Some(vcpu) = vcpu.filter(|vcpu| self.0.contains(vcpu)) else { return kind };
+        let (from, to) = match kind {
+            Kind::RunState { from, to } => (from, to),
+            Kind::VcpuWake { .. } => return Kind::VcpuWake { paused: true },
+            _ => return kind,
+        };
         match (from, to) {
             (_, RunState::Offline) => Kind::RunState { from, to: RunState::Paused },
             (RunState::Offline, _) => {
