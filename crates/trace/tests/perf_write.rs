@@ -69,7 +69,7 @@ const X86: Shapes = &[
     ("sched:sched_wakeup", |r| Kind::Wakeup { tid: Tid(r[0] as u32) }, false),
     ("syscalls:sys_enter_ioctl", |_| Kind::RunEnter, false),
     ("syscalls:sys_exit_ioctl", |_| Kind::CallEnd, false),
-    ("kvm:kvm_age_hva", |_| Kind::Other, false),
+    ("kvm:kvm_test_age_hva", |_| Kind::Other, false),
     ("a name:with \"odd\" characters\n", |_| Kind::Other, false),
 ];
 
@@ -204,7 +204,7 @@ fn what_no_tracepoint_says_is_left_out_and_counted() {
         event("kvm:kvm_exit", exit(CodeList::PpcTrap, 0x500, false, &[0; 4])),
         event("kvm:kvm_exit", Kind::Enter),
         event("kvm:kvm_pio", plain(DetailKind::Cpuid, 1, 0)),
-        event("kvm:kvm_age_hva", Kind::Enter),
+        event("kvm:kvm_test_age_hva", Kind::Enter),
         event("no:such", Kind::Other),
         Event::nameless(Moment::default(), PcpuId(0), Kind::Other),
     ];
