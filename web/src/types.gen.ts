@@ -1528,6 +1528,10 @@ export interface InjectedRow {
    */
   count: number;
   /**
+   * What it is called, where somebody said which Linux the guests are.
+   */
+  name?: string;
+  /**
    * The vector.
    */
   vector: number;

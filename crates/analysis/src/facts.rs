@@ -15,7 +15,7 @@ use exitscope_model::{
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 /// Buckets of the timeline at most.
@@ -390,6 +390,12 @@ impl Facts {
         let mut rest = self.ways.other.cell.clone();
         cells().filter(|(reason, _)| !halts.contains(reason)).for_each(|(_, cell)| rest.merge(cell));
         (rest, halts)
+    }
+
+    /// The VMs whose exits are looked at, of recordings that have ended.
+    pub fn vms(&self) -> Vec<VmId> {
+        let vms: BTreeSet<VmId> = self.divisions.keys().map(|who| who.vm).collect();
+        vms.into_iter().collect()
     }
 
     /// What exits were about, most costly first.

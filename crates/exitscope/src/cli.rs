@@ -215,6 +215,8 @@ pub struct ReportArgs {
     pub threads_per_core: Option<u32>,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
     /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
     /// many rows of each table of what exits were about (ports, MSRs, …) [default: 8], and of vCPUs, of which 32 are shown
     /// in any case
@@ -282,6 +284,15 @@ impl ClockArgs {
     }
 }
 
+/// What subjects are called.
+#[derive(Clone, Debug, Default, Args)]
+pub struct NameArgs {
+    /// What is at the VMs' ports and addresses: a table of ranges and names (docs/devices.md), the text of `info mtree -f` and
+    /// `info pci` of QEMU's monitor, or a guest's /proc/iomem and /proc/ioports, read there as root
+    #[arg(long, value_name = "FILE")]
+    pub devices: Option<PathBuf>,
+}
+
 #[derive(Debug, Default, Args)]
 pub struct SelectArgs {
     /// Only these VMs, by the name of their process (all of that name), by its id, or by Xen's domain number; several with commas
@@ -343,6 +354,8 @@ pub struct ExportArgs {
     pub interval: Option<Nanos>,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -447,6 +460,8 @@ pub struct StoreAddArgs {
     pub day: Option<NaiveDate>,
     #[command(flatten)]
     pub clock: ClockArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
 }
 
 #[derive(Debug, Args)]
@@ -722,6 +737,8 @@ pub struct AdviseArgs {
     pub root: PathBuf,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
     /// Output format
     #[arg(long, value_enum, default_value = "text", conflicts_with_all = ["form", "apply"])]
     pub format: EventsFormat,
@@ -1121,6 +1138,9 @@ pub struct ServeArgs {
     /// With --live: do not use BPF
     #[arg(long, requires = "live", conflicts_with = "files")]
     pub no_bpf: bool,
+    /// What is at the VMs' ports and addresses of the traces, as for report
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
+    pub devices: Option<PathBuf>,
     #[command(flatten)]
     pub clock: ClockArgs,
     #[command(flatten, next_help_heading = "With --store")]

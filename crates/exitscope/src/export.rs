@@ -6,6 +6,7 @@
 
 use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
+use crate::devices;
 use crate::new_file::{can_write, is_none_of, replace};
 use crate::read::{self, Earlier, Sink};
 use crate::report::Totals;
@@ -143,6 +144,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 
 /// The first reading.
 fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
+    let devices = devices::read(&args.names)?;
     let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
     let (mut earlier, mut before) = (Earlier::of_run(&inputs), None);
     for input in &inputs {
@@ -170,6 +172,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
         vcpu_of.push(trace.vcpu_of.clone());
         totals.add(trace);
     }
+    devices::name(&mut totals.info, devices.as_ref());
     lanes.end(&totals.info);
     Ok(Known { inputs, lanes, totals, vcpu_of })
 }

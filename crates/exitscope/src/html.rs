@@ -10,6 +10,7 @@
 use crate::Outcome;
 use crate::background::{Background, Ending};
 use crate::cli::ReportArgs;
+use crate::devices;
 use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
 use crate::read::{self, Earlier, Trace};
@@ -52,6 +53,7 @@ pub fn look_at(
     inputs: &[Input],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
+    let devices = devices::read(&args.names)?;
     let selection = select::selection(&args.select, inputs)?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || begin(&selection, args.slowest);
@@ -71,6 +73,7 @@ pub fn look_at(
         totals.add(trace);
     }
     let (gathered, drags, over_time) = all.context("no trace to read")?;
+    devices::name(&mut totals.info, devices.as_ref());
     let advised = || match (inputs, &totals.traces[..]) {
         ([input], [trace]) if args.select.reasons.is_empty() && args.select.longer_than.is_none() => {
             let again = |trials: Trials| {

@@ -17,6 +17,7 @@ mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;
 mod costs;
+mod devices;
 mod diff;
 mod docs;
 mod doctor;

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::{ClockArgs, ForView, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
+use crate::cli::{ClockArgs, ForView, NameArgs, RecordArgs, StoreAddArgs, StoreCommand, WhoseArgs};
 use crate::host::Host;
 use crate::new_file;
 use crate::store;
@@ -81,7 +81,8 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::Fine;
     if let Some(dir) = &args.store {
         let (dir, files) = (dir.clone(), vec![args.output.clone()]);
-        let add = StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default() };
+        let add =
+            StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default(), names: NameArgs::default() };
         outcome = store::run(&StoreCommand::Add(add), &mut io::stdout())?;
     }
     match code.filter(|code| !code.success()) {

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::cli::{Format, ReportArgs, View};
+use crate::devices;
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
 use crate::saved_run::saved_of;
@@ -215,6 +216,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let bounds = args.hidden.as_deref().map(|path| saved_of(path, "exits")).transpose()?;
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    let devices = devices::read(&args.names)?;
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
     let need_vcpus = !selection.vcpus.is_empty();
@@ -244,7 +246,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let gates = gates(args, &facts, &totals)?;
     let outcome = gates.outcome();
-    let info = std::mem::take(&mut totals.info);
+    let mut info = std::mem::take(&mut totals.info);
+    devices::name(&mut info, devices.as_ref());
     let mut report = totals.report(args, &facts, &info, selection, gates.breaches, options.keep);
     if let (Some(lab), Some(path)) = (&bounds, &args.hidden) {
         let hidden =

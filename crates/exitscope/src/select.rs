@@ -5,14 +5,11 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::check_reason;
 use anyhow::bail;
 use exitscope_analysis::Selection;
-use exitscope_model::{Event, Exit};
+use exitscope_model::{Event, Exit, is_called};
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, VcpuId, VmId};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
-
-/// Characters of a process's name that the kernel keeps: TASK_COMM_LEN of `include/linux/sched.h`, less the zero.
-const COMM_LEN: usize = 15;
 
 /// The VMs that a trace has.
 struct Vms<'a> {
@@ -72,8 +69,7 @@ fn vms(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Vec<VmId>> {
     let mut found = Vec::new();
     for wanted in &args.vms {
         let before = found.len();
-        let is_named =
-            |name: &String| *name == *wanted || (name.len() == COMM_LEN && wanted.starts_with(name.as_str()));
+        let is_named = |name: &String| is_called(name, wanted);
         match wanted.parse().map(VmId::domain) {
             Ok(number) => found.extend(there.contains_key(&number).then_some(number)),
             Err(_) => found.extend(there.iter().filter(|row| row.1.as_ref().is_some_and(is_named)).map(|row| *row.0)),

@@ -9,6 +9,7 @@
 use crate::Outcome;
 use crate::advise::judgement;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
+use crate::devices;
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use anyhow::bail;
@@ -158,8 +159,10 @@ fn add_one(
     let selection = Selection::default();
     let options = args.clock.options(Keep::Timed);
     let fresh = || (Survey::new(&selection), Material::new(&selection));
-    let (first, (survey, mut material)) =
+    let devices = devices::read(&args.names)?;
+    let (mut first, (survey, mut material)) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
+    devices::name(&mut first.info, devices.as_ref());
     let (begin, end) = first.span.unwrap_or_default();
     material.end(begin, end, &first.vcpu_of);
     let (judgement, _) = judgement(&material, &first.row, &first.info, |trials| {
@@ -179,7 +182,8 @@ fn add_one(
         None => first.row.hostname.clone(),
     };
     let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
-    let adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
+    let mut adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
+    adding.name_subjects(first.info.subject_names());
     let mut passing =
         Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&first.row), failed: None };
     let told = Options { exit_info: true, ..options };
@@ -208,7 +212,7 @@ fn add_one(
         exits: trace.exits,
         timed: trace.timed_exits,
         lost: trace.ledger.get(Line::LostRecords),
-        advice: advice(&judgement, &trace.info),
+        advice: advice(&judgement, &first.info),
         ..run_row(id, host, day, &trace.row, &trace.info)
     };
     let added = adding.finish(&run, &sums)?;

@@ -8,7 +8,7 @@
 
 use crate::lanes::end;
 use crate::{Export, Lanes, Segment, Written, segments};
-use exitscope_model::{EXIT_PARTS, Exit, ExitCode, TimePart};
+use exitscope_model::{EXIT_PARTS, Exit, ExitCode, SubjectNames, TimePart};
 use exitscope_view::detail_label;
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags,
@@ -34,6 +34,7 @@ pub struct Firefox<W> {
     profile: Profile,
     begin: u64,
     xen: bool,
+    names: SubjectNames,
     threads: Vec<ThreadHandle>,
     category: CategoryHandle,
     /// Of the segments: in the kernel, and outside.
@@ -81,6 +82,7 @@ impl<W: Write> Firefox<W> {
             profile,
             begin: lanes.begin().as_nanos(),
             xen: lanes.xen,
+            names: lanes.names.clone(),
             threads,
             category,
             places,
@@ -122,7 +124,10 @@ impl<W: Write> Firefox<W> {
             true => MarkerTiming::Interval(begin, self.at(end(exit).as_nanos())),
             false => MarkerTiming::Instant(begin),
         };
-        let about = exit.detail.map_or(String::new(), |of| detail_label(of.kind, of.key, of.write));
+        let about = exit.detail.map_or(String::new(), |of| {
+            let name = self.names.exact(exit.who.vm, of.kind, of.key);
+            detail_label(name.as_deref(), of.kind, of.key, of.write)
+        });
         let texts = [exit.door.name(), about].map(|text| self.profile.intern_string(&text));
         let mut numbers = [exit.cpu.0.into(); EXIT_PARTS + 1];
         for (number, part) in numbers.iter_mut().zip(TimePart::OF_EXITS) {

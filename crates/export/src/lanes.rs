@@ -1,7 +1,7 @@
 //! The vCPUs of a recording, learnt in a first reading: viewers want their names before their exits.
 
 use exitscope_analysis::Selection;
-use exitscope_model::{Exit, TraceInfo, Who, WhoRow};
+use exitscope_model::{Exit, SubjectNames, TraceInfo, Who, WhoRow};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct Lanes {
     pub clock: String,
     /// Whether the recording is of Xen.
     pub xen: bool,
+    /// What subjects are called.
+    pub names: SubjectNames,
 }
 
 impl Survey {
@@ -124,6 +126,7 @@ impl Lanes {
     pub fn end(&mut self, info: &TraceInfo) {
         self.clock = info.clock.clone();
         self.xen = info.by_vcpu;
+        self.names = info.subject_names();
         self.lanes.sort_by_key(|lane| lane.who);
         let further = self.lanes.split_off(self.lanes.len().min(MOST));
         self.beyond += further.iter().map(|lane| lane.exits).sum::<u64>();

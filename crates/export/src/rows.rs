@@ -30,7 +30,7 @@ impl<W: Write> Rows<W> {
             out,
             lanes: lanes.all().to_vec(),
             columns,
-            rows: ExitRows::default(),
+            rows: ExitRows::naming(lanes.names.clone()),
             record: ByteRecord::new(),
             digits: String::new(),
             written: Written::default(),

@@ -4,7 +4,7 @@ mod places;
 pub mod tables;
 mod unlisted;
 
-pub use places::{REGION_BITS, detail_name};
+pub use places::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
 use tables as t;
 
 /// Whose list of exit reasons a number is from.

@@ -1,10 +1,12 @@
 //! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
 
+use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
 use crate::{ExitCode, ExitInfo, Form, SubjectWord, Who};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// Index of a tracepoint's name in [`EventNames`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -603,6 +605,8 @@ pub struct TraceInfo {
     pub comms: FxHashMap<u32, String>,
     /// Names of the tracepoints that the trace holds or may hold.
     pub names: EventNames,
+    /// What somebody said is at the VMs' ports and addresses.
+    pub given: Arc<GivenByVm>,
 }
 
 /// Something that was in force on the recorded machine, in the kernel's words: of module `kvm`, the parameter

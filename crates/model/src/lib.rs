@@ -15,6 +15,7 @@ pub mod encode;
 mod event;
 mod exit;
 mod exit_info;
+mod given_names;
 mod halt;
 mod lane;
 mod ledger;
@@ -22,6 +23,7 @@ mod part;
 mod rows;
 mod run_queue;
 mod subject;
+mod subject_names;
 mod way;
 mod yields;
 
@@ -34,12 +36,15 @@ pub use event::{
 };
 pub use exit::{Door, Exit, Rows, Who};
 pub use exit_info::{ExitInfo, ExitWord};
+pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, Told};
 pub use ledger::{Ledger, Line, Severity};
 pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
 pub use rows::{
-    ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns,
+    ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
+    sum_columns,
 };
 pub use subject::{Form, SubjectWord};
+pub use subject_names::{SubjectName, SubjectNames};
 pub use way::{Mark, Step, Way};
 pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Yield, YieldCall};

@@ -18,6 +18,7 @@ use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The facts of a page that are not those of a report.
 #[derive(Clone, Debug)]
@@ -262,15 +263,18 @@ impl OverTime {
                 last_ns: span.map(|span| after(span.1)),
             }
         });
+        let (called, vms) = (info.subject_names(), order.iter().map(|who| who.vm).collect::<BTreeSet<_>>());
+        let vms: Vec<_> = vms.into_iter().collect();
         let abouts = names.abouts.keys().iter().map(|of| {
             let (kind, heading) = (of.kind.name(), of.kind.heading());
+            let name = called.of_key(&vms, of.kind, of.key);
             AboutRow {
                 kind,
                 heading,
                 key: of.key,
                 direction: of.kind.direction(of.write),
-                label: detail_label(of.kind, of.key, of.write),
-                text: detail_of_kind(of.kind, of.key, of.write),
+                label: detail_label(name.as_deref(), of.kind, of.key, of.write),
+                text: detail_of_kind(name.as_deref(), of.kind, of.key, of.write),
             }
         });
         let slow = names.slow.finish().into_iter().map(|exit| {

@@ -2,7 +2,7 @@
 
 use crate::columns::{RowBatch, Words};
 use arrow_select::take::take_record_batch;
-use exitscope_model::{Exit, ExitRow, ExitRows, WhoRow, exit_columns};
+use exitscope_model::{Exit, ExitRow, ExitRows, SubjectNames, WhoRow, exit_columns};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -67,6 +67,11 @@ impl<W: Write + Send> ExitWriter<W> {
         let batch = RowBatch::new(&exit_columns(), Words::Numbered);
         let writer = ArrowWriter::try_new(out, batch.schema(), Some(exit_properties()))?;
         Ok(ExitWriter { run: run.to_string(), vcpus, rows: ExitRows::default(), batch, places: Vec::new(), writer })
+    }
+
+    /// From now on, subjects are called so.
+    pub fn name_subjects(&mut self, names: SubjectNames) {
+        self.rows = ExitRows::naming(names);
     }
 
     /// Adds an exit of the vCPU of this number.

@@ -9,7 +9,7 @@ use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use bytes::Bytes;
-use exitscope_model::{Column, Exit, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns};
+use exitscope_model::{Column, Exit, SubjectNames, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns};
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
@@ -414,6 +414,11 @@ impl Store {
 }
 
 impl Adding<'_> {
+    /// From now on, subjects are called so.
+    pub fn name_subjects(&mut self, names: SubjectNames) {
+        self.writer.name_subjects(names);
+    }
+
     /// Adds an exit of the vCPU of this number.
     pub fn absorb(&mut self, vcpu: usize, exit: &Exit) -> Result<(), StoreError> {
         self.writer.absorb(vcpu, exit).map_err(in_file(&self.path))

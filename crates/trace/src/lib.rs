@@ -16,6 +16,7 @@
 
 mod ahead;
 mod bytes;
+mod devices;
 mod input;
 mod kallsyms;
 mod merge;
@@ -33,6 +34,7 @@ pub mod xentrace;
 /// for each of the few sections that are held at the same time. Ordinary traces take a few MiB.
 pub const MAX_MEMORY: usize = 1 << 30;
 
+pub use devices::{Devices, NoDevices};
 pub use input::Input;
 pub use kallsyms::{NoSymbols, Symbols};
 pub use perf::{Head as PerfHead, PerfWriter, Written};

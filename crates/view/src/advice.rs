@@ -288,7 +288,7 @@ impl FactRow {
 }
 
 impl SubjectRow {
-    fn of(subject: Subject) -> Option<SubjectRow> {
+    fn of(subject: Subject, vm: Option<VmId>, info: &TraceInfo) -> Option<SubjectRow> {
         let (DetailKey { kind, key, .. }, name) = match subject {
             Subject::None => return None,
             Subject::Group(name) => {
@@ -299,14 +299,15 @@ impl SubjectRow {
             Subject::Key(of) => (of, None),
         };
         let of_kind = kind.name();
-        let text = match (name, kind, exitscope_model::codes::detail_name(kind, key)) {
+        let called = info.subject_names().of_key(vm.as_slice(), kind, key);
+        let text = match (name, kind, called.as_deref()) {
             (Some(name), ..) => name.to_string(),
             (_, DetailKind::Port, None) => format!("port {key:#x}"),
             (_, DetailKind::Msr, None) => format!("MSR {key:#x}"),
             (_, DetailKind::Mmio, None) => format!("address {key:#x}"),
             (_, DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
             (_, _, Some(name)) => name.to_string(),
-            (_, kind, None) => names::detail(kind, key, false),
+            (_, kind, None) => names::detail(None, kind, key, false),
         };
         let id = name.map_or(format!("{of_kind}/{key:#x}"), |name| format!("{of_kind}/{}", id_of(name)));
         Some(SubjectRow { id, kind: of_kind, key: Some(key), text })
@@ -344,7 +345,7 @@ impl AdvisedCauseRow {
             GoesInto::Steal => ("steal", None),
             GoesInto::ForcedOut => ("forced_out", None),
         };
-        let about = SubjectRow::of(row.subject);
+        let about = SubjectRow::of(row.subject, Some(row.vm), info);
         AdvisedCauseRow {
             vm,
             vm_name,
@@ -380,7 +381,7 @@ impl AdviceRow {
     fn of(number: usize, advice: &Advice, info: &TraceInfo) -> AdviceRow {
         let plan = advice.plan();
         let (vm, vm_name) = name_of(plan.vm, info);
-        let (scope, rule, subject) = (scope(plan.vm), plan.rule.id(), SubjectRow::of(plan.subject));
+        let (scope, rule, subject) = (scope(plan.vm), plan.rule.id(), SubjectRow::of(plan.subject, plan.vm, info));
         let of_vm = vm.map_or(scope.to_string(), |vm| format!("{scope}/{vm}"));
         let of_subject = subject.as_ref().map_or(String::new(), |subject| format!("/{}", subject.id));
         AdviceRow {

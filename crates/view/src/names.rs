@@ -1,12 +1,11 @@
 //! How things are called on screen and in files.
 
 use exitscope_model::DetailKind;
-use exitscope_model::codes::{detail_name, system_register_parts};
+use exitscope_model::codes::system_register_parts;
 use exitscope_units::{Moment, Nanos};
 
-/// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, …
-pub fn detail(of: DetailKind, key: u64, write: bool) -> String {
-    let name = detail_name(of, key);
+/// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, … of what is called `name`.
+pub fn detail(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> String {
     let by_number = is_by_number(of, name);
     let first = match name {
         _ if by_number => format!("{key:#x}"),
@@ -26,16 +25,17 @@ fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
     match of {
         DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid => true,
         DetailKind::PageFault | DetailKind::EptViolation | DetailKind::HostVector => true,
+        DetailKind::EoiVector | DetailKind::IncompleteIpi => true,
         DetailKind::SystemRegister => false,
         _ => name.is_none(),
     }
 }
 
 /// The same beside those of other kinds: `port 0x3f8 out COM1`, `MSR 0x7777 read`, `MSR_IA32_TSC_DEADLINE write`.
-pub fn detail_of_kind(of: DetailKind, key: u64, write: bool) -> String {
-    let label = detail(of, key, write);
+pub fn detail_of_kind(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> String {
+    let label = detail(name, of, key, write);
     match of {
-        _ if !is_by_number(of, detail_name(of, key)) => label,
+        _ if !is_by_number(of, name) => label,
         DetailKind::Mmio => format!("MMIO {label}"),
         DetailKind::Msr => format!("MSR {label}"),
         DetailKind::Cpuid => format!("CPUID {label}"),
@@ -109,7 +109,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::codes::system_register;
+    use exitscope_model::codes::{detail_name, system_register};
 
     #[test]
     fn subjects_have_the_numbers_that_people_know_before_their_names() {
@@ -123,9 +123,14 @@ mod tests {
             (DetailKind::DebugRegister, 7, true, "DR7 write"),
             (DetailKind::TaskSwitch, 3, false, "task gate"),
         ] {
-            assert_eq!(detail(kind, key, write), text);
+            assert_eq!(detail(detail_name(kind, key), kind, key, write), text);
         }
-        assert_eq!(detail_of_kind(DetailKind::HostVector, 0x31, false), "host vector 0x31");
+        assert_eq!(detail_of_kind(None, DetailKind::HostVector, 0x31, false), "host vector 0x31");
+        assert_eq!(detail(Some("RESCHEDULE"), DetailKind::IncompleteIpi, 0xfd, false), "0xfd RESCHEDULE");
+        assert_eq!(
+            detail(Some("virtio-blk vda"), DetailKind::Mmio, 0xfebf_b000, true),
+            "0xfebfb000 write virtio-blk vda"
+        );
     }
 
     #[test]
@@ -143,7 +148,10 @@ mod tests {
 
     #[test]
     fn a_system_register_without_a_name_is_called_as_assemblers_do() {
-        let named = |register, write| detail(DetailKind::SystemRegister, system_register(register), write);
+        let named = |register, write| {
+            let (kind, key) = (DetailKind::SystemRegister, system_register(register));
+            detail(detail_name(kind, key), kind, key, write)
+        };
         assert_eq!(named([3, 0, 12, 11, 5], true), "ICC_SGI1R_EL1 write");
         assert_eq!(named([3, 7, 15, 14, 6], false), "S3_7_C15_C14_6 read");
     }

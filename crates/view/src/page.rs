@@ -518,7 +518,10 @@ fn injected(report: &Report) -> Option<Section> {
     let mut list: Vec<String> = vectors
         .iter()
         .take(VECTORS)
-        .map(|row| format!("{} of {:#04x} ({})", thousands(row.count), row.vector, row.vector))
+        .map(|row| {
+            let called = row.name.as_ref().map_or(row.vector.to_string(), |name| format!("{}, {name}", row.vector));
+            format!("{} of {:#04x} ({called})", thousands(row.count), row.vector)
+        })
         .collect();
     if vectors.len() > VECTORS {
         list.push(format!("and {} more (--format json)", vectors.len() - VECTORS));

@@ -3,9 +3,8 @@
 use crate::halt::LengthsRow;
 use crate::names;
 use exitscope_analysis::{AccessCell, AccessKey, Cell, Facts};
-use exitscope_model::codes::detail_name;
-use exitscope_model::{DetailKind, TimePart};
-use exitscope_units::Nanos;
+use exitscope_model::{DetailKind, SubjectName, SubjectNames, TimePart};
+use exitscope_units::{Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,7 +55,7 @@ pub struct PioRow {
     /// The port, or the first address of the 4 KiB page.
     pub key: u64,
     /// What it is called, where it has a name.
-    pub name: Option<&'static str>,
+    pub name: Option<SubjectName>,
     /// `in`, `out`, `read`, `write`.
     pub direction: Option<&'static str>,
     /// Whether somebody outside the kernel served them.
@@ -94,8 +93,8 @@ pub struct PioRow {
 }
 
 impl PioRows {
-    /// The accesses of these facts, if there are any.
-    pub fn of(facts: &Facts, xen: bool) -> Option<PioRows> {
+    /// The accesses of these facts, of these VMs, if there are any.
+    pub fn of(facts: &Facts, xen: bool, names: &SubjectNames, vms: &[VmId]) -> Option<PioRows> {
         let mut cells = facts.accesses.cells();
         if cells.is_empty() {
             return None;
@@ -115,7 +114,9 @@ impl PioRows {
         });
         let row = |(key, cell): (AccessKey, &AccessCell)| {
             let sum = if key.at.kind == DetailKind::Port { &ports } else { &mmio };
-            PioRow::of(key, cell, sum)
+            // Of a page, only what of it was accessed.
+            let (first, last) = cell.places.unwrap_or((key.at.key, key.at.key));
+            PioRow::of(key, cell, sum, names.spanning(vms, key.at.kind, first, last))
         };
         let emulation_ns = typical.emulation.map(|length| length.0);
         Some(PioRows { rows: cells.into_iter().map(row).collect(), ports, mmio, emulation_ns, servers_told, xen })
@@ -136,14 +137,15 @@ impl PioSum {
 }
 
 impl PioRow {
-    fn of(key: AccessKey, access: &AccessCell, sum: &PioSum) -> PioRow {
+    fn of(key: AccessKey, access: &AccessCell, sum: &PioSum, name: Option<SubjectName>) -> PioRow {
         let AccessKey { at, outside, string } = key;
         let cell = &access.cell;
         let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
         PioRow {
             kind: at.kind.name(),
             key: at.key,
-            name: detail_name(at.kind, at.key),
+            label: names::detail(name.as_deref(), at.kind, at.key, at.write) + if string { " (string)" } else { "" },
+            name,
             direction: at.kind.direction(at.write),
             outside,
             exits: cell.count,
@@ -158,7 +160,6 @@ impl PioRow {
             places: access.places.map(|(low, high)| [low, high]),
             written: access.written.map(|(low, high)| [low, high]),
             saves_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
-            label: names::detail(at.kind, at.key, at.write) + if string { " (string)" } else { "" },
         }
     }
 }

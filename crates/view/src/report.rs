@@ -13,8 +13,9 @@ use exitscope_analysis::recording;
 use exitscope_analysis::{
     Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
 };
-use exitscope_model::codes::detail_name;
-use exitscope_model::{Exit, Ledger, Line, RunState, Severity, Sign, TraceInfo, Who, WhoRow};
+use exitscope_model::{
+    Exit, Ledger, Line, RunState, Severity, Sign, SubjectName, SubjectNames, TraceInfo, Who, WhoRow,
+};
 use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -324,7 +325,7 @@ pub struct Place {
     pub function: Option<String>,
     /// What port, page, MSR, hypercall or leaf is called.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
@@ -347,7 +348,7 @@ pub struct DetailRow {
     /// Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
     pub key: u64,
     /// What it is called, where it has a name.
-    pub name: Option<&'static str>,
+    pub name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`, where that has a meaning.
     pub direction: Option<&'static str>,
     /// Its figures.
@@ -366,6 +367,9 @@ pub struct DetailRow {
 pub struct InjectedRow {
     /// The vector.
     pub vector: u32,
+    /// What it is called, where somebody said which Linux the guests are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<SubjectName>,
     /// How often.
     pub count: u64,
 }
@@ -418,7 +422,7 @@ pub struct SlowRow {
     /// Port, address, MSR, hypercall number, CPUID leaf, error code, …
     pub key: Option<u64>,
     /// What it is called, where it has a name.
-    pub name: Option<&'static str>,
+    pub name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`, where that has a meaning.
     pub direction: Option<&'static str>,
     /// From exit to entry, everything included.
@@ -482,6 +486,7 @@ impl Report {
         let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.duration);
         let (without_halts, halts) = facts.without_halts();
         let group = &facts.by;
+        let (names, vms) = (info.subject_names(), facts.vms());
         let mut cells = group.cells();
         sort(&mut cells, made.sort);
         let left_out = cells.len().saturating_sub(made.top);
@@ -489,7 +494,7 @@ impl Report {
             .iter()
             .take(made.top)
             .map(|(key, cell)| Row {
-                place: Place::of(group, key, info, &made.functions),
+                place: Place::of(group, key, info, (&names, &vms), &made.functions),
                 // A bucket of time has its own length.
                 figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.duration)),
             })
@@ -534,23 +539,30 @@ impl Report {
             details: facts
                 .details()
                 .into_iter()
-                .map(|(key, cell)| DetailRow {
-                    kind: key.kind.name(),
-                    key: key.key,
-                    name: detail_name(key.kind, key.key),
-                    direction: key.kind.direction(key.write),
-                    figures: figures(&cell),
-                    label: names::detail(key.kind, key.key, key.write),
-                    heading: key.kind.heading(),
+                .map(|(key, cell)| {
+                    let name = names.of_key(&vms, key.kind, key.key);
+                    DetailRow {
+                        kind: key.kind.name(),
+                        key: key.key,
+                        direction: key.kind.direction(key.write),
+                        figures: figures(&cell),
+                        label: names::detail(name.as_deref(), key.kind, key.key, key.write),
+                        heading: key.kind.heading(),
+                        name,
+                    }
                 })
                 .collect(),
-            injected: facts.injected.iter().map(|(&vector, &count)| InjectedRow { vector, count }).collect(),
+            injected: facts
+                .injected
+                .iter()
+                .map(|(&vector, &count)| InjectedRow { vector, name: names.guest_vector(&vms, vector), count })
+                .collect(),
             signs: facts.signs.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
             timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
-            pio: PioRows::of(facts, xen),
+            pio: PioRows::of(facts, xen, &names, &vms),
             phases: PhaseRows::of(facts, xen, made.emulations, &info.arch, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
             breaches: made
@@ -832,8 +844,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl Place {
-    fn of(group: &Group, key: &[Part], info: &TraceInfo, functions: &BTreeMap<u64, String>) -> Place {
+    fn of(
+        group: &Group,
+        key: &[Part],
+        info: &TraceInfo,
+        (names, vms): (&SubjectNames, &[VmId]),
+        functions: &BTreeMap<u64, String>,
+    ) -> Place {
         let mut place = Place::default();
+        let of_vm = key.iter().find_map(|part| if let Part::Vm(vm) = part { Some(*vm) } else { None });
+        let vms = of_vm.as_ref().map_or(vms, std::slice::from_ref);
         for (dim, part) in group.dims().iter().zip(key) {
             let label = match *part {
                 Part::Vm(vm) => {
@@ -871,9 +891,11 @@ impl Place {
                         Dim::Cpuid => place.cpuid = Some(key),
                         Dim::Vm | Dim::Vcpu | Dim::Reason | Dim::Door | Dim::Rip | Dim::Cpu | Dim::Time(_) => {}
                     }
-                    place.name = detail_name(kind, key).map(str::to_string);
+                    let name = names.of_key(vms, kind, key);
                     place.direction = kind.direction(write);
-                    names::detail(kind, key, write)
+                    let label = names::detail(name.as_deref(), kind, key, write);
+                    place.name = name;
+                    label
                 }
             };
             place.labels.push(label);
@@ -885,16 +907,17 @@ impl Place {
 impl SlowRow {
     /// Plain data of an exit.
     pub fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
+        let name = exit.detail.and_then(|of| info.subject_names().exact(exit.who.vm, of.kind, of.key));
         SlowRow {
             at_ns: exit.at.as_nanos(),
             who: WhoRow::of(exit.who, info),
             cpu: exit.cpu.0,
             reason: exit.code.name(),
             door: exit.door.name(),
-            detail: exit.detail.map(|detail| names::detail(detail.kind, detail.key, detail.write)),
+            detail: exit.detail.map(|of| names::detail(name.as_deref(), of.kind, of.key, of.write)),
             about: exit.detail.map(|detail| detail.kind.name()),
             key: exit.detail.map(|detail| detail.key),
-            name: exit.detail.and_then(|detail| detail_name(detail.kind, detail.key)),
+            name,
             direction: exit.detail.and_then(|detail| detail.kind.direction(detail.write)),
             total_ns: exit.total().0,
             times: ExitTimes::of(&exit.parts),

@@ -7,6 +7,7 @@ use super::judgement::Setting;
 use super::material::Machine;
 use super::msr_cures::{AVIC, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::DetailKind;
+use exitscope_model::codes::is_of_pcs;
 use exitscope_policy::Knob;
 use std::borrow::Cow;
 
@@ -140,7 +141,7 @@ pub(super) fn sources() -> impl Iterator<Item = &'static Source> {
 /// PC have a meaning only where the VMM is QEMU, and under Xen, whose device model it is.
 pub(super) fn source(machine: &Machine, is_qemu: bool, kind: DetailKind, key: u64) -> Option<&'static Source> {
     let arch = machine.arch.as_str();
-    let is_pc = arch.is_empty() || arch.starts_with("x86") || arch.starts_with("i");
+    let is_pc = is_of_pcs(arch);
     let rows: &[&[Source]] = match arch {
         _ if is_pc => &[DEVICES, MSRS],
         _ if arch.starts_with("ppc") => &[HCALLS],

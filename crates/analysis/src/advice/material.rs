@@ -10,7 +10,8 @@ use crate::{
     Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
 };
 use exitscope_model::{
-    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, Sign, Signed, TimePart, Who, Yield, YieldCall,
+    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, Sign, Signed, SubjectNames, TimePart, Who, Yield,
+    YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -37,6 +38,8 @@ pub struct Machine {
     pub polling: PollHost,
     /// What was in force, as far as the recorder says.
     pub settings: Vec<Setting>,
+    /// What subjects are called.
+    pub names: SubjectNames,
 }
 
 /// Who runs a VM's devices, as far as the names of its threads say.

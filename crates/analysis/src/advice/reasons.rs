@@ -224,7 +224,7 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
     for (name, Grouped { group, cell, about }) in groups {
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
         if let Some((key, share)) = commonest(&about, account.all.cell.count) {
-            let number = match detail_name(key.kind, key.key) {
+            let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
             };

@@ -12,7 +12,7 @@ use super::msr_cures::{EOIS, TIMERS};
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
-use exitscope_model::{CodeList, DetailKind};
+use exitscope_model::{CodeList, DetailKind, SubjectName};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -146,9 +146,15 @@ impl Vm<'_> {
     fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) -> Said {
         let Some((key, _)) = account.top else { return Said::NotJudged(UNTIMED.into()) };
         let place = place(key);
-        let name = match asked {
-            Asked::Named(name) if name != place => format!("{name} ({place})"),
-            _ => place,
+        let given = match self.machine.names.of_key(&[self.id], key.kind, key.key) {
+            Some(SubjectName::Given(given)) => Some(given),
+            _ => None,
+        };
+        let name = match (asked, given) {
+            (Asked::Named(name), Some(given)) if name != place => format!("{name} ({place}, {given})"),
+            (Asked::Named(name), None) if name != place => format!("{name} ({place})"),
+            (_, Some(given)) => format!("{place} ({given})"),
+            (_, None) => place,
         };
         self.judge_as(Thing { subject: asked.subject(key), key: Some(key), name: &name }, account, judgement)
     }
@@ -511,7 +517,10 @@ mod tests {
     use super::super::made::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form, TimePart};
+    use exitscope_model::{
+        CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form, GivenByVm, GivenNames, SubjectNames, TimePart,
+        TraceInfo,
+    };
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -526,6 +535,27 @@ mod tests {
     /// A host whose VM is QEMU's.
     fn of_qemu() -> Machine {
         Machine { comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(), ..Machine::default() }
+    }
+
+    #[test]
+    fn what_somebody_said_is_there_stands_beside_the_number() {
+        let mut given = GivenNames::default();
+        given.ports.name(0x3f8, 0x3ff, "serial ttyS0");
+        given.memory.name(0xfebf_b000, 0xfebf_bfff, "virtio-blk vda notify");
+        let of_vm = [(vcpu(0).vm, given)].into_iter().collect();
+        let given = GivenByVm { all: GivenNames::default(), of_vm }.into();
+        let names = SubjectNames::of(&TraceInfo { given, ..TraceInfo::default() });
+        let machine = Machine { names, ..of_qemu() };
+        for (kind, key, says) in [
+            (DetailKind::Port, 0x3f9, "serial port (port 0x3f9, serial ttyS0)"),
+            (DetailKind::Mmio, 0xfebf_b000, "address 0xfebfb000 (virtio-blk vda notify)"),
+            (DetailKind::Mmio, 0xfebf_a000, "address 0xfebfa000"),
+            (DetailKind::Port, 0x2f8, "serial port (port 0x2f8)"),
+        ] {
+            let judgement = judged_on(&machine, kind, key, 10_000, 20 * US, false);
+            let fact = &judgement.facts()[0].what;
+            assert_eq!(*fact, format!("exits a second for {says}"));
+        }
     }
 
     fn judged_on(machine: &Machine, kind: DetailKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {

@@ -12,6 +12,7 @@ mod state;
 
 use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
+use crate::devices;
 use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use crate::select;
@@ -107,6 +108,7 @@ pub fn judgement(
         comms: info.comms.clone(),
         polling: PollHost::of(info),
         settings: info.settings.clone(),
+        names: info.subject_names(),
     };
     let mut trials = Trials::new(material, &machine);
     if trials.need_reading() {
@@ -131,9 +133,11 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
     let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);
-    let (trace, mut material) =
+    let devices = devices::read(&args.names)?;
+    let (mut trace, mut material) =
         read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
     read::has_events(&trace)?;
+    devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.vcpu_of);
     let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {

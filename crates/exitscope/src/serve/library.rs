@@ -3,7 +3,7 @@
 
 use super::fresh::{Fresh, WAIT};
 use super::named_file::NamedFile;
-use crate::cli::{ClockArgs, ReportArgs, SelectArgs};
+use crate::cli::{ClockArgs, NameArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
 use exitscope_http::{Bytes, Note, Notes, visible};
@@ -35,6 +35,7 @@ const SLOWEST: usize = 10;
 pub struct Library {
     files: Vec<File>,
     clock: ClockArgs,
+    names: NameArgs,
     /// Has one file read at a time.
     reading: Semaphore,
     turns: Cell<u32>,
@@ -98,7 +99,7 @@ struct Row<'a> {
 }
 
 impl Library {
-    pub fn new(files: Vec<NamedFile>, clock: ClockArgs) -> Rc<Library> {
+    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs) -> Rc<Library> {
         let file = |named| File {
             named,
             made: RefCell::new(None),
@@ -110,6 +111,7 @@ impl Library {
         Rc::new(Library {
             files,
             clock,
+            names,
             reading: Semaphore::new(1),
             turns: Cell::new(0),
             asked: Cell::new(0),
@@ -218,8 +220,8 @@ impl Library {
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
         let version = version(&file.named);
-        let (named, clock) = (file.named.clone(), self.clock.clone());
-        let found = spawn_blocking(move || find(&named, clock)).await;
+        let (named, clock, names) = (file.named.clone(), self.clock.clone(), self.names.clone());
+        let found = spawn_blocking(move || find(&named, clock, names)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
@@ -277,9 +279,9 @@ fn version(file: &NamedFile) -> String {
     })
 }
 
-fn find(file: &NamedFile, clock: ClockArgs) -> Result<Found, String> {
+fn find(file: &NamedFile, clock: ClockArgs, names: NameArgs) -> Result<Found, String> {
     let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
-    let args = ReportArgs { select, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
+    let args = ReportArgs { select, names, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
     let (mut summary, mut data) = (None, Vec::new());
     let read = file.input(&clock).and_then(|input| {
         look_at(&args, &[input], |contents| {
@@ -322,7 +324,7 @@ mod tests {
     async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
         let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
         let files = vec![NamedFile::find(trace).unwrap(); 5];
-        let library = Library::new(files, ClockArgs::default());
+        let library = Library::new(files, ClockArgs::default(), NameArgs::default());
         let all = async {
             // None of them ends before we say so.
             let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());

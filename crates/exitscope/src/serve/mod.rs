@@ -16,9 +16,9 @@ mod ring;
 
 use crate::Outcome;
 use crate::access::{access_of, listen, names, scheme, warn};
-use crate::cli::ServeArgs;
+use crate::cli::{NameArgs, ServeArgs};
 use crate::page_file::NOT_BUILT;
-use crate::{fleet, read};
+use crate::{devices, fleet, read};
 use anyhow::{Context, bail};
 use exitscope_http::{Browsers, Patience, serve};
 use exitscope_lab::{catch_signals, signalled};
@@ -46,6 +46,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
     let files = files.iter().map(|path| find(path)).collect::<Result<Vec<_>, _>>()?;
+    let called = NameArgs { devices: args.devices.clone() };
+    // What is wrong with it is said before anybody asks.
+    devices::read(&called)?;
     if let Some(dir) = &args.dir {
         fleet::check(dir, &args.limits)?;
     }
@@ -71,7 +74,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
             Shown::Store(Rc::new(Fresh::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
         }
-        (None, None) => Shown::Files(Library::new(files, args.clock.clone())),
+        (None, None) => Shown::Files(Library::new(files, args.clock.clone(), called)),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), Live::end)?;

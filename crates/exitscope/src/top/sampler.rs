@@ -10,6 +10,7 @@ use super::gangs::GangWatch;
 use super::kernel::{Kvm, own_time};
 use super::sums::Sums;
 use crate::read::vcpu_by_name;
+use exitscope_model::{SubjectNames, TraceInfo};
 use exitscope_record::{
     Aggregation, Cost, Lane, LaneState, LookOut, Processes, Route, Runner, Snapshot, process_name, thread_name,
 };
@@ -44,11 +45,16 @@ pub struct Sampler {
     measuring: bool,
     ns_per_event: Option<f64>,
     host: (String, String),
+    /// What subjects are called on it.
+    subjects: SubjectNames,
 }
 
 impl Sampler {
     pub fn new(counting: Aggregation, processes: &Processes, name: Option<String>) -> Sampler {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let host = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
+        let arch = std::env::consts::ARCH.to_string();
+        let subjects = SubjectNames::of(&TraceInfo { arch, release: host.1.clone(), ..TraceInfo::default() });
         let known = match processes {
             Processes::All => Vec::new(),
             Processes::These(these) => these.clone(),
@@ -69,7 +75,8 @@ impl Sampler {
             turn: 0,
             measuring: false,
             ns_per_event: None,
-            host: (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease")),
+            host,
+            subjects,
         };
         sampler.measure(true);
         sampler
@@ -212,7 +219,7 @@ impl Sampler {
                 ended: state.ended,
                 open: open.map(|open| open.code.name()),
                 open_ns: open.map(|open| now.at.saturating_sub(open.since)),
-                figures: sums.figures(seconds),
+                figures: sums.figures(seconds, &self.subjects),
             });
         }
         let names = &mut self.names;
@@ -225,7 +232,7 @@ impl Sampler {
                 pid,
                 name: names.entry(pid).or_insert_with(|| name_of(pid)).clone(),
                 ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
-                figures: sums.figures(seconds),
+                figures: sums.figures(seconds, &self.subjects),
                 kvm_halts: self.kvm.halts.get(&pid).cloned(),
                 no_kvm_halts: self.kvm.trouble.get(&pid).cloned(),
                 gangs: gangs.get(&pid).cloned(),
@@ -233,7 +240,7 @@ impl Sampler {
             });
         }
         names.retain(|pid, _| rows.iter().any(|row| row.pid == *pid));
-        (all.figures(seconds), rows)
+        (all.figures(seconds, &self.subjects), rows)
     }
 
     /// The vCPU's number: an event's, else its thread's name's, else KVM's.

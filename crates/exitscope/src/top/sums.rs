@@ -1,7 +1,7 @@
 //! What one interval was made of: the counts of a vCPU or of a VM, and figures made of them.
 
 use super::frame::{Figures, Row};
-use exitscope_model::{DetailKind, EXIT_PARTS, ExitCode, ExitParts, TimePart};
+use exitscope_model::{DetailKind, EXIT_PARTS, ExitCode, ExitParts, SubjectNames, TimePart};
 use exitscope_record::{About, Cause, Count, Key, Open};
 use exitscope_stats::CoarseBuckets;
 use exitscope_units::Nanos;
@@ -91,12 +91,12 @@ impl Sums {
         self.groups.iter().filter(|(group, _)| matches!(group, Group::Reason(_))).map(|(_, sum)| sum)
     }
 
-    /// Figures of an interval of so many seconds.
-    pub fn figures(&self, seconds: f64) -> Figures {
+    /// Figures of an interval of so many seconds, whose subjects are called so.
+    pub fn figures(&self, seconds: f64, names: &SubjectNames) -> Figures {
         let rows = |wanted: fn(&Group) -> bool| {
             let mut rows: Vec<Row> = (self.groups.iter())
                 .filter(|(group, _)| wanted(group))
-                .map(|(group, sum)| self.row(group, sum, seconds))
+                .map(|(group, sum)| self.row(group, sum, seconds, names))
                 .collect();
             // What cost most; of what has no length, what came most often.
             rows.sort_by(|a, b| {
@@ -146,12 +146,13 @@ impl Sums {
         }
     }
 
-    fn row(&self, group: &Group, sum: &Sum, seconds: f64) -> Row {
+    fn row(&self, group: &Group, sum: &Sum, seconds: f64, names: &SubjectNames) -> Row {
         let (of, name, key) = match group {
             Group::Reason(code) => ("reason", code.name(), None),
             Group::Served(of) => ("reason", format!("{} (in the kernel)", of.name().replace('_', " ")), None),
             Group::About(about) => {
-                (about.kind.name(), detail_label(about.kind, about.key, about.write), Some(about.key))
+                let name = names.of_key(&[], about.kind, about.key);
+                (about.kind.name(), detail_label(name.as_deref(), about.kind, about.key, about.write), Some(about.key))
             }
             Group::Halt { slept: true } => ("halt", "blocked".to_string(), None),
             Group::Halt { slept: false } => ("halt", "successful poll".to_string(), None),
@@ -221,7 +222,7 @@ mod tests {
         sums.add(&key, &ended, None);
         sums.open(&Open { code: HLT, since: 700, beside: beside(280, 0) }, 1_000, -1);
         sums.open(&Open { code: HLT, since: 2_100, beside: beside(350, 0) }, 2_500, 1);
-        let Figures { exits, cost, halted, steal, guest, reasons, .. } = sums.figures(1.0);
+        let Figures { exits, cost, halted, steal, guest, reasons, .. } = sums.figures(1.0, &SubjectNames::default());
         let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
         assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
         assert_eq!((reasons[0].count, (reasons[0].time * 1_500.0).round()), (1, 1_000.0));
@@ -233,14 +234,14 @@ mod tests {
         let count = |count| Count { count, ..Count::default() };
         let mut sums = Sums::default();
         sums.add(&key, &count(50), Some(&count(43)));
-        let figures = sums.figures(1.0);
+        let figures = sums.figures(1.0, &SubjectNames::default());
         assert_eq!((figures.exits, figures.reasons[0].count), (7, 7));
     }
 
     #[test]
     fn where_kvm_exit_does_not_fire_the_rest_is_unknown() {
         let sums = Sums { wall: 1_000, outside: beside(600, 300), switches: true, ..Sums::default() };
-        let Figures { halted, steal, unknown, guest, cost, .. } = sums.figures(1.0);
+        let Figures { halted, steal, unknown, guest, cost, .. } = sums.figures(1.0, &SubjectNames::default());
         assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, 0.0));
     }
 }

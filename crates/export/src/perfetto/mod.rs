@@ -64,7 +64,7 @@ impl<W: Write> Perfetto<W> {
             ends: vec![0; lanes.all().len()],
             lanes: lanes.all().iter().map(|lane| lane.row.clone()).collect(),
             columns: exit_columns().into_iter().filter(|column| column.note.is_some()).collect(),
-            rows: ExitRows::default(),
+            rows: ExitRows::naming(lanes.names.clone()),
             written: Written::default(),
         };
         this.write_head(lanes)?;

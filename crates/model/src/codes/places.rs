@@ -3,6 +3,7 @@
 use super::lookup;
 use super::tables as t;
 use crate::DetailKind;
+use std::ops::RangeInclusive;
 
 /// Bits of an address that a region of guest-physical memory spans: accesses are told apart by 4 KiB page.
 pub const REGION_BITS: u32 = 12;
@@ -75,8 +76,8 @@ const EXCEPTIONS: &[(u64, &str)] = &[
     (29, "#VC"),
 ];
 
-/// Vectors that Linux keeps at fixed places on x86, the host's (`arch/x86/include/asm/irq_vectors.h`). Those below 0xf0 have moved:
-/// the local timer's was 0xef.
+/// Vectors of a host's Linux whose version nothing says (`arch/x86/include/asm/irq_vectors.h`). Those below 0xf0 have moved:
+/// the local timer's was 0xef. Of one that is known, see [`vector_name`].
 const HOST_VECTORS: &[(u64, &str)] = &[
     (0xec, "LOCAL_TIMER, of recent Linux"),
     (0xef, "LOCAL_TIMER, of older Linux"),
@@ -96,6 +97,55 @@ const HOST_VECTORS: &[(u64, &str)] = &[
     (0xfe, "ERROR_APIC"),
     (0xff, "SPURIOUS_APIC"),
 ];
+
+/// Vectors of Linux on x86 by its version: vector, first and last version of which the file was looked up and says so, name
+/// (`arch/x86/include/asm/irq_vectors.h` of 3.10, 4.14, 4.19, 5.0, 5.10 and after 6.10; 4.15 to 4.18 moved those below 0xf0, and are
+/// not among them). What only some configurations have is among them: a vector that another has is of devices there, and
+/// those are below 0xec.
+const LINUX_VECTORS: &[(u64, RangeInclusive<Version>, &str)] = &[
+    (0xec, (4, 19)..=NEWEST, "LOCAL_TIMER"),
+    (0xed, (4, 19)..=NEWEST, "HYPERV_STIMER0"),
+    (0xee, (4, 19)..=NEWEST, "HYPERV_REENLIGHTENMENT"),
+    (0xef, OLDEST..=(4, 14), "LOCAL_TIMER"),
+    (0xef, (4, 19)..=NEWEST, "MANAGED_IRQ_SHUTDOWN"),
+    (0xf0, (4, 14)..=NEWEST, "POSTED_INTR_NESTED"),
+    (0xf1, (4, 14)..=NEWEST, "POSTED_INTR_WAKEUP"),
+    (0xf2, OLDEST..=NEWEST, "POSTED_INTR"),
+    (0xf3, OLDEST..=NEWEST, "HYPERVISOR_CALLBACK"),
+    (0xf4, (4, 14)..=NEWEST, "DEFERRED_ERROR"),
+    (0xf5, OLDEST..=(5, 10), "UV_BAU_MESSAGE"),
+    (0xf6, OLDEST..=NEWEST, "IRQ_WORK"),
+    (0xf7, OLDEST..=NEWEST, "X86_PLATFORM_IPI"),
+    (0xf8, OLDEST..=NEWEST, "REBOOT"),
+    (0xf9, OLDEST..=NEWEST, "THRESHOLD_APIC"),
+    (0xfa, OLDEST..=NEWEST, "THERMAL_APIC"),
+    (0xfb, OLDEST..=NEWEST, "CALL_FUNCTION_SINGLE"),
+    (0xfc, OLDEST..=NEWEST, "CALL_FUNCTION"),
+    (0xfd, OLDEST..=NEWEST, "RESCHEDULE"),
+    (0xfe, OLDEST..=NEWEST, "ERROR_APIC"),
+    (0xff, OLDEST..=NEWEST, "SPURIOUS_APIC"),
+];
+
+/// The first two numbers of a release.
+type Version = (u32, u32);
+
+const OLDEST: Version = (3, 10);
+const NEWEST: Version = (u32::MAX, u32::MAX);
+
+/// What a vector is called by Linux of this version on x86, where that is known.
+pub fn vector_name(version: (u32, u32), vector: u64) -> Option<&'static str> {
+    LINUX_VECTORS.iter().find(|row| row.0 == vector && row.1.contains(&version)).map(|row| row.2)
+}
+
+/// Whether it was looked up where Linux of this version has its vectors.
+pub fn has_known_vectors(version: (u32, u32)) -> bool {
+    version >= OLDEST && !((4, 15)..=(4, 18)).contains(&version)
+}
+
+/// Whether machines of this architecture have a PC's ports and addresses; one of which nothing says which it is (text) may.
+pub fn is_of_pcs(arch: &str) -> bool {
+    arch.is_empty() || arch.starts_with("x86") || arch.starts_with('i')
+}
 
 /// What leads to a task switch: bits 30 and 31 of the exit qualification (`TASK_SWITCH_*` of
 /// `arch/x86/include/asm/kvm_host.h`).
@@ -438,6 +488,36 @@ mod tests {
         for (kind, key, name) in cases {
             assert_eq!(detail_name(kind, key), name, "{kind:?} {key:#x}");
         }
+    }
+
+    #[test]
+    fn vectors_are_called_as_the_version_of_linux_that_has_them_calls_them() {
+        for (version, vector, name) in [
+            ((3, 10), 0xef, Some("LOCAL_TIMER")),
+            ((3, 10), 0xec, None),
+            ((3, 10), 0xf0, None),
+            ((4, 14), 0xef, Some("LOCAL_TIMER")),
+            ((4, 14), 0xf0, Some("POSTED_INTR_NESTED")),
+            // Looked up of neither.
+            ((4, 16), 0xef, None),
+            ((4, 16), 0xec, None),
+            ((4, 16), 0xfd, Some("RESCHEDULE")),
+            ((4, 19), 0xec, Some("LOCAL_TIMER")),
+            ((6, 18), 0xec, Some("LOCAL_TIMER")),
+            ((6, 18), 0xef, Some("MANAGED_IRQ_SHUTDOWN")),
+            ((5, 10), 0xf5, Some("UV_BAU_MESSAGE")),
+            ((6, 18), 0xf5, None),
+            ((2, 6), 0xfd, None),
+            ((6, 18), 0x31, None),
+            ((6, 18), 0xff, Some("SPURIOUS_APIC")),
+        ] {
+            assert_eq!(vector_name(version, vector), name, "{version:?} {vector:#x}");
+        }
+        assert_eq!(
+            [(3, 9), (3, 10), (4, 14), (4, 15), (4, 18), (4, 19)].map(has_known_vectors),
+            [false, true, true, false, false, true]
+        );
+        assert!(LINUX_VECTORS.is_sorted_by_key(|row| (row.0, *row.1.start())));
     }
 
     #[test]

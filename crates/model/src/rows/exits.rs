@@ -2,9 +2,8 @@
 
 use super::WhoRow;
 use super::who::{OfVcpu, who_columns};
-use crate::codes::detail_name;
-use crate::{Column, Door, Exit, ExitCode, ExitWord, Of, Spelling, Step};
-use exitscope_units::PcpuId;
+use crate::{Column, DetailKind, Door, Exit, ExitCode, ExitWord, Of, Spelling, Step, SubjectName, SubjectNames};
+use exitscope_units::{PcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -22,6 +21,8 @@ pub struct ExitRow {
     pub reason: Arc<str>,
     /// Where the vCPU left to.
     pub door: Arc<str>,
+    /// What it was about is called so.
+    pub name: Option<SubjectName>,
 }
 
 /// Makes rows of exits; names are made once.
@@ -29,14 +30,24 @@ pub struct ExitRow {
 pub struct ExitRows {
     reasons: FxHashMap<ExitCode, Arc<str>>,
     doors: FxHashMap<Door, Arc<str>>,
+    subjects: FxHashMap<(VmId, DetailKind, u64), Option<SubjectName>>,
+    names: SubjectNames,
     last: Option<ExitRow>,
 }
 
 impl ExitRows {
+    /// Rows whose subjects are called so.
+    pub fn naming(names: SubjectNames) -> ExitRows {
+        ExitRows { names, ..ExitRows::default() }
+    }
+
     /// The row of an exit of this vCPU.
     pub fn of(&mut self, exit: &Exit, who: &Arc<WhoRow>) -> &ExitRow {
         if self.reasons.len().max(self.doors.len()) > MOST_NAMES {
             (self.reasons, self.doors) = Default::default();
+        }
+        if self.subjects.len() > MOST_NAMES {
+            self.subjects.clear();
         }
         let last = self.last.take();
         let (mut reason, mut door) = (None, None);
@@ -48,7 +59,11 @@ impl ExitRows {
             reason.unwrap_or_else(|| self.reasons.entry(exit.code).or_insert_with(|| exit.code.name().into()).clone());
         let door =
             door.unwrap_or_else(|| self.doors.entry(exit.door).or_insert_with(|| exit.door.name().into()).clone());
-        self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, door })
+        let name = exit.detail.and_then(|of| {
+            let named = || self.names.exact(exit.who.vm, of.kind, of.key);
+            self.subjects.entry((exit.who.vm, of.kind, of.key)).or_insert_with(named).clone()
+        });
+        self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, door, name })
     }
 }
 
@@ -144,7 +159,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "name",
             "",
             "What that is called, where it has a name.",
-            Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| detail_name(of.kind, of.key))),
+            Of::Words(|row: &ExitRow| row.name.as_deref()),
         )
         .lacking()
         .noted(Spelling::Plain),

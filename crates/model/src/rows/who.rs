@@ -57,6 +57,14 @@ impl WhoRow {
     }
 }
 
+/// Characters of a process's name that the kernel keeps: TASK_COMM_LEN of `include/linux/sched.h`, less the zero.
+const COMM_LEN: usize = 15;
+
+/// Whether a process that is called `comm` in a recording is meant by this name, of which the kernel keeps the beginning.
+pub fn is_called(comm: &str, name: &str) -> bool {
+    comm == name || (comm.len() == COMM_LEN && name.starts_with(comm))
+}
+
 impl TraceInfo {
     /// What the process of a VM is called, if the trace says.
     pub fn vm_name(&self, vm: VmId) -> Option<String> {
