@@ -125,7 +125,7 @@ impl<W: Write> Firefox<W> {
             false => MarkerTiming::Instant(begin),
         };
         let about = exit.detail.map_or(String::new(), |of| {
-            let name = self.names.exact(exit.who.vm, of.kind, of.key);
+            let name = self.names.of_exit(exit);
             detail_label(name.as_deref(), of.kind, of.key, of.write)
         });
         let texts = [exit.door.name(), about].map(|text| self.profile.intern_string(&text));

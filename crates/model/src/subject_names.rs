@@ -7,7 +7,7 @@
 
 use crate::codes::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
 use crate::given_names::{GivenByVm, GivenNames};
-use crate::{DetailKind, TraceInfo, version};
+use crate::{DetailKind, Exit, TraceInfo, version};
 use exitscope_units::VmId;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
@@ -98,6 +98,15 @@ impl SubjectNames {
     /// What exactly this is called, of one VM.
     pub fn exact(&self, vm: VmId, kind: DetailKind, key: u64) -> Option<SubjectName> {
         self.spanning(&[vm], kind, key, key)
+    }
+
+    /// What the subject of an exit is called. What was said of a VM is not of its nested guests.
+    pub fn of_exit(&self, exit: &Exit) -> Option<SubjectName> {
+        let of = exit.detail?;
+        match exit.code.nested {
+            true => self.known(of.kind, of.key).map(SubjectName::Known),
+            false => self.exact(exit.who.vm, of.kind, of.key),
+        }
     }
 
     /// The same of a key that tables have: of emulated memory that is the first address of a 4 KiB page.

@@ -907,7 +907,7 @@ impl Place {
 impl SlowRow {
     /// Plain data of an exit.
     pub fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
-        let name = exit.detail.and_then(|of| info.subject_names().exact(exit.who.vm, of.kind, of.key));
+        let name = info.subject_names().of_exit(exit);
         SlowRow {
             at_ns: exit.at.as_nanos(),
             who: WhoRow::of(exit.who, info),

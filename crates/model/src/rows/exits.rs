@@ -30,7 +30,7 @@ pub struct ExitRow {
 pub struct ExitRows {
     reasons: FxHashMap<ExitCode, Arc<str>>,
     doors: FxHashMap<Door, Arc<str>>,
-    subjects: FxHashMap<(VmId, DetailKind, u64), Option<SubjectName>>,
+    subjects: FxHashMap<(VmId, bool, DetailKind, u64), Option<SubjectName>>,
     names: SubjectNames,
     last: Option<ExitRow>,
 }
@@ -60,8 +60,8 @@ impl ExitRows {
         let door =
             door.unwrap_or_else(|| self.doors.entry(exit.door).or_insert_with(|| exit.door.name().into()).clone());
         let name = exit.detail.and_then(|of| {
-            let named = || self.names.exact(exit.who.vm, of.kind, of.key);
-            self.subjects.entry((exit.who.vm, of.kind, of.key)).or_insert_with(named).clone()
+            let key = (exit.who.vm, exit.code.nested, of.kind, of.key);
+            self.subjects.entry(key).or_insert_with(|| self.names.of_exit(exit)).clone()
         });
         self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, door, name })
     }
