@@ -914,7 +914,7 @@ export interface Report {
    */
   coverage: Coverage;
   /**
-   * What exits were about, by kind and number, most costly first.
+   * What exits were about, by kind and number, most costly first; not those of nested guests.
    */
   details: DetailRow[];
   /**
@@ -970,6 +970,10 @@ export interface Report {
    * Which exits were looked at.
    */
   selection: SelectionRow;
+  /**
+   * Events that show what KVM does beside exits; not narrowed to vCPUs, reasons or lengths. What was not recorded is not here.
+   */
+  signs: SignRow[];
   /**
    * The slowest single exits, by cost and steal.
    */
@@ -2066,6 +2070,31 @@ export interface StaysRow {
    * How long in all.
    */
   ns: number;
+}
+/**
+ * Events of one kind that show what KVM does with a VM.
+ */
+export interface SignRow {
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * The tracepoint.
+   */
+  event: string;
+  /**
+   * The VM's process id; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+  /**
+   * What it shows.
+   */
+  what: string;
 }
 /**
  * One of the slowest exits.
