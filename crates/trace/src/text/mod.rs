@@ -8,15 +8,20 @@
 //! Text is what a program printed of a trace; what it left out is gone. ftrace rounds times to microseconds,
 //! trace-cmd's plugin leaves out the vCPU of `kvm_exit`, and only some layouts name the process.
 
+mod flaw;
+mod ftrace;
 mod layout;
 mod lines;
+mod perf;
+mod quote;
 
 use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
-use crate::tracepoints::of_text;
-use crate::tracepoints::printed::{ReadFields, Reasons, exit_info, read_fields};
+use crate::tracepoints::printed::{Reasons, exit_info, read_fields};
+use crate::tracepoints::{Row, of_text};
 use crate::{Input, Options, Source, TraceError};
-use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use exitscope_model::{CodeList, Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use flaw::Flaw;
 use layout::{Columns, Layout, LineKind, NO_TASK};
 use lines::{Lines, NextLine};
 use rustc_hash::FxHashMap;
@@ -24,8 +29,11 @@ use rustc_hash::FxHashMap;
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
 const LINES_AT_ONCE: u64 = 64 * BATCH as u64;
 
-/// So many lines with a counter's value for a time, and no event yet, are no accident.
-const ENOUGH_COUNTERS: u64 = 64;
+/// So many unusable lines are no accident, where fewer are events.
+const ENOUGH_UNUSABLE: u64 = 64;
+
+/// Longer lines are not put together with the next one, in bytes: mail programs break lines far below.
+const MAX_WRAPPED: usize = 512;
 
 /// Different event names that are told apart, at most.
 const MAX_NAMES: usize = u16::MAX as usize;
@@ -33,40 +41,72 @@ const MAX_NAMES: usize = u16::MAX as usize;
 /// Whether the first bytes are of this format.
 pub fn looks_like(head: &[u8]) -> bool {
     // The caller gives 4 KiB; fewer bytes are the whole file.
-    Layout::of(head, head.len() < 4096).is_some()
+    layout_of(head, head.len() < 4096, quote::mark(head)).is_some()
+}
+
+/// Which program printed a text that begins with `head`, its lines after `mark`. `whole`: nothing comes after.
+fn layout_of(head: &[u8], whole: bool, mark: Option<u8>) -> Option<Layout> {
+    let end = match head.iter().rposition(|&byte| byte == b'\n') {
+        Some(end) if !whole => end,
+        _ => head.len(),
+    };
+    Layout::of(head[..end].split(|&byte| byte == b'\n').map(|line| unmarked(line, mark)))
+}
+
+/// A line without its end and without `mark`.
+#[inline]
+fn unmarked(line: &[u8], mark: Option<u8>) -> &[u8] {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    mark.map_or(line, |mark| quote::strip(line, mark))
 }
 
 /// Opens it.
 pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
     let head = input.read_vec(0, 4096)?;
-    let layout = Layout::of(&head, input.len() <= head.len() as u64).unwrap_or(Layout::Ftrace);
+    let mark = quote::mark(&head);
+    let layout = layout_of(&head, input.len() <= head.len() as u64, mark).unwrap_or(Layout::Ftrace);
     let mut info = TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() };
     // Whose it is has to be known before it is read.
-    head.split(|&byte| byte == b'\n').for_each(|line| note_header(line, &mut info));
+    head.split(|&byte| byte == b'\n').for_each(|line| note_header(unmarked(line, mark), &mut info));
     Ok(Box::new(Text {
-        info,
-        layout,
-        exit_info: options.exit_info,
+        mark,
         lines: Lines::new(input),
-        known: FxHashMap::default(),
-        reasons: Reasons::new(),
-        says_losses: false,
-        lost: Vec::new(),
-        latest: Moment::default(),
-        events: 0,
-        counters: 0,
-        first_counter: None,
-        order: Order::default(),
+        reader: Reader {
+            info,
+            layout,
+            exit_info: options.exit_info,
+            wrapped: Vec::new(),
+            wrapped_at: Place::default(),
+            known: FxHashMap::default(),
+            reasons: Reasons::new(),
+            says_losses: false,
+            lost: Vec::new(),
+            latest: Moment::default(),
+            events: 0,
+            unusable: None,
+            order: Order::default(),
+            threads: Threads::default(),
+        },
     }))
 }
 
 /// A text trace being read.
 struct Text {
+    /// What is before each line, where people quote it.
+    mark: Option<u8>,
+    lines: Lines,
+    reader: Reader,
+}
+
+/// What makes events of lines.
+struct Reader {
     info: TraceInfo,
     layout: Layout,
     /// Whether an exit is followed by what it says besides.
     exit_info: bool,
-    lines: Lines,
+    /// The last line, if it is no event yet and may be one together with the next, and where it is.
+    wrapped: Vec<u8>,
+    wrapped_at: Place,
     /// Event names met so far, as printed.
     known: FxHashMap<Box<[u8]>, Known>,
     reasons: Reasons,
@@ -77,14 +117,23 @@ struct Text {
     latest: Moment,
     /// Events read so far.
     events: u64,
-    /// Lines before the first event that have a counter's value for a time, and where the first of them begins.
-    counters: u64,
-    first_counter: Option<u64>,
+    /// Lines that lack what accounting needs: what the first of them lacks, where it is, and how many there are.
+    unusable: Option<(Flaw, Place, u64)>,
     order: Order,
+    threads: Threads,
 }
 
-/// Whether times are moments: those are in order. The times between events, which `perf script --deltatime` and
-/// `trace-cmd report --ts-diff` print in their place, are not.
+/// Where a line is.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Where it begins, in bytes.
+    offset: u64,
+    /// Its number, counted from 1.
+    number: u64,
+}
+
+/// Whether times are moments: those are in order. The times between events, which `perf script --deltatime` prints in their
+/// place, are not.
 #[derive(Default)]
 struct Order {
     /// The first time was zero: nothing is before the first event.
@@ -97,6 +146,9 @@ struct Order {
 impl Order {
     /// Events by which it shows.
     const ENOUGH: u64 = 64;
+
+    /// Events by which it shows in a text that has no more.
+    const FEW: u64 = 8;
 
     /// The time of an event, after one of time `latest`.
     #[inline]
@@ -112,23 +164,64 @@ impl Order {
     fn is_of_differences(&self) -> bool {
         match self.from_zero {
             true => self.backwards * 8 > self.events,
-            false => self.events == Order::ENOUGH && self.backwards * 4 > self.events,
+            false if self.events == Order::ENOUGH => self.backwards * 4 > self.events,
+            false => self.events >= Order::FEW && self.backwards * 3 > self.events,
         }
+    }
+}
+
+/// Whether threads are threads: such a one leaves the vCPU that it entered. Where `perf script -F pid` prints the process in the
+/// thread's place, all vCPUs of a VM seem to be one thread's.
+#[derive(Default)]
+struct Threads {
+    /// The vCPU that each entered last.
+    entered: FxHashMap<u32, VcpuId>,
+    /// Exits so far, and those from another vCPU than the one entered.
+    exits: u64,
+    strange: u64,
+}
+
+impl Threads {
+    /// Strange exits that may be damage, or a loss that nothing says.
+    const FEW: u64 = 4;
+
+    /// An event of a thread of which no process is known.
+    #[inline]
+    fn note(&mut self, tid: u32, kind: Kind, vcpu: VcpuId) {
+        match kind {
+            _ if vcpu == VcpuId::UNKNOWN => {}
+            Kind::Enter if self.entered.len() < MAX_THREADS => {
+                self.entered.insert(tid, vcpu);
+            }
+            // POWER8 enters and leaves with all vCPUs of a core at once.
+            Kind::Exit { code, .. } if code.list != CodeList::PpcTrap => {
+                if let Some(entered) = self.entered.remove(&tid) {
+                    self.exits += 1;
+                    self.strange += u64::from(entered != vcpu);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether these are processes. A vCPU alone on its host never shows it, one of many in every second exit.
+    fn are_processes(&self) -> bool {
+        self.strange > Threads::FEW && self.strange * 64 > self.exits
     }
 }
 
 /// What an event name means.
 #[derive(Clone, Copy)]
 enum Known {
-    /// A tracepoint, and how to read its fields if accounting uses them.
-    Tracepoint(NameId, Option<ReadFields>),
+    /// A tracepoint, and its row if accounting uses it.
+    Tracepoint(NameId, Option<&'static Row>),
     /// A hardware or software event of perf.
     Sample,
 }
 
 impl Source for Text {
     fn info(&self) -> &TraceInfo {
-        &self.info
+        &self.reader.info
     }
 
     fn read(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
@@ -136,8 +229,8 @@ impl Source for Text {
         let last = self.lines.number + LINES_AT_ONCE;
         while events.len() < enough && self.lines.number < last {
             if !self.read_line(events, ledger)? {
-                self.release_losses(self.latest, events);
-                if !self.says_losses && self.events > 0 {
+                self.reader.release_losses(self.reader.latest, events);
+                if !self.reader.says_losses && self.reader.events > 0 {
                     ledger.count(Line::LossUnknown);
                 }
                 if self.lines.unended > 0 {
@@ -160,22 +253,120 @@ impl Source for Text {
 impl Text {
     /// Reads one line; false at the end.
     fn read_line(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
-        let (offset, number) = (self.lines.done(), self.lines.number + 1);
-        let line = match self.lines.next_line()? {
-            NextLine::Line(line) => line,
+        let at = Place { offset: self.lines.done(), number: self.lines.number + 1 };
+        let read = match self.lines.next_line()? {
+            NextLine::Line(line) => self.reader.line(unmarked(line, self.mark), at, events, ledger),
             NextLine::TooLong => {
-                ledger.count_at(Line::BadText, number);
-                return Ok(true);
+                let read = self.reader.end_wrapped(events, ledger);
+                ledger.count_at(Line::BadText, at.number);
+                read
             }
             NextLine::End => {
-                self.check_clock(self.events == 0)?;
-                self.check_order()?;
-                return Ok(false);
+                let read = self.reader.end_wrapped(events, ledger).and_then(|()| self.reader.check_at_end());
+                return read.map(|()| false).map_err(|why| why.of(self.lines.input.name()));
             }
         };
+        read.map(|()| true).map_err(|why| why.of(self.lines.input.name()))
+    }
+}
+
+/// Why a text cannot be used.
+enum Refused {
+    /// By a line, the first of its kind.
+    Line(Flaw, Place),
+    /// Its times are those between events.
+    Differences,
+    /// Its threads are processes.
+    Processes,
+}
+
+impl Refused {
+    /// The error about the file of this name.
+    #[cold]
+    fn of(self, name: &str) -> TraceError {
+        let name = name.to_string();
+        match self {
+            Refused::Line(flaw @ Flaw::Counter, Place { offset, .. }) => {
+                TraceError::Damaged { name, structure: "line", offset, problem: flaw.problem().to_string() }
+            }
+            Refused::Line(flaw, Place { number, .. }) => {
+                TraceError::Unsupported { name, what: format!("line {number} {}", flaw.problem()) }
+            }
+            Refused::Differences => TraceError::Unsupported {
+                name,
+                what: "its times are not in order, as those between one event and the next are not (perf script \
+                       --deltatime); print it with moments"
+                    .to_string(),
+            },
+            Refused::Processes => TraceError::Unsupported {
+                name,
+                what:
+                    "one thread is in several vCPUs at once, so that its number is the process's (perf script -F pid \
+                       without tid); print it with perf script -F comm,pid,tid,cpu,time,event,trace"
+                        .to_string(),
+            },
+        }
+    }
+}
+
+impl Reader {
+    /// Reads one line. Mail programs wrap lines, so one that is no event is tried together with the next.
+    #[inline]
+    fn line(&mut self, line: &[u8], at: Place, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refused> {
+        if !self.wrapped.is_empty() {
+            if self.is_joined(line, events, ledger)? {
+                return Ok(());
+            }
+            self.end_wrapped(events, ledger)?;
+        }
+        let may_be_wrapped = line.len() <= MAX_WRAPPED;
+        if !self.take(line, at, !may_be_wrapped, events, ledger)? {
+            self.wrapped.extend_from_slice(line);
+            self.wrapped_at = at;
+        }
+        Ok(())
+    }
+
+    /// Whether `line` is the rest of the line before.
+    #[cold]
+    fn is_joined(&mut self, line: &[u8], events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, Refused> {
+        if line.len() > MAX_WRAPPED || !matches!(self.layout.read(line), LineKind::Bad) {
+            return Ok(false);
+        }
+        let mut whole = std::mem::take(&mut self.wrapped);
+        let first = whole.len();
+        whole.push(b' ');
+        whole.extend_from_slice(line.trim_ascii());
+        let taken = self.take(&whole, self.wrapped_at, false, events, ledger);
+        whole.truncate(if matches!(taken, Ok(true)) { 0 } else { first });
+        self.wrapped = whole;
+        taken
+    }
+
+    /// Counts the line before, which is no event with the next one either.
+    #[inline]
+    fn end_wrapped(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refused> {
+        if self.wrapped.is_empty() {
+            return Ok(());
+        }
+        let line = std::mem::take(&mut self.wrapped);
+        self.take(&line, self.wrapped_at, true, events, ledger).map(|_| ())
+    }
+
+    /// Makes of a line what it is. One that is no event, or whose fields are not understood, is left unless `is_whole`: then
+    /// this returns false.
+    #[inline]
+    fn take(
+        &mut self,
+        line: &[u8],
+        at: Place,
+        is_whole: bool,
+        events: &mut Vec<Event>,
+        ledger: &mut Ledger,
+    ) -> Result<bool, Refused> {
         let columns = match self.layout.read(line) {
             LineKind::Event(columns) => columns,
-            LineKind::Silent => return Ok(true),
+            LineKind::Silent | LineKind::Other => return Ok(true),
             LineKind::Lost { cpu, count } => {
                 self.says_losses = true;
                 ledger.add(Line::LostRecords, count.max(1));
@@ -191,15 +382,10 @@ impl Text {
                 self.lose(cpu, 0, events);
                 return Ok(true);
             }
-            LineKind::RawClock if self.events == 0 => {
-                self.counters += 1;
-                self.first_counter.get_or_insert(offset);
-                ledger.count_at(Line::BadText, number);
-                self.check_clock(self.counters >= ENOUGH_COUNTERS)?;
-                return Ok(true);
-            }
-            LineKind::RawClock | LineKind::Bad => {
-                ledger.count_at(Line::BadText, number);
+            LineKind::Unusable(flaw) => return self.note_unusable(flaw, at, ledger).map(|()| true),
+            LineKind::Bad if !is_whole && !line.is_empty() => return Ok(false),
+            LineKind::Bad => {
+                ledger.count_at(Line::BadText, at.number);
                 return Ok(true);
             }
         };
@@ -213,16 +399,22 @@ impl Text {
                 known
             }
         };
-        let Known::Tracepoint(name, read) = known else {
+        let Known::Tracepoint(name, row) = known else {
             ledger.count(Line::NotTracepoint);
             return Ok(true);
         };
-        let said = match read {
+        let said = match row {
             None => Some((Kind::Other, VcpuId::UNKNOWN)),
-            Some(read) => read_fields(read, columns.fields, &mut self.reasons),
+            Some(row) => match unprinted(row, columns.fields) {
+                Some(flaw) => return self.note_unusable(flaw, at, ledger).map(|()| true),
+                None => read_fields(row.text, columns.fields, &mut self.reasons),
+            },
         };
+        if said.is_none() && !is_whole {
+            return Ok(false);
+        }
         let (kind, vcpu) = said.unwrap_or_else(|| {
-            ledger.count_at(Line::UnknownFormat, number);
+            ledger.count_at(Line::UnknownFormat, at.number);
             (Kind::Other, VcpuId::UNKNOWN)
         });
         let is_asked = self.exit_info && matches!(kind, Kind::Exit { .. });
@@ -236,6 +428,9 @@ impl Text {
         if self.order.events == Order::ENOUGH {
             self.check_order()?;
         }
+        if tgid == 0 && self.layout == Layout::PerfScript {
+            self.threads.note(tid, kind, vcpu);
+        }
         self.latest = at;
         self.events += 1;
         ledger.events += 1;
@@ -245,36 +440,44 @@ impl Text {
         Ok(true)
     }
 
-    /// A trace whose times are all a counter's values cannot be used; one such line may be damage.
-    fn check_clock(&self, unusable: bool) -> Result<(), TraceError> {
-        match self.first_counter {
-            Some(offset) if unusable => Err(TraceError::Damaged {
-                name: self.lines.input.name().to_string(),
-                structure: "line",
-                offset,
-                problem: "has a counter's value for a time (trace clock x86-tsc, counter or uptime), and nothing says \
-                          how fast it counts; record with the clock mono, boot or local"
-                    .to_string(),
-            }),
+    /// Counts a line that lacks what accounting needs. One may be damage; where most are such, the text cannot be used.
+    #[cold]
+    fn note_unusable(&mut self, flaw: Flaw, at: Place, ledger: &mut Ledger) -> Result<(), Refused> {
+        ledger.count_at(Line::BadText, at.number);
+        if flaw.is_certain() {
+            return Err(Refused::Line(flaw, at));
+        }
+        let (_, _, count) = self.unusable.get_or_insert((flaw, at, 0));
+        *count += 1;
+        match *count % ENOUGH_UNUSABLE {
+            0 => self.check_usable(),
+            _ => Ok(()),
+        }
+    }
+
+    /// A text most of whose events are unusable cannot be used.
+    fn check_usable(&self) -> Result<(), Refused> {
+        match self.unusable {
+            Some((flaw, at, count)) if count > self.events => Err(Refused::Line(flaw, at)),
             _ => Ok(()),
         }
     }
 
     /// A trace of times between events has lost the moments.
-    fn check_order(&self) -> Result<(), TraceError> {
-        match self.order.is_of_differences() {
-            true => Err(TraceError::Unsupported {
-                name: self.lines.input.name().to_string(),
-                what: "its times are not in order, as those between one event and the next are not (perf script \
-                       --deltatime, trace-cmd report --ts-diff); print it with moments"
-                    .to_string(),
-            }),
-            false => Ok(()),
-        }
+    fn check_order(&self) -> Result<(), Refused> {
+        if self.order.is_of_differences() { Err(Refused::Differences) } else { Ok(()) }
+    }
+
+    /// What shows only of all lines together.
+    fn check_at_end(&self) -> Result<(), Refused> {
+        self.check_usable()?;
+        self.check_order()?;
+        if self.threads.are_processes() { Err(Refused::Processes) } else { Ok(()) }
     }
 
     /// Events of this CPU are missing here.
     fn lose(&mut self, cpu: u32, count: u64, events: &mut Vec<Event>) {
+        self.threads.entered.clear();
         self.lost.push((cpu, count));
         if self.lost.len() >= BATCH {
             self.release_losses(self.latest, events);
@@ -284,6 +487,17 @@ impl Text {
     /// Reports the losses met so far, as of the moment `at`.
     fn release_losses(&mut self, at: Moment, events: &mut Vec<Event>) {
         events.extend(self.lost.drain(..).map(|(cpu, count)| Event::lost(at, PcpuId(cpu), count)));
+    }
+}
+
+/// Whether what a tracepoint says was not printed as the kernel prints it: not at all, or raw.
+#[inline]
+fn unprinted(row: &Row, fields: &[u8]) -> Option<Flaw> {
+    let end = fields.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
+    match end {
+        None if fields.is_empty() => Some(Flaw::NoFields),
+        Some(end) if fields[end] == b'=' && row.prints_only_raw(&fields[..end]) => Some(Flaw::RawFields),
+        _ => None,
     }
 }
 
@@ -311,7 +525,7 @@ fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
         Some(system) => format!("{system}:{name}"),
         None => name,
     };
-    Known::Tracepoint(info.names.intern(&full), row.map(|row| row.text))
+    Known::Tracepoint(info.names.intern(&full), row)
 }
 
 /// The system that tracepoints with such a name are usually of, for programs that do not print it.
@@ -337,7 +551,7 @@ fn usual_system(name: &str) -> Option<&'static str> {
 fn note_comm(columns: &Columns, info: &mut TraceInfo) {
     let &Columns { comm, tid, .. } = columns;
     // ftrace prints dots for names that it forgot.
-    let nameless = tid == NO_TASK || comm == b"<...>" || comm.len() > MAX_COMM;
+    let nameless = tid == NO_TASK || comm.is_empty() || comm == b"<...>" || comm.len() > MAX_COMM;
     if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {
         return;
     }

@@ -89,8 +89,21 @@ impl Row {
     /// The names of the field that carries this, the newest first; an array with the number of its elements.
     pub fn field(&self, carries: Carries) -> Option<impl Iterator<Item = &'static str>> {
         let (declared, _) = self.fields.iter().chain(self.later).find(|field| field.1 == carries)?;
-        Some(declared.rsplit(' ').next()?.split('|'))
+        Some(names_of(declared))
     }
+
+    /// Whether `name=` begins the text of a program that prints the fields one by one, and not that of the `print fmt`.
+    pub fn prints_only_raw(&self, name: &[u8]) -> bool {
+        let is_name = |field: &str| field.split('[').next().unwrap_or_default().as_bytes() == name;
+        let is_field = self.fields.iter().chain(self.later).any(|field| names_of(field.0).any(is_name));
+        let is_printed = || self.print.as_bytes()[1..].strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));
+        is_field && !is_printed()
+    }
+}
+
+/// The names that a field is declared with.
+fn names_of(declared: &'static str) -> impl Iterator<Item = &'static str> {
+    declared.rsplit(' ').next().unwrap_or_default().split('|')
 }
 
 /// The row for records of `system:name` whose format has those fields of which `has` says so.

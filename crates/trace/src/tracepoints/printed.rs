@@ -233,12 +233,21 @@ pub(super) fn exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 
 fn exit_x86(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said> {
     scan.literal("reason ")?;
-    let name = scan.until(" rip 0x")?;
+    let (name, rip) = match scan.until(" rip 0x") {
+        Some(name) => (name, scan.hex().unwrap_or(0)),
+        // People leave out what does not matter to them. A name at the end of the line may be cut.
+        None => (without_words(scan.rest)?, 0),
+    };
     let code = reasons.x86(name);
-    let rip = scan.hex().unwrap_or(0);
     // Two words are those of old kernels, or what libtraceevent's plugin prints of any: nothing says what the second one is.
     let words = SubjectWord::new(code, |word| if word == ExitWord::Info2 { None } else { exit_word(scan.rest, word) });
     Some((Kind::Exit { code, idle: false, words, rip }, vcpu))
+}
+
+/// The name before the first word of an exit, where the address of the instruction was left out.
+fn without_words(text: &[u8]) -> Option<&[u8]> {
+    let marks = [" info1 0x", " intr_info 0x", " info "];
+    marks.iter().find_map(|mark| Scan::new(text).until(mark))
 }
 
 /// What an exit says besides.
@@ -381,7 +390,7 @@ pub(super) fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 pub(super) fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    match scan.rest.trim_ascii_end() {
+    match scan.word() {
         b"load" => unnamed(Kind::Fpu { load: true }),
         b"unload" => unnamed(Kind::Fpu { load: false }),
         _ => None,
@@ -703,7 +712,8 @@ pub(super) fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         _ => return None,
     };
     let ns = scan.decimal()?;
-    unnamed(Kind::HaltEnd { ns, waited, valid: !scan.rest.ends_with(b"invalid") })
+    // Linux before 4.6 does not say whether the poll was one that counts.
+    unnamed(Kind::HaltEnd { ns, waited, valid: scan.until("polling invalid").is_none() })
 }
 
 /// `guest executed wfi at: 0x…`; libtraceevent cannot always print `%c`, and then the letter is lost.
@@ -795,10 +805,22 @@ fn pid_after(text: &[u8], mark: &str) -> Option<u32> {
     Scan::new(split_last(text, mark)?.1).decimal32()
 }
 
-/// The 17 of `kworker/0:1:17 [120`.
+/// The 17 of `kworker/0:1:17 [120]`. The name may hold anything, and so may what programs put behind it: trace-cmd's
+/// `Latency: 97.796 usecs`, the address and symbol that perf is asked for.
 fn plugin_pid(text: &[u8]) -> Option<u32> {
-    let (before, pid) = ends_with_number(split_last(text, " [")?.0)?;
-    before.ends_with(b":").then_some(pid)
+    let mut rest = text;
+    while let Some((before, after)) = split_last(rest, " [") {
+        let mut scan = Scan::new(after);
+        if scan.decimal().is_some()
+            && (scan.rest.is_empty() || scan.rest.starts_with(b"]"))
+            && let Some((name, pid)) = ends_with_number(before)
+            && name.ends_with(b":")
+        {
+            return Some(pid);
+        }
+        rest = before;
+    }
+    None
 }
 
 #[cfg(test)]
