@@ -36,10 +36,10 @@ impl<'a> Scan<'a> {
         self.rest = self.rest.trim_ascii_start();
     }
 
-    /// Passes and returns the bytes before the next space, which may be none.
+    /// Passes and returns the bytes before the next space or tab, which may be none.
     #[inline]
     pub fn word(&mut self) -> &'a [u8] {
-        let end = self.rest.iter().position(|&byte| byte == b' ').unwrap_or(self.rest.len());
+        let end = self.rest.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         word

@@ -121,6 +121,11 @@ fn columns(line: &[u8], bracket: usize) -> Option<LineKind<'_>> {
 /// latency-format, which gives microseconds since the buffer began (`  87us!: `): `lat_print_generic` and
 /// `lat_print_timestamp` of kernel/trace/trace_output.c. The thread's name is cut to eight bytes.
 fn latency(line: &[u8]) -> Option<LineKind<'_>> {
+    // Where the kernel dumps its buffer to the console (`ftrace_dump`), the log's time is before each line.
+    let line = match line.strip_prefix(b"[").and_then(|log| log.iter().position(|&byte| byte == b']')) {
+        Some(end) => line[end + 2..].trim_ascii_start(),
+        None => line,
+    };
     let mut from = 0;
     // The name may have dashes of its own.
     while let Some(dash) = line.iter().take(COMM_WIDTH + 4).skip(from).position(|&byte| byte == b'-') {
@@ -155,13 +160,10 @@ fn latency_columns(scan: &mut Scan) -> Option<(u32, u32, Stamp)> {
     let micros = scan.decimal()?;
     scan.literal("us")?;
     // How long until the next event, roughly (`trace_find_mark`).
-    let (mark, rest) = scan.rest.split_first()?;
-    if *mark != b':' {
-        *scan = Scan::new(rest);
-        scan.literal(":")?;
-    } else {
-        *scan = Scan::new(rest);
+    if !scan.rest.starts_with(b":") {
+        *scan = Scan::new(scan.rest.get(1..)?);
     }
+    scan.literal(":")?;
     Some((tid, cpu, Stamp::Time(Moment::from_nanos(micros.checked_mul(1000)?))))
 }
 

@@ -100,6 +100,8 @@ impl Layout {
     pub fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Layout> {
         let (mut seen, mut flawed, mut counted_cpus) = (None, None, false);
         let (mut events, mut bad) = (0, 0);
+        // The line before, if it is no event alone.
+        let mut wrapped = Vec::new();
         for line in lines {
             if line.starts_with(b"# tracer: ") {
                 return Some(Layout::Ftrace);
@@ -108,34 +110,38 @@ impl Layout {
                 return Some(Layout::PerfScript);
             }
             counted_cpus |= line.strip_prefix(b"cpus=").is_some_and(is_number);
-            let layout = match (Layout::Ftrace.read(line), Layout::PerfScript.read(line)) {
-                (LineKind::Event(columns), _) if counted_cpus || columns.fields_are_aligned(line) => Layout::TraceCmd,
-                (LineKind::Event(_), _) => Layout::Ftrace,
-                (_, LineKind::Event(_) | LineKind::Other) => Layout::PerfScript,
-                (LineKind::Unusable(Flaw::SeveralFiles), _) => return Some(Layout::TraceCmd),
-                (LineKind::Unusable(Flaw::Counter), _) => Layout::Ftrace,
-                (LineKind::Unusable(_), LineKind::Unusable(_)) => {
-                    flawed.get_or_insert(Layout::PerfScript);
+            let mut sign = Sign::of(line, counted_cpus);
+            let before = std::mem::take(&mut wrapped);
+            if matches!(sign, Sign::Bad | Sign::Flawed(_)) && !before.is_empty() {
+                let mut whole = before;
+                join(&mut whole, line);
+                if let whole @ Sign::Event(_) = Sign::of(&whole, counted_cpus) {
+                    (sign, bad) = (whole, bad - 1);
+                }
+            }
+            match sign {
+                Sign::Certain(layout) => return Some(layout),
+                Sign::Event(layout) => {
                     events += 1;
-                    continue;
+                    seen = match seen {
+                        Some(Layout::Ftrace) | None => Some(layout),
+                        known => known,
+                    };
                 }
-                (LineKind::Unusable(_), _) => Layout::Ftrace,
-                (_, LineKind::Unusable(_)) => Layout::PerfScript,
-                (LineKind::Bad, LineKind::Bad) => {
+                Sign::Flawed(layout) => {
+                    events += 1;
+                    flawed.get_or_insert(layout);
+                }
+                Sign::Bad => {
                     bad += 1;
-                    continue;
+                    wrapped.extend_from_slice(line);
                 }
-                _ => continue,
-            };
-            events += 1;
-            seen = match seen {
-                Some(Layout::Ftrace) | None => Some(layout),
-                known => known,
-            };
+                Sign::Silent => {}
+            }
         }
         match seen.or(flawed) {
-            // Prose that quotes a line of a trace is no trace.
-            Some(layout) if events >= bad => Some(layout),
+            // Prose that quotes a line of a trace is no trace. Mail programs make two or three lines of one.
+            Some(layout) if events * 2 >= bad => Some(layout),
             None if counted_cpus && bad == 0 => Some(Layout::TraceCmd),
             _ => None,
         }
@@ -149,6 +155,51 @@ impl Layout {
             Layout::PerfScript => perf::read(line),
         }
     }
+}
+
+/// What a line says of the program that printed it.
+enum Sign {
+    /// It is this one's, whatever else there is.
+    Certain(Layout),
+    /// It is an event of this one.
+    Event(Layout),
+    /// It would be, if it did not lack something.
+    Flawed(Layout),
+    /// Nothing, and it is no line of a trace.
+    Bad,
+    /// Nothing.
+    Silent,
+}
+
+impl Sign {
+    fn of(line: &[u8], counted_cpus: bool) -> Sign {
+        match (Layout::Ftrace.read(line), Layout::PerfScript.read(line)) {
+            (LineKind::Event(columns), _) if counted_cpus || columns.fields_are_aligned(line) => {
+                Sign::Event(Layout::TraceCmd)
+            }
+            (LineKind::Event(_), _) => Sign::Event(Layout::Ftrace),
+            (_, LineKind::Event(_) | LineKind::Other) => Sign::Event(Layout::PerfScript),
+            (LineKind::Unusable(Flaw::SeveralFiles), _) => Sign::Certain(Layout::TraceCmd),
+            (LineKind::Unusable(Flaw::Counter), _) => Sign::Event(Layout::Ftrace),
+            (_, LineKind::Unusable(Flaw::Counter)) => Sign::Event(Layout::PerfScript),
+            (_, LineKind::Unusable(_)) => Sign::Flawed(Layout::PerfScript),
+            (LineKind::Unusable(_), _) => Sign::Flawed(Layout::Ftrace),
+            (LineKind::Bad, LineKind::Bad) => Sign::Bad,
+            _ => Sign::Silent,
+        }
+    }
+}
+
+/// Whether such a line may be the rest of the one before.
+pub(super) fn may_be_rest(kind: LineKind<'_>) -> bool {
+    matches!(kind, LineKind::Bad | LineKind::Unusable(Flaw::NoTime | Flaw::NoThread | Flaw::NoName))
+}
+
+/// Puts `rest` behind a line that was wrapped.
+pub(super) fn join(wrapped: &mut Vec<u8>, rest: &[u8]) {
+    wrapped.truncate(wrapped.trim_ascii_end().len());
+    wrapped.push(b' ');
+    wrapped.extend_from_slice(rest.trim_ascii());
 }
 
 impl Columns<'_> {

@@ -22,7 +22,7 @@ use crate::{Input, Options, Source, TraceError};
 use exitscope_model::{CodeList, Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
-use layout::{Columns, Layout, LineKind, NO_TASK};
+use layout::{Columns, Layout, LineKind, NO_TASK, join, may_be_rest};
 use lines::{Lines, NextLine};
 use rustc_hash::FxHashMap;
 
@@ -330,17 +330,19 @@ impl Reader {
     /// Whether `line` is the rest of the line before.
     #[cold]
     fn is_joined(&mut self, line: &[u8], events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, Refused> {
-        if line.len() > MAX_WRAPPED || !matches!(self.layout.read(line), LineKind::Bad) {
+        if line.len() > MAX_WRAPPED || !may_be_rest(self.layout.read(line)) {
             return Ok(false);
         }
-        let mut whole = std::mem::take(&mut self.wrapped);
-        let first = whole.len();
-        whole.push(b' ');
-        whole.extend_from_slice(line.trim_ascii());
-        let taken = self.take(&whole, self.wrapped_at, false, events, ledger);
-        whole.truncate(if matches!(taken, Ok(true)) { 0 } else { first });
-        self.wrapped = whole;
-        taken
+        let mut whole = self.wrapped.clone();
+        join(&mut whole, line);
+        let taken = match self.layout.read(&whole) {
+            LineKind::Event(_) => self.take(&whole, self.wrapped_at, false, events, ledger)?,
+            _ => false,
+        };
+        if taken {
+            self.wrapped.clear();
+        }
+        Ok(taken)
     }
 
     /// Counts the line before, which is no event with the next one either.

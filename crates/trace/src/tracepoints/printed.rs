@@ -41,6 +41,30 @@ const PLUGIN_SVM: &[(u64, &str)] = &[
     (0xffff_ffff, "EXIT_ERR"),
 ];
 
+/// The names of VMX exits in the first kernels with this tracepoint, 2.6.31 and after (`vmx_exit_reasons_str` of
+/// arch/x86/kvm/vmx.c), by their basic reason. SVM has four of them, too: those are VMX's where VMX's were met.
+const OLD_VMX: &[(u64, &str)] = &[
+    (0, "exception"),
+    (1, "ext_irq"),
+    (2, "triple_fault"),
+    (7, "interrupt_window"),
+    (8, "nmi_window"),
+    (9, "task_switch"),
+    (10, "cpuid"),
+    (12, "halt"),
+    (14, "invlpg"),
+    (18, "hypercall"),
+    (28, "cr_access"),
+    (29, "dr_access"),
+    (30, "io_instruction"),
+    (31, "rdmsr"),
+    (32, "wrmsr"),
+    (43, "tpr_below_thres"),
+    (44, "apic_access"),
+    (48, "ept_violation"),
+    (54, "wbinvd"),
+];
+
 /// Exit codes by name.
 #[derive(Debug)]
 pub(crate) struct Reasons {
@@ -71,6 +95,9 @@ impl Reasons {
         for &(number, name) in tables::VMX {
             x86.insert(name.into(), ExitCode::new(CodeList::Vmx, number));
         }
+        for &(number, name) in OLD_VMX {
+            x86.entry(name.into()).or_insert(ExitCode::new(CodeList::Vmx, number));
+        }
         // INTERRUPT_WINDOW's older name, and still libtraceevent's.
         x86.insert("PENDING_INTERRUPT".into(), ExitCode::new(CodeList::Vmx, 7));
         let hcalls = tables::PPC_HCALL.iter().map(|&(number, name)| (name.as_bytes(), number)).collect();
@@ -81,11 +108,26 @@ impl Reasons {
     #[inline]
     fn x86(&mut self, name: &[u8]) -> ExitCode {
         match self.x86.get(name) {
+            Some(&code) if code.list == CodeList::Svm && self.vendor == Some(CodeList::Vmx) => {
+                self.x86_of_both(name, code)
+            }
             Some(&code) => {
                 self.vendor = Some(code.list);
                 code
             }
             None => self.x86_unnamed(name),
+        }
+    }
+
+    /// A name that SVM has, where VMX's were met.
+    #[cold]
+    fn x86_of_both(&mut self, name: &[u8], svm: ExitCode) -> ExitCode {
+        match OLD_VMX.iter().find(|row| row.1.as_bytes() == name) {
+            Some(row) => ExitCode::new(CodeList::Vmx, row.0),
+            None => {
+                self.vendor = Some(CodeList::Svm);
+                svm
+            }
         }
     }
 
@@ -712,7 +754,7 @@ pub(super) fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         _ => return None,
     };
     let ns = scan.decimal()?;
-    // Linux before 4.6 does not say whether the poll was one that counts.
+    // The first kernels with this tracepoint did not say whether the poll was one that counts.
     unnamed(Kind::HaltEnd { ns, waited, valid: scan.until("polling invalid").is_none() })
 }
 
