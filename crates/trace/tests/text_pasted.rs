@@ -76,7 +76,8 @@ fn exits(rows: &[(u64, u32, i64, &str)]) -> Vec<(u64, u32, i64, String)> {
     rows.iter().map(|row| (row.0, row.1, row.2, row.3.to_string())).collect()
 }
 
-/// kvm@vger.kernel.org, on dirty rings, 2020: Linux 5.6, VMX, `trace-cmd report` quoted in the reply; one line was retyped.
+/// <b893745e-96c1-d8e4-85ec-9da257d0d44e@redhat.com>, lore.kernel.org/kvm, 2019: VMX, `trace-cmd report` quoted in an answer;
+/// one line was wrapped and put together by hand.
 #[test]
 fn a_quoted_trace_cmd_report_of_linux_5() {
     let said = read(
@@ -98,7 +99,7 @@ fn a_quoted_trace_cmd_report_of_linux_5() {
     assert_eq!(said.info.comms[&2903], "ring_test");
 }
 
-/// The same thread's answers quote twice: <87tv35fv5t.fsf@vitty.brq.redhat.com> and the like, lore.kernel.org/kvm.
+/// <87tv35fv5t.fsf@vitty.brq.redhat.com>, lore.kernel.org/kvm, 2020: VMX, `trace-cmd report`, quoted twice.
 #[test]
 fn a_quote_of_a_quote() {
     for marks in [">> ", ">>", "> > ", " > > "] {
@@ -115,7 +116,7 @@ fn a_quote_of_a_quote() {
     }
 }
 
-/// A commit message of QEMU's hw/input/pckbd.c: ftrace of Linux 5, wrapped behind the time, with remarks between.
+/// A patch of QEMU's pckbd on qemu-devel: VMX, ftrace, wrapped behind the time, with remarks between.
 #[test]
 fn lines_that_are_wrapped_behind_the_time() {
     let said = read(
@@ -131,7 +132,8 @@ fn lines_that_are_wrapped_behind_the_time() {
     assert_eq!((said.entries(), said.bad()), (vec![0], (1, 0)));
 }
 
-/// A bug of OpenStack users on lists.gnu.org/qemu-discuss: trace-cmd, Linux 4.18, wrapped in the fields at 72 columns.
+/// <CA+BWSia-x86d3+C_zm+B0ZJEJWSne+Q95Z+cy02XHkr+pOtQGQ@mail.gmail.com>, lore.kernel.org/kvm, 2020: trace-cmd, Linux 4.18,
+/// wrapped in the fields.
 #[test]
 fn lines_that_are_wrapped_in_the_fields() {
     let said = read(
@@ -148,7 +150,7 @@ fn lines_that_are_wrapped_in_the_fields() {
     assert!(said.info.comms.is_empty());
 }
 
-/// kvmarm@lists.linux.dev, on nested virtualization, 2024 and 2025: ftrace of Linux 6 on arm64, wrapped behind `TRAP:`.
+/// Mails to kvmarm on nested virtualization: ftrace on arm64, wrapped behind `TRAP:`, and the same in the answers.
 #[test]
 fn arm64s_exits_wrapped_behind_their_kind() {
     let text = "       kvm-vcpu-0-8877    [001] ...1.  6076.581774: kvm_exit: TRAP: \n\
@@ -166,8 +168,8 @@ fn arm64s_exits_wrapped_behind_their_kind() {
     }
 }
 
-/// linux-kvm.org's page on tracing, and posts after it (liujunming.top, Proxmox's forum): trace_pipe of Linux 2.6.32, VMX,
-/// with that time's names and without flags, indented, between the commands.
+/// A blog post on KVM's tools: trace_pipe of a kernel of 2009 or 2010, VMX, with that time's names and without flags, indented,
+/// between the commands.
 #[test]
 fn the_names_of_linux_2_6_in_an_indented_block() {
     let said = read(
@@ -191,7 +193,7 @@ fn the_names_of_linux_2_6_in_an_indented_block() {
     assert_eq!((details, said.bad()), (expected.to_vec(), (4, 0)));
 }
 
-/// A write-up of a CTF task (github.com, a bare KVM program): trace_pipe of Linux 4.15, VMX; runs of blanks became one.
+/// A write-up of a CTF's task, a bare program for KVM: trace_pipe, VMX; runs of blanks became one.
 #[test]
 fn blanks_that_were_made_one() {
     let said = read(
@@ -206,8 +208,7 @@ fn blanks_that_were_made_one() {
     assert_eq!(said.subjects()[1], Some((DetailKind::Port, false, 0xe9)));
 }
 
-/// github.com/OpenCloudOS/perf-prof, docs/profilers/kvm-exit.md (perf-monitor then): dated lines with flags before the CPU,
-/// Linux 4.14, VMX; sums between.
+/// The documents of github.com/OpenCloudOS/perf-prof, its kvm-exit: dated lines with flags before the CPU, VMX; sums between.
 #[test]
 fn perf_profs_dated_lines() {
     let said = read(
@@ -225,8 +226,8 @@ fn perf_profs_dated_lines() {
     assert_eq!(said.info.comms.into_iter().collect::<Vec<_>>(), [(206_967, "CPU 2/KVM".to_string())]);
 }
 
-/// kvm@vger.kernel.org, on nested exits, 2020, and a bug of Hyper-V on KVM: `perf script` with libtraceevent's plugin, which
-/// complains of what it does not know; Linux 5.10, VMX.
+/// A mail to kvm@vger.kernel.org on Hyper-V in a nested guest: `perf script` with libtraceevent's plugin, which complains of what
+/// it does not know; VMX.
 #[test]
 fn perf_script_with_libtraceevents_plugin() {
     let said = read(
@@ -245,8 +246,8 @@ fn perf_script_with_libtraceevents_plugin() {
     assert_eq!((said.entries(), said.bad()), (vec![0], (0, 0)));
 }
 
-/// A program that counts entries of Firecracker's vCPUs (a Go test's sample on github.com): `perf script` of a production
-/// host, whose threads' names end with numbers; the plugin prints no comma.
+/// The test of a Go program that counts entries of Firecracker's vCPUs: `perf script`, whose threads' names end with numbers; the
+/// plugin prints no comma.
 #[test]
 fn firecrackers_threads() {
     let said = read(
@@ -260,7 +261,7 @@ fn firecrackers_threads() {
     assert_eq!((said.info.comms[&599_500].as_str(), said.details()[0].key), ("fc_vcpu 1", 0x6e0));
 }
 
-/// kvm@vger.kernel.org, on the TDP MMU's roots, 2022: ftrace of Linux 5.17, VMX, with a kprobe's lines between.
+/// <ZDg6w+1v4e/uRDfF@google.com>, lore.kernel.org/kvm, 2023: ftrace of a nested host, VMX, with a kprobe's lines between.
 #[test]
 fn all_words_of_linux_5_and_a_probes_lines() {
     let said = read(
@@ -273,7 +274,7 @@ fn all_words_of_linux_5_and_a_probes_lines() {
     assert_eq!((said.entries(), said.events.len(), said.bad()), (vec![0], 3, (0, 0)));
 }
 
-/// kvm@vger.kernel.org, on XSETBV, 2022: `trace-cmd report` without its kvm plugin (RHEL 9), Linux 5.14, VMX.
+/// <19c4168f-c65b-fc9a-fe4c-152284e18d30@redhat.com>, lore.kernel.org/kvm, 2022: `trace-cmd report` without its kvm plugin, VMX.
 #[test]
 fn trace_cmd_without_its_plugin() {
     let said = read(
@@ -286,7 +287,7 @@ fn trace_cmd_without_its_plugin() {
     assert_eq!((said.info.format.as_str(), said.bad()), ("trace-cmd report text", (0, 0)));
 }
 
-/// kvm@vger.kernel.org, on #GP interception, 2019: `trace-cmd report` of SVM, Linux 5.3, of a selftest.
+/// <87y2zknlq7.fsf@vitty.brq.redhat.com>, lore.kernel.org/kvm, 2019: `trace-cmd report` of a selftest on SVM.
 #[test]
 fn trace_cmds_names_of_svm() {
     let said = read(
@@ -301,7 +302,7 @@ fn trace_cmds_names_of_svm() {
     assert_eq!(said.bad(), (0, 0));
 }
 
-/// github.com, a comparison of enclaves in SEV-SNP guests: trace-cmd 2.9, Linux 5.19, SVM; error codes of more than 32 bits.
+/// The README of a program for SEV-SNP guests: trace-cmd, SVM; error codes of more than 32 bits.
 #[test]
 fn nested_page_faults_of_an_encrypted_guest() {
     let line = " qemu-system-x86-3101 [064] 28714.545983: kvm_exit:             reason EXIT_NPF rip 0x0 info 1680000007 1729a1000\n";
@@ -310,8 +311,7 @@ fn nested_page_faults_of_an_encrypted_guest() {
     assert_eq!(said.subjects(), [Some((DetailKind::PageFault, false, 0x16_0000_0007)); 3]);
 }
 
-/// A commit message of the kernel on DR6 in nested guests, 2025: the author left out what did not matter, and put labels
-/// before some lines.
+/// The kernel's commit message about CVE-2025-21839: the author left out what did not matter, and put labels before some lines.
 #[test]
 fn exits_from_which_words_were_left_out() {
     let said = read(
@@ -342,8 +342,7 @@ fn exits_whose_end_is_cut_off_are_counted() {
     assert_eq!((said.exits().len(), said.subjects()), (1, vec![None]));
 }
 
-/// lkml's archive of a mail on preemption by the host, 2025: arm64, ftrace of a kernel with lazy preemption, whose flags are
-/// seven (`print_lat_fmt` of Linux 6.13).
+/// An example of interrupts of a guest in a public repository: ftrace on arm64, with seven flags.
 #[test]
 fn seven_flags_of_newer_kernels() {
     let said = read(
@@ -356,7 +355,8 @@ fn seven_flags_of_newer_kernels() {
     assert_eq!(said.events[1].kind, Kind::HaltEnd { ns: 1_900_000, waited: true, valid: true });
 }
 
-/// Ubuntu's bug tracker on nested triple faults, 2022: `perf script`, of which only CPU and time were copied.
+/// <95c1dc01-4aa0-46a6-95b1-bbc62588ac6e@www.fastmail.com>, lore.kernel.org/kvm, 2022: `perf script` of Linux 5.13, of which only
+/// CPU and time were copied.
 #[test]
 fn lines_without_threads_are_refused() {
     let error = refusal(
@@ -367,7 +367,7 @@ fn lines_without_threads_are_refused() {
     assert!(error.contains("line 1 names no thread"), "{error}");
 }
 
-/// kvm@vger.kernel.org, on idle HLT, 2024 (SVM, times alone), and on the preemption timer, 2018 (perf with the name alone).
+/// Mails to kvm@vger.kernel.org on SVM's idle HLT (times alone) and on VMX's preemption timer (`perf script` with names alone).
 #[test]
 fn times_and_names_without_threads_are_refused() {
     for text in [
@@ -416,7 +416,7 @@ fn graphs_of_functions_are_refused() {
     assert!(refusal(comments).contains("function_graph"));
 }
 
-/// Sums of `perf top` and `perf report` (blogs on exits by address), and columns aligned by hand, are no traces.
+/// Sums of `perf top` (notes on exits by address), and columns aligned by hand (a lesson on VMMs), are no traces.
 #[test]
 fn what_is_no_list_of_events_is_no_trace() {
     for text in [

@@ -14,16 +14,18 @@ mod layout;
 mod lines;
 mod perf;
 mod quote;
+mod refused;
 
 use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
 use crate::tracepoints::printed::{Reasons, exit_info, read_fields};
 use crate::tracepoints::{Row, of_text};
 use crate::{Input, Options, Source, TraceError};
-use exitscope_model::{CodeList, Event, Kind, Ledger, Line, NameId, TraceInfo};
+use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
 use layout::{Columns, Layout, LineKind, NO_TASK, join, may_be_rest};
 use lines::{Lines, NextLine};
+use refused::{Order, Place, Refused, Threads};
 use rustc_hash::FxHashMap;
 
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
@@ -123,93 +125,6 @@ struct Reader {
     threads: Threads,
 }
 
-/// Where a line is.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    /// Where it begins, in bytes.
-    offset: u64,
-    /// Its number, counted from 1.
-    number: u64,
-}
-
-/// Whether times are moments: those are in order. The times between events, which `perf script --deltatime` prints in their
-/// place, are not.
-#[derive(Default)]
-struct Order {
-    /// The first time was zero: nothing is before the first event.
-    from_zero: bool,
-    /// Events so far, and those whose time is below the one before.
-    events: u64,
-    backwards: u64,
-}
-
-impl Order {
-    /// Events by which it shows.
-    const ENOUGH: u64 = 64;
-
-    /// Events by which it shows in a text that has no more.
-    const FEW: u64 = 8;
-
-    /// The time of an event, after one of time `latest`.
-    #[inline]
-    fn note(&mut self, at: Moment, latest: Moment) {
-        if self.events < Order::ENOUGH {
-            self.from_zero |= self.events == 0 && at == Moment::default();
-            self.backwards += u64::from(at < latest);
-            self.events += 1;
-        }
-    }
-
-    /// Whether these were no moments.
-    fn is_of_differences(&self) -> bool {
-        match self.from_zero {
-            true => self.backwards * 8 > self.events,
-            false if self.events == Order::ENOUGH => self.backwards * 4 > self.events,
-            false => self.events >= Order::FEW && self.backwards * 3 > self.events,
-        }
-    }
-}
-
-/// Whether threads are threads: such a one leaves the vCPU that it entered. Where `perf script -F pid` prints the process in the
-/// thread's place, all vCPUs of a VM seem to be one thread's.
-#[derive(Default)]
-struct Threads {
-    /// The vCPU that each entered last.
-    entered: FxHashMap<u32, VcpuId>,
-    /// Exits so far, and those from another vCPU than the one entered.
-    exits: u64,
-    strange: u64,
-}
-
-impl Threads {
-    /// Strange exits that may be damage, or a loss that nothing says.
-    const FEW: u64 = 4;
-
-    /// An event of a thread of which no process is known.
-    #[inline]
-    fn note(&mut self, tid: u32, kind: Kind, vcpu: VcpuId) {
-        match kind {
-            _ if vcpu == VcpuId::UNKNOWN => {}
-            Kind::Enter if self.entered.len() < MAX_THREADS => {
-                self.entered.insert(tid, vcpu);
-            }
-            // POWER8 enters and leaves with all vCPUs of a core at once.
-            Kind::Exit { code, .. } if code.list != CodeList::PpcTrap => {
-                if let Some(entered) = self.entered.remove(&tid) {
-                    self.exits += 1;
-                    self.strange += u64::from(entered != vcpu);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether these are processes. A vCPU alone on its host never shows it, one of many in every second exit.
-    fn are_processes(&self) -> bool {
-        self.strange > Threads::FEW && self.strange * 64 > self.exits
-    }
-}
-
 /// What an event name means.
 #[derive(Clone, Copy)]
 enum Known {
@@ -267,45 +182,6 @@ impl Text {
             }
         };
         read.map(|()| true).map_err(|why| why.of(self.lines.input.name()))
-    }
-}
-
-/// Why a text cannot be used.
-enum Refused {
-    /// By a line, the first of its kind.
-    Line(Flaw, Place),
-    /// Its times are those between events.
-    Differences,
-    /// Its threads are processes.
-    Processes,
-}
-
-impl Refused {
-    /// The error about the file of this name.
-    #[cold]
-    fn of(self, name: &str) -> TraceError {
-        let name = name.to_string();
-        match self {
-            Refused::Line(flaw @ Flaw::Counter, Place { offset, .. }) => {
-                TraceError::Damaged { name, structure: "line", offset, problem: flaw.problem().to_string() }
-            }
-            Refused::Line(flaw, Place { number, .. }) => {
-                TraceError::Unsupported { name, what: format!("line {number} {}", flaw.problem()) }
-            }
-            Refused::Differences => TraceError::Unsupported {
-                name,
-                what: "its times are not in order, as those between one event and the next are not (perf script \
-                       --deltatime); print it with moments"
-                    .to_string(),
-            },
-            Refused::Processes => TraceError::Unsupported {
-                name,
-                what:
-                    "one thread is in several vCPUs at once, so that its number is the process's (perf script -F pid \
-                       without tid); print it with perf script -F comm,pid,tid,cpu,time,event,trace"
-                        .to_string(),
-            },
-        }
     }
 }
 
@@ -479,7 +355,7 @@ impl Reader {
 
     /// Events of this CPU are missing here.
     fn lose(&mut self, cpu: u32, count: u64, events: &mut Vec<Event>) {
-        self.threads.entered.clear();
+        self.threads.forget();
         self.lost.push((cpu, count));
         if self.lost.len() >= BATCH {
             self.release_losses(self.latest, events);
