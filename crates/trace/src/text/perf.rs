@@ -58,8 +58,9 @@ pub(super) fn read(line: &[u8]) -> LineKind<'_> {
 
 /// `    ffffffffc057e61f svm_vcpu_run ([kvm_amd])`
 fn is_call(line: &[u8]) -> bool {
-    let mut scan = Scan::new(line.trim_ascii());
-    scan.hex().is_some() && scan.rest.starts_with(b" ")
+    let text = line.trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    digits > 0 && text.get(digits) == Some(&b' ')
 }
 
 #[inline]
