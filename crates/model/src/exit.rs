@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Detail, ExitCode, ExitInfo, ExitParts, TimePart, Way};
+use crate::{CodeList, Detail, ExitCode, ExitInfo, ExitParts, Sign, TimePart, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -26,6 +26,17 @@ impl Who {
         }
         self
     }
+}
+
+/// One sign: when, and in whose thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// A vCPU, another thread of the VMM, or one of the kernel's own (khugepaged, ksmd, kswapd), which says nothing of the VM.
+    pub who: Who,
+    /// When.
+    pub at: Moment,
+    /// What.
+    pub sign: Sign,
 }
 
 /// Where the vCPU left to.

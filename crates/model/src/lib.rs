@@ -22,6 +22,7 @@ mod ledger;
 mod part;
 mod rows;
 mod run_queue;
+mod sign;
 mod subject;
 mod subject_names;
 mod way;
@@ -31,10 +32,9 @@ pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
-    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, Sign, Signed, TraceInfo,
-    version,
+    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo, version,
 };
-pub use exit::{Door, Exit, Rows, Who};
+pub use exit::{Door, Exit, Rows, Signed, Who};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, Told};
@@ -44,6 +44,7 @@ pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns,
 };
+pub use sign::Sign;
 pub use subject::{Form, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use way::{Mark, Step, Way};

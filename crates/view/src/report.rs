@@ -374,13 +374,14 @@ pub struct InjectedRow {
     pub count: u64,
 }
 
-/// Events of one kind that show what KVM does with a VM.
+/// Events of one kind that show what KVM does.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SignRow {
-    /// The VM's process id; absent if the trace does not say.
-    pub vm: Option<u32>,
-    /// The VM's process name.
-    pub vm_name: Option<String>,
+    /// The process in whose threads they were: the VMM, or a thread of the kernel (khugepaged, ksmd, kswapd), which does not say
+    /// whose memory it worked on. Absent if the trace does not say.
+    pub process: Option<u32>,
+    /// Its name.
+    pub process_name: Option<String>,
     /// The tracepoint.
     pub event: &'static str,
     /// What it shows.
@@ -392,8 +393,8 @@ pub struct SignRow {
 impl SignRow {
     fn of(vm: VmId, sign: Sign, count: u64, info: &TraceInfo) -> SignRow {
         SignRow {
-            vm: (vm != VmId::UNKNOWN).then_some(vm.0),
-            vm_name: info.vm_name(vm),
+            process: (vm != VmId::UNKNOWN).then_some(vm.0),
+            process_name: info.vm_name(vm),
             event: sign.event(),
             what: sign.what(),
             count,

@@ -25,7 +25,7 @@ use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
 use layout::{Columns, Layout, LineKind, NO_TASK, join, may_be_rest};
 use lines::{Lines, NextLine};
-use refused::{Order, Place, Refused, Threads};
+use refused::{LineAt, OrderCheck, Refusal, ThreadCheck};
 use rustc_hash::FxHashMap;
 
 /// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
@@ -78,7 +78,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             layout,
             exit_info: options.exit_info,
             wrapped: Vec::new(),
-            wrapped_at: Place::default(),
+            wrapped_at: LineAt::default(),
             known: FxHashMap::default(),
             reasons: Reasons::new(),
             says_losses: false,
@@ -86,8 +86,8 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             latest: Moment::default(),
             events: 0,
             unusable: None,
-            order: Order::default(),
-            threads: Threads::default(),
+            order: OrderCheck::default(),
+            threads: ThreadCheck::default(),
         },
     }))
 }
@@ -108,7 +108,7 @@ struct Reader {
     exit_info: bool,
     /// The last line, if it is no event yet and may be one together with the next, and where it is.
     wrapped: Vec<u8>,
-    wrapped_at: Place,
+    wrapped_at: LineAt,
     /// Event names met so far, as printed.
     known: FxHashMap<Box<[u8]>, Known>,
     reasons: Reasons,
@@ -120,9 +120,9 @@ struct Reader {
     /// Events read so far.
     events: u64,
     /// Lines that lack what accounting needs: what the first of them lacks, where it is, and how many there are.
-    unusable: Option<(Flaw, Place, u64)>,
-    order: Order,
-    threads: Threads,
+    unusable: Option<(Flaw, LineAt, u64)>,
+    order: OrderCheck,
+    threads: ThreadCheck,
 }
 
 /// What an event name means.
@@ -168,7 +168,7 @@ impl Source for Text {
 impl Text {
     /// Reads one line; false at the end.
     fn read_line(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, TraceError> {
-        let at = Place { offset: self.lines.done(), number: self.lines.number + 1 };
+        let at = LineAt { offset: self.lines.done(), number: self.lines.number + 1 };
         let read = match self.lines.next_line()? {
             NextLine::Line(line) => self.reader.line(unmarked(line, self.mark), at, events, ledger),
             NextLine::TooLong => {
@@ -188,7 +188,7 @@ impl Text {
 impl Reader {
     /// Reads one line. Mail programs wrap lines, so one that is no event is tried together with the next.
     #[inline]
-    fn line(&mut self, line: &[u8], at: Place, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refused> {
+    fn line(&mut self, line: &[u8], at: LineAt, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refusal> {
         if !self.wrapped.is_empty() {
             if self.is_joined(line, events, ledger)? {
                 return Ok(());
@@ -205,7 +205,7 @@ impl Reader {
 
     /// Whether `line` is the rest of the line before.
     #[cold]
-    fn is_joined(&mut self, line: &[u8], events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, Refused> {
+    fn is_joined(&mut self, line: &[u8], events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<bool, Refusal> {
         if line.len() > MAX_WRAPPED || !may_be_rest(self.layout.read(line)) {
             return Ok(false);
         }
@@ -223,7 +223,7 @@ impl Reader {
 
     /// Counts the line before, which is no event with the next one either.
     #[inline]
-    fn end_wrapped(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refused> {
+    fn end_wrapped(&mut self, events: &mut Vec<Event>, ledger: &mut Ledger) -> Result<(), Refusal> {
         if self.wrapped.is_empty() {
             return Ok(());
         }
@@ -237,11 +237,11 @@ impl Reader {
     fn take(
         &mut self,
         line: &[u8],
-        at: Place,
+        at: LineAt,
         is_whole: bool,
         events: &mut Vec<Event>,
         ledger: &mut Ledger,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, Refusal> {
         let columns = match self.layout.read(line) {
             LineKind::Event(columns) => columns,
             LineKind::Silent | LineKind::Other => return Ok(true),
@@ -303,7 +303,7 @@ impl Reader {
             self.release_losses(at, events);
         }
         self.order.note(at, self.latest);
-        if self.order.events == Order::ENOUGH {
+        if self.order.events == OrderCheck::ENOUGH {
             self.check_order()?;
         }
         if tgid == 0 && self.layout == Layout::PerfScript {
@@ -320,10 +320,10 @@ impl Reader {
 
     /// Counts a line that lacks what accounting needs. One may be damage; where most are such, the text cannot be used.
     #[cold]
-    fn note_unusable(&mut self, flaw: Flaw, at: Place, ledger: &mut Ledger) -> Result<(), Refused> {
+    fn note_unusable(&mut self, flaw: Flaw, at: LineAt, ledger: &mut Ledger) -> Result<(), Refusal> {
         ledger.count_at(Line::BadText, at.number);
         if flaw.is_certain() {
-            return Err(Refused::Line(flaw, at));
+            return Err(Refusal::Line(flaw, at));
         }
         let (_, _, count) = self.unusable.get_or_insert((flaw, at, 0));
         *count += 1;
@@ -334,23 +334,23 @@ impl Reader {
     }
 
     /// A text most of whose events are unusable cannot be used.
-    fn check_usable(&self) -> Result<(), Refused> {
+    fn check_usable(&self) -> Result<(), Refusal> {
         match self.unusable {
-            Some((flaw, at, count)) if count > self.events => Err(Refused::Line(flaw, at)),
+            Some((flaw, at, count)) if count > self.events => Err(Refusal::Line(flaw, at)),
             _ => Ok(()),
         }
     }
 
     /// A trace of times between events has lost the moments.
-    fn check_order(&self) -> Result<(), Refused> {
-        if self.order.is_of_differences() { Err(Refused::Differences) } else { Ok(()) }
+    fn check_order(&self) -> Result<(), Refusal> {
+        if self.order.is_of_differences() { Err(Refusal::Differences) } else { Ok(()) }
     }
 
     /// What shows only of all lines together.
-    fn check_at_end(&self) -> Result<(), Refused> {
+    fn check_at_end(&self) -> Result<(), Refusal> {
         self.check_usable()?;
         self.check_order()?;
-        if self.threads.are_processes() { Err(Refused::Processes) } else { Ok(()) }
+        if self.threads.are_processes() { Err(Refusal::Processes) } else { Ok(()) }
     }
 
     /// Events of this CPU are missing here.

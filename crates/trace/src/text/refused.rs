@@ -8,34 +8,34 @@ use exitscope_units::{Moment, VcpuId};
 use rustc_hash::FxHashMap;
 
 /// Why a text cannot be used.
-pub(super) enum Refused {
+pub(super) enum Refusal {
     /// By a line, the first of its kind.
-    Line(Flaw, Place),
+    Line(Flaw, LineAt),
     /// Its times are those between events.
     Differences,
     /// Its threads are processes.
     Processes,
 }
 
-impl Refused {
+impl Refusal {
     /// The error about the file of this name.
     #[cold]
     pub fn of(self, name: &str) -> TraceError {
         let name = name.to_string();
         match self {
-            Refused::Line(flaw @ Flaw::Counter, Place { offset, .. }) => {
+            Refusal::Line(flaw @ Flaw::Counter, LineAt { offset, .. }) => {
                 TraceError::Damaged { name, structure: "line", offset, problem: flaw.problem().to_string() }
             }
-            Refused::Line(flaw, Place { number, .. }) => {
+            Refusal::Line(flaw, LineAt { number, .. }) => {
                 TraceError::Unsupported { name, what: format!("line {number} {}", flaw.problem()) }
             }
-            Refused::Differences => TraceError::Unsupported {
+            Refusal::Differences => TraceError::Unsupported {
                 name,
                 what: "its times are not in order, as those between one event and the next are not (perf script \
                        --deltatime); print it with moments"
                     .to_string(),
             },
-            Refused::Processes => TraceError::Unsupported {
+            Refusal::Processes => TraceError::Unsupported {
                 name,
                 what:
                     "one thread is in several vCPUs at once, so that its number is the process's (perf script -F pid \
@@ -48,7 +48,7 @@ impl Refused {
 
 /// Where a line is.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct LineAt {
     /// Where it begins, in bytes.
     pub offset: u64,
     /// Its number, counted from 1.
@@ -58,7 +58,7 @@ pub(super) struct Place {
 /// Whether times are moments: those are in order. The times between events, which `perf script --deltatime` prints in their
 /// place, are not.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct OrderCheck {
     /// The first time was zero: nothing is before the first event.
     from_zero: bool,
     /// Events so far, and those whose time is below the one before.
@@ -66,7 +66,7 @@ pub(super) struct Order {
     backwards: u64,
 }
 
-impl Order {
+impl OrderCheck {
     /// Events by which it shows.
     pub const ENOUGH: u64 = 64;
 
@@ -76,7 +76,7 @@ impl Order {
     /// The time of an event, after one of time `latest`.
     #[inline]
     pub fn note(&mut self, at: Moment, latest: Moment) {
-        if self.events < Order::ENOUGH {
+        if self.events < OrderCheck::ENOUGH {
             self.from_zero |= self.events == 0 && at == Moment::default();
             self.backwards += u64::from(at < latest);
             self.events += 1;
@@ -87,8 +87,8 @@ impl Order {
     pub fn is_of_differences(&self) -> bool {
         match self.from_zero {
             true => self.backwards * 8 > self.events,
-            false if self.events == Order::ENOUGH => self.backwards * 4 > self.events,
-            false => self.events >= Order::FEW && self.backwards * 3 > self.events,
+            false if self.events == OrderCheck::ENOUGH => self.backwards * 4 > self.events,
+            false => self.events >= OrderCheck::FEW && self.backwards * 3 > self.events,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Order {
 /// Whether threads are threads: such a one leaves the vCPU that it entered. Where `perf script -F pid` prints the process in
 /// the thread's place, all vCPUs of a VM seem to be one thread's.
 #[derive(Default)]
-pub(super) struct Threads {
+pub(super) struct ThreadCheck {
     /// The vCPU that each entered last.
     entered: FxHashMap<u32, VcpuId>,
     /// Exits so far, and those from another vCPU than the one entered.
@@ -104,7 +104,7 @@ pub(super) struct Threads {
     strange: u64,
 }
 
-impl Threads {
+impl ThreadCheck {
     /// Strange exits that may be damage, or a loss that nothing says.
     const FEW: u64 = 4;
 
@@ -134,6 +134,6 @@ impl Threads {
 
     /// Whether these are processes. A vCPU alone on its host never shows it, one of many in every second exit.
     pub fn are_processes(&self) -> bool {
-        self.strange > Threads::FEW && self.strange * 64 > self.exits
+        self.strange > ThreadCheck::FEW && self.strange * 64 > self.exits
     }
 }

@@ -1,0 +1,57 @@
+//! Events that show what KVM does beside exits: in an exit's thread, or in another.
+//!
+//! ```text
+//! kvm_unmap_hva_range ─► Sign::Unmapped      kvm_apicv_inhibit_changed: set reason=2 ─► Sign::ApicvInhibited(2)
+//! ```
+
+/// What an event shows of what KVM does, in an exit or in another thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sign {
+    /// `kvm_pml_full`: the buffer is full in which VMX's page-modification logging notes which pages the guest writes.
+    PmlFull,
+    /// `kvm_dirty_ring_exit`: the ring is full in which KVM notes which pages the guest writes.
+    DirtyRingFull,
+    /// `kvm_rmp_fault`: SEV-SNP's reverse map does not agree with an access.
+    RmpFault,
+    /// `kvm_unmap_hva_range`: the host changes how a range of the VMM's memory is mapped, whether or not it is the guest's
+    /// (`kvm_mmu_notifier_invalidate_range_start` of `virt/kvm/kvm_main.c`).
+    Unmapped,
+    /// `kvm_age_hva`: the host looks whether the guest has used a page.
+    Aged,
+    /// `kvm_apicv_inhibit_changed`: the processor may not virtualise the VM's APIC, for the reason of this number in the kernel's
+    /// `enum kvm_apicv_inhibit`.
+    ApicvInhibited(u8),
+    /// The same: no more for this reason.
+    ApicvAllowed(u8),
+}
+
+impl Sign {
+    /// The tracepoint.
+    pub const fn event(self) -> &'static str {
+        match self {
+            Sign::PmlFull => "kvm_pml_full",
+            Sign::DirtyRingFull => "kvm_dirty_ring_exit",
+            Sign::RmpFault => "kvm_rmp_fault",
+            Sign::Unmapped => "kvm_unmap_hva_range",
+            Sign::Aged => "kvm_age_hva",
+            Sign::ApicvInhibited(_) | Sign::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
+        }
+    }
+
+    /// What it shows, for people.
+    pub fn what(self) -> String {
+        match self {
+            Sign::PmlFull => "buffers of logged pages were full".into(),
+            Sign::DirtyRingFull => "rings of dirty pages were full".into(),
+            Sign::RmpFault => "faults of SEV-SNP's reverse map".into(),
+            Sign::Unmapped => "changes of the VMM's memory mappings, the guest's memory or other".into(),
+            Sign::Aged => "looks of the host whether pages were used".into(),
+            Sign::ApicvInhibited(reason) => {
+                format!("APIC virtualisation inhibited, for reason {reason} of that kernel")
+            }
+            Sign::ApicvAllowed(reason) => {
+                format!("APIC virtualisation no longer inhibited for reason {reason} of that kernel")
+            }
+        }
+    }
+}
