@@ -2072,7 +2072,7 @@ export interface StaysRow {
   ns: number;
 }
 /**
- * Events of one kind that show what KVM does with a VM.
+ * Events of one kind that show what KVM does.
  */
 export interface SignRow {
   /**
@@ -2084,13 +2084,14 @@ export interface SignRow {
    */
   event: string;
   /**
-   * The VM's process id; absent if the trace does not say.
+   * The process in whose threads they were: the VMM, or a thread of the kernel (khugepaged, ksmd, kswapd), which does not say
+   * whose memory it worked on. Absent if the trace does not say.
    */
-  vm: number | null;
+  process: number | null;
   /**
-   * The VM's process name.
+   * Its name.
    */
-  vm_name: string | null;
+  process_name: string | null;
   /**
    * What it shows.
    */
