@@ -446,9 +446,8 @@ impl Material {
     }
 
     /// How often a VM gave each of these signs.
-    pub fn signs(&self, vm: VmId, of: &[Sign]) -> impl Iterator<Item = (Sign, u64)> + '_ {
-        let counts = of.to_vec().into_iter().map(move |sign| (sign, self.facts.signs.get(&(vm, sign)).copied()));
-        counts.filter_map(|(sign, count)| Some((sign, count?)))
+    pub fn signs(&self, vm: VmId, of: &[Sign]) -> Vec<(Sign, u64)> {
+        of.iter().filter_map(|&sign| Some((sign, *self.facts.signs.get(&(vm, sign))?))).collect()
     }
 
     /// The halts of a VM, all its vCPUs together.
