@@ -64,6 +64,8 @@ fn exits(row: &Source) -> String {
         DetailKind::Hypercall => "KVM's hypercall",
         DetailKind::HypervHypercall => "Hyper-V's hypercall",
         DetailKind::PpcHcall => "pseries hypercall",
+        DetailKind::Vmgexit => "VMGEXIT",
+        DetailKind::GhcbMsr => "request by the GHCB's MSR",
         DetailKind::Cpuid => "CPUID leaf",
         other => other.name(),
     };

@@ -22,7 +22,7 @@ const fn call(kind: DetailKind, number: u64, name: &'static str, answer: Answer)
 }
 
 use Answer::{Cure as C, Leave, Unjudged};
-use DetailKind::{Hypercall, HypervHypercall, PpcHcall};
+use DetailKind::{GhcbMsr, Hypercall, HypervHypercall, PpcHcall, Vmgexit};
 
 pub(super) static MSRS: &[Source] = &[
     msr(0x6e0, 0x6e0, TIMERS, C(&TIMER)),
@@ -60,6 +60,9 @@ pub(super) static MSRS: &[Source] = &[
     call(Hypercall, 10, "IPIs by hypercall", Leave(PV_IPI)),
     call(Hypercall, 11, "yields to vCPUs that are asked for something", Leave(PV_YIELD)),
     call(Hypercall, 12, "page conversions", Leave(CONVERSION)),
+    // SVM_VMGEXIT_PSC of arch/x86/include/uapi/asm/svm.h, GHCB_MSR_PSC_REQ of arch/x86/include/asm/sev-common.h.
+    call(Vmgexit, 0x8000_0010, "page conversions", Leave(CONVERSION)),
+    call(GhcbMsr, 0x14, "page conversions", Leave(CONVERSION)),
     call(HypervHypercall, 0x02, FLUSHES, Leave(FLUSH)),
     call(HypervHypercall, 0x03, FLUSHES, Leave(FLUSH)),
     call(HypervHypercall, 0x13, FLUSHES, Leave(FLUSH)),
@@ -72,8 +75,15 @@ pub(super) static MSRS: &[Source] = &[
 ];
 
 /// What pseries guests ask for.
-pub(super) static HCALLS: &[Source] =
-    &[call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)), call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR))];
+pub(super) static HCALLS: &[Source] = &[
+    call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)),
+    call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR)),
+    call(PpcHcall, 0xe4, "wake-ups of vCPUs that have ceded", Leave(PROD)),
+];
+
+/// H_PROD of `kvmppc_pseries_do_hcall` in arch/powerpc/kvm/book3s_hv.c.
+const PROD: &str =
+    "the guest wakes a vCPU of its own that has ceded its turn (H_CEDE), or will: fewer waits are fewer calls";
 
 /// `kvm_pv_kick_cpu_op`, `kvm_pv_send_ipi`, `kvm_sched_yield` of arch/x86/kvm; Documentation/virt/kvm/x86/hypercalls.rst.
 const KICK: &str = "the guest has PV spinlocks, and who gives a lock back wakes who waits for it: fewer waits are fewer calls, so \

@@ -17,6 +17,7 @@ use super::sources::{Account, Thing, Vm};
 use crate::{Cell, DetailKey, ExitCause};
 use exitscope_model::codes::detail_name;
 use exitscope_model::{CodeList, DetailKind, ExitCode, Sign};
+use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, Place, Unit};
 use std::collections::BTreeMap;
 
@@ -99,6 +100,22 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         has: is_nested,
         signs: &[],
         answers: &[Answer::Cure(&NESTED)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: "timers of the host",
+        exits: "HV_DECREMENTER",
+        has: |of| is(of, CodeList::PpcTrap, &[0x980]),
+        signs: &[],
+        answers: &[Answer::Leave(HOST_TIMER)],
+        choose: |_| 0,
+    },
+    ExitGroup {
+        name: "doorbells",
+        exits: "0xe80 (H_DOORBELL)",
+        has: |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+        signs: &[],
+        answers: &[Answer::Leave(DOORBELLS)],
         choose: |_| 0,
     },
     ExitGroup {
@@ -287,6 +304,15 @@ fn memory_faults(vm: &Vm<'_>) -> usize {
         all => usize::from(touched.again.saturating_mul(2) > all),
     }
 }
+
+/// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
+/// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
+const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's decrementer ends the stay in the guest: nothing of \
+    the guest's asks for it";
+
+/// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
+const DOORBELLS: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
+    virtual core that had to leave, what it costs is judged as threads that are forced out";
 
 /// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
 const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
@@ -696,6 +722,8 @@ mod tests {
             ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
             ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
             ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
+            ("x86_64", made(svm(0x403), call(D::Vmgexit, 0x8000_0010)), "shares pages with the host"),
+            ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
@@ -755,6 +783,17 @@ mod tests {
         let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
         assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): have less of it"));
         assert_eq!(judged("x86_64", &of).advice().len(), 0);
+        for (trap, says) in [(0x980, "timer of the host"), (0xe80, "asks the thread to leave")] {
+            let judgement = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, trap), None));
+            let verdict = &judgement.causes[0].verdict;
+            assert!(matches!(verdict, Verdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
+        }
+        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0xe4)));
+        let verdict = &judged("ppc64le", &prod).causes[0].verdict;
+        assert!(
+            matches!(verdict, Verdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
+            "{verdict:?}"
+        );
         let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
         assert!(faults.advice()[0].plan().change.contains("does not say which"), "H_DATA_STORAGE");
     }

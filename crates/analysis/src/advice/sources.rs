@@ -252,12 +252,9 @@ impl Vm<'_> {
                 share(cell.user_count, cell.count),
             ));
             if about.trip > 0 {
-                let what = match self.machine.xen {
-                    true => format!("part of the time of those exits spent waiting for the device model: {name}"),
-                    false => {
-                        format!("part of the time of those exits from leaving the kernel until entering again: {name}")
-                    }
-                };
+                let left =
+                    if self.machine.xen { "beginning to wait for the device model" } else { "leaving the kernel" };
+                let what = format!("part of the time of those exits from {left} until entering again: {name}");
                 facts.push(judgement.note(vm, Topic::Phases, what, share(about.trip, cell.cost().0)));
             }
             if about.asleep.saturating_mul(NOTED) > about.trip {
