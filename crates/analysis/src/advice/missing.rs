@@ -24,6 +24,11 @@ pub(super) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Svm, 0x72),
     (CodeList::Svm, 0x7b),
     (CodeList::Svm, 0x7c),
+    // KVM_EXIT_IO, KVM_EXIT_MMIO, KVM_EXIT_X86_RDMSR and KVM_EXIT_X86_WRMSR, where no kvm_exit is.
+    (CodeList::KvmExit, 2),
+    (CodeList::KvmExit, 6),
+    (CodeList::KvmExit, 29),
+    (CodeList::KvmExit, 30),
 ];
 
 /// Exits at which a nested guest is entered: VMLAUNCH, VMRESUME, VMRUN.

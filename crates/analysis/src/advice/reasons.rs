@@ -103,6 +103,14 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         choose: |_| 0,
     },
     ExitGroup {
+        name: "returns for a signal",
+        exits: "KVM_EXIT_INTR",
+        has: |of| of.code == ExitCode::INTR,
+        signs: &[],
+        answers: &[Answer::Leave(SIGNALS)],
+        choose: |_| 0,
+    },
+    ExitGroup {
         name: "timers of the host",
         exits: "HV_DECREMENTER",
         has: |of| is(of, CodeList::PpcTrap, &[0x980]),
@@ -281,6 +289,7 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
     halts.for_each(|(_, of)| cell.merge(of));
     let blocked = vm.material.halts(vm.id).halts();
     let pending = cell.timed.saturating_sub(blocked);
+    let all = cell.count;
     // Without kvm_vcpu_wakeup nothing says which halts found one.
     if vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
         let share = pending as f64 / cell.timed as f64;
@@ -291,10 +300,17 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
         let said = vm.judge_as(thing, &account, judgement);
         judgement.say(Some(vm.id), Covered::Halts, said);
     }
-    if let Some(why) = unknown {
+    let outside = vm.material.halts(vm.id).in_user_space;
+    if outside > 0 && outside == all {
+        judgement.say(Some(vm.id), Covered::Halts, Said::Inherent(HALTS_OUTSIDE.into()));
+    } else if let Some(why) = unknown {
         judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(why));
     }
 }
+
+/// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
+const HALTS_OUTSIDE: &str = "user space halts these vCPUs, as their local APIC is there: KVM neither polls for them nor tells of them; with \
+    an irqchip in the kernel (QEMU's default) it would do both";
 
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say.
 fn memory_faults(vm: &Vm<'_>) -> usize {
@@ -304,6 +320,10 @@ fn memory_faults(vm: &Vm<'_>) -> usize {
         all => usize::from(touched.again.saturating_mul(2) > all),
     }
 }
+
+/// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
+const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for something else, and \
+    the recording does not say for what";
 
 /// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
@@ -726,6 +746,7 @@ mod tests {
             ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
+            ("x86_64", made(ExitCode::INTR, None), "the VMM wants the thread for something else"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
             ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
             ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
@@ -800,13 +821,18 @@ mod tests {
 
     /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
     fn halting(blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
+        halting_by(vmx(12), blocked, told, unknown)
+    }
+
+    /// The same by this reason.
+    fn halting_by(code: ExitCode, blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
         let machine = Machine { arch: "x86_64".into(), ..Machine::default() };
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
         for number in 1..=2_000 {
             let at = number * 500 * US;
             let parts = spent(TimePart::Kernel, 20 * US);
-            material.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, vmx(12)) });
+            material.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
             if number <= blocked {
                 let told = told.then_some(Told { length: Nanos(15 * US), waited: true, valid: true });
                 let begin = Moment::from_nanos(at);
@@ -844,6 +870,10 @@ mod tests {
         assert_eq!(blocked.advice().len(), 0, "{:#?}", blocked.advice());
         // Without kvm_vcpu_wakeup nothing says which found one.
         assert_eq!(halting(0, false, None).advice().len(), 0);
+        // Where user space halts, it is not for want of events that nothing is judged.
+        let outside = halting_by(ExitCode::new(CodeList::KvmExit, 5), 0, false, Some("nobody says what it was"));
+        let verdict = &outside.causes[0].verdict;
+        assert!(matches!(verdict, Verdict::Inherent(why) if why.contains("their local APIC is there")), "{verdict:?}");
         let unknown = halting(1_300, true, Some("nobody says what it was"));
         let verdict = &unknown.causes[0].verdict;
         assert!(matches!(verdict, Verdict::NotJudged(why) if why == "nobody says what it was"));
