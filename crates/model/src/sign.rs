@@ -41,16 +41,16 @@ impl Sign {
     /// What it shows, for people.
     pub fn what(self) -> String {
         match self {
-            Sign::PmlFull => "buffers of logged pages were full".into(),
-            Sign::DirtyRingFull => "rings of dirty pages were full".into(),
+            Sign::PmlFull => "buffers of logged pages full".into(),
+            Sign::DirtyRingFull => "rings of dirty pages full".into(),
             Sign::RmpFault => "faults of SEV-SNP's reverse map".into(),
-            Sign::Unmapped => "changes of the VMM's memory mappings, the guest's memory or other".into(),
-            Sign::Aged => "looks of the host whether pages were used".into(),
+            Sign::Unmapped => "memory mappings of the VMM changed".into(),
+            Sign::Aged => "pages whose use the host looked at".into(),
             Sign::ApicvInhibited(reason) => {
-                format!("APIC virtualisation inhibited, for reason {reason} of that kernel")
+                format!("APIC virtualisation inhibited, reason {reason}")
             }
             Sign::ApicvAllowed(reason) => {
-                format!("APIC virtualisation no longer inhibited for reason {reason} of that kernel")
+                format!("APIC virtualisation inhibited no more, reason {reason}")
             }
         }
     }

@@ -535,11 +535,16 @@ fn injected(report: &Report) -> Option<Section> {
 
 /// What KVM's events show of what it does beside exits.
 fn signs(report: &Report) -> Option<Section> {
-    let columns = vec![column("events", false, 0), column("what they show", true, 0), column("in", true, 1)];
+    let columns = vec![
+        column("events", false, 0),
+        column("what they show", true, 0),
+        column("tracepoint", true, 1),
+        column("in", true, 2),
+    ];
     let row = |row: &SignRow| {
         let number = row.process.map_or_else(|| "?".to_string(), |process| process.to_string());
         let process = row.process_name.as_ref().map(|name| format!("{name} ({number})")).unwrap_or(number);
-        vec![thousands(row.count), format!("{} ({})", row.what, row.event), process]
+        vec![thousands(row.count), row.what.clone(), row.event.to_string(), process]
     };
     let rows: Vec<Vec<String>> = report.signs.iter().map(row).collect();
     (!rows.is_empty()).then(|| Section {

@@ -789,11 +789,10 @@ mod tests {
         let signs: &[Sign] = &[Sign::Unmapped, Sign::PmlFull, Sign::Unmapped, Sign::RmpFault];
         let count = |what: &str, count| (what.to_string(), super::super::Figure::Count(count));
         let again = Made { values: 400, signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x181))) };
-        let unmapped =
-            "changes of the VMM's memory mappings, the guest's memory or other (kvm_unmap_hva_range) meanwhile";
+        let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";
         assert_eq!(noted(&again), [count(unmapped, 2)]);
         let logged = Made { signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x192))) };
-        assert_eq!(noted(&logged), [count("buffers of logged pages were full (kvm_pml_full) meanwhile", 1)]);
+        assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
         assert_eq!(noted(&Made { signs, ..made(vmx(7), None) }), []);
     }
 
