@@ -452,8 +452,9 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     assert!(named(&arm, "ID_AA64PFR0_EL1", "not_judged"), "{:#?}", causes(&arm));
     let boot = advised(&corpus("xen/hvm1_boot_mem.xentrace.gz"), &["--tsc-hz", "2596120000"]);
     assert!(named(&boot, "PCI configuration", "inherent"), "{:#?}", causes(&boot));
-    let page = stdout(&run(&["advise", corpus("powerpc/p9_smt2_two_vms.data.gz").to_str().unwrap()]));
+    let page = stdout(&run(&["advise", corpus("powerpc/p8_smt4_two_vms.data.gz").to_str().unwrap()]));
     assert!(page.contains("not judged: no rule looks at it") && !page.contains("Nothing to do"), "{page}");
+    assert!(page.contains("a timer of the host is due"), "{page}");
     let port = advised(&corpus("x86-svm/t4-zstd.data.gz"), &[]);
     assert!(changes(&port)[0].contains("the guest reads port 0x1234"), "{:#?}", changes(&port));
     let ipi = advised(&corpus("x86-svm/t4-none.dat.gz"), &[]);
