@@ -122,6 +122,8 @@ pub struct Lane {
     pub hidden: bool,
     /// Since its last entry or exit, events of another CPU were lost: if something of it is missing, that is why.
     pub in_doubt: bool,
+    /// Of which: [`NO_CPU`] if of several.
+    pub lost_on: PcpuId,
     /// A loss hides a part of the open exit.
     pub spoiled: bool,
     /// What the open exit, or KVM_RUN, holds of the halt in hand.
@@ -238,6 +240,7 @@ impl Lane {
             outside: AllParts::ZERO,
             hidden: false,
             in_doubt: false,
+            lost_on: NO_CPU,
             spoiled: false,
             block: blocks::HaltInHand::default(),
             held: None,
@@ -338,7 +341,8 @@ impl Lane {
         if self.open.is_some() {
             self.exit_again(event, rows, beside, ledger);
         }
-        if !in_time || self.moved_unseen(event) {
+        let hidden = self.guest > Nanos::ZERO && self.came_from_a_loss(event);
+        if !in_time || hidden || self.moved_unseen(event) {
             self.spoil(event, in_time, ledger);
         }
         self.give_outside(beside);
@@ -358,6 +362,9 @@ impl Lane {
         let in_time = self.account(event.at);
         if !in_time || self.moved_unseen(event) {
             self.spoil(event, in_time, ledger);
+        } else if self.open.is_some() && self.came_from_a_loss(event) {
+            ledger.count(Line::SpansLoss);
+            self.spoiled = true;
         }
         self.heard(event.at);
         self.go(Step::Reaching);

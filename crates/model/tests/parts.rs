@@ -417,6 +417,24 @@ fn a_halt_in_which_the_guest_writes_a_register_is_not_timed() {
 }
 
 #[test]
+fn a_halt_that_ends_where_events_were_lost_is_not_timed() {
+    let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
+    let told = [on(8, exit(0, HLT)), on(8, woken(90, 80, true)), on(8, enter(100))];
+    let halted = |ends_on, lost_on: &[u32]| {
+        let losses = lost_on.iter().map(|&cpu| on(cpu, event(900, Kind::Lost { count: 0 })));
+        let end = [on(ends_on, enter(1_000)), on(ends_on, exit(1_050, CPUID)), on(ends_on, enter(1_060))];
+        let events: Vec<Event> = told.into_iter().chain([on(8, exit(200, HLT))]).chain(losses).chain(end).collect();
+        let found = account(&events);
+        (found.rows[1].timed, found.parts.get("excluded").copied(), found.ledger.get(Line::SpansLoss))
+    };
+    // Where it ends, what says that it was over may be lost: it is not the whole of it that ran.
+    assert_eq!(halted(6, &[6]), (false, Some(800), 1));
+    assert_eq!(halted(6, &[3, 6]), (false, Some(800), 1));
+    assert_eq!(halted(6, &[3]), (true, None, 0));
+    assert_eq!(halted(8, &[6]), (true, None, 0));
+}
+
+#[test]
 fn a_vcpu_on_another_cpu_without_a_switch_has_lost_something() {
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let events = [

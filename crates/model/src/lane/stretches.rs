@@ -98,6 +98,13 @@ impl Lane {
         self.runs_on != event.cpu && self.runs_on != NO_CPU && event.cpu != NO_CPU
     }
 
+    /// Whether it is on another CPU than it was heard of last, whose events since then were lost: how it came there, and what it
+    /// did there first, is hidden.
+    #[inline(always)]
+    pub(super) fn came_from_a_loss(&self, event: &Event) -> bool {
+        self.in_doubt && self.cpu != event.cpu && (self.lost_on == event.cpu || self.lost_on == NO_CPU)
+    }
+
     /// The entry of the open exit, or the exit that ends time in the guest, comes too late to be in order, or on a CPU that the
     /// vCPU had not moved to.
     #[cold]
@@ -119,6 +126,7 @@ impl Lane {
         let waits =
             matches!(self.run, Run::Blocked | Run::Offline | Run::Paused) || self.open.is_none() && self.run.waits();
         if elsewhere && !waits {
+            self.lost_on = if self.in_doubt && self.lost_on != cpu { NO_CPU } else { cpu };
             self.in_doubt = true;
             return;
         }
