@@ -82,6 +82,13 @@ pub struct ExitCause {
     pub about: Option<DetailKey>,
 }
 
+impl ExitCause {
+    /// The subject, of the guest's own; see [`Exit::subject`].
+    pub fn subject(&self) -> Option<DetailKey> {
+        self.about.filter(|_| !self.code.nested)
+    }
+}
+
 /// All facts of a report.
 #[derive(Clone, Debug)]
 pub struct Facts {

@@ -194,8 +194,7 @@ impl Assembler {
             Kind::Detail(_) | Kind::Yield => self.lane(event),
             Kind::Sign(sign) => {
                 let lane = self.find(event);
-                let unnamed = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
-                let who = lane.and_then(|at| self.lanes.get(at)).map_or(unnamed, |lane| lane.who);
+                let who = lane.and_then(|at| self.lanes.get(at)).map_or(Who::of(event), |lane| lane.who);
                 self.signs.push(Signed { who, at: event.at, sign });
                 lane
             }
@@ -475,7 +474,7 @@ impl Assembler {
     /// On powerpc a virtual core halts when all its vCPUs have ceded; its runner tells of it.
     fn vcore_halt(&mut self, event: &Event, told: Told) {
         let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(told.length.0));
-        let who = Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid };
+        let who = Who::of(event);
         let (asleep, woken, change, entered) = (None, None, None, None);
         let kicked = false;
         self.beside.halts.push(Halt {

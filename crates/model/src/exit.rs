@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Detail, ExitCode, ExitInfo, ExitParts, Sign, TimePart, Way};
+use crate::{CodeList, Detail, Event, ExitCode, ExitInfo, ExitParts, Sign, TimePart, Way};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -16,6 +16,12 @@ pub struct Who {
 }
 
 impl Who {
+    /// Whose an event says that it is.
+    #[inline]
+    pub fn of(event: &Event) -> Who {
+        Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid }
+    }
+
     /// The same, with the vCPU that its thread is known to run if it does not say one itself.
     #[inline]
     pub fn completed(mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {

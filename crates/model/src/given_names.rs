@@ -88,10 +88,11 @@ pub struct GivenByVm {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn ranges(of: &[(u64, u64, &str)]) -> NamedRanges {
+    /// Ranges and what each is called, later ones over earlier ones.
+    pub fn ranges(of: &[(u64, u64, &str)]) -> NamedRanges {
         let mut ranges = NamedRanges::default();
         of.iter().for_each(|&(first, last, name)| ranges.name(first, last, name));
         ranges

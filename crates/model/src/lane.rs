@@ -120,10 +120,9 @@ pub struct Lane {
     pub outside: AllParts,
     /// A loss hides what it does, until its next entry or exit.
     pub hidden: bool,
-    /// Since its last entry or exit, events of another CPU were lost: if something of it is missing, that is why.
-    pub in_doubt: bool,
-    /// Of which: [`NO_CPU`] if of several.
-    pub lost_on: PcpuId,
+    /// Since its last entry or exit, events of another CPU were lost, of this one, or [`NO_CPU`] if of several: if something of it is
+    /// missing, that is why.
+    pub in_doubt: Option<PcpuId>,
     /// A loss hides a part of the open exit.
     pub spoiled: bool,
     /// What the open exit, or KVM_RUN, holds of the halt in hand.
@@ -239,8 +238,7 @@ impl Lane {
             guest: Nanos::ZERO,
             outside: AllParts::ZERO,
             hidden: false,
-            in_doubt: false,
-            lost_on: NO_CPU,
+            in_doubt: None,
             spoiled: false,
             block: blocks::HaltInHand::default(),
             held: None,
@@ -353,7 +351,7 @@ impl Lane {
         self.step = Step::Reaching;
         self.cost_before = Nanos::ZERO;
         self.block = blocks::HaltInHand::at(self.since);
-        (self.hidden, self.in_doubt) = (false, false);
+        (self.hidden, self.in_doubt) = (false, None);
         self.spoiled = !in_time;
     }
 
@@ -388,7 +386,7 @@ impl Lane {
         }
         self.give_outside(beside);
         (self.state, self.cpu) = (State::Guest, event.cpu);
-        (self.hidden, self.in_doubt, self.spoiled) = (false, false, false);
+        (self.hidden, self.in_doubt, self.spoiled) = (false, None, false);
     }
 
     /// The open exit is over, and both ends are known.

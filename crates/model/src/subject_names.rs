@@ -167,13 +167,7 @@ fn given(names: &GivenNames, kind: DetailKind, first: u64, last: u64) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given_names::NamedRanges;
-
-    fn ranges(of: &[(u64, u64, &str)]) -> NamedRanges {
-        let mut ranges = NamedRanges::default();
-        of.iter().for_each(|&(first, last, name)| ranges.name(first, last, name));
-        ranges
-    }
+    use crate::given_names::tests::ranges;
 
     /// Two VMs, of which the second has a disk where both have a console, and nothing is known of a third.
     fn names() -> SubjectNames {

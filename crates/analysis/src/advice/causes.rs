@@ -55,7 +55,7 @@ impl Asked {
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
 pub(super) fn asked(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> Option<Asked> {
-    let key = cause.about.filter(|key| is_told_apart(key.kind) && !cause.code.nested);
+    let key = cause.subject().filter(|key| is_told_apart(key.kind));
     match (key.map(|key| Asked::of(machine, is_qemu, key)), group(cause)) {
         (Some(Asked::Other(..)) | None, Some(group)) => Some(Asked::Named(group.name)),
         (asked, _) => asked,

@@ -324,7 +324,7 @@ impl Material {
         let mut details: BTreeMap<(VmId, DetailKey), Cell> = BTreeMap::new();
         for ((vm, cause), cell) in by_vm.cells() {
             self.is_vmx |= cause.code.list == CodeList::Vmx;
-            if let Some(key) = cause.about.filter(|_| !cause.code.nested) {
+            if let Some(key) = cause.subject() {
                 details.entry((vm, key)).or_default().merge(cell);
             }
             self.causes_of.entry(vm).or_default().push((cause, cell.clone()));

@@ -36,126 +36,95 @@ pub(super) struct ExitGroup {
     choose: fn(&Vm<'_>) -> usize,
 }
 
+/// A group of which the same may be said of every VM, and nothing else shows where it comes from.
+const fn row(
+    name: &'static str,
+    exits: &'static str,
+    has: fn(&ExitCause) -> bool,
+    answers: &'static [Answer],
+) -> ExitGroup {
+    ExitGroup { name, exits, has, signs: &[], answers, choose: |_| 0 }
+}
+
 /// In the order in which they are looked for.
 pub(super) static GROUPS: &[ExitGroup] = &[
+    row(
+        "nested guests",
+        "every exit (L2) but for an interrupt of the host",
+        |of| of.code.nested && !is_interrupt(of),
+        &[Answer::Leave(NESTED_GUESTS)],
+    ),
     ExitGroup {
-        name: "nested guests",
-        exits: "every exit (L2) but for an interrupt of the host",
-        has: |of| of.code.nested && !is_interrupt(of),
-        signs: &[],
-        answers: &[Answer::Leave(NESTED_GUESTS)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: PROTECTED,
-        exits: "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
-        has: is_write_to_protected,
         signs: LOGGED,
-        answers: &[Answer::Cure(&DIRTY)],
-        choose: |_| 0,
+        ..row(
+            PROTECTED,
+            "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
+            is_write_to_protected,
+            &[Answer::Cure(&DIRTY)],
+        )
     },
     ExitGroup {
-        name: FAULTS,
-        exits: "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
-        has: is_memory_fault,
         signs: TAKEN,
-        answers: &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
         choose: memory_faults,
+        ..row(
+            FAULTS,
+            "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
+            is_memory_fault,
+            &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
+        )
     },
+    row(INTERRUPTS, "EXTERNAL_INTERRUPT, interrupt", is_interrupt, &[Answer::Cure(&HOST_INTERRUPTS)]),
     ExitGroup {
-        name: INTERRUPTS,
-        exits: "EXTERNAL_INTERRUPT, interrupt",
-        has: is_interrupt,
-        signs: &[],
-        answers: &[Answer::Cure(&HOST_INTERRUPTS)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "interrupt windows",
-        exits: "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
-        has: is_window,
-        signs: &[],
-        answers: &[Answer::Cure(&WINDOWS), Answer::Unjudged(WINDOWS_WITH_APICV)],
         choose: |vm| usize::from(has_apicv(vm)),
+        ..row(
+            "interrupt windows",
+            "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
+            is_window,
+            &[Answer::Cure(&WINDOWS), Answer::Unjudged(WINDOWS_WITH_APICV)],
+        )
     },
+    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Answer::Leave(EOI_INDUCED)]),
+    row(
+        "IPIs to vCPUs that do not run",
+        "avic_incomplete_ipi",
+        |of| is(of, CodeList::Svm, &[0x401]),
+        &[Answer::Leave(INCOMPLETE_IPI)],
+    ),
+    row(
+        "nested hypervisor",
+        "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
+        is_nested,
+        &[Answer::Cure(&NESTED)],
+    ),
+    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Answer::Leave(SIGNALS)]),
+    row("timers of the host", "HV_DECREMENTER", |of| is(of, CodeList::PpcTrap, &[0x980]), &[Answer::Leave(HOST_TIMER)]),
+    row(
+        "doorbells",
+        "0xe80 (H_DOORBELL)",
+        |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+        &[Answer::Leave(DOORBELLS)],
+    ),
     ExitGroup {
-        name: "ends of interrupts",
-        exits: "EOI_INDUCED",
-        has: |of| is(of, CodeList::Vmx, &[45]),
-        signs: &[],
-        answers: &[Answer::Leave(EOI_INDUCED)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "IPIs to vCPUs that do not run",
-        exits: "avic_incomplete_ipi",
-        has: |of| is(of, CodeList::Svm, &[0x401]),
-        signs: &[],
-        answers: &[Answer::Leave(INCOMPLETE_IPI)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "nested hypervisor",
-        exits: "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
-        has: is_nested,
-        signs: &[],
-        answers: &[Answer::Cure(&NESTED)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "returns for a signal",
-        exits: "KVM_EXIT_INTR",
-        has: |of| of.code == ExitCode::INTR,
-        signs: &[],
-        answers: &[Answer::Leave(SIGNALS)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "timers of the host",
-        exits: "HV_DECREMENTER",
-        has: |of| is(of, CodeList::PpcTrap, &[0x980]),
-        signs: &[],
-        answers: &[Answer::Leave(HOST_TIMER)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "doorbells",
-        exits: "0xe80 (H_DOORBELL)",
-        has: |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
-        signs: &[],
-        answers: &[Answer::Leave(DOORBELLS)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: LOGGING,
-        exits: "PML_FULL",
-        has: |of| is(of, CodeList::Vmx, &[62]),
         signs: LOGGED,
-        answers: &[Answer::Leave(PML)],
-        choose: |_| 0,
+        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Answer::Leave(PML)])
     },
-    ExitGroup {
-        name: "expiries of the guest's timer",
-        exits: "PREEMPTION_TIMER",
-        has: |of| is(of, CodeList::Vmx, &[52]),
-        signs: &[],
-        answers: &[Answer::Leave(EXPIRY)],
-        choose: |_| 0,
-    },
-    ExitGroup {
-        name: "page tables that KVM shadows",
-        exits: "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, CR3's writes",
-        has: is_shadowing,
-        signs: &[],
-        answers: &[Answer::Cure(&SHADOWING)],
-        choose: |_| 0,
-    },
+    row(
+        "expiries of the guest's timer",
+        "PREEMPTION_TIMER",
+        |of| is(of, CodeList::Vmx, &[52]),
+        &[Answer::Leave(EXPIRY)],
+    ),
+    row(
+        "page tables that KVM shadows",
+        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, CR3's writes",
+        is_shadowing,
+        &[Answer::Cure(&SHADOWING)],
+    ),
 ];
 
 const LOGGED: &[Sign] = &[Sign::PmlFull, Sign::DirtyRingFull];
 const TAKEN: &[Sign] = &[Sign::Unmapped, Sign::Aged];
 
-const LOGGING: &str = "logging of written pages";
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
@@ -172,8 +141,8 @@ fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
 
 /// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
 fn fault(cause: &ExitCause) -> Option<&'static str> {
-    let key = cause.about.filter(|key| matches!(key.kind, DetailKind::PageFault | DetailKind::EptViolation))?;
-    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault() && !cause.code.nested)
+    let key = cause.subject().filter(|key| matches!(key.kind, DetailKind::PageFault | DetailKind::EptViolation))?;
+    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault())
 }
 
 /// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
@@ -192,8 +161,8 @@ pub(super) fn is_write_to_protected(cause: &ExitCause) -> bool {
 /// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too. Those that meet a nested guest are the
 /// host's, too: `nested_vmx_l0_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_exit_special` of arch/x86/kvm/svm/nested.c.
 fn is_interrupt(cause: &ExitCause) -> bool {
-    let level_1 = ExitCause { code: ExitCode { nested: false, ..cause.code }, ..*cause };
-    is(&level_1, CodeList::Vmx, &[1]) || is(&level_1, CodeList::Svm, &[0x60])
+    let code = cause.code.basic();
+    matches!((code.list, code.number), (CodeList::Vmx, 1) | (CodeList::Svm, 0x60))
 }
 
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.

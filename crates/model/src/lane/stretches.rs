@@ -76,7 +76,7 @@ impl Lane {
         let Some(exit) = self.open.as_ref() else { return };
         let silent = exit.events == 1 && exit.cpu == event.cpu && !exit.is_halt;
         let part = match () {
-            _ if self.spoiled || self.in_doubt => TimePart::Excluded,
+            _ if self.spoiled || self.in_doubt.is_some() => TimePart::Excluded,
             // It was handled at once, and the guest went on without an event of that.
             _ if silent && !self.recorded.every_entry && exit.code.may_reenter_unsaid() => TimePart::Guest,
             _ => TimePart::Unknown,
@@ -88,7 +88,7 @@ impl Lane {
     /// An entry comes while no exit is open.
     #[cold]
     pub(super) fn enter_again(&mut self) {
-        let part = if self.in_doubt { TimePart::Excluded } else { TimePart::Unknown };
+        let part = if self.in_doubt.is_some() { TimePart::Excluded } else { TimePart::Unknown };
         self.outside.add(part, std::mem::take(&mut self.guest));
     }
 
@@ -102,7 +102,7 @@ impl Lane {
     /// did there first, is hidden.
     #[inline(always)]
     pub(super) fn came_from_a_loss(&self, event: &Event) -> bool {
-        self.in_doubt && self.cpu != event.cpu && (self.lost_on == event.cpu || self.lost_on == NO_CPU)
+        self.in_doubt.is_some_and(|lost| self.cpu != event.cpu && (lost == event.cpu || lost == NO_CPU))
     }
 
     /// The entry of the open exit, or the exit that ends time in the guest, comes too late to be in order, or on a CPU that the
@@ -126,8 +126,7 @@ impl Lane {
         let waits =
             matches!(self.run, Run::Blocked | Run::Offline | Run::Paused) || self.open.is_none() && self.run.waits();
         if elsewhere && !waits {
-            self.lost_on = if self.in_doubt && self.lost_on != cpu { NO_CPU } else { cpu };
-            self.in_doubt = true;
+            self.in_doubt = Some(if self.in_doubt.is_none_or(|lost| lost == cpu) { cpu } else { NO_CPU });
             return;
         }
         if self.open.is_some() {
