@@ -6,7 +6,7 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { colors } from "./colors";
 import { seeKind } from "./devices";
-import { ns, share } from "./format";
+import { share } from "./format";
 import { go } from "./shell";
 import { data, everything } from "./state";
 import { DataTable, type Column } from "./table";
@@ -35,15 +35,14 @@ const causeColumns: Column<AdvisedCauseRow>[] = [
 const see = (fact: Fact) => go(document.getElementById(fact.topic) ? fact.topic : "reasons");
 
 function Gain({ item, most }: { item: Item; most: number }) {
-  const { low_ns_per_s: low, high_ns_per_s: high, how, source, of_text } = item.gain;
-  const range = low === high ? ns(low) : `${ns(low)} to ${ns(high)}`;
+  const { low_ns_per_s: low, high_ns_per_s: high, how, source, text } = item.gain;
   return (
     <p class="gain">
       <span class="track" aria-hidden="true">
         <i style={{ width: `${(high / most) * 100}%`, background: colors.value.parts.guest_ns + "55" }} />
         <i style={{ width: `${(low / most) * 100}%`, background: colors.value.parts.guest_ns }} />
       </span>
-      Wins <b>{range}</b> of {of_text}, each second ({how}: {source})
+      Wins <b>{text}</b> ({how}: {source})
     </p>
   );
 }

@@ -215,6 +215,10 @@ export interface GainRow {
    */
   high_ns_per_s: number;
   /**
+   * At most this part.
+   */
+  high_share: number | null;
+  /**
    * How it was found out: `replayed`, `counted`, `simulated` or `published`.
    */
   how: string;
@@ -223,18 +227,23 @@ export interface GainRow {
    */
   low_ns_per_s: number;
   /**
+   * At least this part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
+   * the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
+   */
+  low_share: number | null;
+  /**
    * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
    * `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
    */
   of: string;
   /**
-   * The same for a person, after a length of time and "of".
-   */
-  of_text: string;
-  /**
    * The policy that was replayed, what was counted, what the simulator said of what, or the publication.
    */
   source: string;
+  /**
+   * All of it for a person, but for how it was found out.
+   */
+  text: string;
 }
 /**
  * A single thing to set.

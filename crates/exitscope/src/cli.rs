@@ -235,6 +235,10 @@ pub struct ReportArgs {
     /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
+    /// Write the recording to this file instead, for whoever is to look into it: as perf.data, with names, numbers of processes
+    /// and addresses replaced, and without what was read and written (docs/bundle.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format", "html", "hidden", "fail_on", "devices", "vms", "vcpus", "reasons", "from", "to", "longer_than"])]
+    pub bundle: Option<PathBuf>,
     /// A run of `lab exits` on the same host, saved with --format json: say how much of the guests' time at most is what no
     /// tracepoint sees around entry and exit. As text and JSON; not as a page or view
     #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "view"])]

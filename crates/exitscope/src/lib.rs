@@ -13,6 +13,7 @@ macro_rules! say {
 mod access;
 mod advise;
 mod background;
+mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;

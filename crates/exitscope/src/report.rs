@@ -1,6 +1,7 @@
 //! `exitscope report`.
 
 use crate::Outcome;
+use crate::bundle;
 use crate::cli::{Format, ReportArgs, View};
 use crate::devices;
 use crate::html;
@@ -190,6 +191,9 @@ pub fn gates(args: &ReportArgs, facts: &Facts, totals: &Totals) -> anyhow::Resul
 }
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if let Some(to) = &args.bundle {
+        return bundle::run(args, to, out);
+    }
     if let Some(to) = &args.html {
         return html::run(args, to);
     }

@@ -495,6 +495,11 @@ impl EventNames {
         NameId(id)
     }
 
+    /// The id of `name`; none if there is no such name.
+    pub fn find(&self, name: &str) -> NameId {
+        self.index.get(name).map_or(NameId::NONE, |&id| NameId(id))
+    }
+
     /// Whether there is this name.
     pub fn has(&self, name: &str) -> bool {
         self.index.contains_key(name)

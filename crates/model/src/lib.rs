@@ -8,6 +8,7 @@
 //!
 //! Does not know: files, vendors' byte layouts, Arrow.
 
+mod anonymous;
 mod assemble;
 pub mod codes;
 mod column;
@@ -28,6 +29,7 @@ mod subject_names;
 mod way;
 mod yields;
 
+pub use anonymous::Anonymous;
 pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};

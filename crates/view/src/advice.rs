@@ -4,11 +4,11 @@ use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::DetailKey;
 use exitscope_analysis::advice::{
-    Advice, CauseRow, Fact, FactId, Figure, Gain, GoesInto, How, Judgement, NO_RULE, Rule, Setting, Side, Subject,
-    Topic, Verdict,
+    Advice, CauseRow, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Rule, Setting, Side,
+    Subject, Topic, Verdict,
 };
 use exitscope_model::{DetailKind, TraceInfo};
-use exitscope_units::VmId;
+use exitscope_units::{Nanos, VmId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
@@ -160,12 +160,17 @@ pub struct GainRow {
     /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
     /// `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
     pub of: &'static str,
-    /// The same for a person, after a length of time and "of".
-    pub of_text: &'static str,
+    /// All of it for a person, but for how it was found out.
+    pub text: String,
     /// At least so much, in each second of the recording, all vCPUs concerned together.
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
+    /// At least this part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
+    /// the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
+    pub low_share: Option<f64>,
+    /// At most this part.
+    pub high_share: Option<f64>,
     /// How it was found out: `replayed`, `counted`, `simulated` or `published`.
     pub how: &'static str,
     /// The policy that was replayed, what was counted, what the simulator said of what, or the publication.
@@ -375,10 +380,15 @@ impl AdvisedCauseRow {
 impl AdviceRow {
     /// All that a recording gives.
     pub fn all(judgement: &Judgement, info: &TraceInfo) -> Vec<AdviceRow> {
-        judgement.advice().iter().enumerate().map(|(at, advice)| AdviceRow::of(at + 1, advice, info)).collect()
+        judgement
+            .advice()
+            .iter()
+            .enumerate()
+            .map(|(at, advice)| AdviceRow::of(at + 1, advice, judgement, info))
+            .collect()
     }
 
-    fn of(number: usize, advice: &Advice, info: &TraceInfo) -> AdviceRow {
+    fn of(number: usize, advice: &Advice, judgement: &Judgement, info: &TraceInfo) -> AdviceRow {
         let plan = advice.plan();
         let (vm, vm_name) = name_of(plan.vm, info);
         let (scope, rule, subject) = (scope(plan.vm), plan.rule.id(), SubjectRow::of(plan.subject, plan.vm, info));
@@ -395,7 +405,7 @@ impl AdviceRow {
             vm_name,
             change: plan.change.clone(),
             settings: plan.settings.iter().map(AdviceSettingRow::of).collect(),
-            gain: GainRow::of(plan.gain),
+            gain: GainRow::of(plan.gain, plan.vm, judgement.vcpu_time(plan.vm)),
             evidence: advice.evidence().iter().map(|fact| fact.number()).collect(),
             risk: plan.risk.to_string(),
             payer: plan.payer.to_string(),
@@ -419,7 +429,9 @@ fn scope(vm: Option<VmId>) -> &'static str {
 }
 
 impl GainRow {
-    fn of(gain: Gain) -> GainRow {
+    fn of(gain: Gain, vm: Option<VmId>, vcpu_time: Nanos) -> GainRow {
+        let is_known = vcpu_time > Nanos::ZERO && gain.of != GainOf::HostCpu;
+        let shares = is_known.then(|| [gain.low, gain.high].map(|part| part.0 as f64 / vcpu_time.0 as f64));
         let (how, source) = match gain.how {
             How::Replayed(policy) => ("replayed", policy),
             How::Counted(range) => ("counted", range),
@@ -428,13 +440,33 @@ impl GainRow {
         };
         GainRow {
             of: gain.of.id(),
-            of_text: gain.of.text(),
+            text: gain_text(gain, vm, shares),
             low_ns_per_s: gain.low.0,
             high_ns_per_s: gain.high.0,
+            low_share: shares.map(|[low, _]| low),
+            high_share: shares.map(|[_, high]| high),
             how,
             source,
         }
     }
+}
+
+/// `1.2% to 4.8% of its vCPUs' time (0.012 to 0.048 vCPUs), in exits`, `up to 0.11 of the host's CPUs`.
+fn gain_text(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> String {
+    let range = |low: String, high: String| match (gain.low, low == high) {
+        (_, true) => high,
+        (Nanos::ZERO, _) => format!("up to {high}"),
+        _ => format!("{low} to {high}"),
+    };
+    let (low, high) = (names::all_the_time(gain.low), names::all_the_time(gain.high));
+    let Some(shares) = shares.map(|shares| shares.map(names::share)) else {
+        let whose = if gain.of == GainOf::HostCpu { "" } else { " vCPUs," };
+        return format!("{}{whose} {}", range(low, high), gain.of.text());
+    };
+    let whose = if vm.is_some() { "its" } else { "the" };
+    let vcpus = if low == high || gain.low == Nanos::ZERO { high } else { format!("{low} to {high}") };
+    let [least, most] = shares;
+    format!("{} of {whose} vCPUs' time ({vcpus} vCPUs), {}", range(least, most), gain.of.text())
 }
 
 fn side_name(side: Side) -> &'static str {

@@ -70,16 +70,13 @@ fn advice(row: &AdviceRow) -> Section {
     Section { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..Section::default() }
 }
 
-/// `12.3ms to 20ms of … in each second; counted: …`.
+/// What a change wins, and how that was found out.
 pub(crate) fn gain(row: &GainRow) -> String {
-    let length = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
-    let (low, high) = (length(row.low_ns_per_s), length(row.high_ns_per_s));
-    let range = if low == high { high } else { format!("{low} to {high}") };
     let how = match row.how {
         "replayed" => format!("replayed: {} over this recording, 95 % confidence", row.source),
         how => format!("{how}: {}", row.source),
     };
-    format!("{range} of {}, each second ({how})", row.of_text)
+    format!("{} ({how})", row.text)
 }
 
 fn list(numbers: &[usize]) -> String {

@@ -66,6 +66,17 @@ pub fn share(share: f64) -> String {
     }
 }
 
+/// Time in each second, as how many do so all the time: `0.048`, `1.22`, `12.5`.
+pub fn all_the_time(per_s: Nanos) -> String {
+    match per_s.0 as f64 / 1e9 {
+        0.0 => "0".to_string(),
+        small if small < 0.001 => "<0.001".to_string(),
+        small if small < 0.1 => format!("{small:.3}"),
+        some if some < 10.0 => format!("{some:.2}"),
+        many => format!("{many:.1}"),
+    }
+}
+
 /// How many in a second: `1,234`; `<1` for what is not nothing.
 pub fn rate(per_s: f64) -> String {
     if per_s > 0.0 && per_s < 0.5 { "<1".to_string() } else { thousands(per_s.round() as u64) }

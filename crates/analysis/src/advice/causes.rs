@@ -153,6 +153,7 @@ pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judge
     let mut rows = Vec::new();
     for (&vm, time) in &material.vms {
         rows.extend(of_vm(material, machine, vm, time, judgement));
+        judgement.vcpu_time.insert(vm, material.per_second(time.wall));
     }
     judgement.causes = rows;
 }

@@ -193,14 +193,14 @@ ids! {
 }
 
 impl GainOf {
-    /// In words, after a length of time and "of".
+    /// In words, after a part of vCPUs' time; of the host's CPUs, after a number of them.
     pub fn text(self) -> &'static str {
         match self {
-            GainOf::Exits => "vCPU time in exits",
-            GainOf::WakeUps => "time from wake-ups to entries into the guest",
-            GainOf::HostCpu => "the host's CPU time",
-            GainOf::Steal => "steal",
-            GainOf::ForcedOut => "time that vCPUs lose to other threads' exits",
+            GainOf::Exits => "in exits",
+            GainOf::WakeUps => "from wake-ups to entries into the guest",
+            GainOf::HostCpu => "of the host's CPUs",
+            GainOf::Steal => "waiting for a CPU",
+            GainOf::ForcedOut => "lost to other threads' exits",
         }
     }
 }
@@ -318,6 +318,8 @@ pub struct Judgement {
     said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
     pub causes: Vec<CauseRow>,
+    /// Of each VM, the time of its vCPUs in each second of the recording; filled at the end.
+    pub(super) vcpu_time: BTreeMap<VmId, Nanos>,
     /// Looked at and left alone.
     pub left_alone: Vec<LeftAlone>,
     /// Not judged.
@@ -368,6 +370,14 @@ impl Judgement {
     /// Notes what is to be left as it is.
     pub fn leave(&mut self, first: FactId, more: &[FactId], why: impl Into<String>) {
         self.left_alone.push(LeftAlone { evidence: Evidence::of(first, more), why: why.into() });
+    }
+
+    /// The time of a VM's vCPUs, or of all, in each second of the recording, from each one's first event to its last.
+    pub fn vcpu_time(&self, vm: Option<VmId>) -> Nanos {
+        match vm {
+            Some(vm) => self.vcpu_time.get(&vm).copied().unwrap_or_default(),
+            None => Nanos(self.vcpu_time.values().fold(0, |sum, time| sum.saturating_add(time.0))),
+        }
     }
 
     /// The facts; the first is number 1.
@@ -473,7 +483,7 @@ mod tests {
     #[test]
     fn each_gain_has_words_of_its_own() {
         let texts: std::collections::BTreeSet<&str> = GainOf::ALL.iter().map(|of| of.text()).collect();
-        assert_eq!((texts.len(), GainOf::Steal.text()), (GainOf::ALL.len(), "steal"));
+        assert_eq!((texts.len(), GainOf::Steal.text()), (GainOf::ALL.len(), "waiting for a CPU"));
     }
 
     #[test]

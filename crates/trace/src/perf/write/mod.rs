@@ -243,6 +243,11 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Writes the end of the file, and then that it is the end. A file without it is whole up to its last block of 1 MiB.
     pub fn finish(mut self) -> io::Result<Written> {
         self.set(self.values_at.len() - 1, ENDED.2);
+        self.leave()
+    }
+
+    /// Writes what is in hand, and leaves the file as one that was not ended: a part of what it is of is missing.
+    pub fn leave(mut self) -> io::Result<Written> {
         self.flush()?;
         self.to.flush()?;
         Ok(Written { bytes: self.block_at, ..self.written })
