@@ -46,12 +46,19 @@ impl Sign {
             Sign::RmpFault => "faults of SEV-SNP's reverse map".into(),
             Sign::Unmapped => "memory mappings of the VMM changed".into(),
             Sign::Aged => "pages whose use the host looked at".into(),
-            Sign::ApicvInhibited(reason) => {
-                format!("APIC virtualisation inhibited, reason {reason}")
-            }
-            Sign::ApicvAllowed(reason) => {
-                format!("APIC virtualisation inhibited no more, reason {reason}")
-            }
+            Sign::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
+            Sign::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
         }
+    }
+}
+
+/// What `enum kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h` says of a number; those above 2 were numbered anew more than
+/// once, and 2 with Linux 6.0, where it is set until the VM has an APIC.
+fn inhibit(reason: u8) -> String {
+    match reason {
+        0 => "off, or not possible here".into(),
+        1 => "Hyper-V's AutoEOI".into(),
+        2 => "reason 2 (from Linux 6.0 on: no APIC yet)".into(),
+        other => format!("reason {other}"),
     }
 }

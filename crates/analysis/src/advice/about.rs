@@ -18,6 +18,9 @@ pub(super) struct Spot {
     pub only: bool,
 }
 
+/// `KVM_EXIT_X86_RDMSR` and `KVM_EXIT_X86_WRMSR`; their reasons (KVM_MSR_EXIT_REASON_*) are in no tracepoint.
+const REFUSED: [Door; 2] = [Door::Userspace(29), Door::Userspace(30)];
+
 /// Values told apart at most.
 const MOST_VALUES: usize = 16;
 
@@ -79,6 +82,8 @@ pub(super) struct About {
     pub strings: u64,
     /// The values that were written.
     pub written: Values,
+    /// Accesses to MSRs that user space answers as it asked for, or as KVM does not know or refuses them.
+    pub refused: u64,
     /// Where those went that left the kernel.
     pub spot: Option<Spot>,
 }
@@ -102,6 +107,7 @@ impl Tally for About {
         if exit.door == Door::Kernel {
             return;
         }
+        self.refused += u64::from(REFUSED.contains(&exit.door));
         let place = Spot { address: detail.key, size: detail.size, only: true };
         let known = self.spot.get_or_insert(place);
         known.only &= known.address == place.address && known.size == place.size;
@@ -119,6 +125,7 @@ impl Tally for About {
         self.trip = self.trip.saturating_add(other.trip);
         self.asleep = self.asleep.saturating_add(other.asleep);
         self.strings += other.strings;
+        self.refused += other.refused;
         self.written.merge(&other.written);
         self.spot = match (self.spot, other.spot) {
             (Some(a), Some(b)) => {

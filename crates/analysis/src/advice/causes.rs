@@ -10,7 +10,7 @@
 
 use super::cures::source;
 use super::judgement::{AdviceId, Judgement};
-use super::material::{Machine, Material, VmTime};
+use super::material::{Machine, Material, VmTime, total};
 use super::missing::ABOUT;
 use super::reasons::group;
 use crate::{DetailKey, ExitCause};
@@ -153,8 +153,10 @@ pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judge
     let mut rows = Vec::new();
     for (&vm, time) in &material.vms {
         rows.extend(of_vm(material, machine, vm, time, judgement));
-        judgement.vcpu_time.insert(vm, material.per_second(time.wall));
+        judgement.vcpu_time.insert(Some(vm), material.per_second(Some(vm), time.wall));
     }
+    let all = total(material.vms.values().map(|time| time.wall));
+    judgement.vcpu_time.insert(None, material.per_second(None, all));
     judgement.causes = rows;
 }
 

@@ -142,8 +142,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
     let gain = Gain {
         of: GainOf::Steal,
-        low: material.per_second(low),
-        high: material.per_second(waited),
+        low: material.per_second(None, low),
+        high: material.per_second(None, waited),
         how: How::Counted(match short {
             true => "from what the host is short of, to all of the waiting",
             false => "from nothing, to all of the waiting",
@@ -218,10 +218,15 @@ fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, jud
         return;
     }
     let facts = [
-        judgement.note(Some(vm), Topic::Devices, "port reads a second", Figure::Rate(material.rate(reads.count))),
+        judgement.note(
+            Some(vm),
+            Topic::Devices,
+            "port reads a second",
+            Figure::Rate(material.rate(Some(vm), reads.count)),
+        ),
         judgement.note(Some(vm), Topic::Devices, "their time, of the vCPUs' time", share(reads.cost().0, time.wall)),
     ];
-    let per_second = material.per_second(saved);
+    let per_second = material.per_second(Some(vm), saved);
     let plan = Plan {
         rule: Rule::NewerXen,
         subject: Subject::None,

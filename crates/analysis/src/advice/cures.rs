@@ -5,9 +5,9 @@
 
 use super::judgement::Setting;
 use super::material::Machine;
-use super::msr_cures::{AVIC, ENABLE_APICV, HCALLS, MSRS};
-use exitscope_model::DetailKind;
+use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::codes::is_of_pcs;
+use exitscope_model::{DetailKind, Sign};
 use exitscope_policy::Knob;
 use std::borrow::Cow;
 
@@ -73,6 +73,10 @@ pub(super) enum Acts {
 pub(super) struct Switch {
     pub module: &'static str,
     pub knob: &'static Knob,
+    /// What is to be done if it is on, and there are these exits all the same.
+    pub on: &'static str,
+    /// Signs by which a VM shows that it was off, or the processor cannot.
+    pub off: &'static [Sign],
 }
 
 /// A change that makes a guest ask less often, or less dearly.
@@ -184,6 +188,8 @@ static DEVICES: &[Source] = &[
     port(0x5658, 0x5659, "VMware backdoor", C(&VMPORT)),
     of_qemu(port(0x510, 0x51b, "fw_cfg", Leave(FW_CFG))),
     port(0xcf8, 0xcff, "PCI configuration", Leave(PCI)),
+    // ECAM of q35: MCH_HOST_BRIDGE_PCIEXBAR_DEFAULT and _MAX of QEMU's include/hw/pci-host/q35.h.
+    of_qemu(memory(0xb000_0000, 0xbfff_ffff, "PCI configuration", Leave(PCI))),
     memory(0xfed4_0000, 0xfed4_4fff, "TPM", Leave("a TPM that is in use; nothing to set but to take it away")),
 ];
 
@@ -194,7 +200,8 @@ const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that
     (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
 
 const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
-const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set";
+const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
+    rip of the exits says who asks (lspci, agents that look at devices)";
 
 static HPET: Cure = Cure {
     change: "take the HPET away: the guest then keeps time with the TSC, kvm-clock or Hyper-V's timers, without exits \
@@ -279,8 +286,15 @@ static IRQCHIP: Cure = Cure {
 };
 
 /// What takes exits for the local APIC away: `enable_apicv` of arch/x86/kvm/vmx/vmx.c, `avic` of arch/x86/kvm/svm/avic.c.
-pub(super) static APICV: &[Switch] =
-    &[Switch { module: "kvm_intel", knob: &ENABLE_APICV }, Switch { module: "kvm_amd", knob: &AVIC }];
+pub(super) static APICV: &[Switch] = &[
+    Switch {
+        module: "kvm_intel",
+        knob: &ENABLE_APICV,
+        on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on",
+        off: DISABLED,
+    },
+    AVIC_SWITCH,
+];
 
 static LOCAL_APIC: Cure = Cure {
     change: "let the guest use x2APIC, and the processor its APIC virtualisation: it reaches its local APIC through \
@@ -293,6 +307,14 @@ static LOCAL_APIC: Cure = Cure {
     acts: Acts::WithModule,
     risk: "none known for guests that boot with it",
     payer: NOBODY,
+};
+
+/// With `kernel_irqchip=off`.
+pub(super) static LOCAL_APIC_OUTSIDE: Cure = Cure {
+    change: "let KVM be the local APIC instead of user space: each access to it goes there",
+    switches: &[],
+    settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
+    ..IRQCHIP
 };
 
 static SERIAL: Cure = Cure {
@@ -486,7 +508,7 @@ mod tests {
             // Linux, arch/x86/kvm/vmx/posted_intr.c, vmx_can_use_vtd_pi: irqchip_in_kernel.
             (Port, 0x40, "posted interrupts need an irqchip in the kernel", "posted interrupts and"),
             // Linux, arch/x86/kvm/svm/avic.c, avic_vcpu_get_apicv_inhibit_reasons: is_guest_mode(vcpu).
-            (Msr, 0x830, "only while a nested guest runs", "left out by KVM for guests with nested"),
+            (Msr, 0x830, "by a nested guest only while it runs", "only while a nested guest runs"),
             // Linux, arch/x86/kvm/hyperv.c, stimer_expiration: a direct timer sends no message; stimer_set_config arms.
             (Msr, 0x4000_00b1, "ask for fewer timers", "direct state"),
             (Msr, 0x4000_0084, "direct state", "arming"),

@@ -38,18 +38,19 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         return judgement.say(None, Covered::ForcedOut, why);
     };
     let facts = note(material, wall, judgement);
-    let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
     let subcores = match threads {
         1 => "",
         _ => "; subcores_per_core makes cores of that width",
     };
     let vms = gangs.vms();
     let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
+    let vm = mostly.map(|(vm, _)| *vm);
+    let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
     let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
         rule: Rule::VirtualCores,
         subject: Subject::None,
-        vm: mostly.map(|(vm, _)| *vm),
+        vm,
         change: format!(
             "make virtual cores narrower: {} of {width}{subcores}",
             match threads {

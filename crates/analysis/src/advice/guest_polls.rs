@@ -11,7 +11,7 @@ use super::sources::WORTH;
 use crate::Lengths;
 use exitscope_policy::guest_halt_poll::Params;
 use exitscope_policy::knob;
-use exitscope_units::VmId;
+use exitscope_units::{Nanos, VmId};
 
 pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
     let waiting = total(material.vms.values().map(|time| time.steal));
@@ -49,7 +49,7 @@ fn advise(
             Some(vm),
             Topic::Halts,
             "halts a second, since its guest switched KVM's polling off because it polls itself",
-            Figure::Rate(material.rate(before.count)),
+            Figure::Rate(material.rate(Some(vm), before.count)),
         ),
         judgement.note(
             Some(vm),
@@ -80,8 +80,8 @@ fn advise(
         ],
         gain: Gain {
             of: GainOf::HostCpu,
-            low: material.per_second(0),
-            high: material.per_second(polled),
+            low: Nanos::ZERO,
+            high: material.per_second(Some(vm), polled),
             how: How::Counted(
                 "from nothing, to the guest time before halts, as much of each as a poll lasts by default; polls that caught \
                  something leave no trace",

@@ -187,6 +187,8 @@ ids! {
         HostCpu "host_cpu",
         /// Time that vCPUs were runnable, without a CPU.
         Steal "steal",
+        /// CPU time of yields, and time that vCPUs yielded for one without a CPU.
+        Yields "yields",
         /// Time that vCPUs lost to others' exits.
         ForcedOut "forced_out",
     }
@@ -200,6 +202,7 @@ impl GainOf {
             GainOf::WakeUps => "from wake-ups to entries into the guest",
             GainOf::HostCpu => "of the host's CPUs",
             GainOf::Steal => "waiting for a CPU",
+            GainOf::Yields => "in yields, and waiting for a CPU meanwhile",
             GainOf::ForcedOut => "lost to other threads' exits",
         }
     }
@@ -218,7 +221,8 @@ pub enum How {
     Published(&'static str),
 }
 
-/// What a change is expected to win, in each second of the recording, all vCPUs concerned together.
+/// What a change is expected to win, in each second of the recording (for a VM, in which its vCPUs were seen), all vCPUs concerned
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
     /// Of what.
@@ -318,8 +322,8 @@ pub struct Judgement {
     said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
     pub causes: Vec<CauseRow>,
-    /// Of each VM, the time of its vCPUs in each second of the recording; filled at the end.
-    pub(super) vcpu_time: BTreeMap<VmId, Nanos>,
+    /// Of each VM, the time of its vCPUs in each second of theirs, and of all in each second of the recording; filled at the end.
+    pub(super) vcpu_time: BTreeMap<Option<VmId>, Nanos>,
     /// Looked at and left alone.
     pub left_alone: Vec<LeftAlone>,
     /// Not judged.
@@ -372,12 +376,9 @@ impl Judgement {
         self.left_alone.push(LeftAlone { evidence: Evidence::of(first, more), why: why.into() });
     }
 
-    /// The time of a VM's vCPUs, or of all, in each second of the recording, from each one's first event to its last.
+    /// The time of a VM's vCPUs in each second in which they were seen, or of all in each second of the recording.
     pub fn vcpu_time(&self, vm: Option<VmId>) -> Nanos {
-        match vm {
-            Some(vm) => self.vcpu_time.get(&vm).copied().unwrap_or_default(),
-            None => Nanos(self.vcpu_time.values().fold(0, |sum, time| sum.saturating_add(time.0))),
-        }
+        self.vcpu_time.get(&vm).copied().unwrap_or_default()
     }
 
     /// The facts; the first is number 1.

@@ -2,6 +2,7 @@
 //! vCPUs spin, and which kinds of events the recording has.
 
 use super::about::About;
+use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::touched::{Touched, TouchedPages};
 use crate::keyed::MAX_KEYS;
@@ -81,7 +82,7 @@ pub struct VmTime {
     pub vcpus: u64,
     /// From each one's first event to its last.
     pub wall: u64,
-    /// In the guest.
+    /// In the guest; where no kvm_exit tells the two apart, in the guest or in the kernel.
     pub guest: u64,
     /// In exits: kernel and user space.
     pub cost: u64,
@@ -89,6 +90,8 @@ pub struct VmTime {
     pub in_halts: u64,
     /// Runnable, without a CPU.
     pub steal: u64,
+    /// From the first event of one of them to the last, at least: the longest of their times.
+    pub span: u64,
 }
 
 impl VmTime {
@@ -140,6 +143,7 @@ pub struct Material {
     by_vm: ByVm,
     about: Keyed<(VmId, DetailKey), About>,
     touched: TouchedPages,
+    ipis: SentIpis,
     /// How vCPUs spin before they yield.
     pub(super) spins: SpinSurvey,
     polling_guests: PollingGuests,
@@ -168,6 +172,7 @@ impl Material {
             by_vm: ByVm::default(),
             about: Keyed::default(),
             touched: TouchedPages::default(),
+            ipis: SentIpis::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
             selection: selection.clone(),
@@ -204,6 +209,7 @@ impl Material {
         }
         self.polling_guests.absorb(exit);
         self.touched.absorb(exit);
+        self.ipis.absorb(exit);
         if let Some(detail) = exit.subject().filter(|detail| About::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, DetailKey::of(detail)), exit);
         }
@@ -298,6 +304,7 @@ impl Material {
         self.facts.merge(&later.facts);
         self.about.merge(&later.about);
         self.touched.merge(&later.touched);
+        self.ipis.merge(&later.ipis);
         for ((vm, by), times) in &later.preempted {
             self.note_preemptions(*vm, *by, *times);
         }
@@ -315,6 +322,7 @@ impl Material {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
             vm.wall = vm.wall.saturating_add(division.span().0);
+            vm.span = vm.span.max(division.span().0);
             vm.guest = vm.guest.saturating_add(division.part(TimePart::Guest).0);
             vm.cost = vm.cost.saturating_add(division.cost().0);
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
@@ -328,6 +336,14 @@ impl Material {
                 details.entry((vm, key)).or_default().merge(cell);
             }
             self.causes_of.entry(vm).or_default().push((cause, cell.clone()));
+        }
+        for (who, division) in &self.facts.divisions {
+            let causes = self.causes_of.get(&who.vm).map_or(&[][..], Vec::as_slice);
+            let is_blind = !causes.is_empty() && causes.iter().all(|(cause, _)| cause.code.list == CodeList::KvmExit);
+            // Of its thread the scheduler says when it had a CPU: what nothing else tells is within KVM_RUN.
+            if let Some(vm) = self.vms.get_mut(&who.vm).filter(|_| is_blind && self.facts.heard.switches) {
+                vm.guest = vm.guest.saturating_add(division.part(TimePart::Unknown).0);
+            }
         }
         for ((vm, key), cell) in details {
             let about = self.about.get(&(vm, key)).cloned().unwrap_or_default();
@@ -377,6 +393,11 @@ impl Material {
         self.touched.of(vm)
     }
 
+    /// To whom a VM's IPIs went.
+    pub(super) fn ipis(&self, vm: VmId) -> Ipis {
+        self.ipis.of(vm)
+    }
+
     /// What the exits of a VM were about.
     pub(super) fn about(&self, vm: VmId) -> &[(DetailKey, About)] {
         self.about_of.get(&vm).map_or(&[], Vec::as_slice)
@@ -419,15 +440,20 @@ impl Material {
         self.polling_guests.all()
     }
 
-    /// `time` in each second of the recording.
-    pub fn per_second(&self, time: u64) -> Nanos {
-        let duration = u128::from(self.facts.duration.0.max(1));
-        Nanos(u64::try_from(u128::from(time) * 1_000_000_000 / duration).unwrap_or(u64::MAX))
+    /// `time` in each second of the recording; of a VM, in which its vCPUs were seen, as a recording may be of others for longer.
+    pub fn per_second(&self, vm: Option<VmId>, time: u64) -> Nanos {
+        let span = u128::from(self.span(vm));
+        Nanos(u64::try_from(u128::from(time) * 1_000_000_000 / span).unwrap_or(u64::MAX))
     }
 
-    /// `count` in each second of the recording.
-    pub fn rate(&self, count: u64) -> f64 {
-        count as f64 * 1e9 / self.facts.duration.0.max(1) as f64
+    /// `count` in each of those seconds.
+    pub fn rate(&self, vm: Option<VmId>, count: u64) -> f64 {
+        count as f64 * 1e9 / self.span(vm) as f64
+    }
+
+    fn span(&self, vm: Option<VmId>) -> u64 {
+        let seen = vm.and_then(|vm| self.vms.get(&vm)).map(|time| time.span).filter(|&span| span > 0);
+        seen.unwrap_or(self.facts.duration.0).max(1)
     }
 
     /// The exits of a VM for any of these reasons; not its nested guests'.

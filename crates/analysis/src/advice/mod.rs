@@ -20,6 +20,7 @@ mod contention;
 mod cures;
 mod gangs;
 mod guest_polls;
+mod ipis;
 mod judgement;
 mod kernels;
 mod known;

@@ -6,7 +6,7 @@ use super::cures::{
     APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Source, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
 };
 use super::judgement::Setting;
-use exitscope_model::DetailKind;
+use exitscope_model::{DetailKind, Sign};
 use exitscope_policy::{Knob, Place, Unit};
 
 const fn msr(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
@@ -34,10 +34,10 @@ pub(super) static MSRS: &[Source] = &[
     apic(0x320, 0x320, TIMERS, C(&TIMER)),
     apic(0x380, 0x390, TIMERS, C(&TIMER)),
     apic(0x3e0, 0x3e0, TIMERS, C(&TIMER)),
-    msr(0x830, 0x830, "IPIs", C(&IPI)),
-    apic(0x300, 0x310, "IPIs", C(&IPI)),
-    msr(0x83f, 0x83f, "IPIs", C(&IPI)),
-    msr(0x4000_0071, 0x4000_0071, "IPIs", C(&IPI)),
+    msr(0x830, 0x830, IPIS, C(&IPI)),
+    apic(0x300, 0x310, IPIS, C(&IPI)),
+    msr(0x83f, 0x83f, IPIS, C(&IPI)),
+    msr(0x4000_0071, 0x4000_0071, "Hyper-V IPIs", C(&HV_IPIS)),
     apic(0x80, 0xb0, EOIS, C(&EOI)),
     msr(0x808, 0x80b, EOIS, C(&EOI)),
     msr(0x4000_0070, 0x4000_0070, EOIS, C(&EOI)),
@@ -45,7 +45,7 @@ pub(super) static MSRS: &[Source] = &[
     msr(0x48, 0x48, "speculation control", Unjudged(SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Unjudged(PRED_CMD)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
-    msr(0x3b, 0x3b, "TSC", C(&TSC)),
+    msr(0x3b, 0x3b, "TSC_ADJUST", Unjudged(TSC_ADJUST)),
     msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
     msr(0xc1, 0xc8, "performance counters", C(&PMU)),
     msr(0x186, 0x18d, "performance counters", C(&PMU)),
@@ -73,6 +73,13 @@ pub(super) static MSRS: &[Source] = &[
     call(HypervHypercall, 0x5c, "VMBus", Leave(VMBUS)),
     call(HypervHypercall, 0x5d, "VMBus", Leave(VMBUS)),
 ];
+
+/// Interrupts that one vCPU sends to another.
+pub(super) const IPIS: &str = "IPIs";
+
+/// `tsc_verify_tsc_adjust` of arch/x86/kernel/tsc_sync.c.
+const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at most once a second for each: more than that is a \
+    program's, and the rip of the exits says whose (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 /// What pseries guests ask for.
 pub(super) static HCALLS: &[Source] = &[
@@ -108,7 +115,8 @@ pub(super) const EOIS: &str = "APIC's EOI and TPR";
 
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
-    change: "have less of it on the console: each call takes 16 characters at most, and user space answers it",
+    change: "have less of it on the console: each call writes 16 characters at most, or looks for input, and user space answers \
+        it",
     switches: &[],
     settings: &[
         by_hand(
@@ -130,11 +138,13 @@ pub(super) const TIMERS: &str = "timer";
 /// `vmx_set_msr` and `svm_set_msr` in arch/x86/kvm/vmx/vmx.c and svm/svm.c let it through from the first write on that is not
 /// zero; what still exits has other reasons.
 const SPEC_CTRL: &str = "KVM lets the register through after the first write that is not zero: repeated exits mean writes of \
-    zero, a nested guest or an old kernel, and which, no rule tells";
+    zero, a nested guest or an old kernel: `perf record -e kvm:kvm_msr -e kvm:kvm_nested_vmexit` shows the values, and whether \
+    there is a nested guest";
 
 /// `vmx_vcpu_after_set_cpuid` and `svm_vcpu_after_set_cpuid` let it through by CPUID since about Linux 6.4.
 const PRED_CMD: &str = "KVM lets the register through by the guest's CPUID since about Linux 6.4, before after the first write: \
-    repeated exits mean a nested guest or an old kernel, and which, no rule tells";
+    repeated exits mean a nested guest or an old kernel: `perf record -e kvm:kvm_msr -e kvm:kvm_nested_vmexit` shows whether \
+    there is a nested guest";
 
 /// KVM's APIC virtualisation on Intel.
 pub(super) static ENABLE_APICV: Knob = Knob {
@@ -158,12 +168,34 @@ pub(super) static AVIC: Knob = Knob {
     ..ENABLE_APICV
 };
 
+/// The PIT inhibits it where it reinjects lost ticks (`kvm_pit_set_reinject` of arch/x86/kvm/i8254.c), as QEMU has it by default
+/// (`lost_tick_policy` of hw/i386/kvm/i8254.c).
+pub(super) const AVIC_SWITCH: Switch = Switch {
+    module: "kvm_amd",
+    knob: &AVIC,
+    on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on; QEMU's PIT does by \
+        default (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
+    off: DISABLED,
+};
+
+/// `APICV_INHIBIT_REASON_DISABLE` of arch/x86/include/asm/kvm_host.h, which `kvm_apicv_init` of arch/x86/kvm/x86.c sets where the
+/// module's switch is off or the processor cannot.
+pub(super) const DISABLED: &[Sign] = &[Sign::ApicvInhibited(0)];
+
 /// IPIs without an exit on Intel.
 static ENABLE_IPIV: Knob =
     Knob { name: "enable_ipiv", about: "VMX: whether the processor delivers IPIs to running vCPUs", ..ENABLE_APICV };
 
-static IPIV: &[Switch] =
-    &[Switch { module: "kvm_intel", knob: &ENABLE_IPIV }, Switch { module: "kvm_amd", knob: &AVIC }];
+static IPIV: &[Switch] = &[
+    Switch {
+        module: "kvm_intel",
+        knob: &ENABLE_IPIV,
+        on: "see that enable_apicv is on, too; what inhibits both for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says \
+            from the VM's start on",
+        off: &[],
+    },
+    AVIC_SWITCH,
+];
 
 static TIMER: Cure = Cure {
     change: "let the guest arm its timer less often: each arming is an exit, and each expiry most often another",
@@ -234,32 +266,95 @@ static REFERENCE_TIME: Cure = Cure {
     payer: "with invtsc, whoever migrates VMs",
 };
 
-/// AVIC: `avic_vcpu_get_apicv_inhibit_reasons` in arch/x86/kvm/svm/avic.c (nested only in guest mode, since "KVM: x86: SVM:
-/// allow AVIC to co-exist with a nested guest running", 5.19), and there what it says of x2APIC without x2AVIC; erratum 1235:
-/// `avic_hardware_setup`.
+/// Whose risk is its hardware's: `avic_hardware_setup` of arch/x86/kvm/svm/avic.c for erratum 1235, and there what it says of
+/// x2APIC without x2AVIC; AVIC_REQUIRED_APICV_INHIBITS, and `avic_vcpu_get_apicv_inhibit_reasons` for nested guests (since "KVM:
+/// x86: SVM: allow AVIC to co-exist with a nested guest running", 5.19).
+const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory), by a \
+    nested guest only while it runs (since Linux 5.19; before, for guests with nested virtualisation), and its IPIs on family 17h \
+    since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves guests in x2APIC mode, without it their registers \
+    still exit";
+
+/// ipi_send_cpu and ipi_send_cpumask of include/trace/events/ipi.h, since 6.4; those of irq_vectors are the receiver's.
+const SENDERS: Setting = by_hand(
+    "what sends them: in the guest, from Linux 6.4 on, `perf record -e ipi:ipi_send_cpu -e ipi:ipi_send_cpumask -g`; TLB flushes and \
+        wake-ups are the usual ones",
+);
+
+/// `kvm_send_ipi_mask` and `kvm_flush_tlb_multi` of arch/x86/kernel/kvm.c.
 static IPI: Cure = Cure {
     change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
-        AVIC on AMD), or have fewer of them: fewer vCPUs, or guest halt polling, which wakes without one",
+        AVIC on AMD), or have fewer of them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
     switches: IPIV,
     settings: &[
         by_hand(
-            "where the processor cannot: kvm-pv-ipi and kvm-pv-tlb-flush (QEMU's -cpu host has them; libvirt: <pv-ipi \
-                state='on'/> in <features><kvm>) make one hypercall of an interrupt that a Linux guest sends to several \
-                vCPUs; one to a single vCPU, as most wake-ups are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall \
-                leaves the guest, which the interrupts would not",
+            "with three vCPUs or more, where the processor cannot: kvm-pv-ipi (QEMU's -cpu host has it; libvirt: <pv-ipi \
+                state='on'/> in <features><kvm>) makes one hypercall of an interrupt that a Linux guest sends to several \
+                vCPUs, and kvm-pv-tlb-flush leaves vCPUs out of it that have no CPU; one to a single vCPU, as most wake-ups \
+                are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall leaves the guest, which the interrupts would not",
         ),
-        by_hand(
-            "what sends them: in the guest `perf record -e 'irq_vectors:*' -g`; TLB flushes and wake-ups are the \
-                usual ones",
-        ),
+        SENDERS,
     ],
     xen: "use event channels: PVH, or PV drivers in an HVM guest",
     helps: Helps::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
-    risk: "KVM leaves AVIC out only while a nested guest runs (since Linux 5.19; before, for guests with nested \
-        virtualisation), and its IPIs on family 17h since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves \
-        guests in x2APIC mode, without it their registers still exit",
+    risk: OF_AVIC,
+    payer: NOBODY,
+};
+
+/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c: AVIC_IPI_FAILURE_TARGET_NOT_RUNNING. Who waits for work in
+/// haltpoll says by TIF_POLLING_NRFLAG that nobody need send it an interrupt: drivers/cpuidle/poll_state.c.
+pub(super) static IPI_TO_HALTED: Cure = Cure {
+    change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
+        them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
+                dedicated CPUs); its polls take CPU time",
+        ),
+        SENDERS,
+    ],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
+    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    payer: "who else wants the CPU",
+};
+
+/// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c.
+pub(super) static IPI_TO_ITSELF: Cure = Cure {
+    change: "most of these interrupts go to the vCPU that sends them, as Linux's irq_work does: have fewer of them, or let the \
+        processor deliver them",
+    switches: IPIV,
+    settings: &[by_hand(
+        "what raises them: in the guest `perf record -e irq_vectors:irq_work_entry -g`; perf, printk, RCU and BPF programs do",
+    )],
+    xen: "",
+    helps: Helps::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: OF_AVIC,
+    payer: NOBODY,
+};
+
+/// `kvm_hv_send_ipi`, `kvm_hv_flush_tlb` of arch/x86/kvm/hyperv.c.
+static HV_IPIS: Cure = Cure {
+    change: "let Windows send interrupts and flush TLBs by hypercalls, one for many vCPUs: through Hyper-V's register each interrupt is \
+        an exit",
+    switches: &[],
+    settings: &[
+        libvirt("features/hyperv", "<vpindex state='on'/>"),
+        libvirt("features/hyperv", "<ipi state='on'/>"),
+        libvirt("features/hyperv", "<tlbflush state='on'/>"),
+        qemu("-cpu …,hv-vpindex,hv-ipi,hv-tlbflush"),
+    ],
+    xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\"] in the domain's xl.cfg",
+    helps: Helps::Always,
+    least: Least::Nothing("from nothing, where each goes to a single vCPU, to all their time"),
+    acts: Acts::AtStart,
+    risk: "none known",
     payer: NOBODY,
 };
 
@@ -315,13 +410,31 @@ static PMU: Cure = Cure {
     ],
     xen: "vpmu=off on Xen's command line",
     helps: Helps::Always,
-    least: Least::All,
+    least: Least::Nothing(
+        "from nothing, where others than those that are switched off go on counting, to all their time",
+    ),
     acts: Acts::AtStart,
     risk: "no profiles and no hard-lockup watchdog in the guest",
     payer: "whoever profiles in the guest",
 };
 
-static CPUID: Cure = Cure {
+/// `svm_recalc_intercepts` and `vmx_exec_control` of arch/x86/kvm keep RDPMC's exit where the PMU is KVM's.
+pub(super) static RDPMC: Cure = Cure {
+    change: "let the guest's programs read performance counters less often: each RDPMC is an exit",
+    switches: &[],
+    settings: &[by_hand(
+        "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
+            /sys/bus/event_source/devices/cpu/rdpmc says who may",
+    )],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
+    risk: "none",
+    payer: NOBODY,
+};
+
+pub(super) static CPUID: Cure = Cure {
     change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
     switches: &[],
     settings: &[by_hand(

@@ -91,7 +91,10 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
         return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
     }
     let Some(told) = machine.polling.told else {
-        return Some("it does not say what halt_poll_ns was: /sys/module/kvm/parameters/halt_poll_ns does");
+        return Some(
+            "the recording does not say what halt_poll_ns was, and KVM's decisions show at best between which values it was \
+             (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it",
+        );
     };
     let differs = |seen: &PollSettings| {
         let (more_than, less_than) = seen.bounds();
@@ -191,13 +194,13 @@ fn note(
     let recorded = bench.recorded();
     let share = recorded.caught as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
-        judgement.note(vm, Topic::Halts, "halts a second", Figure::Rate(material.rate(halts.halts()))),
+        judgement.note(vm, Topic::Halts, "halts a second", Figure::Rate(material.rate(vm, halts.halts()))),
         judgement.note(vm, Topic::Halts, "part of the halts that KVM's polling caught", Figure::Share(share)),
         judgement.note(
             vm,
             Topic::Halts,
             "CPU time that KVM's polling took, in each second",
-            Figure::Time(material.per_second(recorded.polling)),
+            Figure::Time(material.per_second(vm, recorded.polling)),
         ),
     ];
     if let Some(gap) = halts.gaps().quantile(5_000) {
@@ -228,7 +231,7 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
     let name = if side == Side::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
     let Some(knob) = knob(name) else { return };
     let (won, saved) = (bench.won(trial), bench.saved(trial));
-    let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
+    let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
     let gain = |of: GainOf, (low, _, high): Range| Gain {
         of,
         low: time(low),
@@ -566,11 +569,11 @@ mod tests {
         for (what, case, why) in [
             ("all is known", case, None),
             ("too few halts", Case { halts: 199, told: None, ..case }, None),
-            ("enough", Case { halts: 200, told: None, ..case }, Some("it does not say what halt_poll_ns was")),
+            ("enough", Case { halts: 200, told: None, ..case }, Some("does not say what halt_poll_ns was")),
             ("Xen", Case { xen: true, told: None, ..case }, None),
             ("no wake-ups", Case { inexact: 101, told: None, ..case }, None),
             ("no polls", Case { switches: false, told: None, ..case }, None),
-            ("KVM's polls alone", Case { switches: false, polls: true, told: None, ..case }, Some("it does not say")),
+            ("KVM's polls alone", Case { switches: false, polls: true, told: None, ..case }, Some("does not say")),
             ("a guest polls", Case { guest_polls: true, ..case }, Some("a guest switched it off for itself")),
             ("a poll grew from less", Case { change: changed(true, 44_000), told: Some(45_001), ..case }, None),
             (

@@ -13,9 +13,12 @@ use super::cures::{
     APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
 };
 use super::judgement::{Figure, Judgement, Topic};
-use super::sources::{Account, Thing, Vm};
+use super::material::Material;
+use super::msr_cures::{CPUID, RDPMC};
+use super::polling::is_short;
+use super::sources::{Account, Thing, Vm, medians};
 use crate::{Cell, DetailKey, ExitCause};
-use exitscope_model::codes::detail_name;
+use exitscope_model::codes::{detail_name, is_of_pcs};
 use exitscope_model::{CodeList, DetailKind, ExitCode, Sign};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, Place, Unit};
@@ -34,6 +37,8 @@ pub(super) struct ExitGroup {
     pub answers: &'static [Answer],
     /// Which of these holds for a VM.
     choose: fn(&Vm<'_>) -> usize,
+    /// Whether another task may have the CPU next, so that without the scheduler's events a part of their time is steal.
+    may_wait: bool,
 }
 
 /// A group of which the same may be said of every VM, and nothing else shows where it comes from.
@@ -43,7 +48,7 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Answer],
 ) -> ExitGroup {
-    ExitGroup { name, exits, has, signs: &[], answers, choose: |_| 0 }
+    ExitGroup { name, exits, has, signs: &[], answers, choose: |_| 0, may_wait: false }
 }
 
 /// In the order in which they are looked for.
@@ -63,6 +68,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             &[Answer::Cure(&DIRTY)],
         )
     },
+    row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Answer::Cure(&NX_HUGE_PAGES)]),
     ExitGroup {
         signs: TAKEN,
         choose: memory_faults,
@@ -70,10 +76,19 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             FAULTS,
             "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
             is_memory_fault,
-            &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
+            &[
+                Answer::Cure(&FIRST_TOUCH),
+                Answer::Cure(&ONCE_EACH),
+                Answer::Cure(&TAKEN_AWAY),
+                Answer::Cure(&EITHER),
+                Answer::Cure(&UNTOLD),
+            ],
         )
     },
-    row(INTERRUPTS, "EXTERNAL_INTERRUPT, interrupt", is_interrupt, &[Answer::Cure(&HOST_INTERRUPTS)]),
+    ExitGroup {
+        may_wait: true,
+        ..row(INTERRUPTS, "EXTERNAL_INTERRUPT, interrupt", is_interrupt, &[Answer::Cure(&HOST_INTERRUPTS)])
+    },
     ExitGroup {
         choose: |vm| usize::from(has_apicv(vm)),
         ..row(
@@ -96,14 +111,25 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         is_nested,
         &[Answer::Cure(&NESTED)],
     ),
-    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Answer::Leave(SIGNALS)]),
-    row("timers of the host", "HV_DECREMENTER", |of| is(of, CodeList::PpcTrap, &[0x980]), &[Answer::Leave(HOST_TIMER)]),
-    row(
-        "doorbells",
-        "0xe80 (H_DOORBELL)",
-        |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
-        &[Answer::Leave(DOORBELLS)],
-    ),
+    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Answer::Unjudged(SIGNALS)]),
+    ExitGroup {
+        may_wait: true,
+        ..row(
+            "timers of the host",
+            "HV_DECREMENTER",
+            |of| is(of, CodeList::PpcTrap, &[0x980]),
+            &[Answer::Leave(HOST_TIMER)],
+        )
+    },
+    ExitGroup {
+        may_wait: true,
+        ..row(
+            "doorbells",
+            "0xe80 (H_DOORBELL)",
+            |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+            &[Answer::Leave(DOORBELLS)],
+        )
+    },
     ExitGroup {
         signs: LOGGED,
         ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Answer::Leave(PML)])
@@ -115,8 +141,27 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         &[Answer::Leave(EXPIRY)],
     ),
     row(
+        "CPUID, its leaf not recorded",
+        "CPUID, cpuid without kvm_cpuid",
+        |of| of.about.is_none() && (is(of, CodeList::Vmx, &[10]) || is(of, CodeList::Svm, &[0x72])),
+        &[Answer::Cure(&CPUID)],
+    ),
+    row(
+        "reads of performance counters",
+        "RDPMC, rdpmc",
+        |of| is(of, CodeList::Vmx, &[15]) || is(of, CodeList::Svm, &[0x6f]),
+        &[Answer::Cure(&RDPMC)],
+    ),
+    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Answer::Unjudged(TDCALLS)]),
+    row(
+        "conversions of a confidential guest's memory",
+        "KVM_EXIT_MEMORY_FAULT",
+        |of| is(of, CodeList::KvmExit, &[39]),
+        &[Answer::Unjudged(MEMORY_FAULT)],
+    ),
+    row(
         "page tables that KVM shadows",
-        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, CR3's writes",
+        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, writes of CR3",
         is_shadowing,
         &[Answer::Cure(&SHADOWING)],
     ),
@@ -158,6 +203,13 @@ pub(super) fn is_write_to_protected(cause: &ExitCause) -> bool {
     fault(cause).is_some_and(|what| what.starts_with("write") && what.ends_with("not allowed"))
 }
 
+/// KVM has taken the permission to execute from a huge page, which it splits at the fetch: `kvm_mmu_hugepage_adjust`,
+/// `disallowed_hugepage_adjust` of arch/x86/kvm/mmu/mmu.c, against iTLB multihit of Intel's.
+pub(super) fn is_fetch_of_split(cause: &ExitCause) -> bool {
+    cause.code.basic().list == CodeList::Vmx
+        && fault(cause).is_some_and(|what| what.starts_with("fetch") && what.ends_with("not allowed"))
+}
+
 /// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too. Those that meet a nested guest are the
 /// host's, too: `nested_vmx_l0_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_exit_special` of arch/x86/kvm/svm/nested.c.
 fn is_interrupt(cause: &ExitCause) -> bool {
@@ -167,7 +219,13 @@ fn is_interrupt(cause: &ExitCause) -> bool {
 
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
 fn is_window(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64])
+    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
+}
+
+/// VMX's accesses to this control register.
+fn is_of_register(cause: &ExitCause, number: u64) -> bool {
+    let of = |about: DetailKey| about.kind == DetailKind::ControlRegister && about.key == number;
+    is(cause, CodeList::Vmx, &[28]) && cause.about.is_some_and(of)
 }
 
 /// What only a hypervisor runs: VMX's and SVM's own instructions.
@@ -183,6 +241,7 @@ fn is_shadowing(cause: &ExitCause) -> bool {
     const PF: u64 = 14;
     let of_fault = cause.about.is_some_and(|about| about.kind == DetailKind::Exception && about.key & 0xff == PF);
     (is(cause, CodeList::Vmx, &[0]) && of_fault)
+        || is_of_register(cause, 3)
         || is(cause, CodeList::Vmx, &[14])
         || is(cause, CodeList::Svm, &[0x4e, 0x79, 0x13])
 }
@@ -196,7 +255,7 @@ pub(super) fn has_apicv(vm: &Vm<'_>) -> bool {
     vm.material.of_reasons(vm.id, OF_APICV).count > 0
 }
 
-/// A VM's exits of a group, and how many are about what.
+/// A VM's exits of a group, and what those about each thing cost.
 struct Grouped {
     group: &'static ExitGroup,
     cell: Cell,
@@ -212,29 +271,34 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
             let of = Grouped { group, cell: Cell::default(), about: Vec::new() };
             let grouped = groups.entry(group.name).or_insert(of);
             grouped.cell.merge(cell);
-            grouped.about.extend(cause.about.map(|key| (key, cell.count)));
+            grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
         }
     }
     for (name, Grouped { group, cell, about }) in groups {
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
-        if let Some((key, share)) = commonest(&about, account.all.cell.count) {
+        if let Some((key, share)) = costliest(&about, account.all.cell.cost().0) {
             let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
                 DetailKind::HostVector | DetailKind::EoiVector | DetailKind::IncompleteIpi => {
-                    format!("part of the {name} with vector {number}")
+                    format!("part of the time of the {name}: with vector {number}")
                 }
-                _ => format!("part of the {name} that are {number}"),
+                _ => format!("part of the time of the {name}: {number}"),
             };
             account.more.push((Topic::Devices, what, Figure::Share(share)));
+        }
+        if group.may_wait && !vm.material.facts.heard.switches {
+            account.for_sure = Some(medians(&account.all.cell));
         }
         let touched = vm.material.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {
             let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
             let share = touched.again as f64 / touched.all() as f64;
             account.more.push((Topic::Devices, what, Figure::Share(share)));
+            let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
+            account.more.push((Topic::Devices, what, Figure::Count(touched.regions)));
         }
         for (sign, count) in vm.material.signs(vm.id, group.signs) {
             let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
@@ -245,10 +309,10 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// What most of so many exits are about.
-fn commonest(about: &[(DetailKey, u64)], all: u64) -> Option<(DetailKey, f64)> {
-    let (key, count) = about.iter().max_by_key(|(key, count)| (*count, std::cmp::Reverse(*key)))?;
-    Some((*key, *count as f64 / all.max(1) as f64))
+/// What the costliest of exits that cost `all` are about.
+fn costliest(about: &[(DetailKey, u64)], all: u64) -> Option<(DetailKey, f64)> {
+    let (key, cost) = about.iter().max_by_key(|(key, cost)| (*cost, std::cmp::Reverse(*key)))?;
+    Some((*key, *cost as f64 / all.max(1) as f64))
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
@@ -259,10 +323,11 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
     let blocked = vm.material.halts(vm.id).halts();
     let pending = cell.timed.saturating_sub(blocked);
     let all = cell.count;
-    // Without kvm_vcpu_wakeup nothing says which halts found one.
-    if vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
+    // Without kvm_vcpu_wakeup nothing says which halts found one; elsewhere WFEs and the like are such exits, too.
+    let is_x86 = !vm.machine.xen && is_of_pcs(&vm.machine.arch);
+    if is_x86 && vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
         let share = pending as f64 / cell.timed as f64;
-        let mut account = Account::of(cell, Answer::Cure(&PENDING));
+        let mut account = Account::of(cell, may_poll(vm));
         let what = "part of the halts that found an event pending, and blocked nobody";
         account.more.push((Topic::Halts, what.to_string(), Figure::Share(share)));
         let thing = Thing { subject: Subject::Group("halts"), key: None, name: "halts" };
@@ -271,28 +336,57 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
     }
     let outside = vm.material.halts(vm.id).in_user_space;
     if outside > 0 && outside == all {
-        judgement.say(Some(vm.id), Covered::Halts, Said::Inherent(HALTS_OUTSIDE.into()));
+        judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(HALTS_OUTSIDE.into()));
     } else if let Some(why) = unknown {
         judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(why));
     }
 }
 
-/// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
-const HALTS_OUTSIDE: &str = "user space halts these vCPUs, as their local APIC is there: KVM neither polls for them nor tells of them; with \
-    an irqchip in the kernel (QEMU's default) it would do both";
-
-/// Memory is missing when it is touched first, or again; which, the addresses of the faults say.
-fn memory_faults(vm: &Vm<'_>) -> usize {
-    let touched = vm.material.touched(vm.id);
-    match touched.all() {
-        0 => 2,
-        all => usize::from(touched.again.saturating_mul(2) > all),
+/// What is said of halts that find an event pending: a guest must not poll on a CPU that others wait for.
+fn may_poll(vm: &Vm<'_>) -> Answer {
+    let Material { facts, .. } = vm.material;
+    match () {
+        _ if facts.halts.guest_polls => Answer::Leave(POLLS_ALREADY),
+        _ if !facts.heard.switches => Answer::Unjudged(CPUS_UNKNOWN),
+        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.material.is_throttled(vm.id) => Answer::Leave(CPUS_SHORT),
+        _ => Answer::Cure(&PENDING),
     }
 }
 
+const POLLS_ALREADY: &str =
+    "most halts find an event pending already, and the guest looks for a while before it halts (MSR_KVM_POLL_CONTROL)";
+const CPUS_UNKNOWN: &str = "most halts find an event pending already, which guest halt polling would spare; whether CPUs are free for \
+    that, a recording with sched_switch says";
+const CPUS_SHORT: &str = "most halts find an event pending already, which guest halt polling would spare; but vCPUs wait for CPUs here, \
+    and it takes CPU time";
+
+/// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
+const HALTS_OUTSIDE: &str = "user space halts these vCPUs, as their local APIC is there: KVM neither polls for them nor tells of them; with \
+    an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
+
+/// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where hardly two of them are in
+/// the same 2 MiB, pages of that size need as many.
+fn memory_faults(vm: &Vm<'_>) -> usize {
+    let touched = vm.material.touched(vm.id);
+    match touched.all() {
+        0 if vm.machine.arch.starts_with("ppc") => 4,
+        0 => 3,
+        all if touched.again.saturating_mul(2) > all => 2,
+        _ => usize::from(touched.first.saturating_mul(4) <= touched.regions.saturating_mul(5)),
+    }
+}
+
+/// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
+const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \
+    '*_tdvmcall'` shows which of KVM's functions answer";
+
+/// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst.
+const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or the other way round, and user space converts it: no \
+    tracepoint has the address and the direction (`perf trace -e ioctl` on the VMM shows KVM_SET_MEMORY_ATTRIBUTES)";
+
 /// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
 const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for something else, and \
-    the recording does not say for what";
+    the recording does not say for what (`perf record -a -e signal:signal_generate` names who sends signals)";
 
 /// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
@@ -313,11 +407,12 @@ const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's 
     spares an interrupt of the host's; only fewer timers of the guest are fewer exits (see timer)";
 
 /// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
-const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and most such exits go on to the guest's hypervisor: what \
+const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to the guest's hypervisor: what \
     L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
 
 const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
-    (NMIs, a nested guest, an APIC that is inhibited now and then), no rule tells";
+    (NMIs, a nested guest, an APIC that is inhibited now and then), `perf record -e kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e \
+    kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows";
 
 /// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
 pub(super) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \
@@ -368,6 +463,50 @@ static EITHER: Cure = Cure {
     ..FIRST_TOUCH
 };
 
+/// The same where a page of 2 MiB can spare no fault.
+static ONCE_EACH: Cure = Cure {
+    change: "the guest touches most of these pages for the first time in this recording, hardly two of them in the same 2 MiB: huge \
+        pages of that size would not make them fewer, or are there already; have the memory there before the guest needs it",
+    settings: &[
+        libvirt("memoryBacking", "<allocation mode='immediate'/>"),
+        qemu("-object memory-backend-memfd,id=mem,size=…,prealloc=on -machine memory-backend=mem"),
+        by_hand(
+            "KVM still maps each page at its first touch: what is spared is finding and clearing the memory for it",
+        ),
+    ],
+    ..FIRST_TOUCH
+};
+
+/// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint.
+static UNTOLD: Cure = Cure {
+    change: "the guest accesses memory that is not mapped for it, for the first time or because the host took it away meanwhile: no \
+        event of this kernel says where",
+    settings: &[by_hand(
+        "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
+            /sys/kernel/mm/transparent_hugepage/enabled on the host",
+    )],
+    ..EITHER
+};
+
+/// `nx_huge_pages` and `nx_huge_pages_recovery_ratio` of Documentation/admin-guide/kernel-parameters.txt, and
+/// hw-vuln/multihit.rst beside it.
+static NX_HUGE_PAGES: Cure = Cure {
+    change: "the guest runs code from pages that may not be executed: KVM maps huge pages so, and splits them where guests run code, \
+        against a flaw of Intel's processors (iTLB multihit)",
+    switches: &[],
+    settings: &[by_hand(
+        "/sys/module/kvm/parameters/nx_huge_pages is Y where KVM does so, and \
+            /sys/devices/system/cpu/vulnerabilities/itlb_multihit says whether this processor has the flaw; where all guests are \
+            trusted, N; nx_huge_pages_recovery_ratio=0 leaves split pages split",
+    )],
+    xen: "",
+    helps: Helps::Always,
+    least: Least::Nothing("from nothing, where each page is split once, to all their time"),
+    acts: Acts::AtHost,
+    risk: "on a processor with the flaw a guest can stop the host where it is N",
+    payer: "whoever shares the host with a guest that is not trusted",
+};
+
 /// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
 /// changes; `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c splits no longer needed.
 static TAKEN_AWAY: Cure = Cure {
@@ -384,8 +523,9 @@ static TAKEN_AWAY: Cure = Cure {
                 each by its value first",
         ),
         by_hand(
-            "on Intel /sys/module/kvm/parameters/nx_huge_pages: where it is Y, pages that guests ran code from become large \
-                again every nx_huge_pages_recovery_period_ms, and are split at the next fetch",
+            "on Intel /sys/module/kvm/parameters/nx_huge_pages: where it is Y, a part (1/nx_huge_pages_recovery_ratio) of the pages \
+                that guests ran code from become large again each period, and are split at the next fetch; by default all do \
+                within about an hour, and waves that are closer together are something else",
         ),
     ],
     xen: "",
@@ -400,7 +540,8 @@ static TAKEN_AWAY: Cure = Cure {
 /// KSM's, until it is written.
 static DIRTY: Cure = Cure {
     change: "the guest writes to pages that it may only read for now: its memory is being logged (a migration, a backup, an emulated \
-        display), or is shared until it is written (KSM, the zero page)",
+        display), or is shared until it is written (KSM, the zero page), or holds page tables that KVM follows (those of a nested \
+        guest)",
     switches: &[],
     settings: &[
         by_hand(
@@ -496,17 +637,17 @@ static NPT: Knob = Knob {
     ..SHADOW_VMCS
 };
 
+const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was given fewer bits of physical addresses than the host has (-cpu \
+    …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
+
 static SHADOWING: Cure = Cure {
     change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
         writes of CR3 are exits",
-    switches: &[Switch { module: "kvm_intel", knob: &EPT }, Switch { module: "kvm_amd", knob: &NPT }],
-    settings: &[
-        by_hand(
-            "if the value in force is Y already: page faults leave the guest, too, where it was given fewer bits of physical \
-                addresses than the host has (-cpu …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr)",
-        ),
-        by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it"),
+    switches: &[
+        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
+        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
     ],
+    settings: &[by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it")],
     xen: "hap=1",
     helps: Helps::Always,
     least: WITH_HARDWARE,
@@ -515,10 +656,16 @@ static SHADOWING: Cure = Cure {
     payer: NOBODY,
 };
 
+const NESTED_STILL: &str =
+    "what still leaves are the entries of its guest themselves, and fields that KVM does not shadow";
+
 static NESTED: Cure = Cure {
     change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
         how often that guest leaves",
-    switches: &[Switch { module: "kvm_intel", knob: &SHADOW_VMCS }, Switch { module: "kvm_amd", knob: &VLS }],
+    switches: &[
+        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[] },
+        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[] },
+    ],
     settings: &[
         by_hand(
             "in the guest: `exitscope record` there shows what its guests leave for; each exit spared there spares several here",
@@ -581,13 +728,15 @@ mod tests {
         about: Option<(DetailKind, bool, u64)>,
         /// How many values there are; zero: it does not say.
         values: u64,
+        /// How far those are apart, as a power of two.
+        apart: u32,
         per_s: u64,
         beside: Option<ExitCode>,
         signs: &'static [Sign],
     }
 
     const fn made(code: ExitCode, about: Option<(DetailKind, bool, u64)>) -> Made {
-        Made { code, about, values: 1, per_s: 2_000, beside: None, signs: &[] }
+        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, signs: &[] }
     }
 
     const fn vmx(number: u64) -> ExitCode {
@@ -611,7 +760,7 @@ mod tests {
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
-                let value = number.checked_rem(made.values).map_or(0, |page| (1 + page) << 12);
+                let value = number.checked_rem(made.values).map_or(0, |page| (1 + page) << made.apart);
                 Detail { kind, write, form: Form::Untold, size: 0, key, value }
             });
             let parts = spent(TimePart::Kernel, 20 * US);
@@ -641,6 +790,13 @@ mod tests {
         let vector = Some((D::HostVector, false, 0xec));
         let cases = [
             (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
+            (
+                Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x182)) },
+                "hardly two of them in the same 2 MiB",
+                "immediate",
+                "at 2000 pages were",
+            ),
+            (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
             (Made { values: 400, ..made(vmx(48), ept(0x181)) }, "took them away", "numa_balancing", "0x181, read"),
             // Nobody says where.
             (
@@ -660,7 +816,16 @@ mod tests {
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
             (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
             (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
-            (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", "that are 0xe"),
+            (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", ": 0xe"),
+            (made(vmx(28), Some((D::ControlRegister, true, 3))), "KVM shadows", "ept", ": 0x3"),
+            (
+                made(vmx(28), Some((D::ControlRegister, true, 8))),
+                "virtualise the APIC",
+                "enable_apicv",
+                "interrupt windows",
+            ),
+            (made(vmx(10), None), "use CPUID less", "LFENCE", "CPUID, its leaf not recorded"),
+            (made(svm(0x6f), None), "performance counters less often", "rdpmc", "reads of performance counters"),
             (made(svm(0x4e), None), "KVM shadows", "npt", "page tables that KVM shadows"),
             (made(vmx(23), None), "a hypervisor itself", "enable_shadow_vmcs", "nested hypervisor"),
             (made(vmx(24), None), "a hypervisor itself", "hv-evmcs", "nested hypervisor"),
@@ -715,7 +880,6 @@ mod tests {
             ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
-            ("x86_64", made(ExitCode::INTR, None), "the VMM wants the thread for something else"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
             ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
             ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
@@ -731,10 +895,13 @@ mod tests {
         }
         let unjudged = [
             (made(vmx(48), None), "the recording does not say what they are about", Subject::None),
+            (Made { beside: Some(vmx(56)), ..made(vmx(7), None) }, "kvm_inj_virq", Subject::Group("interrupt windows")),
+            (made(ExitCode::INTR, None), "the VMM wants the thread for", Subject::Group("returns for a signal")),
+            (made(vmx(77), None), "no tracepoint says", Subject::Group("what TDX guests ask for")),
             (
-                Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
-                "no rule tells",
-                Subject::Group("interrupt windows"),
+                made(ExitCode::new(CodeList::KvmExit, 39), None),
+                "user space converts it",
+                Subject::Group("conversions of a confidential guest's memory"),
             ),
             // An entry of an emulated device, whose access the recording lacks.
             (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", Subject::None),
@@ -746,6 +913,31 @@ mod tests {
             assert!(matches!(&row.verdict, Verdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
         }
+    }
+
+    /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.
+    #[test]
+    fn long_interrupts_of_the_host_are_not_judged_where_they_may_be_waits_for_a_cpu() {
+        let verdict = |switches: bool, long: u64| {
+            let machine = Machine { arch: "x86_64".into(), ..Machine::default() };
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            material.heard(EventKinds { switches, ..EventKinds::default() });
+            for number in 1..=200 {
+                let parts = spent(TimePart::Kernel, if number % 20 == 0 { long } else { 5 * US });
+                let guest = Nanos(2_000 * US);
+                material.absorb(&Exit { parts, guest, ..exit(vcpu(0), number * 5_000 * US, vmx(1)) });
+            }
+            end(&mut material, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&material, &machine, &mut judgement);
+            judgement.causes[0].verdict.clone()
+        };
+        assert!(matches!(verdict(false, 2_000 * US), Verdict::NotJudged(why) if why.contains("waits for a CPU")));
+        assert!(matches!(verdict(true, 2_000 * US), Verdict::Changed(_)));
+        assert!(matches!(verdict(false, 5 * US), Verdict::Small(_)));
     }
 
     #[test]
@@ -784,7 +976,7 @@ mod tests {
             "{verdict:?}"
         );
         let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
-        assert!(faults.advice()[0].plan().change.contains("does not say which"), "H_DATA_STORAGE");
+        assert!(faults.advice()[0].plan().change.contains("no event of this kernel says where"), "H_DATA_STORAGE");
     }
 
     /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
@@ -794,9 +986,26 @@ mod tests {
 
     /// The same by this reason.
     fn halting_by(code: ExitCode, blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
-        let machine = Machine { arch: "x86_64".into(), ..Machine::default() };
+        halting_where("x86_64", false, code, blocked, told, unknown)
+    }
+
+    /// The same of a machine of which the scheduler's events are there.
+    fn halting_on(arch: &str, code: ExitCode, blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
+        halting_where(arch, true, code, blocked, told, unknown)
+    }
+
+    fn halting_where(
+        arch: &str,
+        switches: bool,
+        code: ExitCode,
+        blocked: u64,
+        told: bool,
+        unknown: Option<&str>,
+    ) -> Judgement {
+        let machine = Machine { arch: arch.into(), ..Machine::default() };
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
+        material.heard(EventKinds { switches, ..EventKinds::default() });
         for number in 1..=2_000 {
             let at = number * 500 * US;
             let parts = spent(TimePart::Kernel, 20 * US);
@@ -826,7 +1035,11 @@ mod tests {
 
     #[test]
     fn halts_that_find_an_event_pending_are_told_from_those_that_block() {
-        let pending = halting(700, true, None);
+        // Nothing says whether CPUs are free.
+        assert!(
+            matches!(&halting(700, true, None).causes[0].verdict, Verdict::NotJudged(why) if why.contains("sched_switch"))
+        );
+        let pending = halting_on("x86_64", vmx(12), 700, true, None);
         let [advice] = pending.advice() else { panic!("{:#?}", pending.causes) };
         assert!(advice.plan().change.contains("find an event pending already"));
         assert!(matches!(&advice.plan().settings[0], Setting::ByHand(text) if text.contains("cpuidle-haltpoll")));
@@ -836,12 +1049,13 @@ mod tests {
 
         let blocked = halting(1_300, true, None);
         assert_eq!(blocked.advice().len(), 0, "{:#?}", blocked.advice());
-        // Without kvm_vcpu_wakeup nothing says which found one.
+        // Without kvm_vcpu_wakeup nothing says which found one; on arm64 a WFE is such an exit, too.
         assert_eq!(halting(0, false, None).advice().len(), 0);
+        assert_eq!(halting_on("aarch64", ExitCode::new(CodeList::Arm64Ec, 1), 700, true, None).advice().len(), 0);
         // Where user space halts, it is not for want of events that nothing is judged.
         let outside = halting_by(ExitCode::new(CodeList::KvmExit, 5), 0, false, Some("nobody says what it was"));
         let verdict = &outside.causes[0].verdict;
-        assert!(matches!(verdict, Verdict::Inherent(why) if why.contains("their local APIC is there")), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::NotJudged(why) if why.contains("their local APIC is there")), "{verdict:?}");
         let unknown = halting(1_300, true, Some("nobody says what it was"));
         let verdict = &unknown.causes[0].verdict;
         assert!(matches!(verdict, Verdict::NotJudged(why) if why == "nobody says what it was"));

@@ -5,10 +5,10 @@
 
 use super::about::About;
 use super::causes::{Asked, Covered, Said, Subject};
-use super::cures::{Acts, Answer, Cure, Helps, Least, Switch, by_hand, source};
+use super::cures::{Acts, Answer, Cure, Helps, LOCAL_APIC_OUTSIDE, Least, Switch, by_hand, source};
 use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
-use super::msr_cures::{EOIS, TIMERS};
+use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, TIMERS};
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
@@ -41,6 +41,8 @@ pub(super) struct Account {
     answer: Option<Answer>,
     /// What is noted besides.
     pub more: Vec<(Topic, String, Figure)>,
+    /// What they cost for sure, if a part of their time may be something else.
+    pub for_sure: Option<u64>,
 }
 
 impl Account {
@@ -69,10 +71,18 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             account.answer = row.map(|row| match row.name {
                 EOIS if key.kind == DetailKind::Apic && reasons::has_apicv(&vm) => Answer::Leave(reasons::EOI_INDUCED),
+                IPIS => vm.ipis(row.answer),
                 _ => row.answer,
             });
         }
-        for (asked, account) in &accounts {
+        for (asked, account) in &mut accounts {
+            match asked {
+                Asked::Named("local APIC") if vm.is_beyond_kernel(&account.all.cell) => {
+                    account.answer = Some(Answer::Cure(&LOCAL_APIC_OUTSIDE));
+                }
+                Asked::Named(IPIS) => account.more.extend(vm.targets()),
+                _ => {}
+            }
             let covered = Covered::Subject(*asked);
             let said = vm.judge(*asked, account, judgement);
             // Each expiry of a timer is of the same cause as its arming.
@@ -130,8 +140,34 @@ impl Vm<'_> {
         self.time.in_halts.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
     }
 
+    /// To whom most of its IPIs go decides what spares them.
+    fn ipis(&self, usual: Answer) -> Answer {
+        let ipis = self.material.ipis(self.id);
+        let most = |part: u64| !self.machine.xen && part.saturating_mul(2) > ipis.all();
+        match () {
+            _ if most(ipis.itself) => Answer::Cure(&IPI_TO_ITSELF),
+            // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
+            _ if most(ipis.halted) && !self.material.is_vmx => Answer::Cure(&IPI_TO_HALTED),
+            _ => usual,
+        }
+    }
+
+    /// To whom they go, as facts.
+    fn targets(&self) -> impl Iterator<Item = (Topic, String, Figure)> {
+        let ipis = self.material.ipis(self.id);
+        let of = [
+            (ipis.halted, "part of the IPIs that went to a vCPU that had halted"),
+            (ipis.itself, "part of the IPIs that went to the vCPU that sent them"),
+        ];
+        let of = of.into_iter().filter(|(part, _)| *part > 0);
+        of.map(move |(part, what)| (Topic::Devices, what.to_string(), Figure::Share(part as f64 / ipis.all() as f64)))
+    }
+
     fn is_worth_it(&self, account: &Account) -> bool {
-        let cost = account.all.cell.cost().0;
+        self.is_worth(account.for_sure.unwrap_or(account.all.cell.cost().0))
+    }
+
+    fn is_worth(&self, cost: u64) -> bool {
         let used = self.time.guest.saturating_add(self.time.cost);
         let hundred_times = cost.saturating_mul(WORTH);
         let idly = || cost.saturating_mul(OF_IDLE_USE) >= used && hundred_times >= self.material.facts.duration.0;
@@ -170,15 +206,21 @@ impl Vm<'_> {
         if let Some(Answer::Unjudged(why)) = account.answer {
             return Said::NotJudged(why.into());
         }
-        if is_msr && is_outside {
+        if is_msr && account.all.refused.saturating_mul(2) > cell.count {
             return Said::NotJudged(
-                "user space answers, as the VMM's filter of MSRs asks for: no rule looks at that".into(),
+                "user space answers, as the VMM's filter asks for, or as KVM does not know the MSR or refuses it: `perf record \
+                 -e kvm:kvm_msr` shows the values, and no rule looks at them"
+                    .into(),
             );
         }
         if cell.timed < FEWEST {
             return Said::NotJudged(format!("{} exits are too few to judge", cell.timed));
         }
         if !self.is_worth_it(account) {
+            if self.is_worth(cell.cost().0) {
+                let by_runner = self.material.facts.heard.by_runner;
+                return Said::NotJudged(if by_runner { MAY_WAIT_BY_RUNNER } else { MAY_WAIT }.into());
+            }
             return match account.answer {
                 Some(Answer::Leave(why)) => Said::Inherent(why.into()),
                 Some(Answer::Cure(cure)) if cure.helps == Helps::Always || is_outside => Said::Small(cure.change),
@@ -226,7 +268,7 @@ impl Vm<'_> {
                 vm,
                 Topic::Devices,
                 format!("exits a second for {name}"),
-                Figure::Rate(self.material.rate(cell.count)),
+                Figure::Rate(self.material.rate(Some(self.id), cell.count)),
             ),
             judgement.note(
                 vm,
@@ -293,6 +335,30 @@ impl Vm<'_> {
         if self.is_idle() { "this VM has nothing to do and keeps the host busy; " } else { "" }
     }
 
+    /// What to do about switches of modules: by the values that were in force, or else how to find them out.
+    fn in_force(&self, Switch { module, knob, on, off }: &Switch) -> Vec<Setting> {
+        let name = knob.name;
+        let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");
+        let told = match self.machine.switch(module, name) {
+            Some(false) => {
+                let also = format!("{module}'s {name} is N also where the processor cannot: then this changes nothing");
+                return vec![Setting::Knob { side: Side::Host, knob, value: 1 }, Setting::ByHand(also.into())];
+            }
+            Some(true) => format!("{module}'s {name} was on, and there are these exits all the same: {on}"),
+            None => match self.material.signs(self.id, off).first() {
+                Some((sign, _)) => format!(
+                    "{module}'s {name} was off when this VM was made, or the processor cannot ({} says so): {write}",
+                    sign.event()
+                ),
+                None => format!(
+                    "the recording does not say whether {module}'s {name} is on: see /sys/module/{module}/parameters/{name}. \
+                     If it is N, {write}; if it is Y, {on}"
+                ),
+            },
+        };
+        vec![Setting::ByHand(told.into())]
+    }
+
     fn cure(
         &self,
         cure: &Cure,
@@ -307,7 +373,7 @@ impl Vm<'_> {
             (true, xen) => vec![by_hand(xen)],
             (false, _) => {
                 let switches = cure.switches.iter().filter(|switch| self.has(switch));
-                let switches = switches.map(|switch| in_force(self.machine, switch));
+                let switches = switches.flat_map(|switch| self.in_force(switch));
                 self.of_vmm(switches.chain(cure.settings.iter().cloned()).collect())
             }
         };
@@ -328,7 +394,7 @@ impl Vm<'_> {
                     Least::Nothing(_) => "from nothing, to the time of all exits of this idle VM",
                 }),
             },
-            _ => Range { low, high: cell.cost().0, how },
+            _ => Range { low, high: account.for_sure.unwrap_or(cell.cost().0), how },
         };
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
@@ -391,8 +457,8 @@ impl Vm<'_> {
         };
         let gain = Gain {
             of: GainOf::Exits,
-            low: self.material.per_second(low.min(high)),
-            high: self.material.per_second(high),
+            low: self.material.per_second(Some(self.id), low.min(high)),
+            high: self.material.per_second(Some(self.id), high),
             how,
         };
         let plan = Plan {
@@ -433,35 +499,19 @@ pub(super) fn for_vmm(vmm: &Vmm, settings: Vec<Setting>) -> Vec<Setting> {
 const IF_QEMU: &str =
     "nothing in the recording says that QEMU runs this VM: its and libvirt's lines hold only if it does";
 
-/// What to do about a switch of a module: by the value that was in force, or else how to find that out.
-fn in_force(machine: &Machine, Switch { module, knob }: &Switch) -> Setting {
-    let name = knob.name;
-    match machine.switch(module, name) {
-        Some(false) => Setting::Knob { side: Side::Host, knob, value: 1 },
-        Some(true) => Setting::ByHand(
-            format!(
-                "{module}'s {name} was on, and there are these exits all the same: what inhibits it for this VM, \
-                 `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on"
-            )
-            .into(),
-        ),
-        None => Setting::ByHand(
-            format!(
-                "the recording does not say whether {module}'s {name} is on: see /sys/module/{module}/parameters/{name}. If \
-                 it is off, `options {module} {name}=1` in modprobe.d switches it on where the processor can; if it is on, \
-                 `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on what inhibits it"
-            )
-            .into(),
-        ),
-    }
-}
-
 /// What is won in the whole recording, in nanoseconds.
 pub(super) struct Range {
     pub low: u64,
     pub high: u64,
     pub how: How,
 }
+
+/// Why nothing is said of exits at which another task may have taken the CPU.
+pub(super) const MAY_WAIT: &str = "most of their time is that of a few long ones, which may be waits for a CPU that another task took: \
+    sched_switch would tell (`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
+
+const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of a few long ones, which may be waits for a CPU that another task took: \
+    `perf sched record` and `perf sched timehist` on the host show that";
 
 /// Why nothing is said of exits without an end.
 const UNTIMED: &str = "none of these exits is timed";
@@ -492,7 +542,7 @@ pub(super) struct Words {
 }
 
 /// The time of the exits without the few that took very long, which may have had other reasons.
-fn medians(cell: &Cell) -> u64 {
+pub(super) fn medians(cell: &Cell) -> u64 {
     cell.quantile(5_000).unwrap_or(Nanos::ZERO).0.saturating_mul(cell.timed).min(cell.cost().0)
 }
 
@@ -511,7 +561,9 @@ fn place(key: DetailKey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cures::APICV;
     use super::super::made::{end, exit, spent, vcpu};
+    use super::super::msr_cures::AVIC_SWITCH;
     use super::*;
     use crate::Selection;
     use exitscope_model::{
@@ -593,8 +645,9 @@ mod tests {
             (DetailKind::Msr, 0x4000_0084, "Hyper-V messages' end", "<direct state='on'/>", false),
             (DetailKind::Msr, 0x4000_0020, "Hyper-V reference counter", "hypervclock", false),
             (DetailKind::Msr, 0x830, "IPIs (x2APIC_ICR)", "enable_ipiv", false),
+            (DetailKind::Msr, 0x4000_0071, "Hyper-V IPIs", "hv-ipi", false),
             (DetailKind::Msr, 0x80b, "APIC's EOI and TPR", "enable_apicv", false),
-            (DetailKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0", true),
+            (DetailKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0", false),
             (DetailKind::Msr, 0x7777, "ask for MSR 0x7777 less often", "kvm_msr", false),
             (DetailKind::Cpuid, 4, "CPUID", "RDTSCP", false),
             (DetailKind::Port, 0x60, "keyboard controller (port 0x60)", "i8042=off", true),
@@ -633,6 +686,62 @@ mod tests {
             let is_knob = |setting: &Setting| matches!(setting, Setting::Knob { .. });
             assert_eq!(settings.iter().any(is_knob), is_offered, "{told:?}: {settings:?}");
         }
+    }
+
+    #[test]
+    fn what_the_recording_shows_of_a_switch_is_not_asked_for() {
+        let machine = Machine { arch: "x86_64".into(), ..of_qemu() };
+        let mut told = Vec::new();
+        with_vm(VmTime::default(), &machine, &[], true, |vm| {
+            told.extend(APICV.iter().map(|switch| vm.in_force(switch)));
+        });
+        let texts: Vec<String> = told.iter().map(|settings| format!("{settings:?}")).collect();
+        assert!(
+            texts.iter().all(|text| text.contains("does not say whether") && text.contains("inhibit")),
+            "{texts:?}"
+        );
+        let mut material = Material::new(&Selection::default());
+        let sign = exitscope_model::Sign::ApicvInhibited(0);
+        material.absorb_sign(&exitscope_model::Signed { who: vcpu(0), at: Moment::from_nanos(0), sign });
+        let simulate: &Simulate<'_> = &|_, _| Vec::new();
+        let (id, time, vmm) = (vcpu(0).vm, VmTime::default(), Vmm::Qemu);
+        let vm = Vm { id, time, vmm, material: &material, machine: &machine, simulate };
+        let said = format!("{:?}", vm.in_force(&AVIC_SWITCH));
+        assert!(
+            said.contains("was off when this VM was made, or the processor cannot") && said.contains("avic=1"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_apic_that_user_space_answers_for_is_to_be_kvms() {
+        let told = |outside: bool| {
+            let machine = Machine { arch: "x86_64".into(), ..of_qemu() };
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            material.heard(EventKinds { doors: true, ..EventKinds::default() });
+            for number in 1..=2_000 {
+                let detail = Detail {
+                    kind: DetailKind::Mmio,
+                    write: true,
+                    form: Form::Untold,
+                    size: 4,
+                    key: 0xfee0_0380,
+                    value: 9,
+                };
+                let door = if outside { Door::Userspace(6) } else { Door::Kernel };
+                let of = exit(vcpu(0), number * 500 * US, ExitCode::new(CodeList::Vmx, 49));
+                let parts = spent(TimePart::Kernel, 20 * US);
+                material.absorb(&Exit { detail: Some(detail), door, parts, guest: Nanos(480 * US), ..of });
+            }
+            end(&mut material, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            judgement.advice()[0].plan().clone()
+        };
+        assert!(told(true).change.contains("let KVM be the local APIC"), "{:?}", told(true));
+        assert!(format!("{:?}", told(true).settings).contains("kernel_irqchip=on"));
+        assert!(told(false).change.contains("x2APIC"), "{:?}", told(false));
     }
 
     #[test]
@@ -798,17 +907,18 @@ mod tests {
     fn what_takes_too_little_is_told_by_who_answers_and_what_is_known() {
         // 30 exits of 33 ns are 990 ns of a vCPU's 100 us: less than a hundredth.
         let time = VmTime { wall: 100_000, guest: 90_000, ..VmTime::default() };
+        use DetailKind::{Msr, Port};
         let judge = |kind, number, write, count, outside, wall, doors| {
             let machine = of_qemu();
             let key = DetailKey { kind, key: number, write };
-            let all = About { cell: cell(count, outside, 33), ..About::default() };
+            let refused = if kind == Msr { outside } else { 0 };
+            let all = About { cell: cell(count, outside, 33), refused, ..About::default() };
             let answer = source(&machine, true, kind, number).map(|row| row.answer);
             let account = Account { all, top: Some((key, 1)), answer, ..Account::default() };
             let mut judgement = Judgement::default();
             let asked = Asked::of(&machine, true, key);
             with_vm(VmTime { wall, ..time }, &machine, &[], doors, |vm| vm.judge(asked, &account, &mut judgement))
         };
-        use DetailKind::{Msr, Port};
         let inherent =
             |said: Said, says: &str| assert!(matches!(&said, Said::Inherent(why) if why.contains(says)), "{said:?}");
         let unjudged =
@@ -822,7 +932,7 @@ mod tests {
         unjudged(judge(Port, 0x1234, true, 30, 30, 100_000, true), "too little time");
         unjudged(judge(Port, 0x3f8, true, 29, 29, 10_000, true), "29 exits are too few");
         unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");
-        unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "filter of MSRs");
+        unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "the VMM's filter asks for");
         unjudged(judge(Msr, 0x48, true, 30, 0, 10_000, true), "nested");
         assert!(matches!(judge(Port, 0x3f8, true, 30, 16, 100_000, true), Said::Small(_)));
         assert!(matches!(judge(Msr, 0x6e0, true, 30, 0, 100_000, true), Said::Small(_)));

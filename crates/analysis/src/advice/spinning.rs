@@ -13,7 +13,8 @@ use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use super::trials::{SpinTrial, Trials};
 use crate::YieldCell;
-use exitscope_model::{CodeList, Place, YieldCall};
+use exitscope_model::codes::KICK_CPU;
+use exitscope_model::{CodeList, DetailKind, Place, YieldCall};
 use exitscope_units::{Nanos, VmId};
 
 /// Yields a second at least: a guest whose locks are short makes fewer.
@@ -29,7 +30,11 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
     for (&vm, time) in &material.vms {
         let yields = material.yields(vm, YieldCall::waits);
-        if time.vcpus < 2 || material.rate(yields.count) < OFTEN || yields.known() == 0 {
+        if time.vcpus < 2 || material.rate(Some(vm), yields.count) < OFTEN {
+            continue;
+        }
+        if yields.known() == 0 {
+            say(vm, &Said::NotJudged(UNKNOWN.into()), judgement);
             continue;
         }
         let cost = yields.lasted.sum.saturating_sub(yields.waited);
@@ -54,8 +59,15 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     }
 }
 
+/// Why nothing is said of yields.
+const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited: `perf record -e 'kvm:*' -e \
+    sched:sched_switch -e sched:sched_wakeup -a` does";
+
 /// Exits for loops of PAUSE: VMX's and SVM's.
 const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
+
+/// `KVM_EXIT_IO`, by which the lab's guests yield.
+const IO: (CodeList, u64) = (CodeList::KvmExit, 2);
 
 /// Says it of a VM's exits for loops of PAUSE.
 fn say(vm: VmId, said: &Said, judgement: &mut Judgement) {
@@ -79,7 +91,7 @@ fn note(
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
     let what = format!("yields a second of vCPUs that spin ({})", calls(material, machine, vm));
     let mut facts = vec![
-        judgement.note(Some(vm), Topic::Yields, what, Figure::Rate(material.rate(yields.count))),
+        judgement.note(Some(vm), Topic::Yields, what, Figure::Rate(material.rate(Some(vm), yields.count))),
         judgement.note(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
         judgement.note(
             Some(vm),
@@ -101,7 +113,12 @@ fn note(
     let waited_for = waited_for(material, vm);
     if waited_for > Nanos::ZERO {
         let what = "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second";
-        facts.push(judgement.note(Some(vm), Topic::Yields, what, Figure::Time(material.per_second(waited_for.0))));
+        facts.push(judgement.note(
+            Some(vm),
+            Topic::Yields,
+            what,
+            Figure::Time(material.per_second(Some(vm), waited_for.0)),
+        ));
     }
     facts.push(judgement.note(Some(vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
     facts.push(judgement.note(Some(vm), Topic::Timeline, "vCPUs", Figure::Count(time.vcpus)));
@@ -144,7 +161,14 @@ fn preempted_holders(
     let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !material.is_throttled(vm);
     let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs")];
     settings.extend(fits.then(|| pins(vcpus)));
-    if x86 {
+    // `kvm_arch_get_supported_cpuid` of QEMU's target/i386/kvm/kvm.c: not without an irqchip in the kernel.
+    let has_apic = material.halts(vm).in_user_space == 0;
+    // KVM_HC_KICK_CPU: who waits for a lock halts already.
+    let kicks = material.of_details(vm, |key| key.kind == DetailKind::Hypercall && key.key == KICK_CPU).count;
+    if x86 && kicks > 0 {
+        settings
+            .push(hand("its paravirtual spinlocks are on, as hypercalls that wake a waiter (KVM_HC_KICK_CPU) show"));
+    } else if x86 && has_apic {
         settings.extend([
             Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
             Setting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
@@ -162,9 +186,9 @@ fn preempted_holders(
         settings.push(hand("a guest kernel that names the holder: recent ones of Linux give X'9C' instead of X'44'"));
     }
     let gain = Gain {
-        of: GainOf::Steal,
-        low: material.per_second(cost.min(waited_for.0)),
-        high: material.per_second(cost.saturating_add(waited_for.0)),
+        of: GainOf::Yields,
+        low: material.per_second(Some(vm), cost.min(waited_for.0)),
+        high: material.per_second(Some(vm), cost.saturating_add(waited_for.0)),
         how: How::Counted(
             "from the less of both to the sum: CPU time of yields, and time that siblings yielded for a vCPU without a CPU",
         ),
@@ -185,6 +209,10 @@ fn preempted_holders(
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
     say(vm, &Said::Advice(id), judgement);
+    let yields = material.yields(vm, YieldCall::waits).count;
+    if yields > 0 && material.of_reasons(vm, &[IO]).count == yields {
+        judgement.say(Some(vm), Covered::Reason(IO.0, IO.1), Said::Advice(id));
+    }
 }
 
 /// They spin, leave, and find nobody to yield to.
@@ -210,7 +238,7 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
             false => Said::Inherent(why.into()),
         };
     };
-    let time = |nanos: f64| material.per_second(nanos.max(0.0) as u64);
+    let time = |nanos: f64| material.per_second(None, nanos.max(0.0) as u64);
     let (knob, value) = (trial.knob, trial.value);
     let is_guests = trial.side == Side::Guest;
     let off = value == 0 && !is_guests;
@@ -514,7 +542,8 @@ mod tests {
             // It is said of exits for loops of PAUSE, Intel's and AMD's.
             let said: Vec<Covered> = judgement.said(VmId(1)).map(|row| *row.0).collect();
             let pauses = [Covered::Reason(CodeList::Vmx, 40), Covered::Reason(CodeList::Svm, 0x77)];
-            assert_eq!(said, if is == Is::Nothing { vec![] } else { pauses.to_vec() }, "{what}");
+            let is_silent = is == Is::Nothing && what != "nothing is known";
+            assert_eq!(said, if is_silent { vec![] } else { pauses.to_vec() }, "{what}");
             assert_eq!(judgement.facts().is_empty(), is == Is::Nothing, "{what}");
         }
         // What was left out for want of room is said elsewhere.

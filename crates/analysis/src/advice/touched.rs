@@ -1,6 +1,6 @@
 //! Which pages of its memory a guest had to wait for: for the first time, or again.
 
-use super::reasons::is_write_to_protected;
+use super::reasons::{is_fetch_of_split, is_write_to_protected};
 use crate::{DetailKey, ExitCause};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{CodeList, Detail, DetailKind, Exit};
@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// Pages at most, of all VMs; faults at further ones are not looked at. Bounds memory (about 8 MB).
 const MOST: usize = 1 << 18;
 
+/// Pages of 4 KiB in 2 MiB, as a power of two.
+const IN_REGION: u32 = 9;
+
 /// How often a VM's pages were missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Touched {
@@ -18,6 +21,8 @@ pub(super) struct Touched {
     pub first: u64,
     /// Faults at one of them after its first.
     pub again: u64,
+    /// Regions of 2 MiB in which those pages are.
+    pub regions: u64,
 }
 
 impl Touched {
@@ -31,6 +36,8 @@ impl Touched {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TouchedPages {
     pages: FxHashSet<(VmId, u64)>,
+    /// Those of 2 MiB in which they are.
+    regions: FxHashSet<(VmId, u64)>,
     by_vm: BTreeMap<VmId, Touched>,
 }
 
@@ -53,16 +60,20 @@ impl TouchedPages {
             return;
         }
         // What may only be read is there.
-        if is_write_to_protected(&ExitCause { code: exit.code, about: Some(DetailKey::of(detail)) }) {
-            return;
+        let cause = ExitCause { code: exit.code, about: Some(DetailKey::of(detail)) };
+        if !is_write_to_protected(&cause) && !is_fetch_of_split(&cause) {
+            self.touch((exit.who.vm, address >> REGION_BITS));
         }
-        let page = (exit.who.vm, address >> REGION_BITS);
-        let touched = self.by_vm.entry(exit.who.vm).or_default();
+    }
+
+    fn touch(&mut self, page: (VmId, u64)) {
+        let touched = self.by_vm.entry(page.0).or_default();
         if self.pages.contains(&page) {
             touched.again += 1;
         } else if self.pages.len() < MOST {
             self.pages.insert(page);
             touched.first += 1;
+            touched.regions += u64::from(self.regions.insert((page.0, page.1 >> IN_REGION)));
         }
     }
 
@@ -71,15 +82,7 @@ impl TouchedPages {
         for (vm, touched) in &later.by_vm {
             self.by_vm.entry(*vm).or_default().again += touched.again;
         }
-        for page in &later.pages {
-            let touched = self.by_vm.entry(page.0).or_default();
-            if self.pages.contains(page) {
-                touched.again += 1;
-            } else if self.pages.len() < MOST {
-                self.pages.insert(*page);
-                touched.first += 1;
-            }
-        }
+        later.pages.iter().for_each(|page| self.touch(*page));
     }
 
     /// Those of a VM.
@@ -122,7 +125,7 @@ mod tests {
             exits[..cut].iter().for_each(|exit| earlier.absorb(exit));
             exits[cut..].iter().for_each(|exit| later.absorb(exit));
             earlier.merge(&later);
-            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 2, again: 2 }, "cut at {cut}");
+            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 2, again: 2, regions: 1 }, "cut at {cut}");
         }
     }
 }
