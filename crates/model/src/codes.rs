@@ -372,8 +372,14 @@ const SYSTEM_REGISTER: [(u32, u32, u64); 5] = [(19, 20, 3), (16, 14, 7), (12, 10
 const SYSTEM_REGISTER_ESR: u64 = 0x6200_0000;
 
 /// The number of an arm64 system register of these Op0, Op1, CRn, CRm and Op2.
-pub fn system_register(parts: [u64; 5]) -> u64 {
-    SYSTEM_REGISTER.iter().zip(parts).map(|(&(at, _, bits), part)| (part & bits) << at).sum()
+pub const fn system_register(parts: [u64; 5]) -> u64 {
+    let (mut register, mut number) = (0, 0);
+    while number < parts.len() {
+        let (at, _, bits) = SYSTEM_REGISTER[number];
+        register += (parts[number] & bits) << at;
+        number += 1;
+    }
+    register
 }
 
 /// The system register that a trapped MSR or MRS is about, and whether it writes.

@@ -3,6 +3,7 @@
 //! Where devices are: the PC's own places, and those of QEMU's machines pc and q35. Elements and options: libvirt's
 //! formatdomain, QEMU's documentation of machine and CPU properties and of its Hyper-V enlightenments.
 
+use super::arm_cures::ARM64;
 use super::judgement::Setting;
 use super::material::Machine;
 use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
@@ -137,7 +138,7 @@ use Answer::{Cure as C, Leave};
 
 /// Every row, of all machines.
 pub(super) fn sources() -> impl Iterator<Item = &'static Source> {
-    DEVICES.iter().chain(MSRS).chain(HCALLS)
+    DEVICES.iter().chain(MSRS).chain(HCALLS).chain(ARM64)
 }
 
 /// The source of a detail. A machine whose architecture nothing says (Xen, text) is x86; others have no fixed places: QEMU's
@@ -149,6 +150,7 @@ pub(super) fn source(machine: &Machine, is_qemu: bool, kind: DetailKind, key: u6
     let rows: &[&[Source]] = match arch {
         _ if is_pc => &[DEVICES, MSRS],
         _ if arch.starts_with("ppc") => &[HCALLS],
+        "aarch64" => &[ARM64],
         _ => &[],
     };
     let is_here = |row: &&Source| !row.of_qemu || is_qemu || machine.xen;
@@ -459,6 +461,20 @@ mod tests {
             (DetailKind::Cpuid, 0x8000_0008, "CPUID"),
         ] {
             assert_eq!(named("x86_64", true, kind, key), Some(name), "{key:#x}");
+        }
+        let sysreg = exitscope_model::codes::system_register;
+        for (kind, key, name) in [
+            (DetailKind::SystemRegister, sysreg([3, 0, 0, 4, 0]), Some("ID registers")),
+            (DetailKind::SystemRegister, sysreg([3, 0, 0, 0, 5]), None),
+            (DetailKind::SystemRegister, sysreg([3, 0, 12, 11, 5]), Some("IPIs (SGIs)")),
+            (DetailKind::SystemRegister, sysreg([3, 3, 14, 2, 1]), Some("physical timer")),
+            (DetailKind::SystemRegister, sysreg([3, 3, 14, 3, 1]), None),
+            (DetailKind::SystemRegister, sysreg([3, 3, 9, 13, 0]), Some("performance counters")),
+            (DetailKind::Hvc, 0x8400_0000, Some("PSCI's version")),
+            (DetailKind::Hvc, 0x8400_0001, None),
+            (DetailKind::Msr, 0x6e0, None),
+        ] {
+            assert_eq!(named("aarch64", true, kind, key), name, "{key:#x}");
         }
         assert_eq!(named("x86_64", true, DetailKind::Port, 0x1234), None);
     }

@@ -3,6 +3,7 @@
 use super::cures::{Answer, Source, sources};
 use super::reasons::GROUPS;
 use exitscope_model::DetailKind;
+use exitscope_model::codes::system_register_parts;
 
 /// A cause of exits that a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,15 @@ fn exits(row: &Source) -> String {
         DetailKind::Vmgexit => "VMGEXIT",
         DetailKind::GhcbMsr => "request by the GHCB's MSR",
         DetailKind::Cpuid => "CPUID leaf",
+        DetailKind::Hvc => "HVC or SMC",
+        DetailKind::SystemRegister => {
+            // As assemblers write them.
+            let [op0, op1, crn, crm, op2] = system_register_parts(row.range.0);
+            let [_, last_op1, last_crn, last_crm, last_op2] = system_register_parts(row.range.1);
+            return format!(
+                "system register s{op0}_{op1}_c{crn}_c{crm}_{op2} to s{op0}_{last_op1}_c{last_crn}_c{last_crm}_{last_op2}"
+            );
+        }
         other => other.name(),
     };
     let places = match row.range {
@@ -92,6 +102,7 @@ mod tests {
         assert!(faults.answers.len() == 5 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
         let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
         assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
+        assert_eq!(of("ID registers")[0].exits, ["system register s3_0_c0_c1_0 to s3_0_c0_c7_7"]);
         assert_eq!(of("CPUID")[0].exits, ["any CPUID leaf"]);
         assert_eq!(of("ACPI PM timer")[0].exits, ["port 0x608 to 0x60b (QEMU)", "port 0xb008 to 0xb00b (QEMU)"]);
         assert!(matches!(of("PCI configuration")[0].answers[..], [KnownAnswer::Inherent(_)]));

@@ -393,6 +393,11 @@ impl Material {
         self.touched.of(vm)
     }
 
+    /// Where a VM's pages were missing, as [`TouchedPages::places`].
+    pub(super) fn missing_at(&self, vm: VmId) -> impl Iterator<Item = (u64, u64)> {
+        self.touched.places(vm)
+    }
+
     /// To whom a VM's IPIs went.
     pub(super) fn ipis(&self, vm: VmId) -> Ipis {
         self.ipis.of(vm)

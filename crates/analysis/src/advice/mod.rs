@@ -15,6 +15,7 @@
 //! any. What the recording does not show is not judged, and said.
 
 mod about;
+mod arm_cures;
 mod causes;
 mod contention;
 mod cures;

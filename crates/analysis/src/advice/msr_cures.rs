@@ -398,7 +398,7 @@ static APERF: Cure = Cure {
     payer: NOBODY,
 };
 
-static PMU: Cure = Cure {
+pub(super) static PMU: Cure = Cure {
     change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \
         uses one",
     switches: &[],

@@ -19,7 +19,7 @@ use super::polling::is_short;
 use super::sources::{Account, Thing, Vm, medians};
 use crate::{Cell, DetailKey, ExitCause};
 use exitscope_model::codes::{detail_name, is_of_pcs};
-use exitscope_model::{CodeList, DetailKind, ExitCode, Sign};
+use exitscope_model::{CodeList, DetailKind, ExitCode, Sign, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, Place, Unit};
 use std::collections::BTreeMap;
@@ -300,6 +300,12 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
             let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
             account.more.push((Topic::Devices, what, Figure::Count(touched.regions)));
         }
+        if name == FAULTS
+            && let Some((place, share)) = mostly_at(vm)
+        {
+            let what = format!("part of the {FAULTS} in {place}");
+            account.more.push((Topic::Devices, what, Figure::Share(share)));
+        }
         for (sign, count) in vm.material.signs(vm.id, group.signs) {
             let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
             account.more.push((Topic::Devices, what, Figure::Count(count)));
@@ -307,6 +313,26 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         let said = vm.judge_as(Thing { subject: Subject::Group(name), key: None, name }, &account, judgement);
         judgement.say(Some(vm.id), Covered::Subject(Asked::Named(name)), said);
     }
+}
+
+/// Where most pages of a VM's memory were missing: by what somebody called the place, or by how PCs are made.
+fn mostly_at(vm: &Vm<'_>) -> Option<(String, f64)> {
+    let mut places: BTreeMap<String, u64> = BTreeMap::new();
+    let mut all = 0;
+    for (address, faults) in vm.material.missing_at(vm.id) {
+        all += faults;
+        let place = match (vm.machine.names.of_key(&[vm.id], DetailKind::Mmio, address), address) {
+            (Some(SubjectName::Given(given)), _) => given.to_string(),
+            _ if !is_of_pcs(&vm.machine.arch) => continue,
+            // Below, there is as much as the firmware finds; devices and firmware are at the end (hw/i386/pc.c of QEMU).
+            (_, ..0xc000_0000) => "memory below 3 GiB".to_string(),
+            (_, ..0x1_0000_0000) => "the gap below 4 GiB, where devices are".to_string(),
+            _ => "memory above 4 GiB".to_string(),
+        };
+        *places.entry(place).or_default() += faults;
+    }
+    let (place, most) = places.into_iter().max_by_key(|(_, faults)| *faults)?;
+    Some((place, most as f64 / all as f64))
 }
 
 /// What the costliest of exits that cost `all` are about.
@@ -795,6 +821,12 @@ mod tests {
                 "hardly two of them in the same 2 MiB",
                 "immediate",
                 "at 2000 pages were",
+            ),
+            (
+                Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x181)) },
+                "hardly two",
+                "prealloc=on",
+                "in memory below 3 GiB",
             ),
             (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
             (Made { values: 400, ..made(vmx(48), ept(0x181)) }, "took them away", "numa_balancing", "0x181, read"),

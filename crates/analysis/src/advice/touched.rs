@@ -5,7 +5,7 @@ use crate::{DetailKey, ExitCause};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{CodeList, Detail, DetailKind, Exit};
 use exitscope_units::VmId;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Pages at most, of all VMs; faults at further ones are not looked at. Bounds memory (about 8 MB).
@@ -36,8 +36,8 @@ impl Touched {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TouchedPages {
     pages: FxHashSet<(VmId, u64)>,
-    /// Those of 2 MiB in which they are.
-    regions: FxHashSet<(VmId, u64)>,
+    /// Faults in each region of 2 MiB in which they are.
+    regions: FxHashMap<(VmId, u64), u64>,
     by_vm: BTreeMap<VmId, Touched>,
 }
 
@@ -68,21 +68,44 @@ impl TouchedPages {
 
     fn touch(&mut self, page: (VmId, u64)) {
         let touched = self.by_vm.entry(page.0).or_default();
+        let region = (page.0, page.1 >> IN_REGION);
         if self.pages.contains(&page) {
             touched.again += 1;
         } else if self.pages.len() < MOST {
             self.pages.insert(page);
             touched.first += 1;
-            touched.regions += u64::from(self.regions.insert((page.0, page.1 >> IN_REGION)));
+            touched.regions += u64::from(!self.regions.contains_key(&region));
+        } else {
+            return;
         }
+        *self.regions.entry(region).or_default() += 1;
     }
 
     /// Adds what a later stretch of the recording gave.
     pub fn merge(&mut self, later: &TouchedPages) {
+        for page in &later.pages {
+            self.touch(*page);
+        }
         for (vm, touched) in &later.by_vm {
             self.by_vm.entry(*vm).or_default().again += touched.again;
         }
-        later.pages.iter().for_each(|page| self.touch(*page));
+        // Its first faults at each page are counted above.
+        for (region, faults) in &later.regions {
+            if let Some(own) = self.regions.get_mut(region) {
+                *own += faults;
+            }
+        }
+        for (vm, page) in &later.pages {
+            if let Some(own) = self.regions.get_mut(&(*vm, page >> IN_REGION)) {
+                *own -= 1;
+            }
+        }
+    }
+
+    /// Where a VM's faults were: the first address of 2 MiB, and how many there.
+    pub fn places(&self, vm: VmId) -> impl Iterator<Item = (u64, u64)> {
+        let of = self.regions.iter().filter(move |((of, _), _)| *of == vm);
+        of.map(|((_, region), faults)| (region << (REGION_BITS + IN_REGION), *faults))
     }
 
     /// Those of a VM.
@@ -112,6 +135,7 @@ mod tests {
             fault(ept, DetailKind::EptViolation, 0x1fff),
             fault(ept, DetailKind::EptViolation, 0x2000),
             fault(ept, DetailKind::EptViolation, 0x1000),
+            fault(ept, DetailKind::EptViolation, 0x40_1000),
             // Its address is not told; an address of a device; a fault of the guest's own.
             fault(ept, DetailKind::EptViolation, 0),
             fault(ept, DetailKind::Mmio, 0x1000),
@@ -125,7 +149,9 @@ mod tests {
             exits[..cut].iter().for_each(|exit| earlier.absorb(exit));
             exits[cut..].iter().for_each(|exit| later.absorb(exit));
             earlier.merge(&later);
-            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 2, again: 2, regions: 1 }, "cut at {cut}");
+            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 3, again: 2, regions: 2 }, "cut at {cut}");
+            let places: BTreeMap<u64, u64> = earlier.places(vcpu(0).vm).collect();
+            assert_eq!(places, BTreeMap::from([(0, 4), (0x40_0000, 1)]), "cut at {cut}");
         }
     }
 }
