@@ -23,6 +23,13 @@ pub enum Sign {
     ApicvInhibited(u8),
     /// The same: no more for this reason.
     ApicvAllowed(u8),
+    /// `kvm_avic_kick_vcpu_slowpath`: an IPI that AVIC did not deliver, which KVM looks for the receivers of
+    /// (`avic_kick_target_vcpus` of `arch/x86/kvm/svm/avic.c`).
+    AvicKick,
+    /// `kvm_avic_ga_log`: the IOMMU tells of an interrupt for a vCPU that does not run (`avic_ga_log_notifier` there).
+    AvicGaLog,
+    /// `kvm_hv_stimer_expiration`: one of Hyper-V's timers of a vCPU is due (`stimer_expiration` of `arch/x86/kvm/hyperv.c`).
+    HvTimer,
 }
 
 impl Sign {
@@ -35,6 +42,9 @@ impl Sign {
             Sign::Unmapped => "kvm_unmap_hva_range",
             Sign::Aged => "kvm_age_hva",
             Sign::ApicvInhibited(_) | Sign::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
+            Sign::AvicKick => "kvm_avic_kick_vcpu_slowpath",
+            Sign::AvicGaLog => "kvm_avic_ga_log",
+            Sign::HvTimer => "kvm_hv_stimer_expiration",
         }
     }
 
@@ -48,6 +58,9 @@ impl Sign {
             Sign::Aged => "pages whose use the host looked at".into(),
             Sign::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
             Sign::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
+            Sign::AvicKick => "IPIs that KVM delivered for AVIC".into(),
+            Sign::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
+            Sign::HvTimer => "Hyper-V timers due".into(),
         }
     }
 }

@@ -99,12 +99,15 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         )
     },
     row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Answer::Leave(EOI_INDUCED)]),
-    row(
-        "IPIs to vCPUs that do not run",
-        "avic_incomplete_ipi",
-        |of| is(of, CodeList::Svm, &[0x401]),
-        &[Answer::Leave(INCOMPLETE_IPI)],
-    ),
+    ExitGroup {
+        signs: &[Sign::AvicKick],
+        ..row(
+            "IPIs to vCPUs that do not run",
+            "avic_incomplete_ipi",
+            |of| is(of, CodeList::Svm, &[0x401]),
+            &[Answer::Leave(INCOMPLETE_IPI)],
+        )
+    },
     row(
         "nested hypervisor",
         "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",

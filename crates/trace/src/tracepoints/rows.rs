@@ -282,6 +282,33 @@ pub(super) static ROWS: &[Row] = &[
     ),
     row(
         "x86",
+        "kvm:kvm_avic_kick_vcpu_slowpath",
+        M::Sign(S::AvicKick),
+        |_, _| printed::sign(S::AvicKick),
+        &[("u32 icrh", Zero), ("u32 icrl", Zero), ("u32 index", Zero)],
+        r#""icrh:icrl=%#08x:%08x, index=%u", REC->icrh, REC->icrl, REC->index"#,
+    )
+    .when(RecordWhen::Never("the exit for such an IPI tells as much")),
+    row(
+        "x86",
+        "kvm:kvm_avic_ga_log",
+        M::Sign(S::AvicGaLog),
+        |_, _| printed::sign(S::AvicGaLog),
+        &[("u32 vmid", Zero), ("u32 vcpuid", Zero)],
+        r#""vmid=%u, vcpuid=%u", REC->vmid, REC->vcpuid"#,
+    )
+    .when(RecordWhen::Never("no rule looks at it")),
+    row(
+        "x86",
+        "kvm:kvm_hv_stimer_expiration",
+        M::Sign(S::HvTimer),
+        |_, _| printed::sign(S::HvTimer),
+        &[("int vcpu_id", Zero), ("int timer_index", Zero), ("int direct", Zero), ("int msg_send_result", Zero)],
+        r#""vcpu_id %d timer %d direct %d send result %d", REC->vcpu_id, REC->timer_index, REC->direct, REC->msg_send_result"#,
+    )
+    .when(RecordWhen::Never("no rule looks at it")),
+    row(
+        "x86",
         "kvm:kvm_rmp_fault",
         M::Sign(S::RmpFault),
         |_, _| printed::sign(S::RmpFault),

@@ -44,6 +44,9 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ("x86", "kvm:kvm_vmgexit_enter", "vcpu 2, exit_reason 80000001, exit_info1 fe003000, exit_info2 4"),
     ("x86", "kvm:kvm_vmgexit_msr_protocol_enter", "vcpu 2, ghcb_gpa 0000000012345014"),
     ("x86", "kvm:kvm_pml_full", "vcpu 3: PML full"),
+    ("x86", "kvm:kvm_avic_kick_vcpu_slowpath", "icrh:icrl=0x000001:000008fd, index=1"),
+    ("x86", "kvm:kvm_avic_ga_log", "vmid=3, vcpuid=1"),
+    ("x86", "kvm:kvm_hv_stimer_expiration", "vcpu_id 1 timer 0 direct 0 send result 0"),
     (
         "x86",
         "kvm:kvm_rmp_fault",
