@@ -339,6 +339,10 @@ fn vcpus(report: &Report, most: usize) -> Section {
                 TimePart::Unknown | TimePart::Excluded => true,
                 // Where no exit has an end, no part of the time is known.
                 _ if report.coverage.timed_exits == 0 => false,
+                // Where nothing tells the two apart, what is neither user space's nor the scheduler's is unknown.
+                TimePart::Guest | TimePart::Kernel => {
+                    row.times.guest_ns > 0 || row.times.kernel_ns > 0 || row.times.unknown_ns == 0
+                }
                 TimePart::User => report.told.user,
                 TimePart::Steal => report.told.scheduler,
                 TimePart::Halted => {
