@@ -126,7 +126,8 @@ impl PollSettings {
     pub fn params(&self, host: &PollHost) -> Params {
         let mut params = host.params;
         let fits = |poll: u64| poll > self.more_than && self.less_than.is_none_or(|less| poll < less);
-        if let Some(cut) = self.cut_to.value() {
+        // A poll that is less than one that KVM would still have made longer was not cut: the change between was lost.
+        if let Some(cut) = self.cut_to.value().filter(|&cut| u64::from(cut) >= self.more_than) {
             params.halt_poll_ns = Nanos(u64::from(cut));
         } else if self.changes > 0 && !fits(params.halt_poll_ns.0) {
             let most =
@@ -252,6 +253,9 @@ mod tests {
         let cut = seen(&[&grown[..], &[(900_000, false, 250_000, 62_500)]].concat());
         assert_eq!((cut.cut_to, cut.shrink()), (Seen::One(250_000), Some(4)));
         assert_eq!(cut.params(&x86(&[])).halt_poll_ns, Nanos(250_000));
+        // It seems to be cut to nothing where the change between was lost.
+        let lost = seen(&[&grown[..], &[(15_000, true, 0, 20_000)]].concat());
+        assert_eq!((lost.cut_to, lost.params(&x86(&[])).halt_poll_ns), (Seen::One(0), Nanos(200_000)));
     }
 
     #[test]

@@ -486,14 +486,16 @@ fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
     );
     // But a fast path of VMX enters the guest again without an event of that.
     let msr = ExitCode::new(CodeList::Vmx, 32);
-    let reenters = [exit(0, msr), exit(200, IO), enter(300)];
+    let reenters = [enter(0), exit(0, msr), exit(200, IO), enter(300)];
     for (release, part) in [("", "guest"), ("5.10.0-30-amd64", "guest"), ("5.11.0", "unknown"), ("6.1.0", "unknown")] {
         let info = TraceInfo { release: release.to_string(), ..TraceInfo::default() };
         assert_eq!(account_of(&info, &reenters).parts, [(part, 200), ("kernel", 100)].into(), "{release}");
     }
+    // Where no entry was recorded before, none may be recorded at all.
+    check(&reenters[1..], &[("kernel", 100), ("unknown", 200)]);
     // SVM has none that goes on without one.
     let msr = ExitCode::new(CodeList::Svm, 0x7c);
-    check(&[exit(0, msr), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);
+    check(&[enter(0), exit(0, msr), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);
 }
 
 #[test]
@@ -673,12 +675,12 @@ fn a_vmx_fast_path_is_one_only_if_nothing_else_is_told_of_it() {
     let first = |idle| event(0, Kind::Exit { code: msr, idle, words: SubjectWord::NONE, rip: 0 });
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let then = [exit(200, IO), enter(300)];
-    check(&[&[first(false)][..], &then].concat(), &[("guest", 200), ("kernel", 100)]);
+    check(&[&[enter(0), first(false)][..], &then].concat(), &[("guest", 200), ("kernel", 100)]);
     let unknown = [("unknown", 200), ("kernel", 100)];
-    check(&[&[first(true)][..], &then].concat(), &unknown);
-    check(&[&[first(false), event(5, Kind::Inject { vector: 3 })][..], &then].concat(), &unknown);
-    check(&[&[on(3, first(false))][..], &then].concat(), &unknown);
-    check(&[&[exit(0, IO)][..], &then].concat(), &unknown);
+    check(&[&[enter(0), first(true)][..], &then].concat(), &unknown);
+    check(&[&[enter(0), first(false), event(5, Kind::Inject { vector: 3 })][..], &then].concat(), &unknown);
+    check(&[&[enter(0), on(3, first(false))][..], &then].concat(), &unknown);
+    check(&[&[enter(0), exit(0, IO)][..], &then].concat(), &unknown);
 }
 
 #[test]

@@ -77,8 +77,10 @@ impl Lane {
         let silent = exit.events == 1 && exit.cpu == event.cpu && !exit.is_halt;
         let part = match () {
             _ if self.spoiled || self.in_doubt.is_some() => TimePart::Excluded,
-            // It was handled at once, and the guest went on without an event of that.
-            _ if silent && !self.recorded.every_entry && exit.code.may_reenter_unsaid() => TimePart::Guest,
+            // It was handled at once, and the guest went on without an event of that; or no entry is recorded at all.
+            _ if silent && self.entered.is_some() && !self.recorded.every_entry && exit.code.may_reenter_unsaid() => {
+                TimePart::Guest
+            }
             _ => TimePart::Unknown,
         };
         ledger.count(Line::ExitWithoutEntry);
