@@ -60,7 +60,7 @@ pub struct PollSettings {
     /// The longest poll that shrank to zero.
     pub reset_from: u32,
     /// What a poll that had grown beyond `halt_poll_ns` was cut to: that very setting.
-    pub cut_to: Seen,
+    cut_to: Seen,
     /// `halt_poll_ns` is more than this: KVM grew a poll after a halt so long, or from a poll so long.
     pub more_than: u64,
     /// `halt_poll_ns` is less than this, because KVM shrank a poll after a halt so long.
@@ -113,6 +113,12 @@ impl PollSettings {
         (self.more_than, self.less_than)
     }
 
+    /// `halt_poll_ns`, if a poll that had grown beyond it was seen to be cut to it. One that is less than others that KVM still made
+    /// longer was not: the change between was lost.
+    pub fn cut(&self) -> Option<Nanos> {
+        self.cut_to.value().map(|cut| Nanos(cut.into())).filter(|cut| cut.0 >= self.more_than)
+    }
+
     /// The divisor by which polls shrink, 0 for a reset, if it was seen.
     pub fn shrink(&self) -> Option<u32> {
         // Half of it would have been enough to go on polling.
@@ -126,9 +132,8 @@ impl PollSettings {
     pub fn params(&self, host: &PollHost) -> Params {
         let mut params = host.params;
         let fits = |poll: u64| poll > self.more_than && self.less_than.is_none_or(|less| poll < less);
-        // A poll that is less than one that KVM would still have made longer was not cut: the change between was lost.
-        if let Some(cut) = self.cut_to.value().filter(|&cut| u64::from(cut) >= self.more_than) {
-            params.halt_poll_ns = Nanos(u64::from(cut));
+        if let Some(cut) = self.cut() {
+            params.halt_poll_ns = cut;
         } else if self.changes > 0 && !fits(params.halt_poll_ns.0) {
             let most =
                 self.less_than.map_or(u64::from(u32::MAX), |less| less.saturating_sub(1)).min(u64::from(u32::MAX));
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(cut.params(&x86(&[])).halt_poll_ns, Nanos(250_000));
         // It seems to be cut to nothing where the change between was lost.
         let lost = seen(&[&grown[..], &[(15_000, true, 0, 20_000)]].concat());
-        assert_eq!((lost.cut_to, lost.params(&x86(&[])).halt_poll_ns), (Seen::One(0), Nanos(200_000)));
+        assert_eq!((lost.cut(), lost.params(&x86(&[])).halt_poll_ns), (None, Nanos(200_000)));
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl PollSettingsRow {
         PollSettingsRow {
             vm,
             changes: settings.changes,
-            halt_poll_ns: settings.cut_to.value().map(u64::from),
+            halt_poll_ns: settings.cut().map(|cut| cut.0),
             halt_poll_more_than_ns: more_than,
             halt_poll_less_than_ns: less_than,
             halt_poll_taken_ns: settings.params(host).halt_poll_ns.0,
