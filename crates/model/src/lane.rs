@@ -134,6 +134,8 @@ pub struct Lane {
     pub recorded: Holdings,
     pub rows_without_hardware: bool,
     pub halt: Halting,
+    /// The poll after its last change, as far as no loss may hide another.
+    pub poll: Option<u32>,
     /// A yield whose exit is open.
     pub yielding: Option<Yield>,
     /// Whether the last entry was from a yield.
@@ -246,6 +248,7 @@ impl Lane {
             recorded,
             rows_without_hardware: false,
             halt: Halting::default(),
+            poll: None,
             yielding: None,
             after_yield: false,
             entered: None,

@@ -132,6 +132,9 @@ fn a_halt_divides_into_handling_poll_block_steal_and_the_way_back() {
 #[test]
 fn a_poll_that_succeeds_is_all_polling_and_the_rest_cost() {
     check(&[exit(0, HLT), woken(900, 800, false), enter(1_000)], &[("kernel", 200), ("polling", 800)]);
+    // It is no longer than its limit: then KVM looked once more, or another thread had the CPU.
+    let long = [exit(0, HLT), polled(890, 500), woken(900, 800, false), enter(1_000)];
+    check(&long, &[("kernel", 500), ("polling", 500)]);
     // Where KVM does not poll, it looked once and found an event.
     let none = [exit(0, HLT), polled(890, 0), woken(900, 800, false), enter(1_000)];
     check(&none, &[("kernel", 1_000)]);
@@ -579,11 +582,18 @@ fn a_halt_of_which_no_wakeup_tells_is_cost_only_where_that_is_certain() {
 fn where_polls_are_told_of_a_halt_without_a_change_did_not_poll() {
     let second =
         [exit(1_100, HLT), out(1_200, true), wakeup(1_900), back(1_950), woken(1_960, 800, true), enter(2_000)];
-    let first = [exit(0, HLT), polled(940, 30), woken(950, 900, false), enter(1_000)];
+    let change = |new| event(940, Kind::HaltPoll { grow: new > 0, new, old: 1_000 });
+    let first = [exit(0, HLT), change(0), woken(950, 900, false), enter(1_000)];
     // 100 + 10 + 40 of the second halt ran: 60 before KVM began it, 40 after it, the rest in it.
     check(
         &[&first[..], &second].concat(),
         &[("guest", 100), ("kernel", 100 + 150), ("polling", 900), ("halted", 700), ("steal", 50)],
+    );
+    // One that is shorter than the poll changes none, and polls until another thread wants the CPU.
+    let longer = [exit(0, HLT), change(2_000), woken(950, 900, false), enter(1_000)];
+    check(
+        &[&longer[..], &second].concat(),
+        &[("guest", 100), ("kernel", 100 + 100), ("polling", 900 + 50), ("halted", 700), ("steal", 50)],
     );
     let untold = [exit(0, HLT), woken(950, 900, false), enter(1_000)];
     check(

@@ -108,8 +108,14 @@ impl Lane {
     ) {
         self.account(event.at);
         self.go(self.step);
-        let change = self.halt.ended_change().map(|change| Nanos(u64::from(change.old)));
-        let division = Division { ns, waited, change, recorded: self.recorded, block: self.block, at: self.since };
+        let change = self.halt.ended_change();
+        // KVM changes the poll after each halt that is longer, unless it is zero and stays so.
+        let unchanged = || self.poll.filter(|poll| *poll == 0 || ns.0 <= u64::from(*poll));
+        let limit = change.map(|change| change.old).or_else(unchanged).map(|poll| Nanos(poll.into()));
+        let is_told = self.poll.is_some();
+        self.poll = change.map(|change| change.new).or(self.poll);
+        let (recorded, block, at) = (self.recorded, self.block, self.since);
+        let division = Division { ns, waited, limit, is_told, recorded, block, at };
         match &mut self.open {
             Some(exit) if exit.code.cannot_halt() && exit.door == Door::Kernel && !exit.way.has(Mark::Emulated) => {
                 self.give_up(event.at, rows, beside, ledger);
@@ -181,8 +187,9 @@ impl Lane {
 struct Division {
     ns: Nanos,
     waited: bool,
-    /// The poll, if KVM changed it.
-    change: Option<Nanos>,
+    /// How long the poll may have been, if that is known; and whether any poll of the vCPU is.
+    limit: Option<Nanos>,
+    is_told: bool,
     recorded: super::Holdings,
     block: HaltInHand,
     at: Moment,
@@ -200,11 +207,11 @@ impl Division {
         parts.shift(on_cpu, asleep, woken);
         parts.shift(on_cpu, TimePart::Undivided, block.unwoken);
         let slept = block.sleep_part.is_some();
-        let poll = match (self.waited, self.change) {
+        let poll = match (self.waited, self.limit) {
             _ if recorded.no_polls => Some(Nanos::ZERO),
-            (false, Some(Nanos(0))) => Some(Nanos::ZERO),
-            (false, _) => Some(within),
-            (true, Some(poll)) => Some(Nanos(poll.0.min(within.0))),
+            // A poll is no longer than its limit, whether or not it succeeds.
+            (_, Some(poll)) => Some(Nanos(poll.0.min(within.0))),
+            (false, None) => (!self.is_told).then_some(within),
             (true, None) => recorded.polls.then_some(Nanos::ZERO),
         };
         let polled = parts.shift(on_cpu, TimePart::Polling, poll.unwrap_or_default());

@@ -124,6 +124,7 @@ impl Lane {
     /// Events of this CPU were lost, or of all: what the lane did since it was last heard of is hidden until it is heard of
     /// again. If it was elsewhere it may have come there meanwhile.
     pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+        self.poll = None;
         let elsewhere = cpu != NO_CPU && self.cpu != cpu && self.cpu != NO_CPU;
         let waits =
             matches!(self.run, Run::Blocked | Run::Offline | Run::Paused) || self.open.is_none() && self.run.waits();
