@@ -537,6 +537,10 @@ export interface TraceRow {
    */
   format: string;
   /**
+   * Ticks of the clock in a second, where they were given by hand (`--tsc-hz`); left out where the trace says them, or needs none.
+   */
+  given_hz?: number;
+  /**
    * Host name; empty if unknown.
    */
   hostname: string;

@@ -534,6 +534,8 @@ pub struct TraceInfo {
     pub release: String,
     /// The clock's name, empty if unknown.
     pub clock: String,
+    /// How many of its ticks make a second, where that was said by hand and not by the trace.
+    pub given_hz: Option<u64>,
     /// Whether events name their virtual CPU and no thread (Xen).
     pub by_vcpu: bool,
     /// Whether a guest's own kernel recorded it, in step with its host: threads, CPUs and scheduling are the guest's.

@@ -38,13 +38,18 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
         ),
         _ => format!("{} halts", thousands(all.halts)),
     }];
+    if all.at_once > 0 {
+        sentences.push(format!(
+            "{} more exits for a halt found something pending, and did not halt",
+            thousands(all.at_once)
+        ));
+    }
     let mut figures = Vec::new();
     if all.gaps.count > 0 {
-        figures.push(format!("gaps p50 {}, p99 {}", length(all.gaps.p50_ns), length(all.gaps.p99_ns)));
+        figures.push(format!("gaps {}", quantiles(&all.gaps, all.halts)));
     }
     if all.latency.count > 0 {
-        let latency = &all.latency;
-        figures.push(format!("wake-up latency p50 {}, p99 {}", length(latency.p50_ns), length(latency.p99_ns)));
+        figures.push(format!("wake-up latency {}", quantiles(&all.latency, all.halts)));
     }
     if let (true, Some(miss)) = (all.told, all.poll_miss_ns) {
         let all = Nanos(all.poll_hit_ns + miss);
@@ -58,6 +63,23 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
         notes,
         ..Section::default()
     }
+}
+
+/// Lengths of which one in a hundred is longer: of fewer, the longest is no such thing.
+const HUNDREDTH: u64 = 100;
+
+/// `p50 145us, p99 5.90ms`; of few, what there is, and of how many halts it is.
+fn quantiles(of: &LengthsRow, halts: u64) -> String {
+    let few = if of.count < halts { format!(" (of {})", thousands(of.count)) } else { String::new() };
+    match of.count {
+        HUNDREDTH.. => format!("p50 {}, p99 {}{few}", length(of.p50_ns), length(of.p99_ns)),
+        _ => format!("p50 {}, at most {}{few}", length(of.p50_ns), length(of.max_ns)),
+    }
+}
+
+/// The length of which one in a hundred is longer, of enough.
+fn p99(of: &LengthsRow) -> String {
+    length(of.p99_ns.filter(|_| of.count >= HUNDREDTH))
 }
 
 fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
@@ -88,9 +110,9 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
             thousands(row.at_once),
             optional(row.caught.map(|caught| percent(caught, row.halts))),
             length(row.gaps.p50_ns),
-            length(row.gaps.p99_ns),
+            p99(&row.gaps),
             length(row.latency.p50_ns),
-            length(row.latency.p99_ns),
+            p99(&row.latency),
             length(row.latency_caught.p50_ns),
             length(row.latency_slept.p50_ns),
             optional(row.poll_misses.filter(|_| row.told).map(thousands)),

@@ -203,6 +203,12 @@ fn head(report: &Report) -> Section {
         let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
         sentences.push(plain(format!("{}: {}, {length} long", trace.name, about.join(", "))));
+        sentences.extend(trace.given_hz.map(|hz| {
+            plain(format!(
+                "Lengths are as right as --tsc-hz: {} ticks of its clock in a second, given by hand",
+                thousands(hz)
+            ))
+        }));
         sentences.extend(recorded::sentences(trace).into_iter().map(plain));
     }
     let coverage = &report.coverage;
@@ -253,7 +259,7 @@ fn head(report: &Report) -> Section {
 fn untold(report: &Report) -> Option<Sentence> {
     let ToldRow { user, scheduler, by_runner } = report.told;
     let text = match (report.is_xen(), user, scheduler) {
-        _ if report.coverage.exits == 0 => return None,
+        _ if report.coverage.timed_exits == 0 => return None,
         (_, true, true) => return None,
         (true, ..) => "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time",
         _ if by_runner => {

@@ -100,6 +100,9 @@ pub struct TraceRow {
     pub release: String,
     /// The clock's name; empty if unknown.
     pub clock: String,
+    /// Ticks of the clock in a second, where they were given by hand (`--tsc-hz`); left out where the trace says them, or needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_hz: Option<u64>,
     /// The CPU's model; empty if unknown.
     pub cpu: String,
     /// CPUs of the machine; 0 if unknown.
@@ -767,6 +770,7 @@ impl TraceRow {
             hostname: hostname.to_string(),
             release: info.release.clone(),
             clock: info.clock.clone(),
+            given_hz: info.given_hz,
             cpu: info.cpu.clone(),
             cpus: info.cpus,
             settings: recorded::rows(info),

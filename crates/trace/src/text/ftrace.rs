@@ -51,7 +51,9 @@ fn other(line: &[u8]) -> LineKind<'_> {
         || SAID_BY_TRACE_CMD.iter().any(|begin| trimmed.starts_with(begin));
     match lost_marker(trimmed) {
         Some(lost) => lost,
-        None if trimmed.strip_prefix(b"cpus=").is_some_and(is_number) => LineKind::SaysLosses { overwritten: 0 },
+        None if trimmed.strip_prefix(b"cpus=").is_some_and(is_number) => {
+            LineKind::SaysLosses { overwritten: 0, kept: 0 }
+        }
         None if silent => LineKind::Silent,
         // Of several files trace-cmd puts each one's name before its lines.
         None if split_last(trimmed, ": cpus=").is_some_and(|(_, cpus)| is_number(cpus)) => {
@@ -76,7 +78,7 @@ fn kernel_comment(line: &[u8]) -> Option<LineKind<'static>> {
     scan.literal("# entries-in-buffer/entries-written: ")?;
     let kept = scan.decimal()?;
     scan.literal("/")?;
-    Some(LineKind::SaysLosses { overwritten: scan.decimal()?.saturating_sub(kept) })
+    Some(LineKind::SaysLosses { overwritten: scan.decimal()?.saturating_sub(kept), kept })
 }
 
 /// The columns around the `[` at `bracket`, if it is the CPU's.

@@ -65,10 +65,12 @@ pub(super) enum LineKind<'a> {
         /// How many; 0 if the line does not say.
         count: u64,
     },
-    /// A header of a text that says what was lost; so many events were gone before its first.
+    /// A header of a text that says what was lost.
     SaysLosses {
-        /// How many.
+        /// So many events were gone before its first.
         overwritten: u64,
+        /// So many follow.
+        kept: u64,
     },
     /// This CPU's events begin only here: those before are gone.
     BufferStarts(u32),

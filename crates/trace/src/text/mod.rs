@@ -82,6 +82,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             known: FxHashMap::default(),
             reasons: Reasons::new(),
             says_losses: false,
+            promised: 0,
             lost: Vec::new(),
             latest: Moment::default(),
             events: 0,
@@ -114,6 +115,8 @@ struct Reader {
     reasons: Reasons,
     /// Whether it would say that records were lost.
     says_losses: bool,
+    /// Events that headers say follow them.
+    promised: u64,
     /// Losses met since the last event, CPU and count: they happened before the next one.
     lost: Vec<(u32, u64)>,
     latest: Moment,
@@ -148,6 +151,9 @@ impl Source for Text {
                 if !self.reader.says_losses && self.reader.events > 0 {
                     ledger.count(Line::LossUnknown);
                 }
+                // Only a part of what the header is of was kept.
+                let there = self.reader.events.saturating_add(ledger.get(Line::BadText));
+                ledger.add(Line::UncertainLoss, self.reader.promised.saturating_sub(there));
                 if self.lines.unended > 0 {
                     ledger.add_at(Line::TruncatedBytes, self.lines.unended, self.lines.number);
                 }
@@ -251,8 +257,9 @@ impl Reader {
                 self.lose(cpu, count, events);
                 return Ok(true);
             }
-            LineKind::SaysLosses { overwritten } => {
+            LineKind::SaysLosses { overwritten, kept } => {
                 self.says_losses = true;
+                self.promised = self.promised.saturating_add(kept);
                 ledger.add(Line::LostRecords, overwritten);
                 return Ok(true);
             }

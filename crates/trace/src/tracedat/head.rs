@@ -449,9 +449,15 @@ impl Reader<'_> {
         self.info.clock = options.clock_name.take().unwrap_or_default();
         self.info.is_guests = options.session.host.is_some();
         self.ledger.add(Line::GuestRecording, u64::from(self.info.is_guests));
+        let is_in_nanos = options.clock.rate == Rate::Nanos && counts_nanos(&self.info.clock);
         match clock_hz {
-            Some(hertz) => options.clock.rate = Rate::Hertz(hertz),
-            None if options.clock.rate == Rate::Nanos && !counts_nanos(&self.info.clock) => {
+            // Ticks of the processor are no unit of such a clock.
+            Some(_) if is_in_nanos => {}
+            Some(hertz) => {
+                options.clock.rate = Rate::Hertz(hertz);
+                self.info.given_hz = Some(hertz);
+            }
+            None if options.clock.rate == Rate::Nanos && !is_in_nanos => {
                 return Err(TraceError::Clock { name: name(), clock: self.info.clock });
             }
             None => {}

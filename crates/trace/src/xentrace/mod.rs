@@ -59,6 +59,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
         arch: sidecar.machine,
         release: sidecar.version,
         clock: "x86-tsc".to_string(),
+        given_hz: options.clock_hz,
         cpus: sidecar.cpus,
         by_vcpu: true,
         ..TraceInfo::default()
