@@ -426,3 +426,14 @@ fn names_are_of_amds_codes() {
     }
     assert_eq!((VmId::domain(6).number(), VcpuId(0).number()), (Some(6), Some(0)));
 }
+
+#[test]
+fn halts_without_run_states_are_no_cost() {
+    let of = report(&[&corpus("xen/pvh1_hvm.xentrace.gz")], &["--tsc-hz", "2596120000"]);
+    let hlt = of["rows"].as_array().unwrap().iter().find(|row| row["reason"] == "hlt").unwrap();
+    assert_eq!((&hlt["count"], &hlt["cost_ns"], &hlt["halted_ns"]), (&77.into(), &0.into(), &0.into()));
+    assert_eq!(hlt["halt_not_divided_ns"], hlt["total_ns"]);
+    let with = report(&[&corpus("xen/pvh2_contend_sched_hvm.xentrace.gz")], &["--tsc-hz", "2596120000"]);
+    let hlt = with["rows"].as_array().unwrap().iter().find(|row| row["reason"] == "hlt").unwrap();
+    assert_eq!(hlt["halt_not_divided_ns"], 0);
+}

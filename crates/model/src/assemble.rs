@@ -127,7 +127,7 @@ impl Default for Assembler {
 impl Assembler {
     /// For a trace whose events name their virtual CPU and no thread (Xen).
     pub fn by_vcpu() -> Assembler {
-        let recorded = Holdings { hardware: true, switches: true, halts: true, ..Holdings::default() };
+        let recorded = Holdings { hardware: true, ..Holdings::default() };
         Assembler { recorded, lanes_by_vcpu: true, ..Assembler::default() }
     }
 

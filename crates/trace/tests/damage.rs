@@ -305,7 +305,11 @@ fn check_text(path: &Path, format: &str, lines: &[(Line, u64)]) {
 
 #[test]
 fn ftrace_text() {
-    check_text(&corpus("x86-svm/t4-ftrace.txt.gz"), "ftrace text", &[(Line::UncertainLoss, 117_600 - 9_569), (Line::LostRecords, 62_837)]);
+    check_text(
+        &corpus("x86-svm/t4-ftrace.txt.gz"),
+        "ftrace text",
+        &[(Line::UncertainLoss, 117_600 - 9_569), (Line::LostRecords, 62_837)],
+    );
 }
 
 #[test]

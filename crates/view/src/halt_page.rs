@@ -168,10 +168,10 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     if all.inexact_gaps > 0 {
         let how = if all.told && !report.is_xen() { format!(" Record with {record}.") } else { String::new() };
         notes.push(format!(
-            "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because no sched_wakeup of the \
-             vCPU's thread was recorded.{how}",
+            "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because {} recorded.{how}",
             thousands(all.inexact_gaps),
-            thousands(all.halts)
+            thousands(all.halts),
+            if report.is_xen() { "no run states were" } else { "no sched_wakeup of the vCPU's thread was" }
         ));
     }
     if all.kicked > 0 {

@@ -261,13 +261,15 @@ fn untold(report: &Report) -> Option<Sentence> {
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
         (_, true, true) => return None,
-        (true, ..) => "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time",
+        (true, ..) => {
+            "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time, and halts are not divided"
+        }
         _ if by_runner => {
-            return Some(plain(
+            let user_space = if user { "" } else { ", and so is user space's time, as there is no kvm_userspace_exit" };
+            return Some(plain(format!(
                 "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: steal is \
-                 counted as the kernel's, or the halt's."
-                    .to_string(),
-            ));
+                 counted as the kernel's, or the halt's{user_space}."
+            )));
         }
         (_, false, false) => {
             "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's \

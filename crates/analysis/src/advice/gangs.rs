@@ -37,7 +37,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         };
         return judgement.say(None, Covered::ForcedOut, why);
     };
-    let facts = note(material, wall, judgement);
+    let facts = note(material, judgement);
     let subcores = match threads {
         1 => "",
         _ => "; subcores_per_core makes cores of that width",
@@ -45,6 +45,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let vms = gangs.vms();
     let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
     let vm = mostly.map(|(vm, _)| *vm);
+    let most_lost = mostly.map_or(lost, |(_, cell)| cell.lost.sum) as f64;
     let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
     let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
@@ -73,7 +74,13 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
             ),
         ],
         ),
-        gain: Gain { of: GainOf::ForcedOut, low: time(low), high: time(high), how: How::Replayed("vcore") },
+        gain: Gain {
+            of: GainOf::ForcedOut,
+            low: time(low.min(most_lost)),
+            // What was lost bounds it, whatever its parts differ by.
+            high: time(high.min(most_lost)),
+            how: How::Replayed("vcore"),
+        },
         risk: "threads of one core then belong to several virtual cores, which take turns unless dynamic_mt_modes or \
             subcores let them run at a time"
             .into(),
@@ -87,7 +94,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     judgement.say(None, Covered::ForcedOut, Said::Advice(id));
 }
 
-fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId> {
+fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
     let gangs = &material.facts.gangs;
     let mut facts = Vec::new();
     for (vm, cell) in gangs.vms() {
@@ -110,8 +117,8 @@ fn note(material: &Material, wall: u64, judgement: &mut Judgement) -> Vec<FactId
         facts.push(judgement.note(
             Some(vm),
             Topic::Gangs,
-            "time lost from being forced out to the next entry, of all vCPUs' time",
-            share(cell.lost.sum, wall),
+            "time lost from being forced out to the next entry, of its vCPUs' time",
+            share(cell.lost.sum, material.vms.get(&vm).map_or(0, |time| time.wall)),
         ));
     }
     let mut causes = gangs.causes();

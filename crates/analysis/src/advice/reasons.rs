@@ -424,7 +424,7 @@ const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's
 
 /// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
 const DOORBELLS: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
-    virtual core that had to leave, what it costs is judged as threads that are forced out";
+    virtual core that had to leave, it is the same time as that of being forced out, and judged there";
 
 /// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
 const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
@@ -506,14 +506,22 @@ static ONCE_EACH: Cure = Cure {
     ..FIRST_TOUCH
 };
 
-/// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint.
+/// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint, and hands what is in no memslot to
+/// `kvmppc_hv_emulate_mmio`.
 static UNTOLD: Cure = Cure {
-    change: "the guest accesses memory that is not mapped for it, for the first time or because the host took it away meanwhile: no \
-        event of this kernel says where",
-    settings: &[by_hand(
-        "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
-            /sys/kernel/mm/transparent_hugepage/enabled on the host",
-    )],
+    change: "the guest accesses memory that is not mapped for it, or a device that is emulated there: no event of this kernel says \
+        where",
+    settings: &[
+        by_hand(
+            "whether it is a device: `perf record -e kvm:kvm_userspace_exit` beside the rest has KVM_EXIT_MMIO then, and the device is \
+                what to replace",
+        ),
+        by_hand(
+            "if it is memory, huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
+                /sys/kernel/mm/transparent_hugepage/enabled on the host",
+        ),
+    ],
+    least: Least::Nothing("from nothing, where it is a device or memory that is touched once, to all their time"),
     ..EITHER
 };
 

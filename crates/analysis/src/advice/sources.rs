@@ -206,6 +206,18 @@ impl Vm<'_> {
         if let Some(Answer::Unjudged(why)) = account.answer {
             return Said::NotJudged(why.into());
         }
+        let is_access = thing.key.is_some_and(|key| matches!(key.kind, DetailKind::Port | DetailKind::Mmio));
+        if self.machine.xen
+            && !self.material.facts.heard.doors
+            && is_access
+            && matches!(account.answer, Some(Answer::Leave(_)))
+        {
+            return Said::NotJudged(
+                "the recording has no run states, which say what of it is waiting for the device model or for a CPU: `xentrace -D -e \
+                 0x000af000` has them"
+                    .into(),
+            );
+        }
         if is_msr && account.all.refused.saturating_mul(2) > cell.count {
             return Said::NotJudged(
                 "user space answers, as the VMM's filter asks for, or as KVM does not know the MSR or refuses it: `perf record \

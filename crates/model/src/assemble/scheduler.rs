@@ -89,6 +89,10 @@ impl Assembler {
     pub(super) fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
         self.queue.told(event.at);
         (self.kinds.switches, self.kinds.wakeups, self.kinds.doors) = (true, true, true);
+        // They say when vCPUs were blocked, and what they ran in a halt is cost: Xen does not poll.
+        if !self.recorded.halts {
+            self.now_recorded(Holdings { switches: true, halts: true, ..self.recorded });
+        }
         if (from, to) == (RunState::Blocked, RunState::Runnable) {
             self.woken_from(event);
         }
