@@ -1,19 +1,20 @@
 //! To whom a guest's IPIs go: to their sender, to vCPUs that run, or to halted ones, which only the host can wake.
 //!
 //! ```text
-//! write of ICR{vector 0xfd, to 1} at 10 ─► waits for what vCPU 1 did at 10 ─► its HLT from 5 to 12: halted
+//! write of ICR{vector 0xfd, to 1} at 10 ─┐
+//! HLT of vCPU 1 from 5 to 12 ────────────┴─► at the end: to one that had halted
 //! ```
+//!
+//! An IPI is told of when its sender goes on, and its receiver may have done much by then, in this stretch of the recording or in
+//! another: both are kept, and compared at the end.
 
-use exitscope_model::{DetailKind, Exit};
+use exitscope_model::{CodeList, DetailKind, Exit};
 use exitscope_units::{Moment, VcpuId, VmId};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-/// IPIs to one vCPU at most that wait to be decided; further ones are of unknown targets.
-const MOST_WAITING: usize = 64;
-
-/// Exits of a receiver that are looked back for.
-const MOST_BACK: usize = 32;
+/// Halts, and IPIs to a single vCPU, at most; what comes later is not looked at. Bounds memory (about 10 MB).
+const MOST: usize = 1 << 18;
 
 /// x2APIC's ICR and SELF_IPI; the APIC's ICR, low half.
 const ICR: u64 = 0x830;
@@ -25,7 +26,7 @@ const APIC_ICR: u64 = 0x300;
 pub(super) struct Ipis {
     /// To the vCPU that sent it.
     pub itself: u64,
-    /// To a single one that had halted, or was about to.
+    /// To a single one that had halted.
     pub halted: u64,
     /// To any others.
     pub others: u64,
@@ -41,31 +42,21 @@ impl Ipis {
 /// The IPIs of all VMs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentIpis {
+    /// Those that are told by their register alone.
     by_vm: BTreeMap<VmId, Ipis>,
-    targets: FxHashMap<(VmId, VcpuId), Target>,
-}
-
-/// What a vCPU did last, and IPIs to it after that.
-#[derive(Clone, Debug, Default)]
-struct Target {
-    /// The exits that ended last, in their order: from, to, whether it is a halt. An IPI is told of when its sender goes on, and its
-    /// receiver may have done much by then.
-    last: VecDeque<(Moment, Moment, bool)>,
-    waiting: Vec<Moment>,
-}
-
-impl Target {
-    /// Whether it had halted then; none if that is still to come.
-    fn had_halted(&self, at: Moment) -> Option<bool> {
-        let (_, end, _) = self.last.back()?;
-        (at <= *end).then(|| self.last.iter().any(|&(from, to, halted)| halted && from <= at && at < to))
-    }
+    /// Those to a single other vCPU, and when.
+    sent: Vec<(VmId, VcpuId, Moment)>,
+    /// Who halted, from when until when.
+    halts: Vec<(VmId, VcpuId, Moment, Moment)>,
 }
 
 impl SentIpis {
     /// Looks at an exit; those of one vCPU come in their order.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
+        if exit.is_halt && exit.timed && self.halts.len() < MOST {
+            self.halt(exit);
+        }
         let sends = exit.subject().is_some_and(|detail| {
             detail.write
                 && matches!((detail.kind, detail.key), (DetailKind::Msr, ICR | SELF_IPI) | (DetailKind::Apic, APIC_ICR))
@@ -73,66 +64,56 @@ impl SentIpis {
         if sends {
             self.send(exit);
         }
-        if !self.targets.is_empty() && exit.timed {
-            self.end(exit);
+    }
+
+    fn halt(&mut self, exit: &Exit) {
+        if matches!(exit.code.list, CodeList::Vmx | CodeList::Svm) {
+            let to = Moment::from_nanos(exit.at.as_nanos().saturating_add(exit.total().0));
+            self.halts.push((exit.who.vm, exit.who.vcpu, exit.at, to));
         }
     }
 
     fn send(&mut self, exit: &Exit) {
         let Some(detail) = exit.subject() else { return };
-        let ipis = self.by_vm.entry(exit.who.vm).or_default();
+        let vm = exit.who.vm;
         match to(detail.kind, detail.key, detail.value) {
-            To::Itself => ipis.itself += 1,
-            To::One(vcpu) if vcpu == exit.who.vcpu => ipis.itself += 1,
-            To::Several => ipis.others += 1,
-            To::One(vcpu) => {
-                let target = self.targets.entry((exit.who.vm, vcpu)).or_default();
-                match target.had_halted(exit.at) {
-                    Some(true) => ipis.halted += 1,
-                    None if target.waiting.len() < MOST_WAITING => target.waiting.push(exit.at),
-                    Some(false) | None => ipis.others += 1,
-                }
-            }
+            To::Itself => self.by_vm.entry(vm).or_default().itself += 1,
+            To::One(vcpu) if vcpu == exit.who.vcpu => self.by_vm.entry(vm).or_default().itself += 1,
+            To::One(vcpu) if self.sent.len() < MOST => self.sent.push((vm, vcpu, exit.at)),
+            To::One(_) => {}
+            To::Several => self.by_vm.entry(vm).or_default().others += 1,
         }
-    }
-
-    /// Decides about what was sent to the vCPU before this exit of it ended.
-    fn end(&mut self, exit: &Exit) {
-        let Some(target) = self.targets.get_mut(&(exit.who.vm, exit.who.vcpu)) else { return };
-        let to = Moment::from_nanos(exit.at.as_nanos().saturating_add(exit.total().0));
-        if target.last.len() == MOST_BACK {
-            target.last.pop_front();
-        }
-        target.last.push_back((exit.at, to, exit.is_halt));
-        let ipis = self.by_vm.entry(exit.who.vm).or_default();
-        target.waiting.retain(|&at| {
-            let halted = exit.is_halt && exit.at <= at && at < to;
-            ipis.halted += u64::from(halted);
-            ipis.others += u64::from(!halted && at <= to);
-            at > to
-        });
     }
 
     /// Adds what a later stretch of the recording gave.
     pub fn merge(&mut self, later: &SentIpis) {
-        for ((vm, vcpu), target) in &later.targets {
-            let own = self.targets.entry((*vm, *vcpu)).or_default();
-            own.last.clone_from(&target.last);
-            // What was sent before, the later stretch has not seen.
-            self.by_vm.entry(*vm).or_default().others += own.waiting.len() as u64;
-            own.waiting.clone_from(&target.waiting);
-        }
         for (vm, ipis) in &later.by_vm {
             let own = self.by_vm.entry(*vm).or_default();
             own.itself += ipis.itself;
-            own.halted += ipis.halted;
             own.others += ipis.others;
         }
+        self.sent.extend(later.sent.iter().take(MOST - self.sent.len()));
+        self.halts.extend(later.halts.iter().take(MOST - self.halts.len()));
     }
 
-    /// Those of a VM of which it is known.
+    /// Those of a VM.
     pub fn of(&self, vm: VmId) -> Ipis {
-        self.by_vm.get(&vm).copied().unwrap_or_default()
+        let mut ipis = self.by_vm.get(&vm).copied().unwrap_or_default();
+        let mut halts: FxHashMap<VcpuId, Vec<(Moment, Moment)>> = FxHashMap::default();
+        for (_, vcpu, from, to) in self.halts.iter().filter(|halt| halt.0 == vm) {
+            halts.entry(*vcpu).or_default().push((*from, *to));
+        }
+        // Of later ones nothing says who had halted.
+        let last = self.halts.last().filter(|_| self.halts.len() == MOST).map_or(Moment::MAX, |halt| halt.3);
+        for (_, vcpu, at) in self.sent.iter().filter(|sent| sent.0 == vm && sent.2 <= last) {
+            let of = halts.get(vcpu).map_or(&[][..], Vec::as_slice);
+            let before = of.partition_point(|(from, _)| from <= at);
+            match before.checked_sub(1).and_then(|number| of.get(number)) {
+                Some((_, to)) if at < to => ipis.halted += 1,
+                _ => ipis.others += 1,
+            }
+        }
+        ipis
     }
 }
 
@@ -195,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_its_receiver_had_halted_is_known_before_or_afterwards() {
+    fn whether_its_receiver_had_halted_is_known_however_the_recording_is_cut() {
         let exits = [
             // vCPU 1 halts from 100 to 200: the wake-up at 150 is known when its halt ends, which may be before its sender's.
             sent(0, 150, ICR, 1 << 32),
@@ -215,15 +196,11 @@ mod tests {
             exits.iter().for_each(|exit| all.absorb(exit));
             all
         };
-        let whole = of(&exits);
-        assert_eq!(whole.of(vcpu(0).vm), Ipis { itself: 1, halted: 2, others: 2 });
-        assert_eq!(whole.of(vcpu(0).vm).all(), 5);
         for cut in 0..=exits.len() {
             let mut first = of(&exits[..cut]);
             first.merge(&of(&exits[cut..]));
-            let ipis = first.of(vcpu(0).vm);
-            // A halt in whose stretch nothing was sent before is not known there.
-            assert!(ipis.itself == 1 && ipis.halted <= 2 && (2..=5).contains(&ipis.all()), "{cut}: {ipis:?}");
+            assert_eq!(first.of(vcpu(0).vm), Ipis { itself: 1, halted: 2, others: 3 }, "{cut}");
+            assert_eq!(first.of(vcpu(0).vm).all(), 6);
         }
         assert_eq!(of(&[stay(1, 0, 5, HLT)]).of(vcpu(0).vm), Ipis::default());
     }
