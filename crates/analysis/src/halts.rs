@@ -10,7 +10,7 @@
 //! from there to the entry into the guest.
 
 use crate::{Lengths, PollSettings};
-use exitscope_model::{Detail, DetailKind, Halt, HaltRow, Told, TraceInfo, Who, WhoRow};
+use exitscope_model::{Detail, DetailKind, Halt, HaltRow, Told, TraceInfo, Who, WhoRow, poll_limit};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
@@ -140,23 +140,13 @@ pub(crate) struct Poll {
     pub caught: bool,
 }
 
-/// The longest that KVM would have polled in a halt of which it told, in nanoseconds, if the recording says: when it changes
-/// a poll, it says how long it was, and it is as the vCPU's `last` change left it otherwise.
-///
-/// A halt longer than the poll always changes it, or makes a poll of zero stay zero (Linux, virt/kvm/kvm_main.c,
-/// kvm_vcpu_halt), unless polling is off: `None` then, too.
-pub(crate) fn poll_limit(halt: &Halt, told: &Told, last: Option<u32>) -> Option<u32> {
-    let unchanged = || last.filter(|last| *last == 0 || told.length.0 <= u64::from(*last));
-    halt.change.map(|change| change.old).or_else(unchanged)
-}
-
 /// How KVM polled in a halt, the one rule of views and replays; `last` is the poll after the vCPU's last change. A poll is
 /// successful if the thread did not sleep, and lasts no longer than its limit, though KVM looks once more after it (Linux,
 /// virt/kvm/kvm_main.c, kvm_vcpu_halt and update_halt_poll_stats). Before the first change, only those that were caught are
 /// known to have been polled for.
 pub(crate) fn poll(halt: &Halt, last: Option<u32>) -> Option<Poll> {
     let told = halt.told?;
-    let limit = poll_limit(halt, &told, last);
+    let limit = poll_limit(told.length, halt.change, last);
     let most = match (told.waited, limit) {
         (_, Some(0)) | (true, None) => return None,
         (_, Some(limit)) => Nanos(u64::from(limit)),
@@ -197,7 +187,7 @@ impl HaltCell {
         let waits = if told.waited { &mut self.slept } else { &mut self.caught };
         waits.absorb(halt);
         let lateness = if told.waited { &mut self.late_slept } else { &mut self.late_caught };
-        let limit = poll_limit(halt, &told, last).map(|limit| Nanos(u64::from(limit)));
+        let limit = poll_limit(told.length, halt.change, last).map(|limit| Nanos(u64::from(limit)));
         if let Some(late) = limit.and_then(|limit| late(gap_of_kvm(halt, &told), limit)) {
             lateness.record(late);
         }

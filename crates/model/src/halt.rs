@@ -58,6 +58,16 @@ pub struct PollChange {
     pub old: u32,
 }
 
+/// The longest that KVM would have polled in a halt of this length, in nanoseconds, if the recording says: when it changes a poll,
+/// it says how long it was, and it is as the vCPU's `last` change left it otherwise.
+///
+/// A halt longer than the poll always changes it, or makes a poll of zero stay zero (`kvm_vcpu_halt` of `virt/kvm/kvm_main.c`),
+/// unless polling is off: `None` then, too.
+pub fn poll_limit(length: Nanos, change: Option<PollChange>, last: Option<u32>) -> Option<u32> {
+    let unchanged = || last.filter(|last| *last == 0 || length.0 <= u64::from(*last));
+    change.map(|change| change.old).or_else(unchanged)
+}
+
 /// A lane's halt so far.
 #[derive(Clone, Debug, Default)]
 pub struct Halting {

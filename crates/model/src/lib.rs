@@ -39,7 +39,7 @@ pub use event::{
 pub use exit::{Door, Exit, Rows, Signed, Who};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
-pub use halt::{Halt, PollChange, Told};
+pub use halt::{Halt, PollChange, Told, poll_limit};
 pub use ledger::{Ledger, Line, Severity};
 pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
 pub use rows::{

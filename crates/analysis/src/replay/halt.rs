@@ -7,9 +7,9 @@
 
 use super::Lateness;
 use super::lateness::Draw;
-use crate::halts::{before_sleep, gap, gap_of_kvm, late, latency, poll, poll_limit};
+use crate::halts::{before_sleep, gap, gap_of_kvm, late, latency, poll};
 use crate::{HaltCell, Index, Lengths, MAX_KEYS, PollHost, PollSettings};
-use exitscope_model::{Halt, Who};
+use exitscope_model::{Halt, Who, poll_limit};
 use exitscope_policy::KnobError;
 use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave};
@@ -347,7 +347,7 @@ impl Recorded {
         let length = halt.told.map_or(whole, |told| told.length);
         let slept = halt.told.is_none_or(|told| told.waited);
         let gap = halt.told.map_or(gap_from_exit, |told| gap_of_kvm(halt, &told));
-        let limit = halt.told.and_then(|told| poll_limit(halt, &told, before.poll));
+        let limit = halt.told.and_then(|told| poll_limit(told.length, halt.change, before.poll));
         let uncatchable = slept && limit.is_some_and(|limit| limit > 0 && u64::from(limit) >= gap.0);
         // Where KVM has not said yet how long it polls, it polled until the thread slept at most.
         let unsaid =

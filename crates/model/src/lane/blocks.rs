@@ -14,6 +14,7 @@
 
 use super::{Lane, Run, SideRows, State};
 use crate::codes::KVM_EXIT_HLT;
+use crate::halt::poll_limit;
 use crate::{Door, Event, Exit, ExitParts, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
 
@@ -109,9 +110,7 @@ impl Lane {
         self.account(event.at);
         self.go(self.step);
         let change = self.halt.ended_change();
-        // KVM changes the poll after each halt that is longer, unless it is zero and stays so.
-        let unchanged = || self.poll.filter(|poll| *poll == 0 || ns.0 <= u64::from(*poll));
-        let limit = change.map(|change| change.old).or_else(unchanged).map(|poll| Nanos(poll.into()));
+        let limit = poll_limit(ns, change, self.poll).map(|poll| Nanos(poll.into()));
         let is_told = self.poll.is_some();
         self.poll = change.map(|change| change.new).or(self.poll);
         let (recorded, block, at) = (self.recorded, self.block, self.since);
