@@ -5,7 +5,7 @@
 //! ```
 
 use crate::{Cell, Tally};
-use exitscope_model::{Detail, Door, Exit, Form, Step, TimePart};
+use exitscope_model::{CodeList, Detail, DetailKind, Door, Exit, ExitCode, Form, Step, TimePart};
 
 /// Whether accesses all went to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,6 @@ pub(super) struct Spot {
     /// Whether all others were the same.
     pub only: bool,
 }
-
-/// `KVM_EXIT_X86_RDMSR` and `KVM_EXIT_X86_WRMSR`; their reasons (KVM_MSR_EXIT_REASON_*) are in no tracepoint.
-const REFUSED: [Door; 2] = [Door::Userspace(29), Door::Userspace(30)];
 
 /// Values told apart at most.
 const MOST_VALUES: usize = 16;
@@ -82,7 +79,8 @@ pub(super) struct About {
     pub strings: u64,
     /// The values that were written.
     pub written: Values,
-    /// Accesses to MSRs that user space answers as it asked for, or as KVM does not know or refuses them.
+    /// Accesses to MSRs that user space answers as it asked for, or as KVM does not know or refuses them; which
+    /// (KVM_MSR_EXIT_REASON_*) is in no tracepoint.
     pub refused: u64,
     /// Where those went that left the kernel.
     pub spot: Option<Spot>,
@@ -107,7 +105,10 @@ impl Tally for About {
         if exit.door == Door::Kernel {
             return;
         }
-        self.refused += u64::from(REFUSED.contains(&exit.door));
+        if let Door::Userspace(reason) = exit.door {
+            let door = ExitCode::new(CodeList::KvmExit, reason.into());
+            self.refused += u64::from(door.hands_over(DetailKind::Msr));
+        }
         let place = Spot { address: detail.key, size: detail.size, only: true };
         let known = self.spot.get_or_insert(place);
         known.only &= known.address == place.address && known.size == place.size;
@@ -140,7 +141,6 @@ impl Tally for About {
 mod tests {
     use super::super::made::{exit, spent, vcpu};
     use super::*;
-    use exitscope_model::{CodeList, DetailKind, ExitCode};
     use exitscope_units::Nanos;
 
     #[test]

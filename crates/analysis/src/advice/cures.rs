@@ -99,6 +99,19 @@ pub(super) struct Cure {
 
 pub(super) const NOBODY: &str = "nobody";
 
+/// A guest that asks less often, but for how: nothing of the host's changes that, and nobody knows how much it can do without.
+pub(super) const IN_GUEST: Cure = Cure {
+    change: "",
+    switches: &[],
+    settings: &[],
+    xen: "",
+    helps: Helps::Always,
+    least: LESS_OFTEN,
+    acts: Acts::InGuest,
+    risk: "none",
+    payer: NOBODY,
+};
+
 /// Why the least gain of a change is nothing.
 pub(super) const LESS: &str =
     "from nothing, as the recording does not say how many the guest can do without, to all their time";

@@ -3,7 +3,8 @@
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
 use super::cures::{
-    APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Source, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
+    APICV, Acts, Answer, Cure, Helps, IN_GUEST, LESS_OFTEN, Least, NOBODY, Source, Switch, WITH_HARDWARE, by_hand,
+    libvirt, qemu,
 };
 use super::judgement::Setting;
 use exitscope_model::{DetailKind, Sign};
@@ -199,7 +200,6 @@ static IPIV: &[Switch] = &[
 
 static TIMER: Cure = Cure {
     change: "let the guest arm its timer less often: each arming is an exit, and each expiry most often another",
-    switches: &[],
     settings: &[
         by_hand(
             "in a Linux guest: find who arms timers with `perf stat -e timer:hrtimer_start -a sleep 1` and `perf \
@@ -208,12 +208,8 @@ static TIMER: Cure = Cure {
         ),
         by_hand("in a Windows guest: `powercfg /energy` names programs that ask for a timer of 1 ms"),
     ],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
     risk: "programs that sleep for very short times wake up later",
-    payer: NOBODY,
+    ..IN_GUEST
 };
 
 /// `stimer_expiration` in arch/x86/kvm/hyperv.c: a direct timer is an interrupt, without a message that is to be ended.
@@ -234,14 +230,9 @@ static END_OF_MESSAGE: Cure = Cure {
 
 static STIMER: Cure = Cure {
     change: "let the guest ask for fewer timers: each arming of a synthetic timer is an exit, whatever the mode",
-    switches: &[],
     settings: &[by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms")],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
     risk: "programs that sleep for very short times wake up later",
-    payer: NOBODY,
+    ..IN_GUEST
 };
 
 /// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
@@ -307,7 +298,6 @@ static IPI: Cure = Cure {
 pub(super) static IPI_TO_HALTED: Cure = Cure {
     change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
         them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
-    switches: &[],
     settings: &[
         by_hand(
             "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
@@ -315,12 +305,9 @@ pub(super) static IPI_TO_HALTED: Cure = Cure {
         ),
         SENDERS,
     ],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
     risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
     payer: "who else wants the CPU",
+    ..IN_GUEST
 };
 
 /// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c.
@@ -376,26 +363,14 @@ static EOI: Cure = Cure {
 
 static TSC: Cure = Cure {
     change: "let the guest read its clock with RDTSC instead of the MSR",
-    switches: &[],
     settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
-    risk: "none",
-    payer: NOBODY,
+    ..IN_GUEST
 };
 
 static APERF: Cure = Cure {
     change: "let the guest read APERF and MPERF less often",
-    switches: &[],
     settings: &[by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them")],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
-    risk: "none",
-    payer: NOBODY,
+    ..IN_GUEST
 };
 
 pub(super) static PMU: Cure = Cure {
@@ -421,30 +396,18 @@ pub(super) static PMU: Cure = Cure {
 /// `svm_recalc_intercepts` and `vmx_exec_control` of arch/x86/kvm keep RDPMC's exit where the PMU is KVM's.
 pub(super) static RDPMC: Cure = Cure {
     change: "let the guest's programs read performance counters less often: each RDPMC is an exit",
-    switches: &[],
     settings: &[by_hand(
         "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
             /sys/bus/event_source/devices/cpu/rdpmc says who may",
     )],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
-    risk: "none",
-    payer: NOBODY,
+    ..IN_GUEST
 };
 
 pub(super) static CPUID: Cure = Cure {
     change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
-    switches: &[],
     settings: &[by_hand(
         "in the guest: the rip of the exits says whose code it is; CPUID as a fence around RDTSC can be LFENCE or \
             RDTSCP, features can be looked up once",
     )],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
-    risk: "none",
-    payer: NOBODY,
+    ..IN_GUEST
 };

@@ -10,7 +10,8 @@
 
 use super::causes::{Asked, Covered, Said, Subject, asked};
 use super::cures::{
-    APICV, Acts, Answer, Cure, Helps, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt, qemu,
+    APICV, Acts, Answer, Cure, Helps, IN_GUEST, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt,
+    qemu,
 };
 use super::judgement::{Figure, Judgement, Topic};
 use super::material::Material;
@@ -728,7 +729,6 @@ static NESTED: Cure = Cure {
 static PENDING: Cure = Cure {
     change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt polling \
         looks for a while before it halts, which spares such exits",
-    switches: &[],
     settings: &[
         by_hand(
             "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
@@ -736,12 +736,9 @@ static PENDING: Cure = Cure {
         ),
         by_hand("what wakes it so soon: `perf record -e 'irq_vectors:*' -g` in the guest"),
     ],
-    xen: "",
-    helps: Helps::Always,
-    least: LESS_OFTEN,
-    acts: Acts::InGuest,
     risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
     payer: "who else wants the CPU",
+    ..IN_GUEST
 };
 
 #[cfg(test)]

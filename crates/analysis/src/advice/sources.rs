@@ -71,7 +71,6 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             account.answer = row.map(|row| match row.name {
                 EOIS if key.kind == DetailKind::Apic && reasons::has_apicv(&vm) => Answer::Leave(reasons::EOI_INDUCED),
-                IPIS => vm.ipis(row.answer),
                 _ => row.answer,
             });
         }
@@ -80,7 +79,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
                 Asked::Named("local APIC") if vm.is_beyond_kernel(&account.all.cell) => {
                     account.answer = Some(Answer::Cure(&LOCAL_APIC_OUTSIDE));
                 }
-                Asked::Named(IPIS) => account.more.extend(vm.targets()),
+                Asked::Named(IPIS) => vm.look_at_targets(account),
                 _ => {}
             }
             let covered = Covered::Subject(*asked);
@@ -141,26 +140,24 @@ impl Vm<'_> {
     }
 
     /// To whom most of its IPIs go decides what spares them.
-    fn ipis(&self, usual: Answer) -> Answer {
+    fn look_at_targets(&self, account: &mut Account) {
         let ipis = self.material.ipis(self.id);
         let most = |part: u64| !self.machine.xen && part.saturating_mul(2) > ipis.all();
         match () {
-            _ if most(ipis.itself) => Answer::Cure(&IPI_TO_ITSELF),
+            _ if most(ipis.itself) => account.answer = Some(Answer::Cure(&IPI_TO_ITSELF)),
             // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
-            _ if most(ipis.halted) && !self.material.is_vmx => Answer::Cure(&IPI_TO_HALTED),
-            _ => usual,
+            _ if most(ipis.halted) && !self.material.is_vmx => account.answer = Some(Answer::Cure(&IPI_TO_HALTED)),
+            _ => {}
         }
-    }
-
-    /// To whom they go, as facts.
-    fn targets(&self) -> impl Iterator<Item = (Topic, String, Figure)> {
-        let ipis = self.material.ipis(self.id);
-        let of = [
+        for (part, what) in [
             (ipis.halted, "part of the IPIs that went to a vCPU that had halted"),
             (ipis.itself, "part of the IPIs that went to the vCPU that sent them"),
-        ];
-        let of = of.into_iter().filter(|(part, _)| *part > 0);
-        of.map(move |(part, what)| (Topic::Devices, what.to_string(), Figure::Share(part as f64 / ipis.all() as f64)))
+        ] {
+            if part > 0 {
+                let share = Figure::Share(part as f64 / ipis.all() as f64);
+                account.more.push((Topic::Devices, what.to_string(), share));
+            }
+        }
     }
 
     fn is_worth_it(&self, account: &Account) -> bool {
