@@ -233,7 +233,8 @@ export interface GainRow {
   low_share: number | null;
   /**
    * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
-   * `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
+   * `steal` (runnable, without a CPU), `yields` (their CPU time, and waiting for a CPU meanwhile) or `forced_out` (lost to
+   * other threads' exits).
    */
   of: string;
   /**

@@ -6,8 +6,9 @@ use exitscope_units::{Moment, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// Different ones at most of each thing; further ones are told apart no more. Bounds memory (about 100 MB).
-const MOST: usize = 1 << 20;
+/// Different ones at most of each thing; further ones are told apart no more. Bounds memory (about 50 MB), and keeps pages within
+/// their part of it: 2 GiB of them fit between 1 MiB and 3 GiB.
+const MOST: usize = 1 << 19;
 
 /// How far instruction pointers are apart.
 const RIP_STEP: u64 = 16;

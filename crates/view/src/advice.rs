@@ -158,7 +158,8 @@ pub struct AdviceRow {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GainRow {
     /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
-    /// `steal` (runnable, without a CPU) or `forced_out` (lost to other threads' exits).
+    /// `steal` (runnable, without a CPU), `yields` (their CPU time, and waiting for a CPU meanwhile) or `forced_out` (lost to
+    /// other threads' exits).
     pub of: &'static str,
     /// All of it for a person, but for how it was found out.
     pub text: String,
