@@ -451,6 +451,38 @@ fn what_was_overwritten_is_lost_and_hides_what_a_cpu_did_before_its_buffer_start
 }
 
 #[test]
+fn each_header_of_a_text_counts_what_follows_it() {
+    let of = |kept: u64, written: u64, events: usize| {
+        let header = format!("# tracer: nop\n#\n# entries-in-buffer/entries-written: {kept}/{written}   #P:2\n#\n");
+        header + &ENTRY.repeat(events)
+    };
+    let losses = |parts: &[String]| text(&parts.concat()).losses();
+    // As `cat per_cpu/cpu*/trace`: each header is of all CPUs, and counts once.
+    assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 2)]), [(Line::LostRecords, 7, None)]);
+    assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 1)]), [(Line::UncertainLoss, 1, None), (Line::LostRecords, 7, None)]);
+    // Events that came to a buffer while it was printed are not those that another text lacks.
+    assert_eq!(losses(&[of(2, 2, 6), of(4, 4, 1)]), [(Line::UncertainLoss, 3, None)]);
+    assert_eq!(losses(&[of(4, 4, 1), of(2, 2, 6)]), [(Line::UncertainLoss, 3, None)]);
+    assert_eq!(losses(&[of(3, 3, 3), of(2, 9, 2)]), [(Line::LostRecords, 7, None)]);
+    // perf ftrace prints one while there is nothing in the buffer (`__cmd_ftrace` of tools/perf/builtin-ftrace.c).
+    assert_eq!(losses(&[of(0, 0, 3)]), []);
+}
+
+#[test]
+fn lines_that_are_no_tracepoints_are_of_what_a_header_counts() {
+    let at = |what: &str| ENTRY.replace("kvm_entry: vcpu 0, rip 0xfff0", what);
+    let lines = [
+        at("<stack trace>"),
+        " => kvm_vcpu_halt\n => kvm_arch_vcpu_ioctl_run\n".to_string(),
+        at("mutex_unlock <-rb_simple_write"),
+        at("tracing_mark_write: begins"),
+        ENTRY.to_string(),
+    ];
+    let said = text(&format!("# entries-in-buffer/entries-written: 4/4   #P:2\n#\n{}", lines.concat()));
+    assert_eq!(said.losses(), []);
+}
+
+#[test]
 fn a_text_that_would_not_say_what_it_lost_is_not_without_loss() {
     let aligned = ENTRY.replace("kvm_entry: ", "kvm_entry:            ");
     let perf = "            qemu   120 [001]    30.000000001: kvm:kvm_entry: vcpu 0, rip 0x1\n";

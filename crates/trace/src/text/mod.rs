@@ -82,7 +82,8 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             known: FxHashMap::default(),
             reasons: Reasons::new(),
             says_losses: false,
-            promised: 0,
+            header: Header::default(),
+            missing: 0,
             lost: Vec::new(),
             latest: Moment::default(),
             events: 0,
@@ -115,8 +116,10 @@ struct Reader {
     reasons: Reasons,
     /// Whether it would say that records were lost.
     says_losses: bool,
-    /// Events that headers say follow them.
-    promised: u64,
+    /// The last header that says what is in the buffers.
+    header: Header,
+    /// Events that headers before it were of, and that did not follow them.
+    missing: u64,
     /// Losses met since the last event, CPU and count: they happened before the next one.
     lost: Vec<(u32, u64)>,
     latest: Moment,
@@ -126,6 +129,18 @@ struct Reader {
     unusable: Option<(Flaw, LineAt, u64)>,
     order: OrderCheck,
     threads: ThreadCheck,
+}
+
+/// What tracefs' `trace` says of its buffers, of all CPUs' also where it is one CPU's (`print_event_info` and
+/// `get_total_entries` of kernel/trace/trace.c).
+#[derive(Clone, Copy, Default)]
+struct Header {
+    /// Events in the buffers, which follow unless somebody cut or filtered the text.
+    kept: u64,
+    /// Those that were there before.
+    overwritten: u64,
+    /// Events, and lines that may have been some, above it.
+    seen: u64,
 }
 
 /// What an event name means.
@@ -151,9 +166,8 @@ impl Source for Text {
                 if !self.reader.says_losses && self.reader.events > 0 {
                     ledger.count(Line::LossUnknown);
                 }
-                // Only a part of what the header is of was kept.
-                let there = self.reader.events.saturating_add(ledger.get(Line::BadText));
-                ledger.add(Line::UncertainLoss, self.reader.promised.saturating_sub(there));
+                self.reader.begin_part(Header::default(), ledger);
+                ledger.add(Line::UncertainLoss, self.reader.missing);
                 if self.lines.unended > 0 {
                     ledger.add_at(Line::TruncatedBytes, self.lines.unended, self.lines.number);
                 }
@@ -259,8 +273,12 @@ impl Reader {
             }
             LineKind::SaysLosses { overwritten, kept } => {
                 self.says_losses = true;
-                self.promised = self.promised.saturating_add(kept);
-                ledger.add(Line::LostRecords, overwritten);
+                // `per_cpu/cpu*/trace` one after the other: each one's header counts the events of all CPUs.
+                let is_of_same = kept > 0 && (self.header.kept, self.header.overwritten) == (kept, overwritten);
+                if !is_of_same {
+                    self.begin_part(Header { kept, overwritten, seen: 0 }, ledger);
+                    ledger.add(Line::LostRecords, overwritten);
+                }
                 return Ok(true);
             }
             LineKind::BufferStarts(cpu) => {
@@ -358,6 +376,15 @@ impl Reader {
         self.check_usable()?;
         self.check_order()?;
         if self.threads.are_processes() { Err(Refusal::Processes) } else { Ok(()) }
+    }
+
+    /// Another header comes, or the end: what lacks of the one before is missing.
+    #[cold]
+    fn begin_part(&mut self, header: Header, ledger: &Ledger) {
+        let seen = self.events.saturating_add(ledger.get(Line::BadText));
+        let there = seen.saturating_sub(self.header.seen);
+        self.missing = self.missing.saturating_add(self.header.kept.saturating_sub(there));
+        self.header = Header { seen, ..header };
     }
 
     /// Events of this CPU are missing here.
