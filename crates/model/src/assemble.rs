@@ -27,13 +27,14 @@ use crate::{
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// Lanes at most; events of further threads are counted as outside any exit. Bounds memory (about 64 MB).
 const MAX_LANES: usize = 1 << 18;
 
-/// The first release of Linux in which `vmx_vcpu_run` fires `kvm_entry` for its fast path, too; see
-/// [`ExitCode::may_reenter_unsaid`](crate::ExitCode::may_reenter_unsaid).
-const FIRES_EVERY_ENTRY: (u32, u32) = (5, 11);
+/// Releases of Linux from the first in which `vmx_vcpu_run` has a fast path that enters again, to the first in which it fires
+/// `kvm_entry` for that, too; see [`ExitCode::may_reenter_unsaid`](crate::ExitCode::may_reenter_unsaid).
+const REENTERS_UNSAID: Range<(u32, u32)> = (5, 8)..(5, 11);
 
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
@@ -141,7 +142,7 @@ impl Assembler {
             halts: self.recorded.halts || has("kvm:kvm_vcpu_wakeup"),
             polls: self.recorded.polls || has("kvm:kvm_halt_poll_ns"),
             no_polls: info.setting("kvm", "halt_poll_ns").is_some_and(|value| value.trim() == "0"),
-            every_entry: version(&info.release).is_some_and(|version| version >= FIRES_EVERY_ENTRY),
+            every_entry: version(&info.release).is_some_and(|version| !REENTERS_UNSAID.contains(&version)),
             ..self.recorded
         };
         self.now_recorded(recorded);

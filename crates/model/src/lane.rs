@@ -73,7 +73,7 @@ pub struct Holdings {
     pub polls: bool,
     /// The host does not poll.
     pub no_polls: bool,
-    /// A kernel that fires `kvm_entry` whenever it enters a guest, fast paths included.
+    /// A kernel that fires `kvm_entry` whenever it enters a guest, fast paths included, if it has any.
     pub every_entry: bool,
 }
 

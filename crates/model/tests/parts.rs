@@ -490,7 +490,15 @@ fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
     // But a fast path of VMX enters the guest again without an event of that.
     let msr = ExitCode::new(CodeList::Vmx, 32);
     let reenters = [enter(0), exit(0, msr), exit(200, IO), enter(300)];
-    for (release, part) in [("", "guest"), ("5.10.0-30-amd64", "guest"), ("5.11.0", "unknown"), ("6.1.0", "unknown")] {
+    for (release, part) in [
+        ("", "guest"),
+        ("4.19.0-27-amd64", "unknown"),
+        ("5.7.19", "unknown"),
+        ("5.8.0", "guest"),
+        ("5.10.0-30-amd64", "guest"),
+        ("5.11.0", "unknown"),
+        ("6.1.0", "unknown"),
+    ] {
         let info = TraceInfo { release: release.to_string(), ..TraceInfo::default() };
         assert_eq!(account_of(&info, &reenters).parts, [(part, 200), ("kernel", 100)].into(), "{release}");
     }

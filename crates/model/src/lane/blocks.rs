@@ -9,7 +9,7 @@
 //!
 //! `kvm_vcpu_halt` of `virt/kvm/kvm_main.c`: ns begins before the poll and ends when the thread runs again; `waited` says that it
 //! blocked. A poll that failed is as long as `kvm_halt_poll_ns` says by its `old` (it is changed after each that failed); one
-//! that succeeded is all of ns that ran. Where no event of the scheduler says when the thread slept, what ns leaves of the poll
+//! that succeeded is what of ns ran, up to the limit that is known in the same way. Where no event of the scheduler says when the thread slept, what ns leaves of the poll
 //! is not divided; where `kvm_vcpu_wakeup` was not recorded, neither is what a halt's exit ran.
 
 use super::{Lane, Run, SideRows, State};
