@@ -9,7 +9,7 @@ use exitscope_model::{PollChange, Told, TraceInfo, Who};
 use exitscope_policy::Knob;
 use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, HALT_POLL_NS_SHRINK_DEFAULTS, Params, Whose};
 use exitscope_units::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A number that decisions showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +59,8 @@ pub struct PollSettings {
     pub shrink: Seen,
     /// The longest poll that shrank to zero.
     pub reset_from: u32,
-    /// What a poll that had grown beyond `halt_poll_ns` was cut to: that very setting.
-    cut_to: Seen,
+    /// What polls that had grown beyond `halt_poll_ns` seem to have been cut to: that very setting. The longest two.
+    cut_to: BTreeSet<u32>,
     /// `halt_poll_ns` is more than this: KVM grew a poll after a halt so long, or from a poll so long.
     pub more_than: u64,
     /// `halt_poll_ns` is less than this, because KVM shrank a poll after a halt so long.
@@ -75,7 +75,7 @@ impl PollSettings {
         let Some(PollChange { grow, new, old }) = change else { return };
         self.changes += 1;
         if self.last.insert(who, new).is_some_and(|last| last > old) {
-            self.cut_to.note(old);
+            self.note_cuts([old]);
         }
         match (grow, old, new) {
             (true, 0, _) => self.start.note(new),
@@ -91,6 +91,15 @@ impl PollSettings {
         }
     }
 
+    /// Takes note of what polls seem to have been cut to. Which of them can be is known at the end: here, the two longest are kept,
+    /// as more than one that can be says as little as many.
+    fn note_cuts(&mut self, cuts: impl IntoIterator<Item = u32>) {
+        self.cut_to.extend(cuts);
+        while self.cut_to.len() > 2 {
+            self.cut_to.pop_first();
+        }
+    }
+
     /// The poll of a vCPU after its last change, in nanoseconds.
     pub(crate) fn poll_of(&self, who: Who) -> Option<u32> {
         self.last.get(&who).copied()
@@ -102,9 +111,9 @@ impl PollSettings {
         self.grow.merge(other.grow);
         self.start.merge(other.start);
         self.shrink.merge(other.shrink);
-        self.cut_to.merge(other.cut_to);
         self.reset_from = self.reset_from.max(other.reset_from);
         self.more_than = self.more_than.max(other.more_than);
+        self.note_cuts(other.cut_to.iter().copied());
         self.less_than = [self.less_than, other.less_than].into_iter().flatten().min();
     }
 
@@ -113,10 +122,11 @@ impl PollSettings {
         (self.more_than, self.less_than)
     }
 
-    /// `halt_poll_ns`, if a poll that had grown beyond it was seen to be cut to it. One that is less than others that KVM still made
-    /// longer was not: the change between was lost.
+    /// `halt_poll_ns`, if a poll that had grown beyond it was seen to be cut to it. One that is no longer than others which KVM still
+    /// made longer (`kvm_vcpu_halt` of virt/kvm/kvm_main.c: only below `halt_poll_ns`) was not: the change between was lost.
     pub fn cut(&self) -> Option<Nanos> {
-        self.cut_to.value().map(|cut| Nanos(cut.into())).filter(|cut| cut.0 >= self.more_than)
+        let mut cuts = self.cut_to.iter().map(|cut| u64::from(*cut)).filter(|cut| *cut > self.more_than);
+        cuts.next().filter(|_| cuts.next().is_none()).map(Nanos)
     }
 
     /// The divisor by which polls shrink, 0 for a reset, if it was seen.
@@ -256,11 +266,21 @@ mod tests {
         );
         assert_eq!(settings.params(&x86(&[])).halt_poll_ns, Nanos(200_000), "the default, which fits");
         let cut = seen(&[&grown[..], &[(900_000, false, 250_000, 62_500)]].concat());
-        assert_eq!((cut.cut_to, cut.shrink()), (Seen::One(250_000), Some(4)));
+        assert_eq!((cut.cut(), cut.shrink()), (Some(Nanos(250_000)), Some(4)));
         assert_eq!(cut.params(&x86(&[])).halt_poll_ns, Nanos(250_000));
         // It seems to be cut to nothing where the change between was lost.
         let lost = seen(&[&grown[..], &[(15_000, true, 0, 20_000)]].concat());
         assert_eq!((lost.cut(), lost.params(&x86(&[])).halt_poll_ns), (None, Nanos(200_000)));
+        // That hides no true one, whichever came first, and in whichever recording.
+        let (change_lost, too_long) = ((15_000, true, 0, 20_000), (900_000, false, 250_000, 62_500));
+        let regrown = [&grown[..], &[change_lost], &grown[1..], &[too_long]].concat();
+        assert_eq!(seen(&regrown).cut(), Some(Nanos(250_000)));
+        let (early, late) = (seen(&[(9_000, true, 0, 10_000), (9_500, true, 0, 10_000)]), seen(&regrown));
+        assert_eq!(early.cut(), None, "a halt as long was followed by a longer poll");
+        for (mut one, other) in [(early.clone(), &late), (late.clone(), &early)] {
+            one.merge(other);
+            assert_eq!(one.cut(), Some(Nanos(250_000)));
+        }
     }
 
     #[test]
@@ -333,9 +353,10 @@ mod tests {
         assert_eq!(seen(&[shrunk(70_000, 10_000)]).shrink, Seen::One(7));
         assert_eq!([Seen::Never, Seen::One(7), Seen::Many].map(Seen::value), [None, Some(7), None]);
         // A poll is cut to the longest if it was longer after the change before.
-        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).cut_to, Seen::Never);
-        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_001, 180_003)]).cut_to, Seen::Never);
-        assert_eq!(seen(&[grown(20_000, 60_000), grown(59_999, 119_998)]).cut_to, Seen::One(59_999));
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).cut(), None);
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_001, 180_003)]).cut(), None);
+        assert_eq!(seen(&[grown(20_000, 60_000), shrunk(59_999, 0)]).cut(), Some(Nanos(59_999)));
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(59_999, 119_998)]).cut(), None, "KVM grows none so long");
     }
 
     #[test]
@@ -368,7 +389,7 @@ mod tests {
             let mut both = seen(left);
             both.merge(&seen(right));
             assert_eq!((both.changes, both.grow, both.start), (6, Seen::One(3), Seen::One(20_000)));
-            assert_eq!((both.shrink, both.cut_to, both.reset_from), (Seen::One(3), Seen::One(470_000), 470_000));
+            assert_eq!((both.shrink, both.cut(), both.reset_from), (Seen::One(3), Some(Nanos(470_000)), 470_000));
             assert_eq!(both.bounds(), (170_000, Some(800_000)));
             both.merge(&PollSettings::default());
             assert_eq!((both.changes, both.bounds()), (6, (170_000, Some(800_000))), "nothing adds nothing");
