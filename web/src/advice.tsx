@@ -143,7 +143,7 @@ export function AdviceView() {
           <ul class="plain-list">
             {advice.not_judged.map((row) => (
               <li>
-                {row.what}: {row.missing}. <code>{row.record}</code>
+                {row.what}: {row.missing}. {row.record && <code>{row.record}</code>}
               </li>
             ))}
           </ul>

@@ -468,9 +468,9 @@ export interface NotJudgedRow {
    */
   missing: string;
   /**
-   * How to record it: commands between backquotes.
+   * How to record it: commands between backquotes. Absent where no recording of such a machine has it.
    */
-  record: string;
+  record: string | null;
   /**
    * What.
    */
@@ -1303,6 +1303,10 @@ export interface HaltRows {
    */
   all: HaltRow;
   /**
+   * Where halts contradict the rate of the clock that was given by hand; left out where they do not, or the trace says the rate.
+   */
+  clock?: ClockRow;
+  /**
    * Gaps by length, all vCPUs together.
    */
   gaps: GapRow[];
@@ -1431,6 +1435,24 @@ export interface HaltRow {
    * The VM's process name.
    */
   vm_name?: string;
+}
+/**
+ * Halts of more than 1 ms that are not as long on the trace's clock as `kvm_vcpu_wakeup` says.
+ */
+export interface ClockRow {
+  /**
+   * Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
+   * which NTP may slew the host's own clock.
+   */
+  at_most_hz: number;
+  /**
+   * Halts that were compared.
+   */
+  compared: number;
+  /**
+   * Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
+   */
+  off: number;
 }
 /**
  * Gaps of about one length.

@@ -9,7 +9,7 @@
 //! halts that a poll caught, and of those that slept only where the trace has `sched_wakeup`. The *wake-up latency* is
 //! from there to the entry into the guest.
 
-use crate::{Lengths, PollSettings};
+use crate::{ClockCheck, Lengths, PollSettings};
 use exitscope_model::{Detail, DetailKind, Halt, HaltRow, Told, TraceInfo, Who, WhoRow, poll_limit};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Nanos, VmId};
@@ -97,6 +97,8 @@ pub struct Halts {
     pub settings: BTreeMap<VmId, PollSettings>,
     /// Whether a guest switched the host's polling off, because it polls itself.
     pub guest_polls: bool,
+    /// Whether they are as long as KVM says.
+    pub clock: ClockCheck,
 }
 
 /// When something woke the vCPU, counted from the halt's begin, and whether that is exact.
@@ -324,6 +326,7 @@ pub(crate) fn before_sleep(halt: &Halt, told: &Told) -> Option<Nanos> {
 impl Halts {
     /// Adds one halt.
     pub fn absorb(&mut self, halt: &Halt) {
+        self.clock.absorb(halt);
         let cell = self.vcpus.entry(halt.who).or_default();
         let Some(told) = halt.told else { return cell.absorb(halt, None) };
         let settings = self.settings.entry(halt.who.vm).or_default();
@@ -360,6 +363,7 @@ impl Halts {
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &Halts) {
         self.guest_polls |= other.guest_polls;
+        self.clock.merge(&other.clock);
         for (who, cell) in &other.vcpus {
             self.vcpus.entry(*who).or_default().merge(cell);
         }

@@ -177,7 +177,7 @@ fn words(of: &Judgement) -> String {
         _ = writeln!(text, "\nleft alone, by {facts:?}: {}", left.why);
     }
     for row in &of.not_judged {
-        _ = writeln!(text, "\nnot judged: {}, as {}\n  {}", row.what, row.missing, row.record);
+        _ = writeln!(text, "\nnot judged: {}, as {}\n  {}", row.what, row.missing, row.record.unwrap_or("-"));
     }
     for row in &of.causes {
         let of_cost = row.of_cost.map_or("-".to_string(), |share| format!("{:.2} %", share * 100.0));

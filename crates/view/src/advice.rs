@@ -219,8 +219,8 @@ pub struct NotJudgedRow {
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,
-    /// How to record it: commands between backquotes.
-    pub record: &'static str,
+    /// How to record it: commands between backquotes. Absent where no recording of such a machine has it.
+    pub record: Option<&'static str>,
 }
 
 impl Advised {

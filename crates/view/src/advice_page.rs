@@ -153,7 +153,9 @@ fn causes(advised: &Advised) -> Option<Section> {
 fn not_judged(advised: &Advised) -> Option<Section> {
     let mut sentences: Vec<Sentence> =
         advised.not_judged.iter().map(|row| plain(format!("{}: {}", row.what, row.missing))).collect();
-    sentences.extend(advised.not_judged.first().map(|row| plain(format!("Record with {}", row.record))));
+    sentences.extend(
+        advised.not_judged.iter().find_map(|row| row.record).map(|record| plain(format!("Record with {record}"))),
+    );
     (!sentences.is_empty()).then(|| Section {
         title: "Not judged, for what the recording lacks".into(),
         sentences,

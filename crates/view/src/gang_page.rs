@@ -40,7 +40,7 @@ pub(crate) fn gang_summary(rows: &GangRows) -> Section {
         let lost =
             if row.lost.count == 0 { String::new() } else { format!("; time lost {}", length(Some(row.lost.sum_ns))) };
         plain(format!(
-            "VM {}: {} of {} core runs ganged, {} of {} exits forced ({}){lost}",
+            "VM {}: {} of {} core runs ganged; of threads that had not ceded, {} of {} exits forced ({}){lost}",
             vm(row),
             thousands(row.ganged),
             thousands(row.runs),

@@ -1,6 +1,6 @@
 //! Halts as plain data.
 
-use exitscope_analysis::{Facts, Lengths, PollHost, PollSettings};
+use exitscope_analysis::{ClockCheck, Facts, Lengths, PollHost, PollSettings};
 use exitscope_model::{HaltRow, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -22,6 +22,21 @@ pub struct HaltRows {
     pub guest_polls: bool,
     /// Whether these are the halts of virtual cores (powerpc), each under the vCPU that ran it.
     pub of_vcores: bool,
+    /// Where halts contradict the rate of the clock that was given by hand; left out where they do not, or the trace says the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockRow>,
+}
+
+/// Halts of more than 1 ms that are not as long on the trace's clock as `kvm_vcpu_wakeup` says.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct ClockRow {
+    /// Halts that were compared.
+    pub compared: u64,
+    /// Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
+    pub off: u64,
+    /// Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
+    /// which NTP may slew the host's own clock.
+    pub at_most_hz: u64,
 }
 
 /// Lengths of time of one kind.
@@ -103,6 +118,10 @@ impl HaltRows {
                 .collect(),
             guest_polls: halts.guest_polls,
             of_vcores: host.is_of_vcores(),
+            clock: info.given_hz.and_then(|hz| {
+                let ClockCheck { compared, off, .. } = halts.clock;
+                Some(ClockRow { compared, off, at_most_hz: halts.clock.instead_of(hz)? })
+            }),
         })
     }
 }

@@ -53,7 +53,7 @@ pub use events::{EventRow, event_text};
 pub use figure_unit::FigureUnit;
 pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
 pub use gang::{CauseRow, GangRows};
-pub use halt::{GapRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use halt::{ClockRow, GapRow, HaltRows, LengthsRow, PollSettingsRow};
 pub use hidden::{HiddenReason, HiddenTime};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};

@@ -211,6 +211,16 @@ fn head(report: &Report) -> Section {
         }));
         sentences.extend(recorded::sentences(trace).into_iter().map(plain));
     }
+    sentences.extend(report.halt.as_ref().and_then(|halt| halt.clock).map(|clock| {
+        let text = format!(
+            "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by more than \
+             2 %. By them its rate is at most about {} MHz",
+            thousands(clock.off),
+            thousands(clock.compared),
+            thousands(clock.at_most_hz.saturating_add(500_000) / 1_000_000)
+        );
+        Sentence { text, warning: true }
+    }));
     let coverage = &report.coverage;
     let is_not_understood = |row: &&CoverageLine| Line::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
     let not_understood: u64 = coverage.lines.iter().filter(is_not_understood).map(|line| line.count).sum();

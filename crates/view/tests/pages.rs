@@ -111,10 +111,14 @@ fn powerpc() -> Recording {
 
 /// The report of a recording.
 fn report(recording: &Recording, arch: &str) -> Report {
+    let comms = [(1, "guest".to_string())].into_iter().collect();
+    report_of(recording, TraceInfo { format: "events".into(), arch: arch.into(), comms, ..TraceInfo::default() })
+}
+
+/// The report of a recording that says this of itself.
+fn report_of(recording: &Recording, info: TraceInfo) -> Report {
     let events = &recording.events;
     let (first, last) = (events[0].at, events[events.len() - 1].at);
-    let comms = [(1, "guest".to_string())].into_iter().collect();
-    let info = TraceInfo { format: "events".into(), arch: arch.into(), comms, ..TraceInfo::default() };
     let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: Selection::default() });
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
     ledger.events = events.len() as u64;
@@ -184,4 +188,34 @@ fn pages_of_views_that_a_recording_has_nothing_of_say_so() {
     for (name, view) in [("no-pio", View::Pio), ("no-yield", View::Yield)] {
         check(name, &view_page(&report, view));
     }
+}
+
+#[test]
+fn a_rate_given_by_hand_is_said_and_warned_of_where_halts_contradict_it() {
+    let halts = |handling: u64| {
+        let hlt = ExitCode::new(CodeList::Svm, 0x78);
+        let mut all = Recording::default();
+        all.after(0, 1, Kind::Enter);
+        for _ in 0..21 {
+            all.exit(1, hlt);
+            all.after(2_000 * US + handling, 1, Kind::HaltEnd { ns: 2_000 * US, waited: true, valid: true });
+            all.after(2 * US, 1, Kind::Enter);
+        }
+        all
+    };
+    let coverage = |handling, given_hz| {
+        let report = report_of(&halts(handling), TraceInfo { given_hz, ..TraceInfo::default() });
+        let said = serde_json::to_value(report.halt.as_ref().unwrap()).unwrap()["clock"].clone();
+        let sentences = report_page(&report, 3).sections.swap_remove(0).sentences;
+        let rate = sentences.iter().any(|sentence| sentence.text.contains("2,000,000,000 ticks"));
+        let warns = sentences.into_iter().find(|sentence| sentence.warning).map(|sentence| sentence.text);
+        (rate, warns, said)
+    };
+    let hz = Some(2_000_000_000);
+    assert_eq!(coverage(7 * US, hz), (true, None, serde_json::Value::Null));
+    assert_eq!(coverage(250 * US, None), (false, None, serde_json::Value::Null), "the trace says the rate");
+    let warning = "--tsc-hz is not the clock's rate: 21 of 21 halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by \
+        more than 2 %. By them its rate is at most about 2,250 MHz";
+    let row = serde_json::json!({ "compared": 21, "off": 21, "at_most_hz": 2_250_000_000_u64 });
+    assert_eq!(coverage(250 * US, hz), (true, Some(warning.to_string()), row));
 }

@@ -307,8 +307,8 @@ pub struct NotJudged {
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,
-    /// How to record it.
-    pub record: &'static str,
+    /// How to record it, if that can be.
+    pub record: Option<&'static str>,
 }
 
 /// Facts that are looked through for one that was noted before: rules note what they share in one go.

@@ -51,6 +51,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let halts = material.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
         if when {
+            let record = (missing != BY_RUNNER).then_some(record);
             judgement.not_judged.push(NotJudged { what, missing, record });
         }
     };
