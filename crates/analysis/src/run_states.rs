@@ -5,8 +5,9 @@
 //!            idle       woken                  preempted
 //! ```
 
+use crate::occupants::{Instead, Occupants};
 use exitscope_model::{Event, Kind, RunState, Who};
-use exitscope_units::{Moment, PcpuId, Tid};
+use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -42,6 +43,8 @@ pub struct StateTimes {
     pub preempted: Times,
     /// Nobody knows in which, because records were lost or contradict one another.
     pub lost: Times,
+    /// Who had the physical CPU meanwhile, of runnable stays that ended in running.
+    pub instead: Instead,
 }
 
 impl StateTimes {
@@ -75,6 +78,7 @@ impl StateTimes {
         }
         self.preempted.add(other.preempted.count, other.preempted.total);
         self.lost.add(other.lost.count, other.lost.total);
+        self.instead.merge(&other.instead);
     }
 }
 
@@ -98,6 +102,8 @@ pub struct RunStates {
     /// Where in `places`, and those that were looked up last.
     index: FxHashMap<Who, u32>,
     near: Vec<(Who, u32)>,
+    /// Who had which physical CPU.
+    occupants: Occupants,
 }
 
 impl RunStates {
@@ -114,6 +120,9 @@ impl RunStates {
         let who = Who { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) };
         let preempted = from == RunState::Running;
         let place = Place { state: Some(to), preempted, since: event.at, cpu: event.cpu };
+        if to == RunState::Running {
+            self.runs(event, who, window);
+        }
         if let Some((_, old, times)) = self.of(who) {
             // A record that contradicts the one before: some were lost, or clocks differ.
             let state = old.state.filter(|&state| state == from);
@@ -125,6 +134,20 @@ impl RunStates {
             self.index.insert(who, self.places.len() as u32);
             self.places.push((who, place, StateTimes::default()));
         }
+    }
+
+    /// It has the CPU now: whoever had it before, had it instead of this one.
+    fn runs(&mut self, event: &Event, who: Who, window: (Moment, Moment)) {
+        let is_real = who.vm != VmId::IDLE_DOMAIN;
+        let place = self.of(who).map(|row| row.1).filter(|old| is_real && old.state == Some(RunState::Runnable));
+        if let Some(old) = place {
+            let (since, until) = (old.since.max(window.0), event.at.min(window.1));
+            let instead = self.occupants.instead(who, event.cpu, since, until);
+            if let Some((_, _, times)) = self.of(who) {
+                times.instead.merge(&instead);
+            }
+        }
+        self.occupants.now_has(event.cpu, event.at, Some(who));
     }
 
     #[inline]
@@ -146,6 +169,10 @@ impl RunStates {
 
     /// Whoever ran on the CPU, or did not run and could have been put there, is nobody knows where.
     fn lose(&mut self, event: &Event, window: (Moment, Moment)) {
+        match event.cpu {
+            PcpuId(u32::MAX) => self.occupants.lose(event.at),
+            cpu => self.occupants.now_has(cpu, event.at, None),
+        }
         for (_, place, times) in &mut self.places {
             let elsewhere = place.state == Some(RunState::Running) && place.cpu != event.cpu && event.cpu.0 != u32::MAX;
             if elsewhere || place.state.is_none() {
@@ -163,6 +190,7 @@ impl RunStates {
         }
         self.index.clear();
         self.near.clear();
+        self.occupants.clear();
     }
 
     /// Keeps only these.

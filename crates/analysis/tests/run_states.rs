@@ -1,6 +1,6 @@
 //! Stays of Xen's virtual CPUs in run states: where a window cuts them, and what a loss leaves unknown.
 
-use exitscope_analysis::{RunStates, StateTimes, Times};
+use exitscope_analysis::{Instead, RunStates, StateTimes, Times};
 use exitscope_model::{Event, Kind, RunState, Who};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
@@ -178,4 +178,52 @@ fn further_virtual_cpus_than_are_kept_are_left_alone() {
         (all.len(), seen(&all[&(6, MOST - 1)])[0], all.contains_key(&(6, MOST))),
         (MOST as usize, (1, 7), false)
     );
+}
+
+#[test]
+fn who_waits_is_told_who_had_the_cpu_meanwhile() {
+    const DOMAIN_0: u32 = VmId::DOMAIN_0.0;
+    const IDLE: u32 = VmId::IDLE_DOMAIN.0;
+    let who = (6, 0);
+    let waits = |begin: u64, losses: &[Event]| {
+        let before = [
+            change(100, (6, 1), 1, Runnable, Running),
+            change(begin, who, 2, Blocked, Runnable),
+            change(200, (6, 1), 1, Running, Blocked),
+            change(201, (IDLE, 1), 1, Runnable, Running),
+            change(240, (IDLE, 1), 1, Running, Runnable),
+            change(240, (DOMAIN_0, 0), 1, Runnable, Running),
+            // That of another CPU is not its CPU's.
+            change(250, (9, 9), 2, Runnable, Running),
+            change(300, (DOMAIN_0, 0), 1, Running, Runnable),
+            change(300, (9, 0), 1, Runnable, Running),
+        ];
+        let after = [
+            change(370, (9, 0), 1, Running, Runnable),
+            change(371, who, 1, Runnable, Running),
+            change(380, who, 1, Running, Running),
+        ];
+        times(&absorbed(&[&before[..], losses, &after[..]].concat(), (0, 9_000)))[&who].instead
+    };
+    let all = Instead { idle: 39, domain_0: 60, own: 31, others: 71, unknown: 0 };
+    assert_eq!(waits(170, &[]), all);
+    assert_eq!(all.total(), 201);
+    assert_eq!(waits(90, &[]), Instead { own: 101, unknown: 10, ..all }, "before the first that is known to have run");
+    for cpu in [1, u32::MAX] {
+        let lost = [Event::lost(at(340), PcpuId(cpu), 1)];
+        // Who waited then may have run as well.
+        assert_eq!(waits(170, &lost), Instead::default(), "{cpu}");
+    }
+}
+
+#[test]
+fn only_the_last_that_had_a_cpu_are_remembered_and_a_window_cuts_what_they_had() {
+    let who = (6, 0);
+    let mut events = vec![change(0, who, 1, Blocked, Runnable)];
+    events.extend((1..=100).map(|number| change(number * 10, (7, number as u32), 1, Runnable, Running)));
+    events.push(change(1_010, who, 1, Runnable, Running));
+    let instead = |window| times(&absorbed(&events, window))[&who].instead;
+    assert_eq!(instead((0, 9_000)), Instead { others: 640, unknown: 370, ..Instead::default() });
+    assert_eq!(instead((700, 800)), Instead { others: 100, ..Instead::default() });
+    assert_eq!(instead((2_000, 9_000)), Instead::default());
 }

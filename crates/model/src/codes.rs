@@ -72,6 +72,9 @@ const VMX_BASIC: u64 = 0xffff;
 pub const KVM_EXIT_HLT: u32 = 5;
 /// `KVM_EXIT_INTR`: a signal ended `KVM_RUN`.
 pub const KVM_EXIT_INTR: u32 = 10;
+/// `__HYPERVISOR_sched_op` of `xen/include/public/xen.h`.
+pub const SCHED_OP: u64 = 29;
+
 /// `KVM_HC_KICK_CPU` of `include/uapi/linux/kvm_para.h`: its arguments are flags and the number of the local APIC that is woken
 /// (`____kvm_emulate_hypercall` of `arch/x86/kvm/x86.c`).
 pub const KICK_CPU: u64 = 5;

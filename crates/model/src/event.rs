@@ -1,5 +1,6 @@
 //! Events: what a hypervisor said, in our words. Everything left of here speaks a vendor's language.
 
+use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
 use crate::{ExitCode, ExitInfo, Form, Sign, SubjectWord};
@@ -250,8 +251,7 @@ const VMGEXIT_HALTS: [u64; 2] = [0x78, 0x8000_0004];
 const AP_RESET_HOLD: u64 = 6;
 /// `H_CEDE` of `arch/powerpc/include/asm/hvcall.h`.
 const H_CEDE: u64 = 0xe0;
-/// Xen's `sched_op` hypercall, and its operations block and poll: `include/xen/interface/{xen,sched}.h`.
-const SCHED_OP: u64 = 29;
+/// Operations of Xen's `sched_op` hypercall, block and poll: `include/xen/interface/sched.h`.
 const BLOCK_AND_POLL: [u64; 2] = [1, 3];
 
 /// x86 ports that KVM's own devices answer, if a VM has them: interrupt controllers, timer, speaker (`kvm_pic_init` of

@@ -9,6 +9,7 @@
 //! Where others were at that moment is known from scheduler events alone, and of vCPUs that left their guest before.
 
 use crate::codes::KICK_CPU;
+use crate::codes::SCHED_OP;
 use crate::{CodeList, Detail, DetailKind, ExitCode, Who};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 
@@ -42,8 +43,7 @@ pub enum YieldCall {
 /// `HVCALL_NOTIFY_LONG_SPIN_WAIT`, `include/asm-generic/hyperv-tlfs.h`.
 const LONG_SPIN_WAIT: u64 = 8;
 
-/// `__HYPERVISOR_sched_op` and `SCHEDOP_yield`, `xen/include/public/{xen,sched}.h`.
-const SCHED_OP: u64 = 29;
+/// `SCHEDOP_yield`, `xen/include/public/sched.h`.
 const SCHED_OP_YIELD: u64 = 0;
 
 impl YieldCall {

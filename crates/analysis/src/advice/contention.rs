@@ -4,6 +4,7 @@ use super::causes::{Covered, Said, Subject};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
+use super::xen_waits;
 use exitscope_model::DetailKind;
 use exitscope_model::version;
 use exitscope_units::VmId;
@@ -95,23 +96,28 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
     }
     let short = machine.cpus > 0 && wanted > have;
-    let change = match short {
+    let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
+    let on_xen = (machine.xen && !short).then(|| xen_waits::cure(material, &vms, judgement, &mut facts));
+    let change = match (short, on_xen.as_ref().and_then(|cure| cure.change)) {
         _ if !throttled.is_empty() => {
             "look for a quota of CPU time: vCPUs want to run on, and their CPUs are left idle".into()
         }
-        true => format!(
+        (true, _) => format!(
             "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want {cpus:.1} CPUs and there are {}",
             machine.cpus
         ),
-        false if machine.cpus == 0 => {
+        (false, Some(change)) => change.into(),
+        (false, None) if machine.cpus == 0 => {
             format!(
                 "find what keeps vCPUs waiting: they want {cpus:.2} CPUs, and how many there are the recording does not say"
             )
         }
-        false => format!("steal although the vCPUs want {cpus:.2} of {} CPUs: find what preempts them", machine.cpus),
+        (false, None) => {
+            format!("steal although the vCPUs want {cpus:.2} of {} CPUs: find what preempts them", machine.cpus)
+        }
     };
     let hand = |text: &'static str| Setting::ByHand(text.into());
-    let settings = match (short, machine.xen) {
+    let settings = match (short, &on_xen) {
         // A quota is counted in periods of the cgroup's; where a vCPU runs does not matter to it.
         _ if !throttled.is_empty() => vec![
             hand(
@@ -121,11 +127,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             hand("else an affinity or a cpuset that leaves vCPUs no CPU: `taskset -p`, cpuset.cpus"),
         ],
         (true, _) => vec![hand("fewer or smaller VMs here, or fewer vCPUs for those that have more than they use")],
-        (false, true) => vec![
-            hand("`xl vcpu-list` shows affinities, `xl sched-credit2` weights and caps; domain 0 competes as well"),
-            hand("give domain 0 CPUs of its own: dom0_max_vcpus= and dom0_vcpus_pin on Xen's command line"),
-        ],
-        (false, false) => vec![
+        (false, Some(cure)) => cure.settings.clone(),
+        (false, None) => vec![
             hand(
                 "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
                     -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
@@ -149,7 +152,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             false => "from nothing, to all of the waiting",
         }),
     };
-    let (risk, undo, acts) = match (short, machine.xen) {
+    let (risk, undo, acts) = match (short, &on_xen) {
         _ if !throttled.is_empty() => {
             ("a VM without a quota takes CPU time from its neighbours", "restore the quota", "at once")
         }
@@ -158,14 +161,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             "move the VMs back, or give them their vCPUs back",
             "at once where VMs can be moved, else when a VM is started anew",
         ),
-        (false, true) => (
-            "what domain 0 has of its own the guests have less",
-            "restore affinities and weights, or Xen's command line",
-            "affinities and weights at once, Xen's command line after a restart of the host",
-        ),
-        (false, false) => {
-            ("pinned vCPUs cannot move to a CPU that is free", "restore affinities and limits", "at once")
-        }
+        (false, Some(cure)) => (cure.risk, cure.undo, cure.acts),
+        (false, None) => ("pinned vCPUs cannot move to a CPU that is free", "restore affinities and limits", "at once"),
     };
     let plan = Plan {
         rule: Rule::Steal,
@@ -175,7 +172,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         settings,
         gain,
         risk: risk.into(),
-        payer: "whoever has the CPUs now".into(),
+        payer: on_xen.map_or("whoever has the CPUs now", |cure| cure.payer).into(),
         undo: undo.into(),
         acts: acts.into(),
     };
@@ -461,8 +458,8 @@ mod tests {
                 0,
                 "steal although the vCPUs want 2.00 of 4 CPUs",
                 "`xl vcpu-list`",
-                "what domain 0 has",
-                "affinities and weights at once",
+                "what these VMs get",
+                "at once",
                 0,
                 false,
             ),
@@ -495,8 +492,8 @@ mod tests {
                 10,
                 "steal although",
                 "`xl vcpu-list`",
-                "what domain 0 has",
-                "affinities and weights at once",
+                "what these VMs get",
+                "at once",
                 0,
                 false,
             ),

@@ -41,6 +41,7 @@ mod spinning;
 mod touched;
 mod trials;
 mod unlisted;
+mod xen_waits;
 
 pub use causes::{CauseRow, GoesInto, NO_RULE, Subject, Verdict};
 pub use judgement::{

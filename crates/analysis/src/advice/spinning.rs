@@ -6,14 +6,14 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::causes::{Covered, Said, Subject};
+use super::causes::{Asked, Covered, Said, Subject};
 use super::contention::{WAITED, pins, share};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use super::trials::{SpinTrial, Trials};
-use crate::YieldCell;
-use exitscope_model::codes::KICK_CPU;
+use crate::{DetailKey, YieldCell};
+use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
 use exitscope_model::{CodeList, DetailKind, Place, YieldCall};
 use exitscope_units::{Nanos, VmId};
 
@@ -31,10 +31,13 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     for (&vm, time) in &material.vms {
         let yields = material.yields(vm, YieldCall::waits);
         if time.vcpus < 2 || material.rate(Some(vm), yields.count) < OFTEN {
+            if yields.count > 0 {
+                say(material, vm, &Said::NotJudged(FEW.into()), judgement);
+            }
             continue;
         }
         if yields.known() == 0 {
-            say(vm, &Said::NotJudged(UNKNOWN.into()), judgement);
+            say(material, vm, &Said::NotJudged(UNKNOWN.into()), judgement);
             continue;
         }
         let cost = yields.lasted.sum.saturating_sub(yields.waited);
@@ -50,12 +53,12 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
                 in_vain.extend(note(material, machine, vm, time, &yields, judgement));
                 of_vms.push(vm);
             }
-            _ => {}
+            _ => say(material, vm, &Said::NotJudged(LITTLE.into()), judgement),
         }
     }
     if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
         let said = idle_yields(material, trials, (*first, more), judgement);
-        of_vms.into_iter().for_each(|vm| say(vm, &said, judgement));
+        of_vms.into_iter().for_each(|vm| say(material, vm, &said, judgement));
     }
 }
 
@@ -63,15 +66,32 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
 const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited: `perf record -e 'kvm:*' -e \
     sched:sched_switch -e sched:sched_wakeup -a` does";
 
+/// Why nothing is said of a few.
+const FEW: &str = "a VM of one vCPU, or one that yields fewer than 500 times a second: no rule looks at that";
+
+/// Why nothing is said of some that take little time.
+const LITTLE: &str = "yields take less than a hundredth of the vCPUs' time: no rule looks at so little";
+
 /// Exits for loops of PAUSE: VMX's and SVM's.
 const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
 
 /// `KVM_EXIT_IO`, by which the lab's guests yield.
 const IO: (CodeList, u64) = (CodeList::KvmExit, 2);
 
-/// Says it of a VM's exits for loops of PAUSE.
-fn say(vm: VmId, said: &Said, judgement: &mut Judgement) {
+/// Xen's hypercall `sched_op`.
+const SCHED_OP: Asked = Asked::Other(DetailKind::XenHypercall, SCHED_OP_CALL);
+
+/// Says it of a VM's exits for loops of PAUSE, and of those that yield as well as more, if all of them yielded.
+fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
     PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
+    let yields = material.yields(vm, YieldCall::waits).count;
+    if yields > 0 && material.of_reasons(vm, &[IO]).count == yields {
+        judgement.say(Some(vm), Covered::Reason(IO.0, IO.1), said.clone());
+    }
+    let is_sched_op = |key: &DetailKey| SCHED_OP == Asked::Other(key.kind, key.key);
+    if yields > 0 && material.of_details(vm, is_sched_op).count == yields {
+        judgement.say(Some(vm), Covered::Subject(SCHED_OP), said.clone());
+    }
 }
 
 /// From siblings' first yields until vCPUs ran that had lost their CPU.
@@ -208,11 +228,7 @@ fn preempted_holders(
         acts: "affinities at once, the rest when the VM is started anew".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    say(vm, &Said::Advice(id), judgement);
-    let yields = material.yields(vm, YieldCall::waits).count;
-    if yields > 0 && material.of_reasons(vm, &[IO]).count == yields {
-        judgement.say(Some(vm), Covered::Reason(IO.0, IO.1), Said::Advice(id));
-    }
+    say(material, vm, &Said::Advice(id), judgement);
 }
 
 /// They spin, leave, and find nobody to yield to.
@@ -542,13 +558,35 @@ mod tests {
             // It is said of exits for loops of PAUSE, Intel's and AMD's.
             let said: Vec<Covered> = judgement.said(VmId(1)).map(|row| *row.0).collect();
             let pauses = [Covered::Reason(CodeList::Vmx, 40), Covered::Reason(CodeList::Svm, 0x77)];
-            let is_silent = is == Is::Nothing && what != "nothing is known";
-            assert_eq!(said, if is_silent { vec![] } else { pauses.to_vec() }, "{what}");
+            assert_eq!(said, pauses, "{what}");
             assert_eq!(judgement.facts().is_empty(), is == Is::Nothing, "{what}");
         }
         // What was left out for want of room is said elsewhere.
         let untried = VM.judged(YieldCall::Pause, &of_arch("x86_64"), &[], true);
         assert_eq!((untried.left_alone.len(), untried.said(VmId(1)).count()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_said_of_yields_is_said_of_xens_hypercall_if_it_does_nothing_else() {
+        let said = |calls: u64| {
+            let mut material = Vm { count: 12, ..VM }.read(YieldCall::SchedOp);
+            material.begin(Moment::from_nanos(0));
+            let (kind, form) = (DetailKind::XenHypercall, exitscope_model::Form::Plain);
+            let detail =
+                Some(exitscope_model::Detail { kind, write: false, form, size: 0, key: SCHED_OP_CALL, value: 0 });
+            for at in 0..calls {
+                let of = exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 18));
+                material.absorb(&Exit { detail, parts: spent(TimePart::Kernel, 1), ..of });
+            }
+            material.sum_up();
+            material.facts.duration = exitscope_units::Nanos(2_000_000_000);
+            let (machine, mut judgement) = (Machine { xen: true, ..of_arch("x86_64") }, Judgement::default());
+            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            let of_call = judgement.said(VmId(1)).filter(|row| *row.0 == Covered::Subject(SCHED_OP));
+            of_call.map(|row| row.1.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(said(12), [Said::NotJudged(FEW.into())]);
+        assert_eq!(said(13), []);
     }
 
     #[test]
