@@ -374,7 +374,14 @@ fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
     for of in 1..4 {
         recording.rest(Who { tid: Tid(0), ..vcpu(1, of) }, TimePart::Unknown, 100 * MS);
     }
+    recording.machine.cpus = 4;
     check(&recording, "virtual_cores");
+    // Two more vCPUs never leave the guest: of four virtual cores, one core has to do for more than two at a time.
+    for of in 1..3 {
+        recording.exits.push(exit(Who { tid: Tid(0), ..vcpu(1, of) }, 99 * MS, 0, 99 * MS, &[]));
+    }
+    recording.machine.cpus = 1;
+    check(&recording, "too_few_cores");
 }
 
 /// Two vCPUs yield every 250 us in waits of four; at so many of 20 yields the sibling had lost its CPU.

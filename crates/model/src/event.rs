@@ -540,7 +540,7 @@ pub struct TraceInfo {
     pub by_vcpu: bool,
     /// Whether a guest's own kernel recorded it, in step with its host: threads, CPUs and scheduling are the guest's.
     pub is_guests: bool,
-    /// CPUs of the machine, zero if unknown.
+    /// CPUs of the machine that are online, zero if unknown.
     pub cpus: u32,
     /// The CPU's model, empty if unknown.
     pub cpu: String,

@@ -1,26 +1,61 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
-use super::causes::{Covered, Said, Subject};
+use super::causes::{Asked, Covered, Said, Subject};
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
-use super::material::{Machine, Material, Vmm, total};
+use super::material::{Machine, Material, VmTime, Vmm, total};
+use super::reasons::DOORBELLS;
 use super::sources::{WORTH, for_vmm};
 use super::trials::{Range, Trials, WIDTHS};
-use exitscope_units::Nanos;
+use exitscope_model::CodeList;
+use exitscope_policy::vcore::H_DOORBELL;
+use exitscope_units::{Nanos, VmId};
 
 /// Of what the narrowest virtual cores win, wider ones must win so much to be preferred: they need fewer cores. And who
 /// has lost so much of all that was lost is whom it is about.
 const NEARLY: f64 = 0.9;
 
+/// Why nothing is said of little.
+const LITTLE: &str =
+    "less than a hundredth of the vCPUs' time is lost to other threads' exits: no rule looks at so little";
+
 /// Causes that are named.
 const CAUSES: usize = 3;
+
+/// Whether a VM's doorbells, which cost so much, are hardly more than its threads' being forced out.
+pub(super) fn are_doorbells(material: &Material, vm: VmId, cost: u64) -> bool {
+    let lost = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
+    lost > 0 && lost as f64 >= cost as f64 * NEARLY
+}
+
+/// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
+fn say(material: &Material, said: &Said, judgement: &mut Judgement) {
+    judgement.say(None, Covered::ForcedOut, said.clone());
+    for &vm in material.facts.gangs.vms().keys() {
+        let cost = material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0;
+        if are_doorbells(material, vm, cost) {
+            judgement.say(Some(vm), Covered::Subject(Asked::Named(DOORBELLS)), said.clone());
+        }
+    }
+}
+
+/// How many virtual cores of so many threads there would be, and how many cores they keep busy at most.
+fn wanted(material: &Material, threads: u32) -> (u64, f64) {
+    let vcores = material.facts.gangs.vcores(None);
+    let count = total(vcores.iter().map(|vcore| (vcore.vcpus.len() as u64).div_ceil(u64::from(threads))));
+    let time = total(material.vms.values().map(VmTime::wanted));
+    (count, (time as f64 / material.facts.duration.0.max(1) as f64).min(count as f64))
+}
 
 pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let gangs = &material.facts.gangs;
     let wall = total(material.vms.values().map(|time| time.wall));
     let lost = total(gangs.vms().values().map(|cell| cell.lost.sum));
     let width = gangs.vcores(None).iter().map(|vcore| vcore.vcpus.len()).max().unwrap_or(0);
-    if wall == 0 || lost.saturating_mul(WORTH) < wall || width < 2 {
+    if wall == 0 || lost == 0 || width < 2 {
         return;
+    }
+    if lost.saturating_mul(WORTH) < wall {
+        return say(material, &Said::NotJudged(LITTLE.into()), judgement);
     }
     let won: Vec<(u32, Range)> = WIDTHS
         .iter()
@@ -28,16 +63,42 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         .filter(|(_, threads)| (**threads as usize) < width)
         .map(|(at, threads)| (*threads, trials.gang.won(at)))
         .collect();
-    let most = won.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
-    let worth = |range: &Range| range.0 * WORTH as f64 >= wall as f64 && range.1 >= most * NEARLY;
-    let Some((threads, (low, _, high))) = won.into_iter().rev().find(|(_, range)| worth(range)) else {
-        let why = match trials.untried.core_runs {
-            true => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
-            false => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
+    // Threads of other cores than the first are offline (`kvmppc_run_core`): CPUs of the host are cores.
+    let cores = (machine.cpus > 0).then_some(f64::from(machine.cpus));
+    let fits = |(threads, _): &(u32, Range)| cores.is_none_or(|cores| wanted(material, *threads).1 <= cores);
+    let wins: Vec<(u32, Range)> = won.iter().copied().filter(|row| row.1.0 * WORTH as f64 >= wall as f64).collect();
+    let fitting: Vec<(u32, Range)> = wins.iter().copied().filter(fits).collect();
+    let most = fitting.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
+    let nearly = |range: &Range| range.1 >= most * NEARLY;
+    let Some((threads, (low, _, high))) = fitting.into_iter().rev().find(|(_, range)| nearly(range)) else {
+        let why = match (trials.untried.core_runs, wins.last()) {
+            (true, _) => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
+            (false, None) => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
+            (false, Some((threads, _))) => {
+                let (count, busy) = wanted(material, *threads);
+                let why = format!(
+                    "virtual cores of {threads} threads would lose less to other threads' exits, but there would be {count} of them, \
+                     which want {busy:.1} cores, and the host has {}: they would wait for one another instead, as a core runs \
+                     one at a time, and threads of a core that is split leave together, too. Fewer exits of the threads that \
+                     force others out (the facts name them) win it without",
+                    machine.cpus
+                );
+                let facts = note(material, judgement);
+                judgement.leave(facts[0], &facts[1..], why.clone());
+                Said::Inherent(why)
+            }
         };
-        return judgement.say(None, Covered::ForcedOut, why);
+        return say(material, &why, judgement);
     };
-    let facts = note(material, judgement);
+    let mut facts = note(material, judgement);
+    let what = match threads {
+        1 => "cores that virtual cores of one thread would want, at most".to_string(),
+        _ => format!("cores that virtual cores of {threads} threads would want, at most"),
+    };
+    facts.push(judgement.note(None, Topic::Gangs, what, Figure::Cpus(wanted(material, threads).1)));
+    if let Some(cores) = cores {
+        facts.push(judgement.note(None, Topic::Gangs, "cores of the host", Figure::Count(cores as u64)));
+    }
     let subcores = match threads {
         1 => "",
         _ => "; subcores_per_core makes cores of that width",
@@ -76,7 +137,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         ),
         gain: Gain {
             of: GainOf::ForcedOut,
-            low: time(low.min(most_lost)),
+            // Nobody knows whether there are as many cores.
+            low: cores.map_or(Nanos::ZERO, |_| time(low.min(most_lost))),
             // What was lost bounds it, whatever its parts differ by.
             high: time(high.min(most_lost)),
             how: How::Replayed("vcore"),
@@ -91,7 +153,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         acts: "when the VM is started anew".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    judgement.say(None, Covered::ForcedOut, Said::Advice(id));
+    say(material, &Said::Advice(id), judgement);
 }
 
 fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {

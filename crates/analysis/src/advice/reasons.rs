@@ -13,6 +13,7 @@ use super::cures::{
     APICV, Acts, Answer, Cure, Helps, IN_GUEST, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt,
     qemu,
 };
+use super::gangs;
 use super::judgement::{Figure, Judgement, Topic};
 use super::material::Material;
 use super::msr_cures::{CPUID, RDPMC};
@@ -23,7 +24,14 @@ use exitscope_model::codes::{detail_name, is_of_pcs};
 use exitscope_model::{CodeList, DetailKind, ExitCode, Sign, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, Place, Unit};
+use exitscope_units::Nanos;
 use std::collections::BTreeMap;
+
+/// The exits by which a thread is told to leave.
+pub(super) const DOORBELLS: &str = "doorbells";
+
+/// No handler of an interrupt takes so long: who waits longer waits for something else.
+const HANDLER: Nanos = Nanos(500_000);
 
 /// Exits that are judged together.
 pub(super) struct ExitGroup {
@@ -128,12 +136,24 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ExitGroup {
         may_wait: true,
         ..row(
-            "doorbells",
+            DOORBELLS,
             "0xe80 (H_DOORBELL)",
             |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
-            &[Answer::Leave(DOORBELLS)],
+            &[Answer::Leave(TO_LEAVE)],
         )
     },
+    row(
+        "entries that came too late",
+        "RETURN_TO_HOST",
+        |of| is(of, CodeList::PpcTrap, &[0]),
+        &[Answer::Leave(TOO_LATE)],
+    ),
+    row(
+        "instructions that the processor does not have",
+        "H_EMUL_ASSIST",
+        |of| is(of, CodeList::PpcTrap, &[0xe40]),
+        &[Answer::Leave(ILLEGAL)],
+    ),
     ExitGroup {
         signs: LOGGED,
         ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Answer::Leave(PML)])
@@ -279,6 +299,9 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         }
     }
     for (name, Grouped { group, cell, about }) in groups {
+        if name == DOORBELLS && gangs::are_doorbells(vm.material, vm.id, cell.cost().0) {
+            continue;
+        }
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
         if let Some((key, share)) = costliest(&about, account.all.cell.cost().0) {
             let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
@@ -294,7 +317,8 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
             account.more.push((Topic::Devices, what, Figure::Share(share)));
         }
         if group.may_wait && !vm.material.facts.heard.switches {
-            account.for_sure = Some(medians(&account.all.cell));
+            let median = account.all.cell.quantile(5_000).unwrap_or(Nanos::ZERO);
+            account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.cell) });
         }
         let touched = vm.material.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {
@@ -424,8 +448,16 @@ const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's
     the guest's asks for it";
 
 /// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
-const DOORBELLS: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
+const TO_LEAVE: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
     virtual core that had to leave, it is the same time as that of being forced out, and judged there";
+
+/// `secondary_too_late` of arch/powerpc/kvm/book3s_hv_rmhandlers.S: the trap is 0.
+const TOO_LATE: &str = "the thread was about to enter its guest when another thread of its virtual core was leaving already, and went \
+    back with it: nothing of the guest's asks for it";
+
+/// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c hands it back as a program interrupt, or to a debugger of the guest.
+const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as an illegal \
+    instruction: who runs them, only the guest can say";
 
 /// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
 const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
@@ -1004,7 +1036,12 @@ mod tests {
         let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
         assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): have less of it"));
         assert_eq!(judged("x86_64", &of).advice().len(), 0);
-        for (trap, says) in [(0x980, "timer of the host"), (0xe80, "asks the thread to leave")] {
+        for (trap, says) in [
+            (0x980, "timer of the host"),
+            (0xe80, "asks the thread to leave"),
+            (0, "was leaving already"),
+            (0xe40, "illegal instruction"),
+        ] {
             let judgement = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, trap), None));
             let verdict = &judgement.causes[0].verdict;
             assert!(matches!(verdict, Verdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");

@@ -516,11 +516,11 @@ pub(super) struct Range {
 }
 
 /// Why nothing is said of exits at which another task may have taken the CPU.
-pub(super) const MAY_WAIT: &str = "most of their time is that of a few long ones, which may be waits for a CPU that another task took: \
+pub(super) const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
     sched_switch would tell (`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
 
-const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of a few long ones, which may be waits for a CPU that another task took: \
-    `perf sched record` and `perf sched timehist` on the host show that";
+const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task or virtual core \
+    took: `perf sched record` and `perf sched timehist` on the host show that";
 
 /// Why nothing is said of exits without an end.
 const UNTIMED: &str = "none of these exits is timed";

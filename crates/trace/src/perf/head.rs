@@ -322,7 +322,11 @@ pub fn read_feature(
                 ledger.count_at(Line::BadRecord, offset.saturating_add(at as u64));
             }
         }
-        CPUS => info.cpus = context.order.u32(section, 0).unwrap_or(0),
+        CPUS => {
+            // Those that the machine can have, and those that are online (`write_nrcpus` of tools/perf/util/header.c).
+            let count = |at| context.order.u32(section, at).filter(|&count| count > 0);
+            info.cpus = count(4).or(count(0)).unwrap_or(0);
+        }
         _ => {}
     }
 }
