@@ -458,7 +458,9 @@ impl Assembler {
         self.queue = RunQueue::default();
         self.index.clear();
         self.near.fill((NO_KEY, NO_LANE));
+        self.beside.stretches.clear();
         for lane in &mut self.lanes {
+            lane.has_given = false;
             lane.let_go(ledger);
         }
     }

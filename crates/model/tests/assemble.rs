@@ -772,6 +772,19 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
 }
 
 #[test]
+fn what_a_runner_recorded_before_the_first_exit_is_of_no_vcpu() {
+    let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
+    let entries = (0..4).map(|vcpu| of(100 + u64::from(vcpu), vcpu, Kind::Enter));
+    let events: Vec<Event> = entries.chain([trap(1_000, VcpuId(2)), of(1_100, 2, Kind::Enter)]).collect();
+    let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &events);
+    let stretches = assembler.stretches().to_vec();
+    let spans = assembler.finish(&mut rows, &mut ledger);
+    let who = Who { vm: VmId(1), vcpu: VcpuId(2), tid: Tid(0) };
+    assert_eq!(spans.iter().map(|span| span.who).collect::<Vec<_>>(), [who], "not the thread's");
+    assert!(stretches.iter().all(|stretch| stretch.who == who), "{stretches:?}");
+}
+
+#[test]
 fn an_event_may_say_itself_that_its_vcpu_is_idle() {
     let ceded = |at, idle| {
         let code = ExitCode::new(CodeList::PpcTrap, 0xc00);

@@ -481,6 +481,12 @@ fn what_a_loss_hides_is_excluded() {
 }
 
 #[test]
+fn what_an_exit_that_never_ends_spent_in_the_kernel_is_known_where_the_scheduler_was_recorded() {
+    check(&[enter(0), exit(100, IO), returns(900, KVM_EXIT_IO, 0)], &[("guest", 100), ("unknown", 800)]);
+    check(&[back(0), enter(10), exit(100, IO), returns(900, KVM_EXIT_IO, 0)], &[("guest", 90), ("kernel", 800)]);
+}
+
+#[test]
 fn exits_and_entries_that_do_not_alternate_leave_unknown_time() {
     check(&[exit(0, IO), exit(200, IO), enter(300)], &[("kernel", 100), ("unknown", 200)]);
     check(

@@ -154,7 +154,12 @@ impl Lane {
         if self.spoiled {
             self.give_cut(TimePart::Excluded, rows, beside);
         } else if let Some(exit) = &self.open {
+            let kernel = exit.parts.get(TimePart::Kernel);
             self.outside.merge(&exit.parts);
+            // Its VM may have been powered off, or paused, and its thread asleep ever since.
+            if !self.recorded.switches {
+                self.outside.shift(TimePart::Kernel, TimePart::Unknown, kernel);
+            }
             self.give_untimed(rows, beside);
         }
         self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
