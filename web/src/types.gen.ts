@@ -167,6 +167,7 @@ export interface AdviceRow {
     | "host_halt_poll"
     | "guest_halt_poll"
     | "no_guest_halt_poll"
+    | "idle_states"
     | "steal"
     | "lock_holders"
     | "spin_longer"

@@ -53,6 +53,10 @@ pub struct HaltCell {
     pub poll_miss: u64,
     /// From KVM's beginning of a halt until the thread slept: what polls that failed took at most.
     pub before_sleep: Lengths,
+    /// Wake-up latencies of those that slept shorter than [`SHORT_SLEEP`], and of those that slept [`LONG_SLEEP`] or longer.
+    pub after_short: Lengths,
+    /// See there.
+    pub after_long: Lengths,
     /// How long after the end of its poll something woke the vCPU that was caught nevertheless, before its thread slept.
     pub late_caught: Lengths,
     /// The same of those that slept.
@@ -64,6 +68,13 @@ pub struct HaltCell {
     /// Halts that user space does (`KVM_EXIT_HLT`, seen without `kvm_exit`): KVM neither polls for them nor tells of them.
     pub in_user_space: u64,
 }
+
+/// In so short a sleep of a thread its CPU gets into no deep idle state: cpuidle expects more of those than they take to leave
+/// (target residencies of hundreds of microseconds: drivers/idle/intel_idle.c).
+pub const SHORT_SLEEP: Nanos = Nanos(100_000);
+
+/// In so long a sleep an idle CPU gets into its deepest state, where nobody forbids that.
+pub const LONG_SLEEP: Nanos = Nanos(2_000_000);
 
 /// How many gaps are about so long: a gap within 1/32 of a bound may be on its other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +207,7 @@ impl HaltCell {
         if let Some(before) = before_sleep(halt, &told).filter(|_| told.waited) {
             self.before_sleep.record(before);
         }
+        self.absorb_sleep(halt);
         let Some(Poll { length, caught }) = poll(halt, last) else { return };
         let (count, time) = match caught {
             true => (&mut self.hits, &mut self.poll_hit),
@@ -203,6 +215,18 @@ impl HaltCell {
         };
         *count += 1;
         *time = time.saturating_add(length.0);
+    }
+
+    /// Adds the way back from a sleep.
+    fn absorb_sleep(&mut self, halt: &Halt) {
+        let slept = halt.asleep.and_then(|asleep| halt.woken?.since(asleep));
+        if let (Some(slept), Some(latency)) = (slept, latency(halt)) {
+            if slept < SHORT_SLEEP {
+                self.after_short.record(latency);
+            } else if slept >= LONG_SLEEP {
+                self.after_long.record(latency);
+            }
+        }
     }
 
     /// Adds what another holds.
@@ -219,6 +243,8 @@ impl HaltCell {
         self.misses += other.misses;
         self.poll_miss = self.poll_miss.saturating_add(other.poll_miss);
         self.before_sleep.merge(&other.before_sleep);
+        self.after_short.merge(&other.after_short);
+        self.after_long.merge(&other.after_long);
         self.late_caught.merge(&other.late_caught);
         self.late_slept.merge(&other.late_slept);
         self.changes = (self.changes.0 + other.changes.0, self.changes.1 + other.changes.1);

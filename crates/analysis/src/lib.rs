@@ -47,7 +47,7 @@ pub use division::Division;
 pub use facts::{DetailKey, ExitCause, Facts, Wanted};
 pub use gangs::{Cause, Drag, GangCell, Gangs, Member, Runs, VcoreGangs};
 pub use group::{Dim, Group, Part};
-pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, Waits};
+pub use halts::{GAP_BOUNDS, GapBucket, HaltCell, Halts, LONG_SLEEP, SHORT_SLEEP, Waits};
 pub use index::Index;
 pub use keyed::{Keyed, MAX_KEYS, Tally};
 pub use kinds::Counted;

@@ -245,8 +245,9 @@ fn causes(out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "\nBesides, rules look at halts (host and guest polling by replay, halts that find an event pending), steal, quotas, \
-         PAUSE loops and lock holders that were preempted, yields of s390, virtual cores of POWER7 and POWER8, and a Xen that \
-         emulates port accesses."
+         PAUSE loops and lock holders that were preempted, yields of s390, virtual cores of POWER7 and POWER8, idle states of the \
+         host's CPUs, and a Xen that emulates port accesses. What user space does in its part of exits, and what else the host's \
+         CPUs do to them (frequencies, SMT, mitigations), is not judged, with the command that would tell."
     )?;
     Ok(())
 }

@@ -74,11 +74,20 @@ impl JsonSchema for SubjectName {
     }
 }
 
+/// Of Xen's own guests the MSR that takes their hypercall page (`cpuid_hypervisor_leaves` of xen/arch/x86/traps.c says so by leaf
+/// 0x40000002), of those with viridian=1 `HV_X64_MSR_GUEST_OS_ID`.
+const XEN_OR_HYPERV_MSR: u64 = 0x4000_0000;
+
+/// Leaves that say something else to Xen's own guests: its version (1), its MSRs (2), time (3).
+const HYPERVISOR_LEAVES: std::ops::RangeInclusive<u64> = 0x4000_0001..=0x4000_0005;
+
 /// What the subjects of a recording are called. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct SubjectNames {
     /// Whether it says that the machine is none of those that have PCs' ports and addresses.
     is_no_pc: bool,
+    /// Whether it is of Xen, where what Hyper-V calls its own may be Xen's.
+    is_xen: bool,
     /// The version of the host's Linux, if that is what it is and its vectors are known.
     host: Option<(u32, u32)>,
     given: Arc<GivenByVm>,
@@ -90,6 +99,7 @@ impl SubjectNames {
         let is_linux = !info.by_vcpu && !info.release.starts_with("Xen ");
         SubjectNames {
             is_no_pc: !is_of_pcs(&info.arch),
+            is_xen: !is_linux,
             host: version(&info.release).filter(|version| is_linux && has_known_vectors(*version)),
             given: info.given.clone(),
         }
@@ -140,6 +150,10 @@ impl SubjectNames {
     fn known(&self, kind: DetailKind, key: u64) -> Option<&'static str> {
         match (kind, self.host) {
             (DetailKind::Port | DetailKind::Mmio, _) if self.is_no_pc => None,
+            (DetailKind::Msr, _) if self.is_xen && key == XEN_OR_HYPERV_MSR => {
+                Some("hypercall page of Xen or OS of Hyper-V")
+            }
+            (DetailKind::Cpuid, _) if self.is_xen && HYPERVISOR_LEAVES.contains(&key) => None,
             (DetailKind::HostVector, Some(version)) => vector_name(version, key),
             _ => detail_name(kind, key),
         }
@@ -218,6 +232,23 @@ mod tests {
         assert_eq!(of(&[5, 7], DetailKind::Mmio, 0xfebf_b000), None);
         assert_eq!(names().guest_vector(&[VmId(5)], 0xec).as_deref(), Some("LOCAL_TIMER"));
         assert!(names().guest_vector(&[VmId(5), VmId(7)], 0xec).is_none());
+    }
+
+    #[test]
+    fn what_hyper_v_and_xen_number_alike_is_neithers_on_xen() {
+        let of = |by_vcpu| {
+            let names = SubjectNames::of(&TraceInfo { by_vcpu, ..TraceInfo::default() });
+            let name = |kind, key| names.exact(VmId(1), kind, key).map(|name| name.to_string());
+            [
+                name(DetailKind::Msr, 0x4000_0000),
+                name(DetailKind::Cpuid, 0x4000_0001),
+                name(DetailKind::Msr, 0x4000_0020),
+            ]
+        };
+        let words = |name: &str| Some(name.to_string());
+        let counter = words("HV_X64_MSR_TIME_REF_COUNT");
+        assert_eq!(of(false), [words("HV_X64_MSR_GUEST_OS_ID"), words("hypervisor's features"), counter.clone()]);
+        assert_eq!(of(true), [words("hypercall page of Xen or OS of Hyper-V"), None, counter]);
     }
 
     #[test]

@@ -151,11 +151,18 @@ fn causes(advised: &Advised) -> Option<Section> {
 }
 
 fn not_judged(advised: &Advised) -> Option<Section> {
-    let mut sentences: Vec<Sentence> =
-        advised.not_judged.iter().map(|row| plain(format!("{}: {}", row.what, row.missing))).collect();
-    sentences.extend(
-        advised.not_judged.iter().find_map(|row| row.record).map(|record| plain(format!("Record with {record}"))),
-    );
+    let mut sentences = Vec::new();
+    let mut records: Vec<Option<&str>> = Vec::new();
+    for row in &advised.not_judged {
+        if !records.contains(&row.record) {
+            records.push(row.record);
+        }
+    }
+    for record in records {
+        let rows = advised.not_judged.iter().filter(|row| row.record == record);
+        sentences.extend(rows.map(|row| plain(format!("{}: {}", row.what, row.missing))));
+        sentences.extend(record.map(|record| plain(format!("Record with {record}"))));
+    }
     (!sentences.is_empty()).then(|| Section {
         title: "Not judged, for what the recording lacks".into(),
         sentences,

@@ -183,7 +183,7 @@ static DEVICES: &[Source] = &[
     port(0xa0, 0xa1, "interrupt controller", C(&IRQCHIP)),
     port(0x4d0, 0x4d1, "interrupt controller", C(&IRQCHIP)),
     memory(0xfec0_0000, 0xfec0_0fff, "interrupt controller", C(&IRQCHIP)),
-    memory(0xfee0_0000, 0xfee0_0fff, "local APIC", C(&LOCAL_APIC)),
+    memory(0xfee0_0000, 0xfee0_0fff, APIC_PAGE, C(&LOCAL_APIC)),
     port(0x2e8, 0x2ef, "serial port", C(&SERIAL)),
     port(0x2f8, 0x2ff, "serial port", C(&SERIAL)),
     port(0x3e8, 0x3ef, "serial port", C(&SERIAL)),
@@ -326,6 +326,9 @@ static LOCAL_APIC: Cure = Cure {
     risk: "none known for guests that boot with it",
     payer: NOBODY,
 };
+
+/// Its page, which the guest reaches through memory.
+pub(super) const APIC_PAGE: &str = "local APIC";
 
 /// With `kernel_irqchip=off`.
 pub(super) static LOCAL_APIC_OUTSIDE: Cure = Cure {

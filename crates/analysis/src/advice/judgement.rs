@@ -80,6 +80,8 @@ ids! {
         GuestHaltPoll "guest_halt_poll",
         /// No halt polling by the guest.
         NoGuestHaltPoll "no_guest_halt_poll",
+        /// Idle states of the host's CPUs that are left sooner.
+        IdleStates "idle_states",
         /// Find what takes the CPUs of vCPUs that wait for one.
         Steal "steal",
         /// Keep lock holders running.

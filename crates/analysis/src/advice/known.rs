@@ -2,6 +2,7 @@
 
 use super::cures::{Answer, Source, sources};
 use super::reasons::GROUPS;
+use super::sources::OTHERWISE;
 use exitscope_model::DetailKind;
 use exitscope_model::codes::system_register_parts;
 
@@ -41,7 +42,8 @@ impl From<&Answer> for KnownAnswer {
 pub fn known_causes() -> Vec<KnownCause> {
     let mut causes: Vec<KnownCause> = Vec::new();
     for row in sources() {
-        let answers = vec![KnownAnswer::from(&row.answer)];
+        let otherwise = OTHERWISE.iter().filter(|of| of.0 == row.name).flat_map(|of| of.1);
+        let answers: Vec<KnownAnswer> = [&row.answer].into_iter().chain(otherwise).map(KnownAnswer::from).collect();
         match causes.iter_mut().find(|known| known.name == row.name && known.answers == answers) {
             Some(known) => known.exits.push(exits(row)),
             None => causes.push(KnownCause { name: row.name, exits: vec![exits(row)], answers }),
@@ -102,6 +104,9 @@ mod tests {
         assert!(faults.answers.len() == 5 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
         let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
         assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
+        let [ipis] = of("IPIs")[..] else { panic!("{causes:#?}") };
+        assert_eq!(ipis.answers.len(), 3, "of their receivers: any, the sender, one that has halted");
+        assert!(OTHERWISE.iter().all(|(name, _)| !of(name).is_empty()));
         assert_eq!(of("ID registers")[0].exits, ["system register s3_0_c0_c1_0 to s3_0_c0_c7_7"]);
         assert_eq!(of("CPUID")[0].exits, ["any CPUID leaf"]);
         assert_eq!(of("ACPI PM timer")[0].exits, ["port 0x608 to 0x60b (QEMU)", "port 0xb008 to 0xb00b (QEMU)"]);

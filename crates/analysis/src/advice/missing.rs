@@ -1,16 +1,23 @@
 //! What could not be judged, because the recording does not have the events for it.
 
 use super::judgement::{Judgement, NotJudged};
-use super::material::{Machine, Material};
+use super::material::{Machine, Material, total};
 use super::polling::{is_exact, unknown_host};
 use super::trials::Trials;
 use crate::recording;
-use exitscope_model::CodeList;
+use exitscope_model::{CodeList, TimePart};
 use exitscope_units::Nanos;
 
 /// Why nothing of the scheduler's is judged on powerpc.
 const BY_RUNNER: &str =
     "on powerpc the scheduler's events are of threads that may record for several vCPUs, and are not used";
+
+/// What user space does is spoken of from one part in so many of the vCPUs' time on.
+const OF_TIME: u64 = 20;
+
+/// What tells: QEMU's vCPUs take its big lock for most of their exits (`bql_lock` of accel/kvm/kvm-all.c).
+const IN_USER_SPACE: &str = "`perf trace -s -p PID` (the VMM's system calls), `perf record -g -e syscalls:sys_enter_futex -p PID -- sleep 10` \
+    (where it waits for its locks) and `perf record -g -p PID -- sleep 10` (where it computes)";
 
 /// Recordings shorter than this say little about what usually happens.
 const SHORT: Nanos = Nanos(1_000_000_000);
@@ -127,4 +134,37 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         "what usually happens",
         "it is shorter than a second, so that the advice is about that moment",
     );
+    let user = total(material.facts.divisions.values().map(|of| of.parts.get(TimePart::User).0));
+    let wall = total(material.vms.values().map(|time| time.wall));
+    if !machine.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
+        let (what, missing) = ("what user space does in its part of exits", "only how long it took is recorded");
+        judgement.not_judged.push(NotJudged { what, missing, record: Some(IN_USER_SPACE) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{end, exit, spent, vcpu};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{Exit, ExitCode};
+    use exitscope_units::Moment;
+
+    #[test]
+    fn what_user_space_does_is_not_judged_where_it_takes_a_twentieth_of_the_time() {
+        const SECOND: u64 = 1_000_000_000;
+        for (user, xen, said) in
+            [(SECOND / 20, false, true), (SECOND / 20 - 1, false, false), (SECOND / 2, true, false)]
+        {
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+            material.absorb(&Exit { parts: spent(TimePart::User, user), ..of });
+            end(&mut material, &[vcpu(0)], SECOND);
+            let (machine, mut judgement) = (Machine { xen, ..Machine::default() }, Judgement::default());
+            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            let row = judgement.not_judged.iter().find(|row| row.what.contains("user space does"));
+            assert_eq!(row.and_then(|row| row.record), said.then_some(IN_USER_SPACE), "{user} {xen}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod contention;
 mod cures;
 mod gangs;
 mod guest_polls;
+mod idle_states;
 mod ipis;
 mod judgement;
 mod kernels;
@@ -61,6 +62,7 @@ pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: 
     sources::judge(material, machine, simulate, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
     guest_polls::judge(material, &mut judgement);
+    idle_states::judge(material, machine, &mut judgement);
     gangs::judge(material, trials, machine, &mut judgement);
     contention::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);

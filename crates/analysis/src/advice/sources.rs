@@ -5,7 +5,7 @@
 
 use super::about::About;
 use super::causes::{Asked, Covered, Said, Subject};
-use super::cures::{Acts, Answer, Cure, Helps, LOCAL_APIC_OUTSIDE, Least, Switch, by_hand, source};
+use super::cures::{APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_OUTSIDE, Least, Switch, by_hand, source};
 use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
 use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, TIMERS};
@@ -30,6 +30,16 @@ const IDLE_PERCENT: u64 = 80;
 
 /// What an idle VM is troubled by takes at least one part in so many of what it uses.
 const OF_IDLE_USE: u64 = 5;
+
+/// Answers of some causes that what else the recording shows chooses instead of the table's.
+const WITH_APICV: Answer = Answer::Leave(reasons::EOI_INDUCED);
+const OUTSIDE: Answer = Answer::Cure(&LOCAL_APIC_OUTSIDE);
+const TO_ITSELF: Answer = Answer::Cure(&IPI_TO_ITSELF);
+const TO_HALTED: Answer = Answer::Cure(&IPI_TO_HALTED);
+
+/// By the names of the causes.
+pub(super) const OTHERWISE: [(&str, &[Answer]); 3] =
+    [(EOIS, &[WITH_APICV]), (APIC_PAGE, &[OUTSIDE]), (IPIS, &[TO_ITSELF, TO_HALTED])];
 
 /// A VM's exits about one thing.
 #[derive(Default)]
@@ -70,15 +80,13 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
                 account.top = Some((*key, about.cell.cost().0));
             }
             account.answer = row.map(|row| match row.name {
-                EOIS if key.kind == DetailKind::Apic && reasons::has_apicv(&vm) => Answer::Leave(reasons::EOI_INDUCED),
+                EOIS if key.kind == DetailKind::Apic && reasons::has_apicv(&vm) => WITH_APICV,
                 _ => row.answer,
             });
         }
         for (asked, account) in &mut accounts {
             match asked {
-                Asked::Named("local APIC") if vm.is_beyond_kernel(&account.all.cell) => {
-                    account.answer = Some(Answer::Cure(&LOCAL_APIC_OUTSIDE));
-                }
+                Asked::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.cell) => account.answer = Some(OUTSIDE),
                 Asked::Named(IPIS) => vm.look_at_targets(account),
                 _ => {}
             }
@@ -144,9 +152,9 @@ impl Vm<'_> {
         let ipis = self.material.ipis(self.id);
         let most = |part: u64| !self.machine.xen && part.saturating_mul(2) > ipis.all();
         match () {
-            _ if most(ipis.itself) => account.answer = Some(Answer::Cure(&IPI_TO_ITSELF)),
+            _ if most(ipis.itself) => account.answer = Some(TO_ITSELF),
             // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
-            _ if most(ipis.halted) && !self.material.is_vmx => account.answer = Some(Answer::Cure(&IPI_TO_HALTED)),
+            _ if most(ipis.halted) && !self.material.is_vmx => account.answer = Some(TO_HALTED),
             _ => {}
         }
         for (part, what) in [

@@ -76,7 +76,7 @@ const HAD: [Had; 4] = [
 ];
 
 /// What is to be done about waiting.
-pub(super) struct Cure {
+pub(super) struct WaitCure {
     /// What to change; none where nothing had the CPU for most of it.
     pub change: Option<&'static str>,
     pub settings: Vec<Setting>,
@@ -87,7 +87,7 @@ pub(super) struct Cure {
 }
 
 /// Notes who had the CPUs, and says what to do.
-pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement, facts: &mut Vec<FactId>) -> Cure {
+pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement, facts: &mut Vec<FactId>) -> WaitCure {
     let mut instead = Instead::default();
     let waits = material.facts.run_states.times().filter(|(who, _)| vms.contains(&who.vm));
     waits.for_each(|(_, times)| instead.merge(&times.instead));
@@ -109,7 +109,7 @@ pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement,
         settings.extend(HAD[3].settings);
     }
     let row = most.unwrap_or(&HAD[3]);
-    Cure {
+    WaitCure {
         change: most.map(|had| had.change),
         settings: settings.into_iter().map(|text| Setting::ByHand(text.into())).collect(),
         risk: row.risk,
@@ -129,7 +129,7 @@ mod tests {
     const IDLE: VmId = VmId::IDLE_DOMAIN;
 
     /// VM 6's vCPU waits for as long as each of these domains has its CPU, one after the other; or nobody says who has.
-    fn judged(had: &[(VmId, u64)]) -> (Vec<(&'static str, u64)>, Cure) {
+    fn judged(had: &[(VmId, u64)]) -> (Vec<(&'static str, u64)>, WaitCure) {
         let mut material = Material::new(&Selection::default());
         let window = (Moment::from_nanos(0), Moment::from_nanos(u64::MAX));
         let mut change = |at: u64, vm, vcpu, from, to| {

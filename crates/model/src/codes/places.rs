@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 pub const REGION_BITS: u32 = 12;
 
 /// Ports that PC platforms keep at fixed places: first, last, what is there. Sorted. Sources: QEMU's `hw/i386`,
-/// `hw/isa`, `hw/nvram/fw_cfg.c`; the x86 platform's conventions.
+/// `hw/isa`, `hw/nvram/fw_cfg.c`, `hw/char/debugcon.c` and Xen's `hvm_print_line` (0xe9); the x86 platform's conventions.
 const PORTS: &[(u64, u64, &str)] = &[
     (0x00, 0x0f, "DMA"),
     (0x20, 0x21, "PIC"),
@@ -24,6 +24,7 @@ const PORTS: &[(u64, u64, &str)] = &[
     (0xa0, 0xa1, "PIC"),
     (0xb2, 0xb3, "APM"),
     (0xc0, 0xdf, "DMA"),
+    (0xe9, 0xe9, "debug console"),
     (0x170, 0x177, "IDE"),
     (0x1f0, 0x1f7, "IDE"),
     (0x2e8, 0x2ef, "COM4"),

@@ -1,0 +1,176 @@
+//! The rule about idle states of the host's CPUs: who has slept long comes back later than who has slept shortly.
+//!
+//! ```text
+//! sched_wakeup ── short ──► entry      slept 50 us: the CPU was hardly idle
+//! sched_wakeup ── long ───────► entry  slept 5 ms: the CPU left a deep idle state first
+//! ```
+//!
+//! The way out of an idle state is between both where the waker puts the thread on the run queue itself. Where the CPU that is
+//! woken does that (`ttwu_queue_cond` of kernel/sched/core.c), it is before the event, and this shows nothing.
+
+use super::causes::Subject;
+use super::contention::share;
+use super::judgement::{Figure, Gain, GainOf, How, Judgement, NotJudged, Plan, Rule, Setting, Topic};
+use super::material::{Machine, Material, VmTime, total};
+use super::polling::is_short;
+use super::sources::WORTH;
+use crate::Lengths;
+use exitscope_units::Nanos;
+
+/// Sleeps of either kind at least.
+const FEWEST: u64 = 100;
+
+/// Who has slept long must come back so much later, and so many times as late: what else differs after a long sleep, caches above
+/// all, takes less.
+const LATER: Nanos = Nanos(20_000);
+const TIMES: u64 = 2;
+
+/// Why nothing is said of them where wake-ups take long.
+const UNSEEN: &str = "wake-ups are no later after long sleeps than after short ones, which shows no deep idle state, but their way out may \
+    lie before sched_wakeup";
+
+const SHORT: &str = "vCPUs that were woken wait for CPUs that others have, which hides how long an idle one takes";
+const FEW: &str =
+    "there are too few long sleeps, or short ones, to compare how long vCPUs take to come back after them";
+
+/// What records the host's CPUs.
+const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
+    sleep 10` (and `exitscope lab exits` for what mitigations cost)";
+
+pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+    let all = material.facts.halts.all();
+    let wall = total(material.vms.values().map(|time| time.wall));
+    if machine.xen || all.latencies().sum.saturating_mul(WORTH) < wall.max(1) {
+        return;
+    }
+    let waiting = total(material.vms.values().map(|time| time.steal));
+    let wanted = total(material.vms.values().map(VmTime::wanted));
+    let short = median(&all.after_short);
+    let long = median(&all.after_long);
+    let later = match (short, long) {
+        (Some(short), Some(long)) if !is_short(waiting, wanted) => long.0.saturating_sub(short.0),
+        _ => 0,
+    };
+    let is_later =
+        later > LATER.0 && long.is_some_and(|long| long.0 >= short.unwrap_or_default().0.saturating_mul(TIMES));
+    let won = later.saturating_mul(all.after_long.count).min(all.after_long.sum);
+    if !is_later || won.saturating_mul(WORTH) < wall {
+        let what = "idle states, frequencies and SMT siblings of the host";
+        let missing = match (short, long) {
+            _ if is_short(waiting, wanted) => SHORT,
+            (Some(_), Some(_)) => UNSEEN,
+            _ => FEW,
+        };
+        return judgement.not_judged.push(NotJudged { what, missing, record: Some(RECORD) });
+    }
+    let mut note = |what: &str, figure| judgement.note(None, Topic::Halts, what, figure);
+    let facts = [
+        note("median from wake-up to entry after sleeps of 2 ms and more", Figure::Time(long.unwrap_or_default())),
+        note("median from wake-up to entry after sleeps shorter than 0.1 ms", Figure::Time(short.unwrap_or_default())),
+        note("sleeps of 2 ms and more a second", Figure::Rate(material.rate(None, all.after_long.count))),
+        note("time from their wake-ups to their entries, of the vCPUs' time", share(all.after_long.sum, wall)),
+    ];
+    let plan = Plan {
+        rule: Rule::IdleStates,
+        subject: Subject::None,
+        vm: None,
+        change: "keep the host's idle CPUs out of their deep idle states, if sooner wake-ups are worth the power: vCPUs that have slept \
+            long come back later than those that have slept shortly"
+            .into(),
+        settings: [
+            "`cpupower idle-info` shows the states and how long each takes to leave; `cpupower idle-set -D 20` forbids those of more \
+                than 20 us until the next boot",
+            "for a while, a program that holds /dev/cpu_dma_latency open does the same (tuned's profiles latency-performance and \
+                virtual-host)",
+        ]
+        .map(|text| Setting::ByHand(text.into()))
+        .into(),
+        gain: Gain {
+            of: GainOf::WakeUps,
+            low: Nanos::ZERO,
+            high: material.per_second(None, won),
+            how: How::Counted("from nothing, as cold caches are later, too, to all that long sleeps are later than short ones"),
+        },
+        risk: "CPUs that do not sleep deeply draw more power, and others cannot run as fast for it".into(),
+        payer: "nobody; it costs power".into(),
+        undo: "`cpupower idle-set -E`".into(),
+        acts: "at once".into(),
+    };
+    judgement.advise(facts[0], &facts[1..], plan);
+}
+
+fn median(of: &Lengths) -> Option<Nanos> {
+    of.quantile(5_000).filter(|_| of.count >= FEWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::vcpu;
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{Halt, Told};
+    use exitscope_units::{Moment, VmId};
+
+    const US: u64 = 1_000;
+
+    /// A vCPU of a VM that has so much steal sleeps so often for 50 us and for 5 ms, and comes back so long after either.
+    fn judged(count: u64, short: u64, long: u64, steal: u64, xen: bool) -> Judgement {
+        let mut material = Material::new(&Selection::default());
+        for number in 0..count {
+            for (sleeps, latency) in [(50 * US, short), (5_000 * US, long)] {
+                let begin = number * 10_000 * US;
+                let at = |after: u64| Moment::from_nanos(begin + after);
+                let told = Some(Told { length: Nanos(sleeps + latency), waited: true, valid: true });
+                let (asleep, woken, entered) = (Some(at(0)), Some(at(sleeps)), Some(at(sleeps + latency)));
+                let (change, kicked, end) = (None, false, at(sleeps + latency));
+                material.facts.halts.absorb(&Halt {
+                    who: vcpu(0),
+                    begin: at(0),
+                    asleep,
+                    woken,
+                    told,
+                    change,
+                    kicked,
+                    end,
+                    entered,
+                });
+            }
+        }
+        material.facts.duration = Nanos(1_000_000_000);
+        let wall = 1_000_000_000;
+        material.vms.insert(VmId(1), VmTime { vcpus: 1, guest: wall / 10, steal, wall, ..VmTime::default() });
+        let mut judgement = Judgement::default();
+        judge(&material, &Machine { xen, ..Machine::default() }, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn who_comes_back_later_after_long_sleeps_has_deep_idle_states() {
+        for (what, count, short, long, steal, missing) in [
+            ("later", 1_000, 5 * US, 60 * US, 0, None),
+            ("a little later", 1_000, 5 * US, 25 * US, 0, Some(UNSEEN)),
+            ("not twice as late", 1_000, 50 * US, 90 * US, 0, Some(UNSEEN)),
+            ("too few sleeps", 99, 50 * US, 900 * US, 0, Some(FEW)),
+            ("CPUs are short", 1_000, 5 * US, 60 * US, 100_000_000, Some(SHORT)),
+        ] {
+            let judgement = judged(count, short, long, steal, false);
+            let said: Vec<&str> = judgement.not_judged.iter().map(|row| row.missing).collect();
+            assert_eq!(said, missing.into_iter().collect::<Vec<_>>(), "{what}");
+            assert_eq!(judgement.advice().len(), usize::from(missing.is_none()), "{what}");
+        }
+        let judgement = judged(1_000, 5 * US, 60 * US, 0, false);
+        let gain = judgement.advice()[0].plan().gain;
+        // Buckets of lengths are a 32nd wide.
+        let most = gain.high.0;
+        assert!(gain.low == Nanos::ZERO && (50_000 * US..58_000 * US).contains(&most), "{gain:?}");
+        assert_eq!(judgement.facts().len(), 4);
+    }
+
+    #[test]
+    fn a_healthy_host_and_xens_get_no_word() {
+        for (count, short, long, xen) in [(100, 5 * US, 20 * US, false), (1_000, 5 * US, 60 * US, true)] {
+            let judgement = judged(count, short, long, 0, xen);
+            assert_eq!((judgement.advice().len(), judgement.not_judged.len()), (0, 0));
+        }
+    }
+}
