@@ -195,7 +195,13 @@ static IPIV: &[Switch] = &[
             from the VM's start on",
         off: &[],
     },
-    AVIC_SWITCH,
+    // `avic_hardware_setup` of arch/x86/kvm/svm/avic.c; the switch is there since Linux 6.17.
+    Switch {
+        on: "see that its enable_ipiv, if there is one, is Y: KVM clears it on processors of family 17h, which miss IPIs (erratum 1235); \
+            what inhibits AVIC for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on, QEMU's PIT above \
+            all (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
+        ..AVIC_SWITCH
+    },
 ];
 
 static TIMER: Cure = Cure {
