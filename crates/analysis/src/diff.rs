@@ -83,7 +83,7 @@ impl Measure {
 
 /// What can be said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ChangeVerdict {
     /// More than before: the interval lies above zero.
     More,
     /// Less than before: the interval lies below zero.
@@ -109,12 +109,12 @@ pub struct Change {
 
 impl Change {
     /// A verdict only where the interval excludes zero.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> ChangeVerdict {
         match self.interval {
-            None => Verdict::TooFew,
-            Some(interval) if interval.low > 0 => Verdict::More,
-            Some(interval) if interval.high < 0 => Verdict::Less,
-            Some(_) => Verdict::Unclear,
+            None => ChangeVerdict::TooFew,
+            Some(interval) if interval.low > 0 => ChangeVerdict::More,
+            Some(interval) if interval.high < 0 => ChangeVerdict::Less,
+            Some(_) => ChangeVerdict::Unclear,
         }
     }
 }
@@ -394,13 +394,13 @@ mod tests {
     #[test]
     fn a_verdict_needs_an_interval_without_zero() {
         for (interval, verdict) in [
-            (None, Verdict::TooFew),
-            (Some((1, 7)), Verdict::More),
-            (Some((0, 7)), Verdict::Unclear),
-            (Some((-3, 7)), Verdict::Unclear),
-            (Some((-3, 0)), Verdict::Unclear),
-            (Some((0, 0)), Verdict::Unclear),
-            (Some((-3, -1)), Verdict::Less),
+            (None, ChangeVerdict::TooFew),
+            (Some((1, 7)), ChangeVerdict::More),
+            (Some((0, 7)), ChangeVerdict::Unclear),
+            (Some((-3, 7)), ChangeVerdict::Unclear),
+            (Some((-3, 0)), ChangeVerdict::Unclear),
+            (Some((0, 0)), ChangeVerdict::Unclear),
+            (Some((-3, -1)), ChangeVerdict::Less),
         ] {
             let interval = interval.map(|(low, high)| Interval { low, high });
             let change = Change { measure: Measure::Cost, before: Some(5), after: Some(6), interval };

@@ -132,7 +132,7 @@ mod tests {
         };
         let differs = |rows: &[crate::DiffRow]| {
             let cost = rows[0].changes.iter().find(|change| change.measure == crate::Measure::Cost).unwrap();
-            matches!(cost.verdict(), crate::Verdict::More | crate::Verdict::Less)
+            matches!(cost.verdict(), crate::ChangeVerdict::More | crate::ChangeVerdict::Less)
         };
         let found = (0..TRIES).filter(|_| differs(&side(units()).against(&side(units()), 9_900))).count();
         found as f64 / TRIES as f64

@@ -42,7 +42,7 @@ pub use accesses::{AccessCell, AccessKey, Accesses, TypicalAccesses};
 pub use cell::Cell;
 pub use change_limit::{ChangeLimit, ChangeLimitError};
 pub use clock_check::ClockCheck;
-pub use diff::{Block, Change, Diff, DiffRow, Measure, Verdict};
+pub use diff::{Block, Change, ChangeVerdict, Diff, DiffRow, Measure};
 pub use division::Division;
 pub use facts::{DetailKey, ExitCause, Facts, Wanted};
 pub use gangs::{Cause, Drag, GangCell, Gangs, Member, Runs, VcoreGangs};

@@ -153,7 +153,7 @@ fn a_recording_does_not_differ_from_itself() {
     let one = recording(1, 5_000, 2_000);
     for row in one.against(&one, 9_900) {
         for change in row.changes {
-            assert_eq!(change.verdict(), Verdict::Unclear, "{:?} {change:?}", row.reason);
+            assert_eq!(change.verdict(), ChangeVerdict::Unclear, "{:?} {change:?}", row.reason);
         }
     }
 }
@@ -181,10 +181,10 @@ fn a_reason_that_became_slower_is_told_from_one_that_did_not() {
         row.changes.iter().find(|change| change.measure == measure).unwrap().verdict()
     };
     for measure in [Measure::Mean, Measure::P50, Measure::P99, Measure::Cost] {
-        assert_eq!(verdict(0, measure), Verdict::More, "{measure:?}");
+        assert_eq!(verdict(0, measure), ChangeVerdict::More, "{measure:?}");
     }
     for measure in Measure::ALL {
-        assert_eq!(verdict(1, measure), Verdict::Unclear, "{measure:?}");
+        assert_eq!(verdict(1, measure), ChangeVerdict::Unclear, "{measure:?}");
     }
     assert_eq!(rows[0].reason, None, "all together come first");
 }
@@ -210,11 +210,11 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
     let rows = after.against(&before, 9_900);
     assert_eq!((rows[0].without.as_slice(), rows[0].counts), (&["HLT".to_string()][..], (3_000, 3_000)));
     for change in &rows[0].changes {
-        assert_eq!(change.verdict(), Verdict::Unclear, "{change:?}");
+        assert_eq!(change.verdict(), ChangeVerdict::Unclear, "{change:?}");
     }
     assert_eq!(after.lengths(&rows[0]).total(), 3_000);
     let halts = rows.iter().find(|row| row.reason.as_deref() == Some("HLT")).unwrap();
-    assert_eq!((halts.counts, halts.changes[2].verdict()), ((1_000, 1_000), Verdict::More));
+    assert_eq!((halts.counts, halts.changes[2].verdict()), ((1_000, 1_000), ChangeVerdict::More));
     assert_eq!(after.lengths(halts).total(), 1_000);
     // Where there is nothing else, all is what there is.
     let mut idle = Diff::default();
@@ -231,7 +231,7 @@ fn too_little_gives_no_verdict() {
         rows.iter()
             .flat_map(|row| &row.changes)
             .filter(|change| change.measure == Measure::P99)
-            .all(|change| change.verdict() == Verdict::TooFew)
+            .all(|change| change.verdict() == ChangeVerdict::TooFew)
     );
 }
 

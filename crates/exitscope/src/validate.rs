@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::cli::{ValidateArgs, ValidateFormat as Format};
 use exitscope_validation::{
-    Copied, Count, ExperimentResult, Role, RowResult, Validation, Verdict, experiments, validate,
+    Copied, Count, ExperimentResult, FitVerdict, Role, RowResult, Validation, experiments, validate,
 };
 use exitscope_view::{Column, Page, Section, Sentence, Table, write_page};
 use std::cmp::Ordering;
@@ -121,7 +121,7 @@ fn fitted(experiment: &ExperimentResult) -> String {
 fn summary(validation: &Validation) -> String {
     let Validation { predicted, independent, wrong, .. } = validation;
     let rows = || validation.experiments.iter().flat_map(|experiment| &experiment.rows);
-    let far: Vec<&str> = rows().filter(|row| row.verdict == Verdict::Far).map(|row| row.id.as_str()).collect();
+    let far: Vec<&str> = rows().filter(|row| row.verdict == FitVerdict::Far).map(|row| row.id.as_str()).collect();
     let far = match far.len() {
         0 => String::new(),
         _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
@@ -267,10 +267,10 @@ const fn word(role: Role) -> &'static str {
     }
 }
 
-const fn verdict(verdict: Verdict) -> &'static str {
+const fn verdict(verdict: FitVerdict) -> &'static str {
     match verdict {
-        Verdict::Near => "near",
-        Verdict::Far => "far",
-        Verdict::Wrong => "WRONG DIRECTION",
+        FitVerdict::Near => "near",
+        FitVerdict::Far => "far",
+        FitVerdict::Wrong => "WRONG DIRECTION",
     }
 }

@@ -46,7 +46,7 @@ impl Count {
     fn of<'a>(rows: impl Iterator<Item = (&'a Row, &'a RowResult)>) -> Count {
         let mut count = Count::default();
         for (row, result) in rows {
-            let (near, change) = (result.verdict == Verdict::Near, is_change(&row.figure));
+            let (near, change) = (result.verdict == FitVerdict::Near, is_change(&row.figure));
             count.rows += 1;
             count.near += u32::from(near);
             count.changes += u32::from(change);
@@ -126,7 +126,7 @@ pub struct RowResult {
     /// Whether the cost model was fitted to it.
     pub role: Role,
     /// How it stands.
-    pub verdict: Verdict,
+    pub verdict: FitVerdict,
     /// The rows from which it follows by arithmetic.
     pub follows: Vec<String>,
     /// Why it could not come out otherwise, if so.
@@ -143,13 +143,13 @@ pub struct Previous {
     /// The figure.
     pub published: f64,
     /// How it stands as a prediction.
-    pub verdict: Verdict,
+    pub verdict: FitVerdict,
 }
 
 /// How a row stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum FitVerdict {
     /// Within 25 % of the published change, or of the figure where it tells of no change.
     Near,
     /// Further off: a change in the right direction, or a plain figure.
@@ -158,15 +158,15 @@ pub enum Verdict {
     Wrong,
 }
 
-impl Verdict {
+impl FitVerdict {
     /// How a figure stands as the prediction of what was published.
-    fn of(row: &Row, published: f64, predicted: f64) -> Verdict {
+    fn of(row: &Row, published: f64, predicted: f64) -> FitVerdict {
         let zero = row.zero();
         let (wanted, got) = (published - zero, predicted - zero);
         match () {
-            _ if is_change(&row.figure) && wanted * got <= 0.0 => Verdict::Wrong,
-            _ if (got / wanted - 1.0).abs() <= NEAR => Verdict::Near,
-            _ => Verdict::Far,
+            _ if is_change(&row.figure) && wanted * got <= 0.0 => FitVerdict::Wrong,
+            _ if (got / wanted - 1.0).abs() <= NEAR => FitVerdict::Near,
+            _ => FitVerdict::Far,
         }
     }
 }
@@ -183,7 +183,7 @@ pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, Expe
         predicted: Count::of(rows().filter(|(row, _)| row.role == Role::Predicted)),
         independent: Count::of(rows().filter(|(row, _)| row.is_independent())),
         copied: list.iter().zip(&results).flat_map(|(experiment, result)| copied(experiment, result)).collect(),
-        wrong: number(rows().filter(|(_, result)| result.verdict == Verdict::Wrong).count()),
+        wrong: number(rows().filter(|(_, result)| result.verdict == FitVerdict::Wrong).count()),
         experiments: results,
     })
 }
@@ -201,8 +201,8 @@ fn copied(experiment: &Experiment, result: &ExperimentResult) -> Vec<Copied> {
         let off = |figure: f64| (figure / result.published).ln().abs();
         let of = &mut list[at];
         of.rows += 1;
-        of.simulated_near += u32::from(result.verdict == Verdict::Near);
-        of.copied_near += u32::from(previous.verdict == Verdict::Near);
+        of.simulated_near += u32::from(result.verdict == FitVerdict::Near);
+        of.copied_near += u32::from(previous.verdict == FitVerdict::Near);
         of.simulated_nearer += u32::from(off(result.simulated) < off(previous.published));
     }
     list
@@ -332,7 +332,7 @@ fn compare(
     let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
     let previous = row.previous.as_ref().map(|id| {
         let published = find(id)?.1;
-        Ok(Previous { id: id.clone(), published, verdict: Verdict::of(row, figure, published) })
+        Ok(Previous { id: id.clone(), published, verdict: FitVerdict::of(row, figure, published) })
     });
     let what = format!("{}: {}", published.configuration, published.metric);
     Ok(RowResult {
@@ -344,7 +344,7 @@ fn compare(
         range,
         ratio: simulated / figure,
         role: row.role,
-        verdict: Verdict::of(row, figure, simulated),
+        verdict: FitVerdict::of(row, figure, simulated),
         follows: row.follows.clone(),
         given: row.given.clone(),
         previous: previous.transpose()?,

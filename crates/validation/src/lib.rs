@@ -16,7 +16,7 @@ mod experiment;
 mod published;
 
 pub use compare::{
-    Copied, CostRow, Count, ExperimentResult, Previous, RowResult, Validation, Verdict, misfit, validate,
+    Copied, CostRow, Count, ExperimentResult, FitVerdict, Previous, RowResult, Validation, misfit, validate,
 };
 pub use experiment::{Experiment, ExperimentError, Figure, Fit, Role, Row, Setting, experiments};
 pub use published::{Published, published};

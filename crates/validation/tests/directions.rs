@@ -2,7 +2,7 @@
 
 use exitscope_scenario::{CostModel, Origin};
 use exitscope_sim::{Limits, Unseen, run};
-use exitscope_validation::{Experiment, Figure, Role, Row, Verdict, experiments, misfit, published, validate};
+use exitscope_validation::{Experiment, Figure, FitVerdict, Role, Row, experiments, misfit, published, validate};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn experiment(name: &str) -> Experiment {
@@ -28,7 +28,7 @@ fn no_row_goes_in_the_wrong_direction_and_all_are_in_the_table() {
         .experiments
         .iter()
         .flat_map(|experiment| &experiment.rows)
-        .filter(|row| row.verdict == Verdict::Wrong)
+        .filter(|row| row.verdict == FitVerdict::Wrong)
         .map(|row| &row.id)
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");

@@ -4,8 +4,8 @@ use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::DetailKey;
 use exitscope_analysis::advice::{
-    Advice, CauseRow, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Rule, Setting, Side,
-    Subject, Topic, Verdict,
+    Advice, CauseRow, CauseVerdict, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Rule,
+    Setting, Side, Subject, Topic,
 };
 use exitscope_model::{DetailKind, TraceInfo};
 use exitscope_units::{Nanos, VmId};
@@ -329,18 +329,18 @@ impl AdvisedCauseRow {
     fn of(row: &CauseRow, info: &TraceInfo) -> AdvisedCauseRow {
         let (vm, vm_name) = name_of(Some(row.vm), info);
         let (verdict, why, short) = match &row.verdict {
-            Verdict::Changed(numbers) => {
+            CauseVerdict::Changed(numbers) => {
                 let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
                 ("can_be_changed", None, format!("can be changed: see {}", numbers.join(", ")))
             }
-            Verdict::Small(change) => {
+            CauseVerdict::Small(change) => {
                 ("can_be_changed", Some(change.to_string()), "can be changed, with little to win".to_string())
             }
-            Verdict::Inherent(why) => ("inherent", Some(why.clone()), "inherent".to_string()),
-            Verdict::NotJudged(why) if why == NO_RULE => {
+            CauseVerdict::Inherent(why) => ("inherent", Some(why.clone()), "inherent".to_string()),
+            CauseVerdict::NotJudged(why) if why == NO_RULE => {
                 ("not_judged", Some(why.clone()), format!("not judged: {NO_RULE}"))
             }
-            Verdict::NotJudged(why) => ("not_judged", Some(why.clone()), "not judged".to_string()),
+            CauseVerdict::NotJudged(why) => ("not_judged", Some(why.clone()), "not judged".to_string()),
         };
         let text = match &why {
             Some(why) if why != NO_RULE => format!("{short}: {why}"),
@@ -364,7 +364,7 @@ impl AdvisedCauseRow {
             share_of_cost: row.of_cost,
             share_of_time: row.of_time,
             verdict,
-            advice: if let Verdict::Changed(numbers) = &row.verdict { numbers.clone() } else { Vec::new() },
+            advice: if let CauseVerdict::Changed(numbers) = &row.verdict { numbers.clone() } else { Vec::new() },
             why,
             text,
             short,

@@ -2,7 +2,7 @@
 
 use crate::names::thousands;
 use crate::report::{CoverageLine, SelectionRow, TraceRow};
-use exitscope_analysis::{Change, DiffRow, Measure, Verdict};
+use exitscope_analysis::{Change, ChangeVerdict, DiffRow, Measure};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -123,10 +123,10 @@ impl ChangeRow {
             low: change.interval.map(|interval| interval.low as f64 / unit),
             high: change.interval.map(|interval| interval.high as f64 / unit),
             verdict: match change.verdict() {
-                Verdict::More => "more",
-                Verdict::Less => "less",
-                Verdict::Unclear => "unclear",
-                Verdict::TooFew => "too few",
+                ChangeVerdict::More => "more",
+                ChangeVerdict::Less => "less",
+                ChangeVerdict::Unclear => "unclear",
+                ChangeVerdict::TooFew => "too few",
             },
         }
     }

@@ -92,7 +92,7 @@ pub(super) enum Said {
 
 /// What a judgement comes to, of one cause.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum CauseVerdict {
     /// The advice of these numbers changes it.
     Changed(Vec<usize>),
     /// This would change it, and wins too little for an advice.
@@ -145,7 +145,7 @@ pub struct CauseRow {
     /// Part of its vCPUs' time.
     pub of_time: f64,
     /// What is said of it.
-    pub verdict: Verdict,
+    pub verdict: CauseVerdict,
 }
 
 /// Lists what weighs, of each VM. The advice is ranked.
@@ -252,22 +252,22 @@ fn untold(code: ExitCode, asked: Option<Asked>) -> &'static str {
 }
 
 /// Of all that was said, what helps most; else `untold`.
-fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untold: &str) -> Verdict {
+fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untold: &str) -> CauseVerdict {
     let said: Vec<&Said> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
     let id = |said: &&Said| if let Said::Advice(id) = said { judgement.number(*id) } else { None };
     let mut numbers: Vec<usize> = said.iter().filter_map(id).collect();
     numbers.sort_unstable();
     numbers.dedup();
     if !numbers.is_empty() {
-        return Verdict::Changed(numbers);
+        return CauseVerdict::Changed(numbers);
     }
     let inherent =
-        |said: &&Said| if let Said::Inherent(why) = said { Some(Verdict::Inherent(why.clone())) } else { None };
-    let small = |said: &&Said| if let Said::Small(change) = said { Some(Verdict::Small(change)) } else { None };
+        |said: &&Said| if let Said::Inherent(why) = said { Some(CauseVerdict::Inherent(why.clone())) } else { None };
+    let small = |said: &&Said| if let Said::Small(change) = said { Some(CauseVerdict::Small(change)) } else { None };
     let unjudged =
-        |said: &&Said| if let Said::NotJudged(why) = said { Some(Verdict::NotJudged(why.clone())) } else { None };
+        |said: &&Said| if let Said::NotJudged(why) = said { Some(CauseVerdict::NotJudged(why.clone())) } else { None };
     let first = said.iter().find_map(inherent).or_else(|| said.iter().find_map(small));
-    first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| Verdict::NotJudged(untold.to_string()))
+    first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
 }
 
 #[cfg(test)]
@@ -342,7 +342,7 @@ mod tests {
                 (Subject::None, 1, 100, Some(0.0625), 0.03125),
             ]
         );
-        let untold = |why: &str| Verdict::NotJudged(why.to_string());
+        let untold = |why: &str| CauseVerdict::NotJudged(why.to_string());
         let verdicts: Vec<_> = rows.into_iter().map(|row| row.verdict).collect();
         assert_eq!(
             verdicts,
@@ -412,12 +412,12 @@ mod tests {
         let inherent = || Said::Inherent("is so".to_string());
         let advice = Said::Advice;
         for (said, expected) in [
-            (vec![], Verdict::NotJudged("nothing".to_string())),
-            (vec![unjudged()], Verdict::NotJudged("why".to_string())),
-            (vec![unjudged(), Said::Small("less")], Verdict::Small("less")),
-            (vec![unjudged(), Said::Small("less"), inherent()], Verdict::Inherent("is so".to_string())),
-            (vec![inherent(), advice(small), advice(large), advice(small)], Verdict::Changed(vec![1, 2])),
-            (vec![unjudged(), advice(small)], Verdict::Changed(vec![2])),
+            (vec![], CauseVerdict::NotJudged("nothing".to_string())),
+            (vec![unjudged()], CauseVerdict::NotJudged("why".to_string())),
+            (vec![unjudged(), Said::Small("less")], CauseVerdict::Small("less")),
+            (vec![unjudged(), Said::Small("less"), inherent()], CauseVerdict::Inherent("is so".to_string())),
+            (vec![inherent(), advice(small), advice(large), advice(small)], CauseVerdict::Changed(vec![1, 2])),
+            (vec![unjudged(), advice(small)], CauseVerdict::Changed(vec![2])),
         ] {
             let mut judgement = judgement.clone();
             for (said, vm) in said.into_iter().zip([Some(VmId(1)), None].into_iter().cycle()) {

@@ -779,7 +779,7 @@ mod tests {
     use super::super::judgement::Setting;
     use super::super::made::{end, exit, spent, vcpu};
     use super::super::material::{Machine, Material};
-    use super::super::{Subject, Verdict};
+    use super::super::{CauseVerdict, Subject};
     use super::*;
     use crate::Selection;
     use exitscope_model::{Detail, EventKinds, Exit, ExitCode, Form, Halt, Signed, TimePart, Told};
@@ -924,7 +924,7 @@ mod tests {
             assert!(facts.iter().any(|of| of.contains(fact)), "{:?}: {facts:#?}", made.code);
             // What a recording shows is never that all of it goes away.
             assert_eq!((plan.gain.low, plan.gain.high), (Nanos::ZERO, Nanos(40_000 * US)), "{:?}", made.code);
-            assert_eq!(judgement.causes[0].verdict, Verdict::Changed(vec![1]), "{:?}", made.code);
+            assert_eq!(judgement.causes[0].verdict, CauseVerdict::Changed(vec![1]), "{:?}", made.code);
 
             let healthy = judged("x86_64", &Made { per_s: 40, ..made });
             assert_eq!((healthy.advice().len(), healthy.facts().len()), (0, 0), "{:?}", made.code);
@@ -962,7 +962,11 @@ mod tests {
             let judgement = judged(arch, &made);
             assert_eq!(judgement.advice().len(), 0, "{:?}", judgement.advice());
             let verdict = &judgement.causes[0].verdict;
-            assert!(matches!(verdict, Verdict::Inherent(why) if why.contains(says)), "{:?}: {verdict:?}", made.code);
+            assert!(
+                matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)),
+                "{:?}: {verdict:?}",
+                made.code
+            );
             assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
         }
         let unjudged = [
@@ -982,7 +986,7 @@ mod tests {
             let judgement = judged("x86_64", &made);
             assert_eq!(judgement.advice().len(), 0, "{:?}", made.code);
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(made.code)).unwrap();
-            assert!(matches!(&row.verdict, Verdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
+            assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
         }
     }
@@ -1007,9 +1011,9 @@ mod tests {
             causes::list(&material, &machine, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
-        assert!(matches!(verdict(false, 2_000 * US), Verdict::NotJudged(why) if why.contains("waits for a CPU")));
-        assert!(matches!(verdict(true, 2_000 * US), Verdict::Changed(_)));
-        assert!(matches!(verdict(false, 5 * US), Verdict::Small(_)));
+        assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
+        assert!(matches!(verdict(true, 2_000 * US), CauseVerdict::Changed(_)));
+        assert!(matches!(verdict(false, 5 * US), CauseVerdict::Small(_)));
     }
 
     #[test]
@@ -1044,12 +1048,12 @@ mod tests {
         ] {
             let judgement = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, trap), None));
             let verdict = &judgement.causes[0].verdict;
-            assert!(matches!(verdict, Verdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
+            assert!(matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
         }
         let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0xe4)));
         let verdict = &judged("ppc64le", &prod).causes[0].verdict;
         assert!(
-            matches!(verdict, Verdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
+            matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
             "{verdict:?}"
         );
         let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
@@ -1114,7 +1118,7 @@ mod tests {
     fn halts_that_find_an_event_pending_are_told_from_those_that_block() {
         // Nothing says whether CPUs are free.
         assert!(
-            matches!(&halting(700, true, None).causes[0].verdict, Verdict::NotJudged(why) if why.contains("sched_switch"))
+            matches!(&halting(700, true, None).causes[0].verdict, CauseVerdict::NotJudged(why) if why.contains("sched_switch"))
         );
         let pending = halting_on("x86_64", vmx(12), 700, true, None);
         let [advice] = pending.advice() else { panic!("{:#?}", pending.causes) };
@@ -1122,7 +1126,7 @@ mod tests {
         assert!(matches!(&advice.plan().settings[0], Setting::ByHand(text) if text.contains("cpuidle-haltpoll")));
         let share = pending.facts().iter().find(|fact| fact.what.contains("blocked nobody")).unwrap();
         assert_eq!(share.figure, super::super::Figure::Share(0.65));
-        assert_eq!(pending.causes[0].verdict, Verdict::Changed(vec![1]));
+        assert_eq!(pending.causes[0].verdict, CauseVerdict::Changed(vec![1]));
 
         let blocked = halting(1_300, true, None);
         assert_eq!(blocked.advice().len(), 0, "{:#?}", blocked.advice());
@@ -1132,9 +1136,12 @@ mod tests {
         // Where user space halts, it is not for want of events that nothing is judged.
         let outside = halting_by(ExitCode::new(CodeList::KvmExit, 5), 0, false, Some("nobody says what it was"));
         let verdict = &outside.causes[0].verdict;
-        assert!(matches!(verdict, Verdict::NotJudged(why) if why.contains("their local APIC is there")), "{verdict:?}");
+        assert!(
+            matches!(verdict, CauseVerdict::NotJudged(why) if why.contains("their local APIC is there")),
+            "{verdict:?}"
+        );
         let unknown = halting(1_300, true, Some("nobody says what it was"));
         let verdict = &unknown.causes[0].verdict;
-        assert!(matches!(verdict, Verdict::NotJudged(why) if why == "nobody says what it was"));
+        assert!(matches!(verdict, CauseVerdict::NotJudged(why) if why == "nobody says what it was"));
     }
 }

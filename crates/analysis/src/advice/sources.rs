@@ -786,7 +786,7 @@ mod tests {
             assert_eq!(judgement.causes.len(), 1, "{key:#x}: {:#?}", judgement.causes);
             judgement.causes[0].verdict.clone()
         };
-        use super::super::Verdict::{Changed, Inherent, NotJudged, Small};
+        use super::super::CauseVerdict::{Changed, Inherent, NotJudged, Small};
         // 35 accesses a second, of 1 ms each: their time counts, not their number.
         assert_eq!(verdict(DetailKind::Port, 0x3f8, 35, 1_000 * US), Changed(vec![1]));
         assert!(matches!(verdict(DetailKind::Port, 0x3f8, 35, 10 * US), Small(change) if change.contains("console")));
