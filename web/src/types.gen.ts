@@ -92,6 +92,10 @@ export interface Advised {
    */
   causes: AdvisedCauseRow[];
   /**
+   * Where halts contradict the rate of the clock that was given by hand; left out where they do not.
+   */
+  clock?: ClockRow;
+  /**
    * What was seen and not used.
    */
   coverage: CoverageLine[];
@@ -329,6 +333,14 @@ export interface AdvisedCauseRow {
    */
   of: "exits" | "steal" | "forced_out";
   /**
+   * Of exits, the median of their lengths.
+   */
+  p50_ns: number | null;
+  /**
+   * The length that one of a hundred passes.
+   */
+  p99_ns: number | null;
+  /**
    * The exits' reason.
    */
   reason: string | null;
@@ -368,6 +380,24 @@ export interface AdvisedCauseRow {
    * Why, or what would change it where there is no advice; absent where there is.
    */
   why: string | null;
+}
+/**
+ * Halts of more than 1 ms that are not as long on the trace's clock as `kvm_vcpu_wakeup` says.
+ */
+export interface ClockRow {
+  /**
+   * Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
+   * which NTP may slew the host's own clock.
+   */
+  at_most_hz: number;
+  /**
+   * Halts that were compared.
+   */
+  compared: number;
+  /**
+   * Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
+   */
+  off: number;
 }
 /**
  * Something that was seen and not used.
@@ -511,7 +541,8 @@ export interface SelectionRow {
  */
 export interface TraceRow {
   /**
-   * Machine architecture, as `uname -m` says it; empty if unknown.
+   * Machine architecture, as `uname -m` says it; where the trace does not say it, what that begins with, as the exits show;
+   * empty if unknown.
    */
   arch: string;
   /**
@@ -1018,6 +1049,10 @@ export interface Report {
    */
   vcpus: VcpuRow[];
   /**
+   * What it comes to.
+   */
+  verdict: VerdictRow;
+  /**
    * Yields, preemptions and the run queue; not narrowed to reasons or lengths. Absent if there are none.
    */
   yield: YieldRows | null;
@@ -1436,24 +1471,6 @@ export interface HaltRow {
    * The VM's process name.
    */
   vm_name?: string;
-}
-/**
- * Halts of more than 1 ms that are not as long on the trace's clock as `kvm_vcpu_wakeup` says.
- */
-export interface ClockRow {
-  /**
-   * Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
-   * which NTP may slew the host's own clock.
-   */
-  at_most_hz: number;
-  /**
-   * Halts that were compared.
-   */
-  compared: number;
-  /**
-   * Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
-   */
-  off: number;
 }
 /**
  * Gaps of about one length.
@@ -2447,6 +2464,74 @@ export interface VcpuRow {
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
   waiting_for_memory_ns: number;
+}
+/**
+ * What a recording comes to.
+ */
+export interface VerdictRow {
+  /**
+   * The change that wins most; null if rules know none, absent if none looked.
+   */
+  best_change?: BestChangeRow;
+  /**
+   * The cause that costs most, where exits dominate and rules looked at the recording.
+   */
+  cause: string | null;
+  /**
+   * What makes it doubtful, or hides a part of it.
+   */
+  doubts: string[];
+  /**
+   * Whether what is lost or not recorded could change it.
+   */
+  is_doubtful: boolean;
+  /**
+   * Whether it is no news that anything is wrong.
+   */
+  is_good: boolean;
+  /**
+   * Part of the vCPUs' time that it is: of `healthy` what the guests ran, of `mostly_halted` what they halted.
+   */
+  share: number | null;
+  /**
+   * What dominates; `healthy` and `mostly_halted` if nothing does; `no_exits`, `no_lengths` and `mostly_unknown` if that
+   * cannot be told.
+   */
+  state:
+    | "exits_dominate"
+    | "steal_dominates"
+    | "forced_out"
+    | "polling_burns"
+    | "mostly_halted"
+    | "healthy"
+    | "no_exits"
+    | "no_lengths"
+    | "mostly_unknown";
+  /**
+   * In one sentence, with its size.
+   */
+  text: string;
+}
+/**
+ * The change that wins most.
+ */
+export interface BestChangeRow {
+  /**
+   * The number of the advice.
+   */
+  advice: number;
+  /**
+   * What to change.
+   */
+  change: string;
+  /**
+   * What it wins.
+   */
+  gain: string;
+  /**
+   * For whom it is: `VM qemu-system-x86 121`, or `the host`.
+   */
+  scope: string;
 }
 /**
  * vCPUs that wait for another and say so to the hypervisor; vCPUs that lost their CPU meanwhile; and how many wait for a

@@ -35,6 +35,7 @@ mod select;
 mod slowest;
 mod threshold;
 mod timeline;
+mod verdict;
 mod ways;
 mod yields;
 
@@ -59,5 +60,6 @@ pub use select::{Selection, When};
 pub use slowest::Slowest;
 pub use threshold::{Breach, LimitCheck, Threshold, ThresholdError, Unjudged};
 pub use timeline::{Bucket, Timeline, wider};
+pub use verdict::{Verdict, VerdictInput, VerdictState};
 pub use ways::{WayCell, WayKey, Ways};
 pub use yields::{DEPTHS, PleCell, PreemptedCell, Queue, TargetCell, YieldCell, Yields};

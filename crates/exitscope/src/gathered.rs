@@ -195,7 +195,8 @@ impl Gathered {
         tried: impl FnOnce(Trials) -> anyhow::Result<Trials>,
     ) -> anyhow::Result<(Advised, TriedLimits)> {
         let (judgement, trials) = judgement(&self.material, trace, info, tried)?;
-        let advised = Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), info);
+        let advised =
+            Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), (&self.material.facts, info));
         Ok((advised, trials.limits()))
     }
 

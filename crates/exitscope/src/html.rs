@@ -95,7 +95,10 @@ pub fn look_at(
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let report = totals.report(args, facts, &info, selection, gates.breaches, options.keep);
+    let mut report = totals.report(args, facts, &info, selection, gates.breaches, options.keep);
+    if let Some(advised) = &advice {
+        report.add_advice(facts, &info, advised);
+    }
     then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
     Ok(outcome)
 }

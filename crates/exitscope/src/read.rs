@@ -305,7 +305,10 @@ fn read_once(
             if let Some(bar) = progress {
                 bar.finish_and_clear();
             }
-            let info = source.info().clone();
+            let mut info = source.info().clone();
+            if let (true, false, Some(arch)) = (info.arch.is_empty(), by_vcpu, assembler.arch()) {
+                info.arch = arch.to_string();
+            }
             let (first, last) = match (first, ledger.skipped()) {
                 (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
                 (None, Some(skipped)) => skipped,

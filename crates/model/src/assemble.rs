@@ -89,9 +89,13 @@ pub struct Assembler {
     /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
     lanes_by_vcpu: bool,
     by_runner: bool,
+    /// What the first exits tell of the host's architecture.
+    arch: Option<&'static str>,
     /// powerpc: which lane's vCPU each thread runs, where an event said so.
     lane_of_thread: FxHashMap<Tid, u32>,
     latest: Moment,
+    /// How often events came.
+    pushes: u64,
     kinds: EventKinds,
     beside: SideRows,
     queue: RunQueue,
@@ -112,8 +116,10 @@ impl Default for Assembler {
             recorded: Holdings::default(),
             lanes_by_vcpu: false,
             by_runner: false,
+            arch: None,
             lane_of_thread: FxHashMap::default(),
             latest: Moment::default(),
+            pushes: 0,
             kinds: EventKinds::default(),
             beside: SideRows::default(),
             queue: RunQueue::default(),
@@ -151,6 +157,7 @@ impl Assembler {
     /// Uses events. Rows that they complete go to `rows`.
     pub fn push(&mut self, events: &[Event], rows: &mut impl Rows, ledger: &mut Ledger) {
         self.clear();
+        self.pushes = self.pushes.saturating_add(1);
         for event in events {
             self.take(event, rows, ledger);
         }
@@ -171,6 +178,9 @@ impl Assembler {
             }
             Kind::Exit { code, .. } => {
                 self.has_hardware(ledger);
+                if self.arch.is_none() {
+                    self.arch = code.list.arch();
+                }
                 if code.list == CodeList::PpcTrap {
                     self.go_by_vcpu(event, ledger);
                 }
@@ -270,6 +280,11 @@ impl Assembler {
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         spans
+    }
+
+    /// The host's architecture, as far as exits tell it: what `uname -m` begins with.
+    pub fn arch(&self) -> Option<&'static str> {
+        self.arch
     }
 
     /// Whether a virtual core's runner records for all its vCPUs (powerpc).
@@ -458,11 +473,16 @@ impl Assembler {
         self.queue = RunQueue::default();
         self.index.clear();
         self.near.fill((NO_KEY, NO_LANE));
-        self.beside.stretches.clear();
+        // Stretches of such lanes that have not left yet are nobody's.
+        let mut dropped = Vec::new();
         for lane in &mut self.lanes {
-            lane.has_given = false;
+            if self.pushes <= 1 && !lane.has_given && lane.has_given_stretch {
+                lane.forget_stretches();
+                dropped.push(lane.who.tid);
+            }
             lane.let_go(ledger);
         }
+        self.beside.stretches.retain(|stretch| !dropped.contains(&stretch.who.tid));
     }
 
     /// On powerpc: the thread that recorded the event runs the vCPU that it names.

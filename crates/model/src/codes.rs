@@ -36,6 +36,19 @@ pub enum CodeList {
 }
 
 impl CodeList {
+    /// The architecture of a host that has these, as far as it tells: what `uname -m` begins with.
+    pub const fn arch(self) -> Option<&'static str> {
+        match self {
+            CodeList::Vmx | CodeList::Svm => Some("x86"),
+            CodeList::Arm64Exit | CodeList::Arm64Ec => Some("aarch64"),
+            CodeList::S390 => Some("s390x"),
+            CodeList::PpcTrap | CodeList::PpcBooke => Some("ppc"),
+            CodeList::Riscv => Some("riscv"),
+            CodeList::Loongarch => Some("loongarch"),
+            CodeList::KvmExit | CodeList::Text => None,
+        }
+    }
+
     /// The lists that have names, for people.
     pub const NAMES: [(&str, CodeList); 10] = [
         ("vmx", CodeList::Vmx),

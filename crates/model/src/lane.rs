@@ -146,8 +146,10 @@ pub struct Lane {
     pub was_out: bool,
     /// Xen: what was seen of its last wake-up.
     pub wake_up: xen::WakeUp,
-    /// Whether a row or a stretch of it has left.
+    /// Whether a row of it has left.
     pub has_given: bool,
+    /// Whether a stretch of it has left.
+    pub has_given_stretch: bool,
     /// Time that rows and stretches hold: all of it, or an assertion fails.
     #[cfg(debug_assertions)]
     pub given: u64,
@@ -255,6 +257,7 @@ impl Lane {
             was_out: false,
             wake_up: xen::WakeUp::None,
             has_given: false,
+            has_given_stretch: false,
             #[cfg(debug_assertions)]
             given: 0,
         }
@@ -416,7 +419,7 @@ impl Lane {
         }
         ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
         self.early = None;
-        if !self.has_given {
+        if !self.has_given && !self.has_given_stretch {
             (self.first, self.outside, self.guest) = (None, AllParts::ZERO, Nanos::ZERO);
         }
     }
@@ -511,6 +514,15 @@ impl Lane {
                     self.pass(exit, rows);
                 }
             }
+        }
+    }
+
+    /// The stretches that have left are taken back.
+    pub fn forget_stretches(&mut self) {
+        self.has_given_stretch = false;
+        #[cfg(debug_assertions)]
+        {
+            self.given = 0;
         }
     }
 

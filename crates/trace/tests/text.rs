@@ -444,6 +444,7 @@ fn what_was_overwritten_is_lost_and_hides_what_a_cpu_did_before_its_buffer_start
     ];
     assert_eq!(rows, expected);
     assert_eq!(said.losses(), [(Line::LostRecords, 3, None)]);
+    assert_eq!(said.info.cpus, 2, "online, as print_event_info says");
     assert_eq!(text(&format!("{}{ENTRY}", header.replace("2/5", "1/1"))).losses(), []);
     // A part of what it is of.
     let part = text(&format!("{}{ENTRY}", header.replace("2/5", "5/5")));

@@ -1,12 +1,13 @@
 //! Advice as plain data.
 
+use crate::halt::ClockRow;
 use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
-use exitscope_analysis::DetailKey;
 use exitscope_analysis::advice::{
     Advice, CauseRow, CauseVerdict, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Rule,
     Setting, Side, Subject, Topic,
 };
+use exitscope_analysis::{DetailKey, Facts};
 use exitscope_model::{DetailKind, TraceInfo};
 use exitscope_units::{Nanos, VmId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -21,6 +22,9 @@ pub struct Advised {
     pub trace: TraceRow,
     /// What was seen and not used.
     pub coverage: Vec<CoverageLine>,
+    /// Where halts contradict the rate of the clock that was given by hand; left out where they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockRow>,
     /// What was looked at.
     pub selection: SelectionRow,
     /// Exits that were looked at.
@@ -58,6 +62,10 @@ pub struct AdvisedCauseRow {
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
     pub time_ns: u64,
+    /// Of exits, the median of their lengths.
+    pub p50_ns: Option<u64>,
+    /// The length that one of a hundred passes.
+    pub p99_ns: Option<u64>,
     /// Of exits, part of the cost of all exits of the VM.
     pub share_of_cost: Option<f64>,
     /// Part of the time of the VM's vCPUs.
@@ -233,7 +241,7 @@ impl Advised {
         trace: TraceRow,
         coverage: Coverage,
         selection: SelectionRow,
-        info: &TraceInfo,
+        (facts_of, info): (&Facts, &TraceInfo),
     ) -> Advised {
         let numbers = |facts: &[FactId]| facts.iter().map(|fact| fact.number()).collect();
         let row = |(at, fact): (usize, &Fact)| FactRow::of(at + 1, fact, info);
@@ -247,6 +255,7 @@ impl Advised {
             trace,
             exits: coverage.exits,
             coverage: coverage.lines,
+            clock: ClockRow::of(&facts_of.halts, info),
             selection,
             advice: AdviceRow::all(judgement, info),
             causes: judgement.causes.iter().map(|row| AdvisedCauseRow::of(row, info)).collect(),
@@ -361,6 +370,8 @@ impl AdvisedCauseRow {
             about,
             exits: row.exits,
             time_ns: row.time.0,
+            p50_ns: row.lengths.map(|lengths| lengths.0.0),
+            p99_ns: row.lengths.map(|lengths| lengths.1.0),
             share_of_cost: row.of_cost,
             share_of_time: row.of_time,
             verdict,

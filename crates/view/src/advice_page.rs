@@ -2,7 +2,7 @@
 
 use crate::advice::{AdviceRow, Advised, AdvisedCauseRow, GainRow, whose};
 use crate::names::{self, thousands};
-use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::page::{Page, Section, Sentence, Table, by_hand, column, plain};
 use exitscope_analysis::advice::Judgement;
 use exitscope_units::Nanos;
 
@@ -33,6 +33,8 @@ fn head(advised: &Advised) -> Section {
     let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
     let mut head = Section { title: "Advice".into(), ..Section::default() };
     head.sentences.push(plain(format!("{}: {} exits, {length} long", trace.name, thousands(advised.exits))));
+    head.sentences.extend(by_hand(trace));
+    head.sentences.extend(advised.clock.map(|clock| clock.warning()));
     let selection = advised.selection.to_string();
     if !selection.is_empty() {
         head.sentences.push(plain(format!("Selected: {selection}")));

@@ -1,6 +1,8 @@
 //! Halts as plain data.
 
-use exitscope_analysis::{ClockCheck, Facts, Lengths, PollHost, PollSettings};
+use crate::names::thousands;
+use crate::page::Sentence;
+use exitscope_analysis::{ClockCheck, Facts, Halts, Lengths, PollHost, PollSettings};
 use exitscope_model::{HaltRow, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -37,6 +39,26 @@ pub struct ClockRow {
     /// Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
     /// which NTP may slew the host's own clock.
     pub at_most_hz: u64,
+}
+
+impl ClockRow {
+    /// Whether halts contradict the rate that was given by hand.
+    pub(crate) fn of(halts: &Halts, info: &TraceInfo) -> Option<ClockRow> {
+        let ClockCheck { compared, off, .. } = halts.clock;
+        Some(ClockRow { compared, off, at_most_hz: halts.clock.instead_of(info.given_hz?)? })
+    }
+
+    /// What that means for whoever reads lengths.
+    pub(crate) fn warning(&self) -> Sentence {
+        let text = format!(
+            "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by more than \
+             2 %. By them its rate is at most about {} MHz",
+            thousands(self.off),
+            thousands(self.compared),
+            thousands(self.at_most_hz.saturating_add(500_000) / 1_000_000)
+        );
+        Sentence { text, warning: true }
+    }
 }
 
 /// Lengths of time of one kind.
@@ -118,10 +140,7 @@ impl HaltRows {
                 .collect(),
             guest_polls: halts.guest_polls,
             of_vcores: host.is_of_vcores(),
-            clock: info.given_hz.and_then(|hz| {
-                let ClockCheck { compared, off, .. } = halts.clock;
-                Some(ClockRow { compared, off, at_most_hz: halts.clock.instead_of(hz)? })
-            }),
+            clock: ClockRow::of(halts, info),
         })
     }
 }

@@ -70,7 +70,7 @@ const HUNDREDTH: u64 = 100;
 
 /// `p50 145us, p99 5.90ms`; of few, what there is, and of how many halts it is.
 fn quantiles(of: &LengthsRow, halts: u64) -> String {
-    let few = if of.count < halts { format!(" (of {})", thousands(of.count)) } else { String::new() };
+    let few = if of.count < halts { format!(" (known of {})", thousands(of.count)) } else { String::new() };
     match of.count {
         HUNDREDTH.. => format!("p50 {}, p99 {}{few}", length(of.p50_ns), length(of.p99_ns)),
         _ => format!("p50 {}, at most {}{few}", length(of.p50_ns), length(of.max_ns)),

@@ -40,6 +40,7 @@ mod sweep;
 mod sweep_page;
 mod text;
 mod times;
+mod verdict;
 mod yield_page;
 mod yields;
 
@@ -77,4 +78,5 @@ pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
 pub use sweep_page::sweep_page;
 pub use text::{Look, write_page};
 pub use times::{ExitTimes, VcpuTimes};
+pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
 pub use yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};

@@ -10,11 +10,12 @@ use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
 use crate::report::{
     BreachRow, CoverageLine, DetailRow, Figures, Report, SelectionRow, SignRow, StaysRow, TimelineRows, ToldRow,
+    TraceRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::{Dim, Measure};
 use exitscope_model::{Line, TimePart, WhoRow};
-use exitscope_units::{Moment, Nanos};
+use exitscope_units::{Moment, Nanos, VmId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
@@ -203,24 +204,10 @@ fn head(report: &Report) -> Section {
         let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
         sentences.push(plain(format!("{}: {}, {length} long", trace.name, about.join(", "))));
-        sentences.extend(trace.given_hz.map(|hz| {
-            plain(format!(
-                "Lengths are as right as --tsc-hz: {} ticks of its clock in a second, given by hand",
-                thousands(hz)
-            ))
-        }));
+        sentences.extend(by_hand(trace));
         sentences.extend(recorded::sentences(trace).into_iter().map(plain));
     }
-    sentences.extend(report.halt.as_ref().and_then(|halt| halt.clock).map(|clock| {
-        let text = format!(
-            "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by more than \
-             2 %. By them its rate is at most about {} MHz",
-            thousands(clock.off),
-            thousands(clock.compared),
-            thousands(clock.at_most_hz.saturating_add(500_000) / 1_000_000)
-        );
-        Sentence { text, warning: true }
-    }));
+    sentences.extend(report.halt.as_ref().and_then(|halt| halt.clock).map(|clock| clock.warning()));
     let coverage = &report.coverage;
     let is_not_understood = |row: &&CoverageLine| Line::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
     let not_understood: u64 = coverage.lines.iter().filter(is_not_understood).map(|line| line.count).sum();
@@ -263,6 +250,12 @@ fn head(report: &Report) -> Section {
         notes.push("`xentrace -D -e 0x000af000` records the scheduler as well, which names vCPUs".to_string());
     }
     Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
+}
+
+/// What lengths rest on, where the clock's rate was given by hand.
+pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
+    let hz = thousands(trace.given_hz?);
+    Some(plain(format!("Lengths are as right as --tsc-hz: {hz} ticks of its clock in a second, given by hand")))
 }
 
 /// What the trace does not tell, and what was made of it.
@@ -392,6 +385,9 @@ fn vcpus(report: &Report, most: usize) -> Section {
     }
 }
 
+/// The columns of run states in which a vCPU waits for a CPU.
+const WAITING: [usize; 4] = [3, 4, 9, 10];
+
 fn run_states(report: &Report, most: usize) -> Section {
     let columns = vec![
         column("VM", true, 0),
@@ -415,7 +411,12 @@ fn run_states(report: &Report, most: usize) -> Section {
         let lengths =
             [row.running, row.woken, row.preempted, row.blocked, row.offline, row.paused, row.lost].map(length);
         let counts = [row.woken, row.preempted, row.offline].map(|stays| thousands(stays.count));
-        [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat()
+        let mut cells = [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat();
+        // Idling waits for no CPU: somebody has it.
+        if row.who.vm == Some(VmId::IDLE_DOMAIN.0) {
+            WAITING.iter().for_each(|at| cells[*at] = "-".to_string());
+        }
+        cells
     });
     let said = "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model";
     let notes = [said.to_string()].into_iter().chain(and_more(left_out)).collect();

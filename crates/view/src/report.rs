@@ -1,5 +1,6 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
+use crate::advice::Advised;
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
@@ -8,6 +9,7 @@ use crate::phases::PhaseRows;
 use crate::pio::PioRows;
 use crate::recorded::{self, HostSettingRow};
 use crate::times::{ExitTimes, VcpuTimes};
+use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
 use exitscope_analysis::recording;
 use exitscope_analysis::{
@@ -34,6 +36,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// What the traces tell at all.
     pub told: ToldRow,
+    /// What it comes to.
+    pub verdict: VerdictRow,
     /// Which exits were looked at.
     pub selection: SelectionRow,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
@@ -92,7 +96,8 @@ pub struct TraceRow {
     pub name: String,
     /// Its format.
     pub format: String,
-    /// Machine architecture, as `uname -m` says it; empty if unknown.
+    /// Machine architecture, as `uname -m` says it; where the trace does not say it, what that begins with, as the exits show;
+    /// empty if unknown.
     pub arch: String,
     /// Host name; empty if unknown.
     pub hostname: String,
@@ -510,6 +515,7 @@ impl Report {
         let one = traces.len() == 1;
         let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
+        let record = recording::all(traces.first().map_or("", |trace| &trace.arch), xen);
         Report {
             schema: Report::SCHEMA,
             traces,
@@ -519,6 +525,7 @@ impl Report {
                 scheduler: facts.heard.switches,
                 by_runner: facts.heard.by_runner,
             },
+            verdict: VerdictRow::of(facts, info, record, None),
             selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts
@@ -579,6 +586,11 @@ impl Report {
 }
 
 impl Report {
+    /// Puts what rules say into the verdict.
+    pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &Advised) {
+        self.verdict = VerdictRow::of(facts, info, self.how_to_record(), Some(advised));
+    }
+
     /// How to record what this trace lacks.
     pub(crate) fn how_to_record(&self) -> &'static str {
         let arch = self.traces.first().map_or("", |trace| &trace.arch);

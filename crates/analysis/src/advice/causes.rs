@@ -13,8 +13,8 @@ use super::judgement::{AdviceId, Judgement};
 use super::material::{Machine, Material, VmTime, total};
 use super::missing::ABOUT;
 use super::reasons::group;
-use crate::{DetailKey, ExitCause};
-use exitscope_model::{CodeList, DetailKind, ExitCode};
+use crate::{Cell, DetailKey, ExitCause};
+use exitscope_model::{CodeList, DetailKind, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -140,6 +140,8 @@ pub struct CauseRow {
     pub exits: u64,
     /// What exits cost; of the rest, how long it is.
     pub time: Nanos,
+    /// Of exits, the median of their lengths and the length that one of a hundred passes.
+    pub lengths: Option<(Nanos, Nanos)>,
     /// Of exits, part of the cost of all the VM's exits.
     pub of_cost: Option<f64>,
     /// Part of its vCPUs' time.
@@ -162,7 +164,7 @@ pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judge
 
 #[derive(Default)]
 struct Sum {
-    exits: u64,
+    cell: Cell,
     cost: u64,
     top: Option<(DetailKey, u64)>,
 }
@@ -176,7 +178,7 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
         let sum = sums.entry((*code, asked(machine, is_qemu, cause))).or_default();
         let cost = cell.cost().0;
         all = all.saturating_add(cost);
-        sum.exits += cell.count;
+        sum.cell.merge(cell);
         sum.cost = sum.cost.saturating_add(cost);
         sum.top = match (key, sum.top) {
             (Some(key), top) if top.is_none_or(|top| top.1 < cost) => Some((key, cost)),
@@ -198,11 +200,12 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
                 (Some(Asked::Named(name)), None) => Subject::Group(name),
                 _ => Subject::None,
             },
-            exits: sum.exits,
+            exits: sum.cell.count,
             time: Nanos(sum.cost),
+            lengths: sum.cell.quantile(5_000).zip(sum.cell.quantile(9_900)),
             of_cost: Some(share(sum.cost, all)),
             of_time: share(sum.cost, time.wall),
-            verdict: verdict(judgement, vm, |of| covers(of, code, asked), untold(code, asked)),
+            verdict: verdict(judgement, vm, |of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked)),
         })
         .collect();
     rows.sort_by_key(|row| (std::cmp::Reverse((row.time, row.exits)), row.into, row.subject));
@@ -217,6 +220,7 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
                 subject: Subject::None,
                 exits: 0,
                 time: Nanos(lost),
+                lengths: None,
                 of_cost: None,
                 of_time: share(lost, time.wall),
                 verdict: verdict(judgement, vm, |said| *said == of, NO_RULE),
@@ -235,11 +239,18 @@ fn is_told_apart(kind: DetailKind) -> bool {
     )
 }
 
-fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>) -> bool {
+/// Whether exits are mostly halts: those of other codes than a halt's (a call, an instruction of several) may be.
+fn halts(cell: &Cell) -> bool {
+    let parts = [TimePart::Polling, TimePart::Halted, TimePart::Undivided];
+    let halted = parts.iter().map(|part| cell.parts.get(*part).0).fold(0, u64::saturating_add);
+    halted.saturating_mul(2) > cell.total().0
+}
+
+fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>, halts: bool) -> bool {
     match *of {
         Covered::Subject(subject) => asked == Some(subject),
         Covered::Reason(list, number) => code == ExitCode::new(list, number),
-        Covered::Halts => code.is_halt() && !code.nested,
+        Covered::Halts => (code.is_halt() || halts) && !code.nested,
         Covered::Steal | Covered::ForcedOut => false,
     }
 }
@@ -383,7 +394,7 @@ mod tests {
             (Covered::Steal, hlt, None, false),
             (Covered::ForcedOut, hlt, None, false),
         ] {
-            assert_eq!(covers(&of, code, about), is_covered, "{of:?} {code:?} {about:?}");
+            assert_eq!(covers(&of, code, about, false), is_covered, "{of:?} {code:?} {about:?}");
         }
         assert!(!is_told_apart(DetailKind::PageFault) && !is_told_apart(DetailKind::Program));
         assert!(is_told_apart(DetailKind::Port) && is_told_apart(DetailKind::Msr));

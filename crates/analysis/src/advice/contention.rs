@@ -5,9 +5,9 @@ use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting
 use super::material::{Machine, Material, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use super::xen_waits;
-use exitscope_model::DetailKind;
 use exitscope_model::version;
-use exitscope_units::VmId;
+use exitscope_model::{DetailKind, TimePart};
+use exitscope_units::{VcpuId, VmId};
 use std::collections::BTreeMap;
 
 /// Waiting of one part in so many of the time that vCPUs want is felt; below, it is how a scheduler works. The rule of
@@ -51,13 +51,31 @@ fn is_felt(time: &VmTime) -> bool {
     time.steal.saturating_mul(FELT) >= time.wanted().max(1) && time.steal.saturating_mul(WORTH) >= time.wall
 }
 
+/// Of a VM's vCPUs the one that waits for the largest part of the time that it wants a CPU, if that is a tenth.
+fn worst_vcpu(material: &Material, vm: VmId) -> Option<(VcpuId, f64)> {
+    let of_vm = material.facts.divisions.iter().filter(|(who, _)| who.vm == vm);
+    let waits = of_vm.filter_map(|(who, of)| {
+        let steal = of.part(TimePart::Steal).0;
+        let wanted = steal.saturating_add(of.part(TimePart::Guest).0).saturating_add(of.cost().0);
+        let time = VmTime { guest: wanted - steal, steal, wall: of.span().0, ..VmTime::default() };
+        is_felt(&time).then_some((who.vcpu, steal as f64 / wanted.max(1) as f64))
+    });
+    waits.max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
 /// vCPUs that wait for a CPU.
 fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let (felt, little): (Vec<_>, Vec<_>) =
         material.vms.iter().map(|(vm, time)| (*vm, *time)).partition(|(_, time)| is_felt(time));
     for (vm, _) in little {
-        let why = "its vCPUs wait for less than a tenth of the time that they want a CPU: no rule looks at so little";
-        judgement.say(Some(vm), Covered::Steal, Said::NotJudged(why.into()));
+        let worst = match worst_vcpu(material, vm) {
+            Some((vcpu, share)) => format!(", on average (vCPU {} for {:.0} %)", vcpu.0, share * 100.0),
+            None => String::new(),
+        };
+        let why = format!(
+            "its vCPUs wait for less than a tenth of the time that they want a CPU{worst}: no rule looks at so little"
+        );
+        judgement.say(Some(vm), Covered::Steal, Said::NotJudged(why));
     }
     if felt.is_empty() {
         return;
@@ -133,7 +151,12 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
                 "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
                     -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
             ),
-            hand("neighbours: `perf sched timehist -w` says which task ran instead"),
+            hand(match is_own(material, &felt) {
+                true => {
+                    "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
+                }
+                false => "neighbours: `perf sched timehist -w` says which task ran instead",
+            }),
         ],
     };
     let fits = |(_, time): &(VmId, VmTime)| time.vcpus <= u64::from(machine.cpus);
@@ -189,12 +212,27 @@ pub(super) fn pins(vcpus: u64) -> Setting {
     Setting::Libvirt { within: "cputune", xml: xml.into() }
 }
 
+/// Whether mostly vCPUs of the same VM took each other's CPUs.
+fn is_own(material: &Material, felt: &[(VmId, VmTime)]) -> bool {
+    let (mut own, mut all) = (0_u64, 0_u64);
+    for (vm, _) in felt {
+        for (tid, times) in material.preempted_by(*vm) {
+            all += times;
+            own += if material.vm_of(tid) == Some(*vm) { times } else { 0 };
+        }
+    }
+    own.saturating_mul(2) > all
+}
+
 /// Who ran instead of the vCPUs of these VMs, most often first, under the names of their threads.
 fn intruders(material: &Material, machine: &Machine, felt: &[(VmId, VmTime)]) -> Vec<(String, u64)> {
     let mut names: BTreeMap<String, u64> = BTreeMap::new();
-    for (tid, times) in felt.iter().flat_map(|(vm, _)| material.preempted_by(*vm)) {
+    let taken = felt.iter().flat_map(|(vm, _)| material.preempted_by(*vm).map(move |(tid, times)| (*vm, tid, times)));
+    for (vm, tid, times) in taken {
         let name = match material.vm_of(tid) {
-            Some(vm) => format!("a vCPU of VM {}", vm.0),
+            Some(of) if of == vm => "a vCPU of the same VM".to_string(),
+            Some(VmId::UNKNOWN) => "a vCPU of a VM that the trace does not name".to_string(),
+            Some(of) => format!("a vCPU of VM {}", of.0),
             None => machine.comms.get(&tid.0).cloned().unwrap_or_else(|| format!("thread {}", tid.0)),
         };
         *names.entry(name).or_default() += times;

@@ -67,6 +67,8 @@ pub(super) enum Acts {
     WithModule,
     /// What is written on the host, or is on its command line.
     AtHost,
+    /// What is found by looking.
+    ByLooking,
 }
 
 /// A switch of the host's that a change is about, on Intel's or on AMD's processors.
@@ -184,10 +186,10 @@ static DEVICES: &[Source] = &[
     port(0x4d0, 0x4d1, "interrupt controller", C(&IRQCHIP)),
     memory(0xfec0_0000, 0xfec0_0fff, "interrupt controller", C(&IRQCHIP)),
     memory(0xfee0_0000, 0xfee0_0fff, APIC_PAGE, C(&LOCAL_APIC)),
-    port(0x2e8, 0x2ef, "serial port", C(&SERIAL)),
-    port(0x2f8, 0x2ff, "serial port", C(&SERIAL)),
-    port(0x3e8, 0x3ef, "serial port", C(&SERIAL)),
-    port(0x3f8, 0x3ff, "serial port", C(&SERIAL)),
+    port(0x2e8, 0x2ef, SERIAL_PORT, C(&SERIAL)),
+    port(0x2f8, 0x2ff, SERIAL_PORT, C(&SERIAL)),
+    port(0x3e8, 0x3ef, SERIAL_PORT, C(&SERIAL)),
+    port(0x3f8, 0x3ff, SERIAL_PORT, C(&SERIAL)),
     port(0x60, 0x60, "keyboard controller", C(&KEYBOARD)),
     port(0x64, 0x64, "keyboard controller", C(&KEYBOARD)),
     port(0x80, 0x80, "delay port 0x80", C(&DELAY)),
@@ -316,10 +318,8 @@ static LOCAL_APIC: Cure = Cure {
         memory, with an exit each time",
     switches: APICV,
     settings: &[qemu("-cpu …,x2apic=on"), libvirt("cpu", "<feature policy='require' name='x2apic'/>")],
-    // Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
-    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: on Intel's processors assisted_x2apic=1 in the \
-        domain's xl.cfg then spares exits; on AMD's each access stays one, without an instruction to emulate, and event channels \
-        (PVH, PV drivers) spare them",
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: assisted_x2apic=1 in the domain's xl.cfg then \
+        spares exits",
     helps: Helps::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
@@ -330,12 +330,37 @@ static LOCAL_APIC: Cure = Cure {
 /// Its page, which the guest reaches through memory.
 pub(super) const APIC_PAGE: &str = "local APIC";
 
+/// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
+pub(super) static LOCAL_APIC_ON_SVM: Cure = Cure {
+    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare the exit as well: it \
+        reaches its local APIC through memory, with an exit each time, and Xen has no APIC virtualisation on AMD's processors",
+    switches: &[],
+    settings: &[],
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; PVH, or PV drivers in an HVM guest, use event channels",
+    acts: Acts::AtStart,
+    ..LOCAL_APIC
+};
+
 /// With `kernel_irqchip=off`.
 pub(super) static LOCAL_APIC_OUTSIDE: Cure = Cure {
     change: "let KVM be the local APIC instead of user space: each access to it goes there",
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
     ..IRQCHIP
+};
+
+/// COM1 to COM4.
+pub(super) const SERIAL_PORT: &str = "serial port";
+
+/// Where no byte goes through.
+pub(super) static SERIAL_STATUS: Cure = Cure {
+    change: "the guest only looks at the port's status, and no byte goes through: find out who polls it",
+    settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report --by rip --reason io`")],
+    xen: "the rip of the exits says whose code it is: `exitscope report --by rip --reason io`",
+    least: LESS_OFTEN,
+    helps: Helps::Outside,
+    risk: "none",
+    ..IN_GUEST
 };
 
 static SERIAL: Cure = Cure {

@@ -173,7 +173,7 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
         facts.push(judgement.note(
             Some(vm),
             Topic::Gangs,
-            "part of its threads' exits that another thread forced",
+            "of its threads that had not ceded, part of the exits that another thread forced",
             share(cell.forced, cell.exits),
         ));
         facts.push(judgement.note(

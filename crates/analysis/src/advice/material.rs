@@ -86,6 +86,8 @@ pub struct VmTime {
     pub guest: u64,
     /// In exits: kernel and user space.
     pub cost: u64,
+    /// Of that, waiting for Xen's device model, whose domain has the CPU meanwhile.
+    pub in_device_model: u64,
     /// In halts.
     pub in_halts: u64,
     /// Runnable, without a CPU.
@@ -97,7 +99,8 @@ pub struct VmTime {
 impl VmTime {
     /// Time that the vCPUs had a CPU, or wanted one.
     pub fn wanted(&self) -> u64 {
-        self.guest.saturating_add(self.cost).saturating_add(self.steal)
+        let on_cpu = self.cost.saturating_sub(self.in_device_model);
+        self.guest.saturating_add(on_cpu).saturating_add(self.steal)
     }
 }
 
@@ -318,6 +321,8 @@ impl Material {
     /// Has what is known by vCPU and by thread by VM.
     pub fn sum_up(&mut self) {
         self.facts.sum_up();
+        // Without them, its time is within Xen's.
+        let is_xen = self.facts.run_states.times().next().is_some();
         for (who, division) in &self.facts.divisions {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
@@ -325,6 +330,9 @@ impl Material {
             vm.span = vm.span.max(division.span().0);
             vm.guest = vm.guest.saturating_add(division.part(TimePart::Guest).0);
             vm.cost = vm.cost.saturating_add(division.cost().0);
+            if is_xen {
+                vm.in_device_model = vm.in_device_model.saturating_add(division.part(TimePart::User).0);
+            }
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
             vm.steal = vm.steal.saturating_add(division.part(TimePart::Steal).0);
         }

@@ -41,8 +41,8 @@ pub(super) static MSRS: &[Source] = &[
     msr(0x4000_0071, 0x4000_0071, "Hyper-V IPIs", C(&HV_IPIS)),
     apic(0x80, 0xb0, EOIS, C(&EOI)),
     msr(0x808, 0x80b, EOIS, C(&EOI)),
-    msr(0x4000_0070, 0x4000_0070, EOIS, C(&EOI)),
-    msr(0x4000_0072, 0x4000_0072, EOIS, C(&EOI)),
+    msr(0x4000_0070, 0x4000_0070, HV_EOIS, Answer::Leave(HV_EOI)),
+    msr(0x4000_0072, 0x4000_0072, HV_EOIS, Answer::Leave(HV_EOI)),
     msr(0x48, 0x48, "speculation control", Unjudged(SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Unjudged(PRED_CMD)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
@@ -114,10 +114,17 @@ const VMBUS: &str = "devices of Hyper-V's VMBus are asked by it, and there is no
 /// The local APIC's ends of interrupts and task priorities.
 pub(super) const EOIS: &str = "APIC's EOI and TPR";
 
+/// The same of Hyper-V's.
+const HV_EOIS: &str = "Hyper-V's EOI and TPR";
+
+/// No bit of an MSR bitmap stands for these numbers (`svm_msrpm_offset` of arch/x86/kvm/svm; Intel's SDM, volume 3, "MSR-Bitmap
+/// Address"); `kvm_hv_vapic_msr_write` of arch/x86/kvm/hyperv.c answers.
+const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers (hv-vapic), which no processor lets through: each access is \
+    an exit, also where the APIC is virtualised; KVM spares some by the page that the guest shares for it";
+
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
-    change: "have less of it on the console: each call writes 16 characters at most, or looks for input, and user space answers \
-        it",
+    change: "have less of it on the console: each call writes or reads 16 characters at most, and user space answers it",
     switches: &[],
     settings: &[
         by_hand(
@@ -243,7 +250,7 @@ static STIMER: Cure = Cure {
 
 /// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
 static REFERENCE_TIME: Cure = Cure {
-    change: "offer the guest Hyper-V's reference TSC page, which it reads without an exit",
+    change: "have the guest read its time from Hyper-V's reference TSC page, without an exit, instead of the register",
     switches: &[],
     settings: &[
         libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
@@ -266,7 +273,7 @@ static REFERENCE_TIME: Cure = Cure {
 /// Whose risk is its hardware's: `avic_hardware_setup` of arch/x86/kvm/svm/avic.c for erratum 1235, and there what it says of
 /// x2APIC without x2AVIC; AVIC_REQUIRED_APICV_INHIBITS, and `avic_vcpu_get_apicv_inhibit_reasons` for nested guests (since "KVM:
 /// x86: SVM: allow AVIC to co-exist with a nested guest running", 5.19).
-const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory), by a \
+pub(super) const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory), by a \
     nested guest only while it runs (since Linux 5.19; before, for guests with nested virtualisation), and its IPIs on family 17h \
     since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves guests in x2APIC mode, without it their registers \
     still exit";
@@ -318,11 +325,11 @@ pub(super) static IPI_TO_HALTED: Cure = Cure {
 
 /// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c.
 pub(super) static IPI_TO_ITSELF: Cure = Cure {
-    change: "most of these interrupts go to the vCPU that sends them, as Linux's irq_work does: have fewer of them, or let the \
-        processor deliver them",
+    change: "most of these interrupts go to the vCPU that sends them: have fewer of them, or let the processor deliver them",
     switches: IPIV,
     settings: &[by_hand(
-        "what raises them: in the guest `perf record -e irq_vectors:irq_work_entry -g`; perf, printk, RCU and BPF programs do",
+        "what raises them: where their vector is 0xf6, Linux's irq_work (in the guest `perf record -e irq_vectors:irq_work_entry -g`; \
+            perf, printk, RCU and BPF programs do); `perf record -e kvm:kvm_apic_ipi` on the host has the vectors",
     )],
     xen: "",
     helps: Helps::Always,

@@ -70,11 +70,12 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ),
     ExitGroup {
         signs: LOGGED,
+        choose: |vm| usize::from(vm.material.of_reasons(vm.id, &[PML_FULL]).count > 0),
         ..row(
             PROTECTED,
             "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
             is_write_to_protected,
-            &[Answer::Cure(&DIRTY)],
+            &[Answer::Cure(&DIRTY), Answer::Leave(LOGGING)],
         )
     },
     row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Answer::Cure(&NX_HUGE_PAGES)]),
@@ -96,8 +97,32 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     },
     ExitGroup {
         may_wait: true,
-        ..row(INTERRUPTS, "EXTERNAL_INTERRUPT, interrupt", is_interrupt, &[Answer::Cure(&HOST_INTERRUPTS)])
+        choose: |vm| usize::from(are_kicks(vm)),
+        ..row(
+            INTERRUPTS,
+            "EXTERNAL_INTERRUPT, interrupt",
+            is_interrupt,
+            &[Answer::Cure(&HOST_INTERRUPTS), Answer::Leave(KICKS)],
+        )
     },
+    row(
+        "interrupts of the host, or for the guest",
+        "IRQ (arm64), IRQ_S_TIMER and the like (riscv)",
+        is_interrupt_of_either,
+        &[Answer::Unjudged(EITHERS_INTERRUPT)],
+    ),
+    row(
+        "calls of the SBI",
+        "EXC_SUPERVISOR_SYSCALL",
+        |of| is(of, CodeList::Riscv, &[10]),
+        &[Answer::Unjudged(SBI_CALLS)],
+    ),
+    row(
+        "memory faults or device accesses",
+        "EXC_INST_GUEST_PAGE_FAULT, EXC_LOAD_GUEST_PAGE_FAULT, EXC_STORE_GUEST_PAGE_FAULT",
+        |of| is(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
+        &[Answer::Unjudged(GUEST_PAGE_FAULTS)],
+    ),
     ExitGroup {
         choose: |vm| usize::from(has_apicv(vm)),
         ..row(
@@ -241,6 +266,16 @@ fn is_interrupt(cause: &ExitCause) -> bool {
     matches!((code.list, code.number), (CodeList::Vmx, 1) | (CodeList::Svm, 0x60))
 }
 
+/// On arm64 and riscv the guest's own timer interrupts the host, too, and so may its devices.
+fn is_interrupt_of_either(cause: &ExitCause) -> bool {
+    let code = cause.code.basic();
+    match code.list {
+        CodeList::Arm64Exit => code.number == 0,
+        CodeList::Riscv => code.number >> 63 != 0 || code.number >> 31 & 1 != 0,
+        _ => false,
+    }
+}
+
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
 fn is_window(cause: &ExitCause) -> bool {
     is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
@@ -327,6 +362,9 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
             account.more.push((Topic::Devices, what, Figure::Share(share)));
             let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
             account.more.push((Topic::Devices, what, Figure::Count(touched.regions)));
+            let what = format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB");
+            let share = touched.alone as f64 / touched.time.max(1) as f64;
+            account.more.push((Topic::Devices, what, Figure::Share(share)));
         }
         if name == FAULTS
             && let Some((place, share)) = mostly_at(vm)
@@ -334,6 +372,7 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
             let what = format!("part of the {FAULTS} in {place}");
             account.more.push((Topic::Devices, what, Figure::Share(share)));
         }
+        account.note_long_ones(vm.material);
         for (sign, count) in vm.material.signs(vm.id, group.signs) {
             let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
             account.more.push((Topic::Devices, what, Figure::Count(count)));
@@ -388,6 +427,10 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
         let said = vm.judge_as(thing, &account, judgement);
         judgement.say(Some(vm.id), Covered::Halts, said);
     }
+    if vm.machine.xen {
+        judgement.say(Some(vm.id), Covered::Halts, Said::Inherent(XEN_HALTS.into()));
+        return;
+    }
     let outside = vm.material.halts(vm.id).in_user_space;
     if outside > 0 && outside == all {
         judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(HALTS_OUTSIDE.into()));
@@ -414,21 +457,59 @@ const CPUS_UNKNOWN: &str = "most halts find an event pending already, which gues
 const CPUS_SHORT: &str = "most halts find an event pending already, which guest halt polling would spare; but vCPUs wait for CPUs here, \
     and it takes CPU time";
 
+/// `hvm_hlt` of xen/arch/x86/hvm/hvm.c, `vcpu_block` of xen/common/sched/core.c.
+const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xen's scheduler and gets it back from there, and Xen does not \
+    poll before it; fewer wake-ups of the guest's are fewer halts";
+
 /// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
 const HALTS_OUTSIDE: &str = "user space halts these vCPUs, as their local APIC is there: KVM neither polls for them nor tells of them; with \
     an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
 
-/// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where hardly two of them are in
-/// the same 2 MiB, pages of that size need as many.
+/// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
+/// their time is that of faults alone in their 2 MiB, pages of that size need as many.
 fn memory_faults(vm: &Vm<'_>) -> usize {
     let touched = vm.material.touched(vm.id);
     match touched.all() {
         0 if vm.machine.arch.starts_with("ppc") => 4,
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
-        _ => usize::from(touched.first.saturating_mul(4) <= touched.regions.saturating_mul(5)),
+        _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
     }
 }
+
+/// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
+const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
+    which: `perf record -e irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` does";
+
+/// `kvm_riscv_vcpu_sbi_ecall` of arch/riscv/kvm/vcpu_sbi.c.
+const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user space answers, and no \
+    tracepoint says what it asks for: `trace-cmd record -p function -l 'kvm_sbi_*' -l 'kvm_riscv_vcpu_sbi_*'` does";
+
+/// `gstage_page_fault` of arch/riscv/kvm/vcpu_exit.c: `(htval << 2) | (stval & 3)`.
+const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped for it, or a device that is emulated there: kvm_exit's HTVAL is \
+    the address divided by four (`exitscope events`, `perf script`), and no rule looks at it";
+
+/// VMX's exit for a full page of PML.
+const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
+
+/// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
+/// the host's reschedule interrupt.
+fn are_kicks(vm: &Vm<'_>) -> bool {
+    let causes = vm.material.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
+    let (mut kicks, mut all) = (0_u64, 0_u64);
+    for (cause, cell) in causes {
+        let name = cause.about.and_then(|key| vm.machine.names.of_key(&[vm.id], key.kind, key.key));
+        all += cell.count;
+        kicks += if name.as_deref() == Some("RESCHEDULE") { cell.count } else { 0 };
+    }
+    kicks.saturating_mul(2) > all && vm.material.ipis(vm.id).all() > 0 && !has_apicv(vm)
+}
+
+const KICKS: &str = "most are the host's reschedule interrupts, by which KVM has a vCPU take an interrupt that a sibling sent: they are the \
+    other half of the guest's IPIs, and go with them (see IPIs)";
+
+const LOGGING: &str = "the guest's memory is logged, as the exits for full pages of the log show (PML_FULL), and these pages fault for it when \
+    they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
 
 /// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
 const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \
@@ -527,8 +608,9 @@ static EITHER: Cure = Cure {
 
 /// The same where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
-    change: "the guest touches most of these pages for the first time in this recording, hardly two of them in the same 2 MiB: huge \
-        pages of that size would not make them fewer, or are there already; have the memory there before the guest needs it",
+    change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
+        alone in their 2 MiB: huge pages are there already, or would not make them fewer; have the memory there before the guest \
+        needs it",
     settings: &[
         libvirt("memoryBacking", "<allocation mode='immediate'/>"),
         qemu("-object memory-backend-memfd,id=mem,size=…,prealloc=on -machine memory-backend=mem"),
@@ -550,9 +632,9 @@ static UNTOLD: Cure = Cure {
                 what to replace",
         ),
         by_hand(
-            "if it is memory, huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
-                /sys/kernel/mm/transparent_hugepage/enabled on the host",
+            "if it is memory, huge pages need fewer faults: /sys/kernel/mm/transparent_hugepage/enabled on the host, or hugetlbfs",
         ),
+        libvirt("memoryBacking", "<hugepages/>"),
     ],
     least: Least::Nothing("from nothing, where it is a device or memory that is touched once, to all their time"),
     ..EITHER
@@ -580,7 +662,7 @@ static NX_HUGE_PAGES: Cure = Cure {
 /// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
 /// changes; `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c splits no longer needed.
 static TAKEN_AWAY: Cure = Cure {
-    change: "the guest had most of these pages before, and the host took them away meanwhile: find out who does",
+    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
     switches: &[],
     settings: &[
         by_hand(
@@ -624,7 +706,7 @@ static DIRTY: Cure = Cure {
     xen: "",
     helps: Helps::Always,
     least: Least::Nothing("from nothing, where the guest's memory is logged for a purpose, to all their time"),
-    acts: Acts::AtHost,
+    acts: Acts::ByLooking,
     risk: "none by looking",
     payer: NOBODY,
 };
@@ -858,18 +940,23 @@ mod tests {
             (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
             (
                 Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x182)) },
-                "hardly two of them in the same 2 MiB",
+                "alone in their 2 MiB",
                 "immediate",
                 "at 2000 pages were",
             ),
             (
                 Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x181)) },
-                "hardly two",
+                "alone in their",
                 "prealloc=on",
                 "in memory below 3 GiB",
             ),
             (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
-            (Made { values: 400, ..made(vmx(48), ept(0x181)) }, "took them away", "numa_balancing", "0x181, read"),
+            (
+                Made { values: 400, ..made(vmx(48), ept(0x181)) },
+                "unmapped them meanwhile",
+                "numa_balancing",
+                "0x181, read",
+            ),
             // Nobody says where.
             (
                 Made { values: 0, ..made(svm(0x400), npf(0x1_0000_0014)) },
@@ -989,6 +1076,65 @@ mod tests {
             assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
         }
+    }
+
+    #[test]
+    fn what_belongs_to_another_cause_says_so_where_the_recording_shows_it() {
+        use DetailKind as D;
+        let said = |judgement: &Judgement, code: ExitCode| {
+            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(code)).unwrap();
+            match &row.verdict {
+                CauseVerdict::Inherent(why) => why.clone(),
+                other => format!("{other:?}"),
+            }
+        };
+        // Pages are logged by PML, whose exits are there; without them, it may be something else.
+        let written = made(vmx(48), Some((D::EptViolation, false, 0x192)));
+        let logged = judged("x86_64", &Made { beside: Some(vmx(62)), ..written });
+        assert!(said(&logged, vmx(48)).contains("PML_FULL"), "{:?}", logged.causes);
+        assert!(said(&judged("x86_64", &written), vmx(48)).starts_with("Changed"));
+        // Hyper-V's EOI leaves whatever virtualises the APIC.
+        let eoi = judged("x86_64", &made(vmx(32), Some((D::Msr, true, 0x4000_0070))));
+        assert!(said(&eoi, vmx(32)).contains("no processor lets through"), "{:?}", eoi.causes);
+    }
+
+    /// A vCPU that is interrupted by the host's vector 0xfd, and sends interrupts or does not; its APIC is virtualised or not.
+    #[test]
+    fn kicks_are_the_other_half_of_ipis() {
+        let verdict = |sends: bool, apicv: bool| {
+            let info = exitscope_model::TraceInfo {
+                arch: "x86_64".into(),
+                release: "6.1.0".into(),
+                ..exitscope_model::TraceInfo::default()
+            };
+            let machine = Machine { arch: "x86_64".into(), names: info.subject_names(), ..Machine::default() };
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let about = |kind, write, key, value| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value });
+            for number in 1..=1_000 {
+                let at = number * 1_000 * US;
+                let parts = spent(TimePart::Kernel, 20 * US);
+                let kick = exit(vcpu(0), at, vmx(1));
+                material.absorb(&Exit { detail: about(DetailKind::HostVector, false, 0xfd, 0), parts, ..kick });
+                if sends {
+                    let icr = exit(vcpu(1), at + 100 * US, vmx(32));
+                    material.absorb(&Exit { detail: about(DetailKind::Msr, true, 0x830, 0xfb), parts, ..icr });
+                }
+                if apicv {
+                    material.absorb(&Exit { parts, ..exit(vcpu(1), at + 200 * US, vmx(56)) });
+                }
+            }
+            end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
+            let mut judgement = Judgement::default();
+            super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&material, &machine, &mut judgement);
+            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
+            matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
+        };
+        assert!(verdict(true, false));
+        assert!(!verdict(false, false), "nobody sends any");
+        assert!(!verdict(true, true), "APICv is in force: they are somebody else's");
     }
 
     /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.

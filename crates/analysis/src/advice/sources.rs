@@ -5,10 +5,13 @@
 
 use super::about::About;
 use super::causes::{Asked, Covered, Said, Subject};
-use super::cures::{APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_OUTSIDE, Least, Switch, by_hand, source};
+use super::cures::{
+    APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, SERIAL_PORT, SERIAL_STATUS,
+    Switch, by_hand, source,
+};
 use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
-use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, TIMERS};
+use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS};
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
@@ -37,9 +40,16 @@ const OUTSIDE: Answer = Answer::Cure(&LOCAL_APIC_OUTSIDE);
 const TO_ITSELF: Answer = Answer::Cure(&IPI_TO_ITSELF);
 const TO_HALTED: Answer = Answer::Cure(&IPI_TO_HALTED);
 
+const ON_SVM: Answer = Answer::Cure(&LOCAL_APIC_ON_SVM);
+const STATUS_ALONE: Answer = Answer::Cure(&SERIAL_STATUS);
+
 /// By the names of the causes.
-pub(super) const OTHERWISE: [(&str, &[Answer]); 3] =
-    [(EOIS, &[WITH_APICV]), (APIC_PAGE, &[OUTSIDE]), (IPIS, &[TO_ITSELF, TO_HALTED])];
+pub(super) const OTHERWISE: [(&str, &[Answer]); 4] = [
+    (EOIS, &[WITH_APICV]),
+    (APIC_PAGE, &[OUTSIDE, ON_SVM]),
+    (SERIAL_PORT, &[STATUS_ALONE]),
+    (IPIS, &[TO_ITSELF, TO_HALTED]),
+];
 
 /// A VM's exits about one thing.
 #[derive(Default)]
@@ -56,6 +66,17 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond the medians.
+    pub fn note_long_ones(&mut self, material: &Material) {
+        let cell = &self.all.cell;
+        let beyond = cell.cost().0.saturating_sub(medians(cell));
+        if !material.facts.heard.switches && beyond.saturating_mul(NOTED) > cell.cost().0 {
+            let what = "part of that time which is of long ones, and may be waiting for a CPU: nothing in the recording says so";
+            let share = Figure::Share(beyond as f64 / cell.cost().0.max(1) as f64);
+            self.more.push((Topic::Devices, what.to_string(), share));
+        }
+    }
+
     /// Exits that no port or register tells apart.
     pub fn of(cell: Cell, answer: Answer) -> Account {
         let all = About { cell, ..About::default() };
@@ -87,9 +108,16 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
         for (asked, account) in &mut accounts {
             match asked {
                 Asked::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.cell) => account.answer = Some(OUTSIDE),
+                Asked::Named(APIC_PAGE) if machine.xen && !material.is_vmx => account.answer = Some(ON_SVM),
+                Asked::Named(SERIAL_PORT) if !vm.uses_serial() => account.answer = Some(STATUS_ALONE),
                 Asked::Named(IPIS) => vm.look_at_targets(account),
                 _ => {}
             }
+            // Nothing says what of an exit Xen's scheduler had, or the device model.
+            if machine.xen && !material.facts.heard.switches {
+                account.for_sure = Some(medians(&account.all.cell));
+            }
+            account.note_long_ones(material);
             let covered = Covered::Subject(*asked);
             let said = vm.judge(*asked, account, judgement);
             // Each expiry of a timer is of the same cause as its arming.
@@ -147,6 +175,15 @@ impl Vm<'_> {
         self.time.in_halts.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
     }
 
+    /// Whether bytes go through a serial port: its first register, of eight (hw/char/serial.c of QEMU).
+    fn uses_serial(&self) -> bool {
+        let is_data = |key: &DetailKey| {
+            let row = source(self.machine, self.is_qemu(), key.kind, key.key);
+            row.is_some_and(|row| row.name == SERIAL_PORT) && key.key & 7 == 0
+        };
+        self.material.about(self.id).iter().any(|(key, about)| is_data(key) && about.cell.count > 0)
+    }
+
     /// To whom most of its IPIs go decides what spares them.
     fn look_at_targets(&self, account: &mut Account) {
         let ipis = self.material.ipis(self.id);
@@ -165,6 +202,16 @@ impl Vm<'_> {
                 let share = Figure::Share(part as f64 / ipis.all() as f64);
                 account.more.push((Topic::Devices, what.to_string(), share));
             }
+        }
+    }
+
+    /// Words for a second of the VM's, where it was there for a part of the recording alone.
+    fn while_seen(&self) -> &'static str {
+        let duration = self.material.facts.duration.0;
+        if self.time.span > 0 && self.time.span.saturating_mul(20) < duration.saturating_mul(19) {
+            ", while its vCPUs were seen"
+        } else {
+            ""
         }
     }
 
@@ -235,8 +282,12 @@ impl Vm<'_> {
         }
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
-                let by_runner = self.material.facts.heard.by_runner;
-                return Said::NotJudged(if by_runner { MAY_WAIT_BY_RUNNER } else { MAY_WAIT }.into());
+                let why = match self.material.facts.heard.by_runner {
+                    true => MAY_WAIT_BY_RUNNER,
+                    false if self.machine.xen => MAY_WAIT_ON_XEN,
+                    false => MAY_WAIT,
+                };
+                return Said::NotJudged(why.into());
             }
             return match account.answer {
                 Some(Answer::Leave(why)) => Said::Inherent(why.into()),
@@ -284,7 +335,7 @@ impl Vm<'_> {
             judgement.note(
                 vm,
                 Topic::Devices,
-                format!("exits a second for {name}"),
+                format!("exits a second for {name}{}", self.while_seen()),
                 Figure::Rate(self.material.rate(Some(self.id), cell.count)),
             ),
             judgement.note(
@@ -416,7 +467,9 @@ impl Vm<'_> {
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
         let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
-        let (rule, risk, payer) = (Rule::Cure, cure.risk, cure.payer);
+        // What is said of AVIC is of AMD's processors.
+        let risk = if self.material.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
+        let (rule, payer) = (Rule::Cure, cure.payer);
         self.advise(Words { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
     }
 
@@ -470,6 +523,7 @@ impl Vm<'_> {
                 "at once for what is written on the host; what is on its command line when it is booted",
                 "write the old values back, and take out again what was added to its command line",
             ),
+            Acts::ByLooking => ("when what is found is ended", "nothing is changed by looking"),
             Acts::AtStart => ("when the VM is started anew", "take the lines out again and restart the VM"),
         };
         let gain = Gain {
@@ -527,8 +581,14 @@ pub(super) struct Range {
 pub(super) const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
     sched_switch would tell (`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
 
+const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
+    has no run states, which say so (`xentrace -D -e 0x000af000`)";
+
 const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task or virtual core \
     took: `perf sched record` and `perf sched timehist` on the host show that";
+
+/// The risk of APIC virtualisation on Intel's processors, where it is on by default.
+const OF_APICV: &str = "none known";
 
 /// Why nothing is said of exits without an end.
 const UNTIMED: &str = "none of these exits is timed";

@@ -57,7 +57,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         }
     }
     if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
-        let said = idle_yields(material, trials, (*first, more), judgement);
+        let said = idle_yields(material, trials, machine, (*first, more), judgement);
         of_vms.into_iter().for_each(|vm| say(material, vm, &said, judgement));
     }
 }
@@ -68,6 +68,9 @@ const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and
 
 /// Why nothing is said of a few.
 const FEW: &str = "a VM of one vCPU, or one that yields fewer than 500 times a second: no rule looks at that";
+
+/// Why nothing is to be done about yields on machines where the host has no part in how long vCPUs spin.
+const CONTENDED: &str = "the guest's locks are contended while all its vCPUs run: only the guest can change that";
 
 /// Why nothing is said of some that take little time.
 const LITTLE: &str = "yields take less than a hundredth of the vCPUs' time: no rule looks at so little";
@@ -87,6 +90,17 @@ fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
     let yields = material.yields(vm, YieldCall::waits).count;
     if yields > 0 && material.of_reasons(vm, &[IO]).count == yields {
         judgement.say(Some(vm), Covered::Reason(IO.0, IO.1), said.clone());
+    }
+    // s390's diagnoses, and arm64's WFE, whose exits are WFI's, too.
+    for call in [YieldCall::Diag44, YieldCall::Diag9c] {
+        let number = if call == YieldCall::Diag44 { 0x44 } else { 0x9c };
+        if material.yields(vm, |of| of == call).count > 0 {
+            judgement.say(Some(vm), Covered::Subject(Asked::Other(DetailKind::Diag, number)), said.clone());
+        }
+    }
+    let (events, wfx) = (material.yields(vm, |of| of == YieldCall::Wfe).count, (CodeList::Arm64Ec, 1));
+    if events > 0 && events.saturating_mul(2) >= material.of_reasons(vm, &[wfx]).count {
+        judgement.say(Some(vm), Covered::Reason(wfx.0, wfx.1), said.clone());
     }
     let is_sched_op = |key: &DetailKey| SCHED_OP == Asked::Other(key.kind, key.key);
     if yields > 0 && material.of_details(vm, is_sched_op).count == yields {
@@ -207,10 +221,11 @@ fn preempted_holders(
     }
     let gain = Gain {
         of: GainOf::Yields,
-        low: material.per_second(Some(vm), cost.min(waited_for.0)),
+        // Fewer vCPUs, or paravirtual locks, need not win any of it.
+        low: Nanos::ZERO,
         high: material.per_second(Some(vm), cost.saturating_add(waited_for.0)),
         how: How::Counted(
-            "from the less of both to the sum: CPU time of yields, and time that siblings yielded for a vCPU without a CPU",
+            "from nothing to the sum of CPU time of yields and time that siblings yielded for a vCPU without a CPU, which is steal, too",
         ),
     };
     let plan = Plan {
@@ -222,7 +237,11 @@ fn preempted_holders(
             .to_string(),
         settings: for_vmm(&vmm, settings),
         gain,
-        risk: "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short".into(),
+        risk: match x86 && kicks == 0 && has_apic || machine.xen {
+            true => "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short",
+            false => "fewer vCPUs are a lower peak",
+        }
+        .into(),
         payer: "neighbours, where vCPUs get CPUs of their own".into(),
         undo: "give the VM its vCPUs and its affinity back".into(),
         acts: "affinities at once, the rest when the VM is started anew".into(),
@@ -232,13 +251,22 @@ fn preempted_holders(
 }
 
 /// They spin, leave, and find nobody to yield to.
-fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]), judgement: &mut Judgement) -> Said {
+fn idle_yields(
+    material: &Material,
+    trials: &Trials,
+    machine: &Machine,
+    facts: (FactId, &[FactId]),
+    judgement: &mut Judgement,
+) -> Said {
     let wall = total(material.vms.values().map(|time| time.wall));
     let pays = |trial: &&SpinTrial| trial.least.0 * WORTH as f64 >= wall as f64;
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
     let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * NEARLY;
     let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
+        // Other machines have no window, nor lock code that looks so often before it yields.
+        let has_window = machine.arch.starts_with("x86") && !machine.xen || is_s390(machine);
         let why = match trials.spins.is_empty() {
+            _ if !has_window => CONTENDED,
             true => {
                 "the guest's locks are contended while all its vCPUs run; the recording does not tell how long they spin, so \
                  that other windows of their PAUSE loops were not tried"
@@ -249,7 +277,7 @@ fn idle_yields(material: &Material, trials: &Trials, facts: (FactId, &[FactId]),
             }
         };
         judgement.leave(facts.0, facts.1, why);
-        return match trials.spins.is_empty() {
+        return match trials.spins.is_empty() && has_window {
             true => Said::NotJudged(why.into()),
             false => Said::Inherent(why.into()),
         };
@@ -666,7 +694,7 @@ mod tests {
             }
             // 7,000 ns of yields and 9,000 ns of waiting, in two seconds.
             let gain = advice.plan().gain;
-            assert_eq!((gain.low, gain.high), (Nanos(3_500), Nanos(8_000)), "{what}");
+            assert_eq!((gain.low, gain.high), (Nanos::ZERO, Nanos(8_000)), "{what}");
         }
     }
 

@@ -23,6 +23,10 @@ pub(super) struct Touched {
     pub again: u64,
     /// Regions of 2 MiB in which those pages are.
     pub regions: u64,
+    /// Time of all of these faults, and of those that are alone in their region.
+    pub time: u64,
+    /// See there.
+    pub alone: u64,
 }
 
 impl Touched {
@@ -36,8 +40,8 @@ impl Touched {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TouchedPages {
     pages: FxHashSet<(VmId, u64)>,
-    /// Faults in each region of 2 MiB in which they are.
-    regions: FxHashMap<(VmId, u64), u64>,
+    /// Faults in each region of 2 MiB in which they are, and their time.
+    regions: FxHashMap<(VmId, u64), (u64, u64)>,
     by_vm: BTreeMap<VmId, Touched>,
 }
 
@@ -62,11 +66,11 @@ impl TouchedPages {
         // What may only be read is there.
         let cause = ExitCause { code: exit.code, about: Some(DetailKey::of(detail)) };
         if !is_write_to_protected(&cause) && !is_fetch_of_split(&cause) {
-            self.touch((exit.who.vm, address >> REGION_BITS));
+            self.touch((exit.who.vm, address >> REGION_BITS), exit.cost().0);
         }
     }
 
-    fn touch(&mut self, page: (VmId, u64)) {
+    fn touch(&mut self, page: (VmId, u64), time: u64) {
         let touched = self.by_vm.entry(page.0).or_default();
         let region = (page.0, page.1 >> IN_REGION);
         if self.pages.contains(&page) {
@@ -78,13 +82,15 @@ impl TouchedPages {
         } else {
             return;
         }
-        *self.regions.entry(region).or_default() += 1;
+        let region = self.regions.entry(region).or_default();
+        region.0 += 1;
+        region.1 = region.1.saturating_add(time);
     }
 
     /// Adds what a later stretch of the recording gave.
     pub fn merge(&mut self, later: &TouchedPages) {
         for page in &later.pages {
-            self.touch(*page);
+            self.touch(*page, 0);
         }
         for (vm, touched) in &later.by_vm {
             self.by_vm.entry(*vm).or_default().again += touched.again;
@@ -92,12 +98,13 @@ impl TouchedPages {
         // Its first faults at each page are counted above.
         for (region, faults) in &later.regions {
             if let Some(own) = self.regions.get_mut(region) {
-                *own += faults;
+                own.0 += faults.0;
+                own.1 = own.1.saturating_add(faults.1);
             }
         }
         for (vm, page) in &later.pages {
             if let Some(own) = self.regions.get_mut(&(*vm, page >> IN_REGION)) {
-                *own -= 1;
+                own.0 -= 1;
             }
         }
     }
@@ -105,12 +112,17 @@ impl TouchedPages {
     /// Where a VM's faults were: the first address of 2 MiB, and how many there.
     pub fn places(&self, vm: VmId) -> impl Iterator<Item = (u64, u64)> {
         let of = self.regions.iter().filter(move |((of, _), _)| *of == vm);
-        of.map(|((_, region), faults)| (region << (REGION_BITS + IN_REGION), *faults))
+        of.map(|((_, region), faults)| (region << (REGION_BITS + IN_REGION), faults.0))
     }
 
     /// Those of a VM.
     pub fn of(&self, vm: VmId) -> Touched {
-        self.by_vm.get(&vm).copied().unwrap_or_default()
+        let mut touched = self.by_vm.get(&vm).copied().unwrap_or_default();
+        for (_, (faults, time)) in self.regions.iter().filter(|((of, _), _)| *of == vm) {
+            touched.time = touched.time.saturating_add(*time);
+            touched.alone = touched.alone.saturating_add(if *faults == 1 { *time } else { 0 });
+        }
+        touched
     }
 }
 
@@ -122,7 +134,8 @@ mod tests {
 
     fn fault(code: ExitCode, kind: DetailKind, address: u64) -> Exit {
         let detail = Detail { kind, write: false, form: Form::Untold, size: 0, key: 0x182, value: address };
-        Exit { detail: Some(detail), ..exit(vcpu(0), 100, code) }
+        let parts = super::super::made::spent(exitscope_model::TimePart::Kernel, 10);
+        Exit { detail: Some(detail), parts, ..exit(vcpu(0), 100, code) }
     }
 
     #[test]
@@ -149,7 +162,8 @@ mod tests {
             exits[..cut].iter().for_each(|exit| earlier.absorb(exit));
             exits[cut..].iter().for_each(|exit| later.absorb(exit));
             earlier.merge(&later);
-            assert_eq!(earlier.of(vcpu(0).vm), Touched { first: 3, again: 2, regions: 2 }, "cut at {cut}");
+            let touched = Touched { first: 3, again: 2, regions: 2, time: 50, alone: 10 };
+            assert_eq!(earlier.of(vcpu(0).vm), touched, "cut at {cut}");
             let places: BTreeMap<u64, u64> = earlier.places(vcpu(0).vm).collect();
             assert_eq!(places, BTreeMap::from([(0, 4), (0x40_0000, 1)]), "cut at {cut}");
         }

@@ -16,6 +16,7 @@ use super::simulated::Way;
 use super::sources::{Account, Range, Thing, Vm, Words};
 use crate::DetailKey;
 use exitscope_model::DetailKind;
+use exitscope_model::codes::is_of_pcs;
 
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
@@ -183,13 +184,17 @@ impl Vm<'_> {
         let mut settings = match self.machine.xen {
             true => vec![by_hand("use PV drivers instead of the emulated device")],
             false => vec![
+                match is_of_pcs(&self.machine.arch) {
+                    true => by_hand(
+                        "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
+                            monitor",
+                    ),
+                    false => by_hand(
+                        "whose it is: `lspci -v` or /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its monitor",
+                    ),
+                },
                 by_hand(
-                    "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
-                        monitor",
-                ),
-                by_hand(
-                    "then, as there is one: virtio instead of an emulated device, vhost behind it (libvirt: <driver \
-                        name='vhost'/>), or a device in the kernel",
+                    "then, as there is one: virtio instead of an emulated device, vhost behind it, or a device in the kernel",
                 ),
             ],
         };

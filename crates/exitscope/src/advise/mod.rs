@@ -144,7 +144,8 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Ok(read::read_input(input, &mut Earlier::default(), need_vcpus, options, || trials.clone())?.1)
     })?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
-    let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), &trace.info);
+    let of = (&material.facts, &trace.info);
+    let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), of);
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
         (None, EventsFormat::Json) => {

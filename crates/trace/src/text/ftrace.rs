@@ -52,7 +52,7 @@ fn other(line: &[u8]) -> LineKind<'_> {
     match lost_marker(trimmed) {
         Some(lost) => lost,
         None if trimmed.strip_prefix(b"cpus=").is_some_and(is_number) => {
-            LineKind::SaysLosses { overwritten: 0, kept: 0 }
+            LineKind::SaysLosses { overwritten: 0, kept: 0, cpus: None }
         }
         None if silent => LineKind::Silent,
         // Of several files trace-cmd puts each one's name before its lines.
@@ -78,7 +78,10 @@ fn kernel_comment(line: &[u8]) -> Option<LineKind<'static>> {
     scan.literal("# entries-in-buffer/entries-written: ")?;
     let kept = scan.decimal()?;
     scan.literal("/")?;
-    Some(LineKind::SaysLosses { overwritten: scan.decimal()?.saturating_sub(kept), kept })
+    let overwritten = scan.decimal()?.saturating_sub(kept);
+    scan.spaces();
+    let cpus = scan.literal("#P:").and_then(|()| scan.decimal32());
+    Some(LineKind::SaysLosses { overwritten, kept, cpus })
 }
 
 /// The columns around the `[` at `bracket`, if it is the CPU's.

@@ -71,6 +71,8 @@ pub(super) enum LineKind<'a> {
         overwritten: u64,
         /// So many follow.
         kept: u64,
+        /// CPUs that are online, if it says.
+        cpus: Option<u32>,
     },
     /// This CPU's events begin only here: those before are gone.
     BufferStarts(u32),

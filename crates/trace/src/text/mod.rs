@@ -271,7 +271,8 @@ impl Reader {
                 self.lose(cpu, count, events);
                 return Ok(true);
             }
-            LineKind::SaysLosses { overwritten, kept } => {
+            LineKind::SaysLosses { overwritten, kept, cpus } => {
+                self.info.cpus = cpus.unwrap_or(self.info.cpus);
                 self.says_losses = true;
                 // `per_cpu/cpu*/trace` one after the other: each one's header counts the events of all CPUs.
                 let is_of_same = kept > 0 && (self.header.kept, self.header.overwritten) == (kept, overwritten);

@@ -1,0 +1,210 @@
+//! The verdict on a recording, in words: what dominates, how large it is, what the best change wins, and what makes it doubtful.
+
+use crate::advice::{AdviceRow, Advised, AdvisedCauseRow};
+use crate::halt::ClockRow;
+use crate::names::{percent, thousands};
+use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
+use exitscope_model::{AllParts, TimePart, TraceInfo};
+use exitscope_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a recording comes to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VerdictRow {
+    /// What dominates; `healthy` and `mostly_halted` if nothing does; `no_exits`, `no_lengths` and `mostly_unknown` if that
+    /// cannot be told.
+    #[schemars(schema_with = "state_ids")]
+    pub state: &'static str,
+    /// In one sentence, with its size.
+    pub text: String,
+    /// Part of the vCPUs' time that it is: of `healthy` what the guests ran, of `mostly_halted` what they halted.
+    pub share: Option<f64>,
+    /// Whether it is no news that anything is wrong.
+    pub is_good: bool,
+    /// Whether what is lost or not recorded could change it.
+    pub is_doubtful: bool,
+    /// What makes it doubtful, or hides a part of it.
+    pub doubts: Vec<String>,
+    /// The cause that costs most, where exits dominate and rules looked at the recording.
+    pub cause: Option<String>,
+    /// The change that wins most; null if rules know none, absent if none looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_change: Option<Option<BestChangeRow>>,
+}
+
+/// The change that wins most.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BestChangeRow {
+    /// The number of the advice.
+    pub advice: usize,
+    /// For whom it is: `VM qemu-system-x86 121`, or `the host`.
+    pub scope: String,
+    /// What to change.
+    pub change: String,
+    /// What it wins.
+    pub gain: String,
+}
+
+fn state_ids(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "enum": VerdictState::IDS })
+}
+
+/// What the words need besides the parts.
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictWords<'a> {
+    /// vCPUs.
+    pub vcpus: u64,
+    /// CPUs that they want, and CPUs of the machine, zero if unknown.
+    pub wanted: f64,
+    /// See there.
+    pub cpus: u32,
+    /// From the first event to the last.
+    pub duration: Nanos,
+    /// Core runs, and those of them that were ganged.
+    pub core_runs: (u64, u64),
+    /// Whether steal was recorded.
+    pub has_steal: bool,
+    /// How to record all that is needed.
+    pub record: &'a str,
+}
+
+impl VerdictRow {
+    /// The verdict on these facts, of which rules made `advised`.
+    pub fn of(facts: &Facts, info: &TraceInfo, record: &str, advised: Option<&Advised>) -> VerdictRow {
+        let mut parts = AllParts::ZERO;
+        facts.divisions.values().for_each(|of| parts.merge(&of.parts));
+        let gangs = facts.gangs.vms();
+        let sum = |of: fn(&exitscope_analysis::GangCell) -> u64| gangs.values().map(of).fold(0, u64::saturating_add);
+        let verdict = Verdict::of(&VerdictInput {
+            parts,
+            exits: facts.all.count,
+            timed_exits: facts.all.timed,
+            forced_out: Nanos(sum(|of| of.lost.sum)),
+        });
+        let away = [TimePart::Halted, TimePart::Stopped, TimePart::Memory];
+        let away = away.iter().map(|part| parts.get(*part).0).fold(0, u64::saturating_add);
+        let words = VerdictWords {
+            vcpus: facts.divisions.len() as u64,
+            wanted: parts.sum().0.saturating_sub(away) as f64 / facts.duration.0.max(1) as f64,
+            cpus: info.cpus,
+            duration: facts.duration,
+            core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
+            has_steal: facts.heard.switches,
+            record,
+        };
+        let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
+        let mut row = VerdictRow::worded(&verdict, &words, advised.and_then(costliest).as_ref());
+        if wrong_clock {
+            row.is_doubtful = true;
+            row.doubts.insert(0, "halts contradict the clock's rate that --tsc-hz gives".to_string());
+        }
+        row.best_change = advised.map(|advised| advised.advice.first().map(BestChangeRow::of));
+        row
+    }
+
+    /// A verdict in words; `cause` and what it costs is what exits are mostly for.
+    pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
+        let Verdict { state, time, wall, hidden, unknown, is_doubtful } = *verdict;
+        let share = percent(time.0, wall.0);
+        let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
+        let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
+        let text = match state {
+            VerdictState::ExitsDominate => match mostly {
+                Some((cause, cost)) => {
+                    format!("Exits cost {share} of vCPU time; {cause} is {} of that", percent(*cost, time.0))
+                }
+                None => format!("Exits cost {share} of vCPU time"),
+            },
+            VerdictState::StealDominates => {
+                let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
+                let noun = if vcpus == 1 { "vCPU wants" } else { "vCPUs want" };
+                format!(
+                    "vCPUs wait for a CPU {share} of their time: {} {noun} {wanted:.1} CPUs{there}",
+                    thousands(vcpus)
+                )
+            }
+            VerdictState::ForcedOut => format!(
+                "{share} of vCPU time is lost to other threads' exits: {} of {} core runs were ganged",
+                thousands(ganged),
+                thousands(runs)
+            ),
+            VerdictState::PollingBurns => {
+                let polling = time.0 as f64 / words.duration.0.max(1) as f64;
+                format!("Polling for halted vCPUs takes {share} of their time ({polling:.2} CPUs)")
+            }
+            VerdictState::MostlyHalted => {
+                format!("vCPUs are halted {share} of their time, and little is lost of the rest")
+            }
+            VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
+            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; record with {record}"),
+            VerdictState::NoLengths if ganged > 0 => format!(
+                "Cannot tell what exits cost: no entry into a guest was recorded; {} of {} core runs were ganged",
+                thousands(ganged),
+                thousands(runs)
+            ),
+            VerdictState::NoLengths => {
+                format!("Cannot tell what exits cost: no entry into a guest was recorded; record with {record}")
+            }
+            VerdictState::MostlyUnknown => format!("Cannot tell: of {share} of vCPU time nothing says where it went"),
+        };
+        let mut doubts = Vec::new();
+        let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
+        if hidden > Nanos::ZERO && noteworthy(hidden) {
+            doubts.push(format!("losses hide {} of vCPU time", percent(hidden.0, wall.0)));
+        }
+        if unknown > Nanos::ZERO && noteworthy(unknown) && state != VerdictState::MostlyUnknown {
+            doubts.push(format!(
+                "of {} of vCPU time the recording does not say where it went",
+                percent(unknown.0, wall.0)
+            ));
+        }
+        let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
+        if !words.has_steal && counts_steal {
+            doubts.push("steal was not recorded, and is counted as what exits cost".to_string());
+        }
+        let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);
+        VerdictRow {
+            state: state.id(),
+            text,
+            share: told.then(|| time.0 as f64 / wall.0.max(1) as f64),
+            is_good: matches!(state, VerdictState::Healthy | VerdictState::MostlyHalted),
+            is_doubtful: is_doubtful || !words.has_steal && counts_steal,
+            doubts,
+            cause: mostly.filter(|_| state == VerdictState::ExitsDominate).map(|(cause, _)| cause.clone()),
+            best_change: None,
+        }
+    }
+}
+
+/// What exits of all VMs together are mostly for, as far as rules tell causes apart, and what that costs.
+fn costliest(advised: &Advised) -> Option<(String, u64)> {
+    let mut causes: BTreeMap<String, u64> = BTreeMap::new();
+    for row in advised.causes.iter().filter(|row| row.of == "exits") {
+        *causes.entry(row.name_of_cause()).or_default() += row.time_ns;
+    }
+    causes.into_iter().max_by_key(|(_, cost)| *cost)
+}
+
+impl AdvisedCauseRow {
+    /// Reason and subject as one cause: `io: serial port`, `steal`.
+    pub(crate) fn name_of_cause(&self) -> String {
+        let reason = self.reason.clone().unwrap_or_else(|| self.of.replace('_', " "));
+        match &self.subject {
+            Some(subject) => format!("{reason}: {subject}"),
+            None => reason,
+        }
+    }
+}
+
+impl BestChangeRow {
+    fn of(row: &AdviceRow) -> BestChangeRow {
+        BestChangeRow {
+            advice: row.number,
+            scope: row.scope_text.clone(),
+            change: row.change.clone(),
+            gain: row.gain.text.clone(),
+        }
+    }
+}
