@@ -2470,9 +2470,9 @@ export interface VcpuRow {
  */
 export interface VerdictRow {
   /**
-   * The change that wins most; null if rules know none, absent if none looked.
+   * The change that wins most; null if rules know none, or none looked.
    */
-  best_change?: BestChangeRow;
+  best_change: BestChangeRow | null;
   /**
    * The cause that costs most, where exits dominate and rules looked at the recording.
    */
@@ -2481,6 +2481,10 @@ export interface VerdictRow {
    * What makes it doubtful, or hides a part of it.
    */
   doubts: string[];
+  /**
+   * Whether rules looked at the recording.
+   */
+  is_advised: boolean;
   /**
    * Whether what is lost or not recorded could change it.
    */

@@ -5,7 +5,7 @@
 //!            idle       woken                  preempted
 //! ```
 
-use crate::occupants::{Instead, Occupants};
+use crate::cpu_holders::{CpuHistory, CpuHolders};
 use exitscope_model::{Event, Kind, RunState, Who};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use rustc_hash::FxHashMap;
@@ -44,7 +44,7 @@ pub struct StateTimes {
     /// Nobody knows in which, because records were lost or contradict one another.
     pub lost: Times,
     /// Who had the physical CPU meanwhile, of runnable stays that ended in running.
-    pub instead: Instead,
+    pub holders: CpuHolders,
 }
 
 impl StateTimes {
@@ -78,7 +78,7 @@ impl StateTimes {
         }
         self.preempted.add(other.preempted.count, other.preempted.total);
         self.lost.add(other.lost.count, other.lost.total);
-        self.instead.merge(&other.instead);
+        self.holders.merge(&other.holders);
     }
 }
 
@@ -103,7 +103,7 @@ pub struct RunStates {
     index: FxHashMap<Who, u32>,
     near: Vec<(Who, u32)>,
     /// Who had which physical CPU.
-    occupants: Occupants,
+    cpu_history: CpuHistory,
 }
 
 impl RunStates {
@@ -142,12 +142,12 @@ impl RunStates {
         let place = self.of(who).map(|row| row.1).filter(|old| is_real && old.state == Some(RunState::Runnable));
         if let Some(old) = place {
             let (since, until) = (old.since.max(window.0), event.at.min(window.1));
-            let instead = self.occupants.instead(who, event.cpu, since, until);
+            let holders = self.cpu_history.holders(who, event.cpu, since, until);
             if let Some((_, _, times)) = self.of(who) {
-                times.instead.merge(&instead);
+                times.holders.merge(&holders);
             }
         }
-        self.occupants.now_has(event.cpu, event.at, Some(who));
+        self.cpu_history.now_has(event.cpu, event.at, Some(who));
     }
 
     #[inline]
@@ -170,8 +170,8 @@ impl RunStates {
     /// Whoever ran on the CPU, or did not run and could have been put there, is nobody knows where.
     fn lose(&mut self, event: &Event, window: (Moment, Moment)) {
         match event.cpu {
-            PcpuId(u32::MAX) => self.occupants.lose(event.at),
-            cpu => self.occupants.now_has(cpu, event.at, None),
+            PcpuId(u32::MAX) => self.cpu_history.lose(event.at),
+            cpu => self.cpu_history.now_has(cpu, event.at, None),
         }
         for (_, place, times) in &mut self.places {
             let elsewhere = place.state == Some(RunState::Running) && place.cpu != event.cpu && event.cpu.0 != u32::MAX;
@@ -190,7 +190,7 @@ impl RunStates {
         }
         self.index.clear();
         self.near.clear();
-        self.occupants.clear();
+        self.cpu_history.clear();
     }
 
     /// Keeps only these.

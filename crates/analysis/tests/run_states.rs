@@ -1,6 +1,6 @@
 //! Stays of Xen's virtual CPUs in run states: where a window cuts them, and what a loss leaves unknown.
 
-use exitscope_analysis::{Instead, RunStates, StateTimes, Times};
+use exitscope_analysis::{CpuHolders, RunStates, StateTimes, Times};
 use exitscope_model::{Event, Kind, RunState, Who};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
@@ -203,16 +203,20 @@ fn who_waits_is_told_who_had_the_cpu_meanwhile() {
             change(371, who, 1, Runnable, Running),
             change(380, who, 1, Running, Running),
         ];
-        times(&absorbed(&[&before[..], losses, &after[..]].concat(), (0, 9_000)))[&who].instead
+        times(&absorbed(&[&before[..], losses, &after[..]].concat(), (0, 9_000)))[&who].holders
     };
-    let all = Instead { idle: 39, domain_0: 60, own: 31, others: 71, unknown: 0 };
+    let all = CpuHolders { idle: 39, domain_0: 60, own: 31, others: 71, unknown: 0 };
     assert_eq!(waits(170, &[]), all);
     assert_eq!(all.total(), 201);
-    assert_eq!(waits(90, &[]), Instead { own: 101, unknown: 10, ..all }, "before the first that is known to have run");
+    assert_eq!(
+        waits(90, &[]),
+        CpuHolders { own: 101, unknown: 10, ..all },
+        "before the first that is known to have run"
+    );
     for cpu in [1, u32::MAX] {
         let lost = [Event::lost(at(340), PcpuId(cpu), 1)];
         // Who waited then may have run as well.
-        assert_eq!(waits(170, &lost), Instead::default(), "{cpu}");
+        assert_eq!(waits(170, &lost), CpuHolders::default(), "{cpu}");
     }
 }
 
@@ -222,8 +226,8 @@ fn only_the_last_that_had_a_cpu_are_remembered_and_a_window_cuts_what_they_had()
     let mut events = vec![change(0, who, 1, Blocked, Runnable)];
     events.extend((1..=100).map(|number| change(number * 10, (7, number as u32), 1, Runnable, Running)));
     events.push(change(1_010, who, 1, Runnable, Running));
-    let instead = |window| times(&absorbed(&events, window))[&who].instead;
-    assert_eq!(instead((0, 9_000)), Instead { others: 640, unknown: 370, ..Instead::default() });
-    assert_eq!(instead((700, 800)), Instead { others: 100, ..Instead::default() });
-    assert_eq!(instead((2_000, 9_000)), Instead::default());
+    let holders = |window| times(&absorbed(&events, window))[&who].holders;
+    assert_eq!(holders((0, 9_000)), CpuHolders { others: 640, unknown: 370, ..CpuHolders::default() });
+    assert_eq!(holders((700, 800)), CpuHolders { others: 100, ..CpuHolders::default() });
+    assert_eq!(holders((2_000, 9_000)), CpuHolders::default());
 }

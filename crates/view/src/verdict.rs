@@ -29,9 +29,10 @@ pub struct VerdictRow {
     pub doubts: Vec<String>,
     /// The cause that costs most, where exits dominate and rules looked at the recording.
     pub cause: Option<String>,
-    /// The change that wins most; null if rules know none, absent if none looked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub best_change: Option<Option<BestChangeRow>>,
+    /// Whether rules looked at the recording.
+    pub is_advised: bool,
+    /// The change that wins most; null if rules know none, or none looked.
+    pub best_change: Option<BestChangeRow>,
 }
 
 /// The change that wins most.
@@ -100,7 +101,8 @@ impl VerdictRow {
             row.is_doubtful = true;
             row.doubts.insert(0, "halts contradict the clock's rate that --tsc-hz gives".to_string());
         }
-        row.best_change = advised.map(|advised| advised.advice.first().map(BestChangeRow::of));
+        row.is_advised = advised.is_some();
+        row.best_change = advised.and_then(|advised| advised.advice.first()).map(BestChangeRow::of);
         row
     }
 
@@ -173,6 +175,7 @@ impl VerdictRow {
             is_doubtful: is_doubtful || !words.has_steal && counts_steal,
             doubts,
             cause: mostly.filter(|_| state == VerdictState::ExitsDominate).map(|(cause, _)| cause.clone()),
+            is_advised: false,
             best_change: None,
         }
     }

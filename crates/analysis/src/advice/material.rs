@@ -41,6 +41,8 @@ pub struct Machine {
     pub settings: Vec<Setting>,
     /// What subjects are called.
     pub names: SubjectNames,
+    /// Whether the events that say what exits are about were recorded, whether or not any came.
+    pub records_subjects: bool,
 }
 
 /// Who runs a VM's devices, as far as the names of its threads say.

@@ -12,6 +12,10 @@ use exitscope_units::Nanos;
 const BY_RUNNER: &str =
     "on powerpc the scheduler's events are of threads that may record for several vCPUs, and are not used";
 
+/// Why it is not known what exits are about, though it was recorded.
+const NEVER_FIRED: &str =
+    "kvm_pio, kvm_msr and kvm_cpuid were recorded, and this KVM fired none with most of those exits";
+
 /// What user space does is spoken of from one part in so many of the vCPUs' time on.
 const OF_TIME: u64 = 20;
 
@@ -58,7 +62,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     let halts = material.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
         if when {
-            let record = (missing != BY_RUNNER).then_some(record);
+            let record = (![BY_RUNNER, NEVER_FIRED].contains(&missing)).then_some(record);
             judgement.not_judged.push(NotJudged { what, missing, record });
         }
     };
@@ -70,11 +74,14 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
     let about: u64 = material.vms.keys().map(|vm| material.of_reasons(*vm, ABOUT).count).sum();
     let said: u64 = material.vms.keys().flat_map(|vm| material.about(*vm)).map(|(_, about)| about.cell.count).sum();
+    let asked = "which ports, MSRs and CPUID leaves guests ask for";
+    let lacks = about > 2 * said;
     missing(
-        about > 2 * said,
-        "which ports, MSRs and CPUID leaves guests ask for",
+        lacks && !machine.records_subjects,
+        asked,
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
     );
+    missing(lacks && machine.records_subjects, asked, NEVER_FIRED);
     let enters = material.vms.keys().any(|vm| material.of_reasons(*vm, ENTRIES).count > 0);
     let causes = || material.vms.keys().flat_map(|vm| material.causes(*vm));
     missing(
@@ -149,6 +156,21 @@ mod tests {
     use crate::Selection;
     use exitscope_model::{Exit, ExitCode};
     use exitscope_units::Moment;
+
+    #[test]
+    fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
+        for (records_subjects, says, how) in [(false, "there is no kvm_pio", true), (true, "fired none", false)] {
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+            material.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
+            end(&mut material, &[vcpu(0)], 1_000_000);
+            let (machine, mut judgement) = (Machine { records_subjects, ..Machine::default() }, Judgement::default());
+            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            let row = judgement.not_judged.iter().find(|row| row.what.starts_with("which ports")).unwrap();
+            assert!(row.missing.contains(says) && row.record.is_some() == how, "{row:?}");
+        }
+    }
 
     #[test]
     fn what_user_space_does_is_not_judged_where_it_takes_a_twentieth_of_the_time() {

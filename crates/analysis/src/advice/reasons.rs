@@ -382,6 +382,9 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
     }
 }
 
+/// As much as every PC may have.
+const BELOW: &str = "memory below 3 GiB";
+
 /// Where most pages of a VM's memory were missing: by what somebody called the place, or by how PCs are made.
 fn mostly_at(vm: &Vm<'_>) -> Option<(String, f64)> {
     let mut places: BTreeMap<String, u64> = BTreeMap::new();
@@ -392,14 +395,15 @@ fn mostly_at(vm: &Vm<'_>) -> Option<(String, f64)> {
             (Some(SubjectName::Given(given)), _) => given.to_string(),
             _ if !is_of_pcs(&vm.machine.arch) => continue,
             // Below, there is as much as the firmware finds; devices and firmware are at the end (hw/i386/pc.c of QEMU).
-            (_, ..0xc000_0000) => "memory below 3 GiB".to_string(),
+            (_, ..0xc000_0000) => BELOW.to_string(),
             (_, ..0x1_0000_0000) => "the gap below 4 GiB, where devices are".to_string(),
             _ => "memory above 4 GiB".to_string(),
         };
         *places.entry(place).or_default() += faults;
     }
     let (place, most) = places.into_iter().max_by_key(|(_, faults)| *faults)?;
-    Some((place, most as f64 / all as f64))
+    // Where memory usually is says nothing.
+    (place != BELOW).then(|| (place, most as f64 / all as f64))
 }
 
 /// What the costliest of exits that cost `all` are about.
@@ -948,7 +952,7 @@ mod tests {
                 Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x181)) },
                 "alone in their",
                 "prealloc=on",
-                "in memory below 3 GiB",
+                "alone in their 2 MiB",
             ),
             (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
             (

@@ -475,7 +475,25 @@ impl Vm<'_> {
 
     /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
     pub(super) fn of_vmm(&self, settings: Vec<Setting>) -> Vec<Setting> {
-        for_vmm(&self.vmm, settings)
+        for_vmm(&self.vmm, settings.into_iter().filter(|setting| self.fits_guest(setting)).collect())
+    }
+
+    /// Whether a line is not of another guest than this one, whose interface to its hypervisor shows what it is not: Windows makes no
+    /// hypercalls of KVM's, and who uses Hyper-V's registers has no use for kvm-clock.
+    fn fits_guest(&self, setting: &Setting) -> bool {
+        let asks = |is: fn(&DetailKey) -> bool| {
+            let about = self.material.about(self.id).iter();
+            about.filter(|(_, about)| about.cell.count > 0).any(|(key, _)| is(key))
+        };
+        match setting {
+            Setting::ByHand(text) if text.starts_with("in a Windows guest") => {
+                !asks(|key| key.kind == DetailKind::Hypercall)
+            }
+            Setting::Libvirt { xml, .. } if xml.contains("kvmclock") => {
+                !asks(|key| key.kind == DetailKind::Msr && (0x4000_0000..0x4000_1000).contains(&key.key))
+            }
+            _ => true,
+        }
     }
 
     /// What accesses to `key` cost more than if the kernel served them in this way: by what such accesses take in this
@@ -661,6 +679,36 @@ mod tests {
     /// A host whose VM is QEMU's.
     fn of_qemu() -> Machine {
         Machine { comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(), ..Machine::default() }
+    }
+
+    #[test]
+    fn lines_for_another_guest_than_this_one_are_left_out() {
+        let lines = |beside: Option<(DetailKind, u64)>| {
+            let machine = Machine { arch: "x86_64".into(), ..of_qemu() };
+            let mut material = Material::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let asks = [Some((DetailKind::Port, 0x608)), Some((DetailKind::Msr, 0x6e0)), beside];
+            for (kind, key) in (1..=2_000).flat_map(|_| asks).flatten() {
+                let form = Form::Plain;
+                let detail = Some(Detail { kind, write: kind == DetailKind::Msr, form, size: 4, key, value: 0 });
+                let (door, parts) = match kind {
+                    DetailKind::Port => (Door::Userspace(2), spent(TimePart::User, 50 * US)),
+                    _ => (Door::Kernel, spent(TimePart::Kernel, 50 * US)),
+                };
+                material.absorb(&Exit { detail, door, parts, ..exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30)) });
+            }
+            material.heard(EventKinds { doors: true, ..EventKinds::default() });
+            end(&mut material, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            let all: Vec<String> =
+                judgement.advice().iter().map(|advice| format!("{:?}", advice.plan().settings)).collect();
+            let all = all.join(" ");
+            (all.contains("in a Windows guest"), all.contains("timer name='kvmclock'"))
+        };
+        assert_eq!(lines(None), (true, true));
+        assert_eq!(lines(Some((DetailKind::Hypercall, 5))), (false, true), "KVM_HC_KICK_CPU");
+        assert_eq!(lines(Some((DetailKind::Msr, 0x4000_0020))), (true, false), "Hyper-V's counter");
     }
 
     #[test]

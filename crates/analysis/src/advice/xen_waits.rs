@@ -3,7 +3,7 @@
 use super::contention::share;
 use super::judgement::{FactId, Judgement, Setting, Topic};
 use super::material::Material;
-use crate::Instead;
+use crate::CpuHolders;
 use exitscope_model::YieldCall;
 use exitscope_units::VmId;
 
@@ -12,7 +12,7 @@ const NOTEWORTHY: u64 = 10;
 
 /// One that may have had the CPU.
 struct Had {
-    time: fn(&Instead) -> u64,
+    time: fn(&CpuHolders) -> u64,
     /// The fact.
     what: &'static str,
     /// What to do if it is most of the waiting.
@@ -88,13 +88,13 @@ pub(super) struct WaitCure {
 
 /// Notes who had the CPUs, and says what to do.
 pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement, facts: &mut Vec<FactId>) -> WaitCure {
-    let mut instead = Instead::default();
+    let mut holders = CpuHolders::default();
     let waits = material.facts.run_states.times().filter(|(who, _)| vms.contains(&who.vm));
-    waits.for_each(|(_, times)| instead.merge(&times.instead));
-    let whole = instead.total().max(1);
-    let noteworthy = |had: &&Had| (had.time)(&instead).saturating_mul(NOTEWORTHY) >= whole;
+    waits.for_each(|(_, times)| holders.merge(&times.holders));
+    let whole = holders.total().max(1);
+    let noteworthy = |had: &&Had| (had.time)(&holders).saturating_mul(NOTEWORTHY) >= whole;
     for had in HAD.iter().filter(noteworthy) {
-        facts.push(judgement.note(None, Topic::Timeline, had.what, share((had.time)(&instead), whole)));
+        facts.push(judgement.note(None, Topic::Timeline, had.what, share((had.time)(&holders), whole)));
     }
     let yields = material.facts.yields.vcpus.iter();
     let yields = yields.filter(|((who, call), _)| vms.contains(&who.vm) && *call == YieldCall::SchedOp);
@@ -103,7 +103,7 @@ pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement,
         let what = "part of that waiting after the vCPU itself gave its CPU away (SCHEDOP_yield)";
         facts.push(judgement.note(None, Topic::Yields, what, share(gave_away.min(whole), whole)));
     }
-    let most = HAD.iter().find(|had| (had.time)(&instead).saturating_mul(2) > whole);
+    let most = HAD.iter().find(|had| (had.time)(&holders).saturating_mul(2) > whole);
     let mut settings: Vec<&str> = HAD.iter().filter(noteworthy).flat_map(|had| had.settings).copied().collect();
     if settings.is_empty() {
         settings.extend(HAD[3].settings);

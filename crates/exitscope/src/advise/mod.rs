@@ -109,6 +109,7 @@ pub fn judgement(
         polling: PollHost::of(info),
         settings: info.settings.clone(),
         names: info.subject_names(),
+        records_subjects: info.format.starts_with("perf.data") && info.names.has("kvm:kvm_pio"),
     };
     let mut trials = Trials::new(material, &machine);
     if trials.need_reading() {

@@ -19,7 +19,7 @@ const KEPT: usize = 64;
 
 /// Nanoseconds that virtual CPUs waited, by who had the physical CPU on which they ran next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instead {
+pub struct CpuHolders {
     /// Nobody: it was idle.
     pub idle: u64,
     /// Domain 0.
@@ -32,14 +32,14 @@ pub struct Instead {
     pub unknown: u64,
 }
 
-impl Instead {
+impl CpuHolders {
     /// All of it.
     pub fn total(&self) -> u64 {
         [self.idle, self.domain_0, self.own, self.others, self.unknown].into_iter().fold(0, u64::saturating_add)
     }
 
     /// Adds others.
-    pub fn merge(&mut self, other: &Instead) {
+    pub fn merge(&mut self, other: &CpuHolders) {
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
         add(&mut self.idle, other.idle);
         add(&mut self.domain_0, other.domain_0);
@@ -63,12 +63,12 @@ impl Instead {
 
 /// Who had each CPU lately.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Occupants {
+pub(crate) struct CpuHistory {
     /// From when on each had it, oldest first; nobody knows who after a loss.
     cpus: FxHashMap<PcpuId, VecDeque<(Moment, Option<Who>)>>,
 }
 
-impl Occupants {
+impl CpuHistory {
     /// From now on this one has the CPU, or nobody knows who has.
     pub fn now_has(&mut self, cpu: PcpuId, at: Moment, who: Option<Who>) {
         if self.cpus.len() >= MAX_CPUS && !self.cpus.contains_key(&cpu) {
@@ -91,8 +91,8 @@ impl Occupants {
     }
 
     /// Who had this CPU while `who` waited for it.
-    pub fn instead(&self, who: Who, cpu: PcpuId, since: Moment, until: Moment) -> Instead {
-        let mut instead = Instead::default();
+    pub fn holders(&self, who: Who, cpu: PcpuId, since: Moment, until: Moment) -> CpuHolders {
+        let mut holders = CpuHolders::default();
         let mut until = until;
         let nobody = VecDeque::new();
         for (from, had) in self.cpus.get(&cpu).unwrap_or(&nobody).iter().rev() {
@@ -100,11 +100,11 @@ impl Occupants {
                 break;
             }
             let part = until.since((*from).max(since)).unwrap_or_default().0;
-            *instead.of(*had, who) += part;
+            *holders.of(*had, who) += part;
             until = until.min((*from).max(since));
         }
-        instead.unknown += until.since(since).unwrap_or_default().0;
-        instead
+        holders.unknown += until.since(since).unwrap_or_default().0;
+        holders
     }
 
     /// A recording ends.
