@@ -10,7 +10,7 @@ use crate::{
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
     CodeList, Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Sign,
-    Signed, Stretch, Who, Yield,
+    Signed, Stretch, TimePart, Who, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -403,6 +403,27 @@ impl Facts {
     pub fn vms(&self) -> Vec<VmId> {
         let vms: BTreeSet<VmId> = self.divisions.keys().map(|who| who.vm).collect();
         vms.into_iter().collect()
+    }
+
+    /// Whether it has the run states of Xen's scheduler, which tell waiting for the device model apart.
+    pub fn has_run_states(&self) -> bool {
+        self.run_states.times().next().is_some()
+    }
+
+    /// For how long a vCPU had a CPU, or wanted one. Who waits for Xen's device model does neither; and where no `kvm_exit` tells
+    /// guest and kernel apart, the scheduler says that what nothing else tells is within KVM_RUN.
+    pub fn time_wanted(&self) -> impl Fn(&Division) -> u64 + use<> {
+        let has_run_states = self.has_run_states();
+        let causes = self.causes.cells();
+        let is_blind = self.heard.switches
+            && !causes.is_empty()
+            && causes.iter().all(|(cause, _)| cause.code.list == CodeList::KvmExit);
+        move |of| {
+            let mut parts = vec![TimePart::Guest, TimePart::Kernel, TimePart::Steal];
+            parts.extend((!has_run_states).then_some(TimePart::User));
+            parts.extend(is_blind.then_some(TimePart::Unknown));
+            parts.iter().map(|part| of.part(*part).0).fold(0, u64::saturating_add)
+        }
     }
 
     /// What exits were about, most costly first.

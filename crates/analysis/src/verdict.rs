@@ -131,7 +131,7 @@ impl Verdict {
             time.saturating_mul(OF_TIME) >= wall
                 || time.saturating_mul(OF_WANTED) >= wanted && time.saturating_mul(AT_LEAST) >= wall
         };
-        let cost = of(TimePart::Kernel).saturating_add(of(TimePart::User));
+        let cost = parts.cost().0;
         let mut rivals = [
             (cost, VerdictState::ExitsDominate),
             (of(TimePart::Steal), VerdictState::StealDominates),

@@ -526,10 +526,16 @@ impl Lane {
         }
     }
 
-    /// Something leaves that holds so much time.
+    /// A row leaves that holds so much time.
     #[inline(always)]
-    pub fn gave(&mut self, _time: Nanos) {
+    pub fn gave(&mut self, time: Nanos) {
         self.has_given = true;
+        self.count_given(time);
+    }
+
+    /// So much time is given away: in the end, all must be.
+    #[inline(always)]
+    pub fn count_given(&mut self, _time: Nanos) {
         #[cfg(debug_assertions)]
         {
             self.given += _time.0;

@@ -382,10 +382,10 @@ impl AdvisedCauseRow {
         }
     }
 
-    /// `msr, speculation control`, `steal`.
-    pub(crate) fn name(&self) -> String {
+    /// `msr, speculation control` with this between, `steal`.
+    pub(crate) fn named(&self, between: &str) -> String {
         let reason = self.reason.clone().unwrap_or_else(|| self.of.replace('_', " "));
-        self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}, {subject}"))
+        self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}{between}{subject}"))
     }
 }
 

@@ -140,7 +140,7 @@ fn causes(advised: &Advised) -> Option<Section> {
     let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text != row.short);
     let mut said: Vec<String> = more_to_say
         .filter(|row| row.why.as_deref().is_some_and(|why| !is_above(why)))
-        .map(|row| format!("{}: {}", row.name(), row.text))
+        .map(|row| format!("{}: {}", row.named(", "), row.text))
         .collect();
     said.dedup();
     notes.splice(0..0, said);

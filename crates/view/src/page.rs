@@ -385,9 +385,6 @@ fn vcpus(report: &Report, most: usize) -> Section {
     }
 }
 
-/// The columns of run states in which a vCPU waits for a CPU.
-const WAITING: [usize; 4] = [3, 4, 9, 10];
-
 fn run_states(report: &Report, most: usize) -> Section {
     let columns = vec![
         column("VM", true, 0),
@@ -403,20 +400,20 @@ fn run_states(report: &Report, most: usize) -> Section {
         column("times preempted", false, 4),
         column("times offline", false, 5),
     ];
-    let length = |stays: StaysRow| if stays.ns == 0 { "0".to_string() } else { Nanos(stays.ns).to_string() };
     let mut order: Vec<_> = report.run_states.iter().collect();
     order.sort_by_key(|row| (row.who.vm, row.who.vcpu));
     let (shown, left_out) = heaviest(order, most, |row| row.woken.ns.saturating_add(row.preempted.ns));
     let rows = shown.into_iter().map(|row| {
-        let lengths =
-            [row.running, row.woken, row.preempted, row.blocked, row.offline, row.paused, row.lost].map(length);
-        let counts = [row.woken, row.preempted, row.offline].map(|stays| thousands(stays.count));
-        let mut cells = [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat();
         // Idling waits for no CPU: somebody has it.
-        if row.who.vm == Some(VmId::IDLE_DOMAIN.0) {
-            WAITING.iter().for_each(|at| cells[*at] = "-".to_string());
-        }
-        cells
+        let waits = row.who.vm != Some(VmId::IDLE_DOMAIN.0);
+        let [woken, preempted] = [row.woken, row.preempted].map(|stays| waits.then_some(stays));
+        let [running, blocked, offline, paused, lost] =
+            [row.running, row.blocked, row.offline, row.paused, row.lost].map(Some);
+        let lengths = [running, woken, preempted, blocked, offline, paused, lost]
+            .map(|stays: Option<StaysRow>| length(stays.map(|stays| stays.ns)));
+        let counts =
+            [woken, preempted, offline].map(|stays| stays.map_or("-".to_string(), |stays| thousands(stays.count)));
+        [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat()
     });
     let said = "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model";
     let notes = [said.to_string()].into_iter().chain(and_more(left_out)).collect();

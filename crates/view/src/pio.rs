@@ -101,7 +101,7 @@ impl PioRows {
         }
         // A guest that never needs user space is rare; a recording without that event is not.
         let servers_told = match xen {
-            true => facts.run_states.times().next().is_some(),
+            true => facts.has_run_states(),
             false => facts.ways.cells().iter().any(|(key, _)| key.outside),
         };
         cells.sort_by_key(|(key, access)| (std::cmp::Reverse((access.cell.cost(), access.cell.count)), *key));

@@ -1,10 +1,10 @@
 //! The verdict on a recording, in words: what dominates, how large it is, what the best change wins, and what makes it doubtful.
 
-use crate::advice::{AdviceRow, Advised, AdvisedCauseRow};
+use crate::advice::{AdviceRow, Advised};
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
-use exitscope_model::{AllParts, TimePart, TraceInfo};
+use exitscope_model::{AllParts, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -84,11 +84,10 @@ impl VerdictRow {
             timed_exits: facts.all.timed,
             forced_out: Nanos(sum(|of| of.lost.sum)),
         });
-        let away = [TimePart::Halted, TimePart::Stopped, TimePart::Memory];
-        let away = away.iter().map(|part| parts.get(*part).0).fold(0, u64::saturating_add);
+        let wanted = facts.divisions.values().map(facts.time_wanted()).fold(0, u64::saturating_add);
         let words = VerdictWords {
             vcpus: facts.divisions.len() as u64,
-            wanted: parts.sum().0.saturating_sub(away) as f64 / facts.duration.0.max(1) as f64,
+            wanted: wanted as f64 / facts.duration.0.max(1) as f64,
             cpus: info.cpus,
             duration: facts.duration,
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
@@ -185,20 +184,9 @@ impl VerdictRow {
 fn costliest(advised: &Advised) -> Option<(String, u64)> {
     let mut causes: BTreeMap<String, u64> = BTreeMap::new();
     for row in advised.causes.iter().filter(|row| row.of == "exits") {
-        *causes.entry(row.name_of_cause()).or_default() += row.time_ns;
+        *causes.entry(row.named(": ")).or_default() += row.time_ns;
     }
     causes.into_iter().max_by_key(|(_, cost)| *cost)
-}
-
-impl AdvisedCauseRow {
-    /// Reason and subject as one cause: `io: serial port`, `steal`.
-    pub(crate) fn name_of_cause(&self) -> String {
-        let reason = self.reason.clone().unwrap_or_else(|| self.of.replace('_', " "));
-        match &self.subject {
-            Some(subject) => format!("{reason}: {subject}"),
-            None => reason,
-        }
-    }
 }
 
 impl BestChangeRow {

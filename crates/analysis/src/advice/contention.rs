@@ -54,9 +54,9 @@ fn is_felt(time: &VmTime) -> bool {
 /// Of a VM's vCPUs the one that waits for the largest part of the time that it wants a CPU, if that is a tenth.
 fn worst_vcpu(material: &Material, vm: VmId) -> Option<(VcpuId, f64)> {
     let of_vm = material.facts.divisions.iter().filter(|(who, _)| who.vm == vm);
+    let time_wanted = material.facts.time_wanted();
     let waits = of_vm.filter_map(|(who, of)| {
-        let steal = of.part(TimePart::Steal).0;
-        let wanted = steal.saturating_add(of.part(TimePart::Guest).0).saturating_add(of.cost().0);
+        let (steal, wanted) = (of.part(TimePart::Steal).0, time_wanted(of));
         let time = VmTime { guest: wanted - steal, steal, wall: of.span().0, ..VmTime::default() };
         is_felt(&time).then_some((who.vcpu, steal as f64 / wanted.max(1) as f64))
     });

@@ -21,18 +21,22 @@ const LITTLE: &str =
 /// Causes that are named.
 const CAUSES: usize = 3;
 
-/// Whether a VM's doorbells, which cost so much, are hardly more than its threads' being forced out.
-pub(super) fn are_doorbells(material: &Material, vm: VmId, cost: u64) -> bool {
-    let lost = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
+/// Whether the doorbells of a VM whose threads lost so much by being forced out are hardly anything else.
+fn are_doorbells(material: &Material, vm: VmId, lost: u64) -> bool {
+    let cost = material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0;
     lost > 0 && lost as f64 >= cost as f64 * NEARLY
+}
+
+/// Whether what is said of a VM's doorbells is what is said of being forced out.
+pub(super) fn judges_doorbells(material: &Material, vm: VmId) -> bool {
+    material.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(material, vm, cell.lost.sum))
 }
 
 /// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
 fn say(material: &Material, said: &Said, judgement: &mut Judgement) {
     judgement.say(None, Covered::ForcedOut, said.clone());
-    for &vm in material.facts.gangs.vms().keys() {
-        let cost = material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0;
-        if are_doorbells(material, vm, cost) {
+    for (vm, cell) in material.facts.gangs.vms() {
+        if are_doorbells(material, vm, cell.lost.sum) {
             judgement.say(Some(vm), Covered::Subject(Asked::Named(DOORBELLS)), said.clone());
         }
     }

@@ -334,7 +334,7 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         }
     }
     for (name, Grouped { group, cell, about }) in groups {
-        if name == DOORBELLS && gangs::are_doorbells(vm.material, vm.id, cell.cost().0) {
+        if name == DOORBELLS && gangs::judges_doorbells(vm.material, vm.id) {
             continue;
         }
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
@@ -953,6 +953,12 @@ mod tests {
                 "alone in their",
                 "prealloc=on",
                 "alone in their 2 MiB",
+            ),
+            (
+                Made { values: 5_000, apart: 33, ..made(vmx(48), ept(0x181)) },
+                "alone in their",
+                "prealloc=on",
+                "in memory above 4 GiB",
             ),
             (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
             (

@@ -42,9 +42,8 @@ impl Lane {
         let parts = std::mem::take(&mut self.outside);
         let after = parts.sum().plus(self.guest);
         let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(after.0));
-        let has_given = self.has_given;
-        self.gave(parts.sum());
-        (self.has_given, self.has_given_stretch) = (has_given, true);
+        self.has_given_stretch = true;
+        self.count_given(parts.sum());
         beside.stretches.push(Stretch { who: self.who, from, parts });
     }
 
