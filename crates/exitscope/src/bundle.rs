@@ -12,12 +12,14 @@ use crate::new_file::{can_write, is_none_of, replace};
 use crate::read;
 use anyhow::{Context, bail};
 use exitscope_model::{
-    Anonymous, CodeList, Event, EventNames, Kind, Ledger, Line, NameId, Setting, Severity, TraceInfo,
+    Anonymous, CodeList, Event, EventNames, Kind, Ledger, Line, NameId, QemuOptions, Setting, Severity, TraceInfo,
+    is_of_vm,
 };
 use exitscope_trace::{Keep, PerfHead, PerfWriter, Written};
 use exitscope_units::{Tid, VmId};
 use exitscope_view::thousands;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -157,9 +159,18 @@ impl Survey {
     /// Writes the bundle; also how many events were of tracepoints that are not written.
     fn write(&self, file: &Path, args: &ReportArgs, to: &File) -> anyhow::Result<(Written, u64)> {
         let made_of = |name, value: &str| Setting::new("bundle", name, value);
-        let settings =
-            [&self.info.settings[..], &[made_of("format", &self.info.format), made_of("clock", &self.info.clock)]]
-                .concat();
+        let mut anonymous = Anonymous::default();
+        let mut settings: Vec<Setting> =
+            self.info.settings.iter().filter(|setting| !is_of_vm(setting)).cloned().collect();
+        // What is kept under a process's number is kept under its new one; of VMs without an event, nothing is.
+        let vms: BTreeSet<VmId> = self.process_of.values().copied().collect();
+        for vm in vms {
+            let options = QemuOptions::of_settings(&self.info.settings, vm);
+            if options.are_known() {
+                settings.extend(options.settings(anonymous.vm(vm)));
+            }
+        }
+        settings.extend([made_of("format", &self.info.format), made_of("clock", &self.info.clock)]);
         let (arch, cpuid) = self.machine();
         let head = PerfHead {
             arch,
@@ -174,7 +185,6 @@ impl Survey {
             compressed: true,
         };
         let mut writer = PerfWriter::new(to, &head)?;
-        let mut anonymous = Anonymous::default();
         let mut named: FxHashSet<Tid> = FxHashSet::default();
         let mut lost = Some(self.lost).filter(|&lost| lost > 0);
         let mut foreign = 0;

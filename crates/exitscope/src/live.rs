@@ -210,6 +210,7 @@ const OWN: [&str; 4] = [own::ROUTE, own::EVENTS, own::NS_PER_EVENT, own::COST_NS
 impl Recording {
     fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
         let mut host = Host::new();
+        host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
         let own = host.add(OWN.map(|name| Setting::new("exitscope", name, "")));
         let names = EventNames::default();
         let head = host.head(&names, compressed);

@@ -215,6 +215,53 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
 }
 
 #[test]
+fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    // Stopped at its first instruction, so that it makes no events.
+    let mut qemu = Command::new("qemu-system-x86_64");
+    qemu.args(["-S", "-accel", "kvm", "-machine", "pc,hpet=off,dump-guest-core=off", "-cpu", "host,-x2apic"]);
+    qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16"]).stderr(Stdio::null());
+    let mut qemu = match qemu.spawn() {
+        Ok(qemu) => qemu,
+        Err(error) => return cannot(&format!("qemu-system-x86_64 cannot be run: {error}")),
+    };
+    let process = qemu.id();
+    let has_vcpu = || {
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        names.into_iter().any(|name| name.to_string_lossy().contains("kvm-vcpu"))
+    };
+    for _ in 0..1_000 {
+        if has_vcpu() || qemu.try_wait().unwrap().is_some() {
+            break;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    let has_begun = has_vcpu();
+    let data = exitscope_record(&folder.path().join("perf.data"), &[], &[tiny_guest().to_str().unwrap()]);
+    qemu.kill().unwrap();
+    qemu.wait().unwrap();
+    assert!(has_begun, "QEMU made no vCPU");
+    let Some(data) = data else { return };
+    let of_vms = |file: &Path| {
+        let report = report(&[file], &[]);
+        let settings = report["traces"][0]["settings"].as_array().unwrap().clone();
+        let of_vm = settings.iter().filter(|row| row["of"].as_str().unwrap().starts_with("vm "));
+        let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_string();
+        let words = |row| [text(row, "of"), text(row, "name"), text(row, "value")].join("|");
+        of_vm.map(words).filter(|row| row.starts_with(&format!("vm {process}|")) || file != data).collect::<Vec<_>>()
+    };
+    let expected = ["-cpu|host", "-cpu x2apic|off", "-machine hpet|off", "-nodefaults|on"];
+    assert_eq!(of_vms(&data), expected.map(|row| format!("vm {process}|{row}")));
+    // Of a VM without an event a bundle has nothing.
+    let bundle = folder.path().join("bundle.data");
+    let output = common::run(&["report", data.to_str().unwrap(), "--bundle", bundle.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(of_vms(&bundle), Vec::<String>::new());
+}
+
+#[test]
 fn what_a_full_ring_loses_is_counted() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ mod halt;
 mod lane;
 mod ledger;
 mod part;
+mod qemu;
 mod rows;
 mod run_queue;
 mod sign;
@@ -42,6 +43,7 @@ pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, Told, poll_limit};
 pub use ledger::{Ledger, Line, Severity};
 pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
+pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns,

@@ -4,6 +4,7 @@
 //! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
 //! ```
 
+use exitscope_model::{QemuOptions, is_qemu};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -30,6 +31,8 @@ pub struct Vm {
     pub name: String,
     /// Virtual CPUs that it has.
     pub vcpus: u32,
+    /// What QEMU was told; nothing if it is another program's.
+    pub options: QemuOptions,
 }
 
 impl Vm {
@@ -134,15 +137,20 @@ fn vm(process: u32) -> Option<Vm> {
         return None;
     }
     let vcpus = targets.iter().filter(|target| is(target, "anon_inode:kvm-vcpu")).count() as u32;
-    Some(Vm { process, name: process_name(process), vcpus })
+    let command = command(process);
+    let name = machine_name(&command).unwrap_or_else(|| thread_name(process, process));
+    Some(Vm { process, name, vcpus, options: QemuOptions::of_command(&command).unwrap_or_default() })
 }
 
 /// How the machine of this process is called, or the process.
 pub fn process_name(process: u32) -> String {
+    machine_name(&command(process)).unwrap_or_else(|| thread_name(process, process))
+}
+
+/// The words of a process's command line.
+fn command(process: u32) -> Vec<String> {
     let raw = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let words: Vec<String> =
-        raw.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    machine_name(&words).unwrap_or_else(|| thread_name(process, process))
+    raw.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// What the kernel calls a thread; empty if it is gone.
@@ -160,7 +168,7 @@ fn machine_name(command: &[String]) -> Option<String> {
         let at = command.iter().position(|word| word == flag || word.starts_with(&joined))?;
         command[at].strip_prefix(&joined).or_else(|| command.get(at + 1).map(String::as_str))
     };
-    let name = if program.contains("qemu") || program == "kvm" {
+    let name = if is_qemu(program) {
         let name = after("-name").or_else(|| after("--name"))?;
         let parts = || name.split(',');
         parts()

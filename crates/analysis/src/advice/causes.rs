@@ -170,7 +170,7 @@ struct Sum {
 }
 
 fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgement: &Judgement) -> Vec<CauseRow> {
-    let is_qemu = material.vmm(vm, machine) == super::Vmm::Qemu;
+    let is_qemu = material.vmm(vm, machine).is_qemu();
     let mut sums: BTreeMap<(ExitCode, Option<Asked>), Sum> = BTreeMap::new();
     let mut all = 0u64;
     for (cause @ ExitCause { code, about }, cell) in material.causes(vm) {

@@ -11,8 +11,8 @@ use crate::{
     Cell, Counted, DetailKey, ExitCause, Facts, HaltCell, Keyed, Lengths, PollHost, Selection, Wanted, YieldCell,
 };
 use exitscope_model::{
-    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, Setting, Sign, Signed, SubjectNames, TimePart, Who, Yield,
-    YieldCall,
+    CodeList, EventKinds, Exit, Halt, PleUpdate, Preemption, QemuOptions, Setting, Sign, Signed, SubjectNames,
+    TimePart, Who, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -48,8 +48,8 @@ pub struct Machine {
 /// Who runs a VM's devices, as far as the names of its threads say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vmm {
-    /// QEMU.
-    Qemu,
+    /// QEMU, with what is known of its command line.
+    Qemu(QemuOptions),
     /// Another one, of this name.
     Other(String),
     /// Nothing says.
@@ -59,6 +59,13 @@ pub enum Vmm {
 /// Names by which the processes of virtual machine monitors that are not QEMU begin.
 const OTHER_VMMS: &[&str] =
     &["firecracker", "fc_vcpu", "cloud-hypervis", "crosvm", "lkvm", "VBoxHeadless", "exitscope lab", "libkrun"];
+
+impl Vmm {
+    /// Whether it is QEMU.
+    pub fn is_qemu(&self) -> bool {
+        matches!(self, Vmm::Qemu(_))
+    }
+}
 
 impl Machine {
     /// What the setting `name` of `of` was, if the recorder says; as [`exitscope_model::TraceInfo::setting`].
@@ -324,7 +331,7 @@ impl Material {
     pub fn sum_up(&mut self) {
         self.facts.sum_up();
         // Without them, its time is within Xen's.
-        let is_xen = self.facts.run_states.times().next().is_some();
+        let has_run_states = self.facts.has_run_states();
         for (who, division) in &self.facts.divisions {
             let vm = self.vms.entry(who.vm).or_default();
             vm.vcpus += 1;
@@ -332,7 +339,7 @@ impl Material {
             vm.span = vm.span.max(division.span().0);
             vm.guest = vm.guest.saturating_add(division.part(TimePart::Guest).0);
             vm.cost = vm.cost.saturating_add(division.cost().0);
-            if is_xen {
+            if has_run_states {
                 vm.in_device_model = vm.in_device_model.saturating_add(division.part(TimePart::User).0);
             }
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
@@ -386,8 +393,9 @@ impl Material {
         let of_qemu = |name: &&String| {
             name.starts_with("qemu") || *name == "kvm" || name.starts_with("CPU ") && name.ends_with("/KVM")
         };
+        let options = QemuOptions::of_settings(&machine.settings, vm);
         match names.iter().copied().find(is_other) {
-            _ if names.iter().any(of_qemu) => Vmm::Qemu,
+            _ if options.are_known() || names.iter().any(of_qemu) => Vmm::Qemu(options),
             Some(name) => Vmm::Other(name.clone()),
             None => Vmm::Unknown,
         }

@@ -15,7 +15,7 @@ use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
-use exitscope_model::{CodeList, DetailKind, SubjectName};
+use exitscope_model::{CodeList, DetailKind, QemuOptions, SubjectName};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -227,7 +227,7 @@ impl Vm<'_> {
     }
 
     pub(super) fn is_qemu(&self) -> bool {
-        self.vmm == Vmm::Qemu
+        self.vmm.is_qemu()
     }
 
     /// Judges one source; what is to be said of it at the end.
@@ -308,7 +308,15 @@ impl Vm<'_> {
             (Some(Answer::Cure(cure)), _) if cure.helps != Helps::Always && !is_outside => {
                 leave(self.answered_inside(), judgement)
             }
-            (Some(Answer::Cure(cure)), _) => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
+            (Some(Answer::Cure(cure)), _) => match self.is_made(cure) {
+                Some(had) => leave(
+                    Said::NotJudged(format!(
+                        "what would spare them is on QEMU's command line already ({had}), and they come all the same"
+                    )),
+                    judgement,
+                ),
+                None => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
+            },
             (_, Some(key)) if is_msr || is_outside => {
                 Said::Advice(self.unknown(thing, key, account, &facts, judgement))
             }
@@ -473,6 +481,13 @@ impl Vm<'_> {
         self.advise(Words { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
     }
 
+    /// QEMU's options, if they are all that a cure has, and are in force.
+    fn is_made(&self, cure: &Cure) -> Option<String> {
+        let Vmm::Qemu(options) = &self.vmm else { return None };
+        let is_all = !cure.switches.iter().any(|switch| self.has(switch)) && cure.settings.iter().all(is_qemus);
+        in_force(options, cure.settings).filter(|_| is_all)
+    }
+
     /// Of settings, those that this VM's VMM can take, as [`for_vmm`].
     pub(super) fn of_vmm(&self, settings: Vec<Setting>) -> Vec<Setting> {
         for_vmm(&self.vmm, settings.into_iter().filter(|setting| self.fits_guest(setting)).collect())
@@ -569,19 +584,39 @@ impl Vm<'_> {
 /// Of settings, those that the VMM can take: QEMU's and libvirt's lines are QEMU's, and where nothing says that it is QEMU, that
 /// is said first.
 pub(super) fn for_vmm(vmm: &Vmm, settings: Vec<Setting>) -> Vec<Setting> {
-    let is_qemus = |setting: &Setting| matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. });
-    if *vmm == Vmm::Qemu || !settings.iter().any(is_qemus) {
+    if !settings.iter().any(is_qemus) {
         return settings;
     }
     let mut kept = match vmm {
+        Vmm::Qemu(options) => {
+            let Some(had) = in_force(options, &settings) else { return settings };
+            vec![Setting::ByHand(format!("on QEMU's command line already: {had}").into())]
+        }
         Vmm::Other(name) => vec![Setting::ByHand(
             format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
         )],
-        _ => vec![by_hand(IF_QEMU)],
+        Vmm::Unknown => vec![by_hand(IF_QEMU)],
     };
-    let of_other = matches!(vmm, Vmm::Other(_));
-    kept.extend(settings.into_iter().filter(|setting| !(of_other && is_qemus(setting))));
+    let may_be_qemus = *vmm == Vmm::Unknown;
+    kept.extend(settings.into_iter().filter(|setting| may_be_qemus || !is_qemus(setting)));
     kept
+}
+
+/// Whether a setting is a line for QEMU, or for libvirt, which makes one of it.
+fn is_qemus(setting: &Setting) -> bool {
+    matches!(setting, Setting::Qemu(_) | Setting::Libvirt { .. })
+}
+
+/// QEMU's options among settings, if all of them are in force: setting them would change nothing. libvirt's lines are the same
+/// in its words.
+fn in_force(options: &QemuOptions, settings: &[Setting]) -> Option<String> {
+    let offered = |setting: &'_ Setting| match setting {
+        Setting::Qemu(option) => Some(option.to_string()),
+        _ => None,
+    };
+    let offered: Vec<String> = settings.iter().filter_map(offered).collect();
+    let are_all = !offered.is_empty() && offered.iter().all(|option| options.have(option) == Some(true));
+    are_all.then(|| offered.join(" ").replace("…,", ""))
 }
 
 /// Where nothing says who runs the VM's devices.
@@ -814,6 +849,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_qemus_command_line_is_not_offered_again() {
+        let on = |command: &str| {
+            let command: Vec<String> = command.split(' ').map(str::to_string).collect();
+            let options = QemuOptions::of_command(&command).unwrap_or_default();
+            Machine { arch: "x86_64".into(), settings: options.settings(vcpu(0).vm).collect(), ..of_qemu() }
+        };
+        let (hpet, pm_timer) = (0xfed0_00f0, 0x608);
+        // Lines for the VM alone: nothing is left to do.
+        for (command, is_offered) in [("kvm -machine hpet=on", true), ("firecracker", true), ("kvm -no-hpet", false)] {
+            let judgement = judged_on(&on(command), DetailKind::Mmio, hpet, 2_000, 20 * US, false);
+            assert_eq!(judgement.advice().is_empty(), !is_offered, "{command}: {:?}", judgement.advice());
+            let says = format!("{judgement:?}").contains("is on QEMU's command line already (-machine hpet=off)");
+            assert_eq!(says, !is_offered, "{command}: {judgement:?}");
+        }
+        // Lines for the guest are left.
+        for (command, is_offered) in [("kvm -cpu host", true), ("kvm -cpu host,hv-time", false)] {
+            let judgement = judged_on(&on(command), DetailKind::Port, pm_timer, 2_000, 20 * US, false);
+            let settings = &judgement.advice()[0].plan().settings;
+            assert_eq!(settings.iter().any(is_qemus), is_offered, "{command}: {settings:?}");
+            let says = format!("{settings:?}").contains("already: -cpu kvmclock=on,hv-time=on");
+            assert_eq!(says, !is_offered, "{command}: {settings:?}");
+        }
+    }
+
+    #[test]
     fn what_the_recording_shows_of_a_switch_is_not_asked_for() {
         let machine = Machine { arch: "x86_64".into(), ..of_qemu() };
         let mut told = Vec::new();
@@ -829,7 +889,7 @@ mod tests {
         let sign = exitscope_model::Sign::ApicvInhibited(0);
         material.absorb_sign(&exitscope_model::Signed { who: vcpu(0), at: Moment::from_nanos(0), sign });
         let simulate: &Simulate<'_> = &|_, _| Vec::new();
-        let (id, time, vmm) = (vcpu(0).vm, VmTime::default(), Vmm::Qemu);
+        let (id, time, vmm) = (vcpu(0).vm, VmTime::default(), Vmm::Qemu(QemuOptions::default()));
         let vm = Vm { id, time, vmm, material: &material, machine: &machine, simulate };
         let said = format!("{:?}", vm.in_force(&AVIC_SWITCH));
         assert!(
@@ -953,7 +1013,14 @@ mod tests {
         material.facts.duration = Nanos(2_000);
         material.facts.heard.doors = doors;
         let simulate = |_: DetailKind, _: Way| shares.to_vec();
-        with(&Vm { id: VmId(1), time, vmm: Vmm::Qemu, material: &material, machine, simulate: &simulate })
+        with(&Vm {
+            id: VmId(1),
+            time,
+            vmm: Vmm::Qemu(QemuOptions::default()),
+            material: &material,
+            machine,
+            simulate: &simulate,
+        })
     }
 
     #[test]

@@ -8,36 +8,15 @@
 //! processor features are those of src/cpu_map/x86_features.xml.
 
 use super::judgement::Setting;
+use exitscope_model::is_qemu_word;
 
-/// `…` stands for the model that the VM has: another in its place would change what it can be migrated to.
-const CPU: &[&str] = &[
-    "…",
-    "hv-ipi",
-    "hv-stimer",
-    "hv-stimer-direct",
-    "hv-synic",
-    "hv-time",
-    "hv-tlbflush",
-    "hv-vpindex",
-    "invtsc",
-    "kvm-poll-control",
-    "kvm-pv-eoi",
-    "kvm-pv-ipi",
-    "kvm-pv-sched-yield",
-    "kvm-pv-tlb-flush",
-    "kvm-pv-unhalt",
-    "kvmclock",
-    "migratable",
-    "pmu",
-    "x2apic",
-];
-
-const MACHINE: &[&str] = &["hpet", "i8042", "kernel_irqchip", "memory-backend", "vmport"];
+/// Words of options that only advice has; those that it also looks for are [`is_qemu_word`]'s.
+const ONLY_OFFERED: &[(&str, &str)] = &[("-machine", "memory-backend")];
 
 const DEVICES: &[&str] = &["virtio-serial-pci", "virtconsole", "virtio-gpu-pci", "virtio-blk-pci", "isa-debugcon"];
 
 /// Options whose value is somebody's own, or has none.
-const OTHERS: &[&str] = &["-chardev", "-drive", "-nodefaults", "-object", "-overcommit cpu-pm=on", "-smp", "-vga none"];
+const OTHERS: &[&str] = &["-chardev", "-drive", "-nodefaults", "-object", "-smp", "-vga none"];
 
 /// Elements below `<domain>`, and their attributes.
 const LIBVIRT: &[(&str, &[&str])] = &[
@@ -96,11 +75,14 @@ pub(super) fn misspelt(setting: &Setting) -> Vec<String> {
 
 fn of_qemu(option: &str) -> Option<String> {
     let option = format!("-{}", option.trim_start_matches('-'));
-    let key = |word: &str| word.split('=').next().unwrap_or_default().to_string();
+    // `…` stands for the model that the VM has: another in its place would change what it can be migrated to.
+    let is_known = |name: &str, word: &str| {
+        let key = word.split('=').next().unwrap_or_default();
+        word == "…" || is_qemu_word(name, key) || ONLY_OFFERED.contains(&(name, key))
+    };
     let (name, value) = option.split_once(' ').unwrap_or((&option, ""));
     let known = match name {
-        "-cpu" => value.split(',').all(|word| CPU.contains(&key(word).as_str())),
-        "-machine" => value.split(',').all(|word| MACHINE.contains(&key(word).as_str())),
+        "-cpu" | "-machine" | "-overcommit" => value.split(',').all(|word| is_known(name, word)),
         // `virtio-…-pci` stands for whichever it is.
         "-device" => value.split(',').next().is_some_and(|device| device.contains('…') || DEVICES.contains(&device)),
         _ => OTHERS.contains(&name) || OTHERS.contains(&option.as_str()),
