@@ -79,6 +79,8 @@ export function Chart(props: ChartProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = useSignal<[number, number]>([0, 1]);
   const inSight = useSignal(false);
+  const isEarly = useSignal(false);
+  const wasDrawn = useRef(false);
   const [tip, setTip] = useState<{ tip: Tip; x: number; y: number } | null>(null);
   const [open, setOpen] = useState(false);
   const latest = useRef(props);
@@ -96,7 +98,14 @@ export function Chart(props: ChartProps) {
     const seen = new IntersectionObserver((entries) => (inSight.value = entries.at(-1)!.isIntersecting), { rootMargin: "200px" });
     resized.observe(element);
     seen.observe(element);
-    return () => (resized.disconnect(), seen.disconnect());
+    // Whoever prints, or takes a picture of all of a page, sees what was never in sight.
+    const show = () => {
+      size.value = [element.clientWidth, devicePixelRatio || 1];
+      inSight.value = true;
+    };
+    const idle = window.requestIdleCallback?.(() => (isEarly.value = true), { timeout: 4000 });
+    addEventListener("beforeprint", show);
+    return () => (resized.disconnect(), seen.disconnect(), idle && cancelIdleCallback(idle), removeEventListener("beforeprint", show));
   }, []);
 
   useSignalEffect(() => {
@@ -106,7 +115,8 @@ export function Chart(props: ChartProps) {
     if (!element) return;
     const h = heightOf();
     element.style.height = `${h}px`;
-    if (!inSight.value || w < 20) return;
+    if (w < 20 || (!inSight.value && (wasDrawn.current || !isEarly.value))) return;
+    wasDrawn.current = true;
     if (element.width !== Math.round(w * dense) || element.height !== Math.round(h * dense)) {
       element.width = Math.round(w * dense);
       element.height = Math.round(h * dense);

@@ -73,10 +73,10 @@ const NAMES: Record<string, string> = { port: "port", mmio: "MMIO page", msr: "M
 
 /** Goes to the things of this kind. */
 export function seeKind(kind: string): void {
-  go("devices");
-  const of = document.getElementById(`devices-${kind}`);
+  const place = `devices-${kind}`;
+  const of = document.getElementById(place);
   if (of instanceof HTMLDetailsElement) of.open = true;
-  of?.scrollIntoView({ block: "start" });
+  go("devices", place);
 }
 
 /** What an exit was about, beside things of other kinds. */

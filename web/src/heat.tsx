@@ -156,7 +156,7 @@ export const slowColumns = (): Column<SlowOne>[] => [
 ];
 
 /** Looks at an exit with some time before and after it. */
-function around(exit: SlowOne): void {
+export function around(exit: SlowOne): void {
   const long = Math.max(exit.total_ns, data.snap * 4);
   look(exit.after_ns - long * 2, exit.after_ns + long * 3);
 }

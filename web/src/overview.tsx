@@ -1,66 +1,12 @@
-// The first screen: what the recording is worth, where the time went, which cause costs most, the slowest exit, what to change.
+// The first screen, and where the time of each vCPU went.
 import { useSignal } from "@preact/signals";
 import { Bars, type Bar } from "./bars";
-import { partFills, reasonName } from "./colors";
-import { aboutName } from "./devices";
-import { clock, count, ns, plural, rate, share } from "./format";
-import { go } from "./shell";
-import { byAbout, byLane, byReason, COST, costliest, costOf, handlers, partName, parts, slowest, timeOf, totalOf, type Sums } from "./query";
+import { partFills } from "./colors";
+import { Lists, TimeBar, Verdict } from "./first";
+import { ns, plural, rate, share } from "./format";
+import { byLane, costliest, partName, parts, timeOf, totalOf, type Sums } from "./query";
 import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
-import { laneName, MoreVcpus, zero } from "./timeline";
-
-/** What the recording does not tell, and what was made of it. */
-function untold(): string | null {
-  const { told, coverage } = data.report;
-  const [near, far] = handlers();
-  const what = [!told.user && `what ${far} did`, !told.scheduler && "steal"].filter(Boolean);
-  if (what.length === 0 || coverage.exits === 0) return null;
-  return `Not recorded: ${what.join(" and ")}. That time is counted as ${told.user ? `that of ${near}, ${far} or the halt` : `${near} time`}.`;
-}
-
-/** What is missing from the recording; first where figures suffer. */
-export function CoverageNote() {
-  const { coverage, traces } = data.report;
-  const bad = coverage.lines.filter((line) => line.severity === "loss" || line.severity === "error");
-  return (
-    <div class={bad.length ? "coverage bad" : "coverage"} role={bad.length ? "alert" : undefined}>
-      {bad.length > 0 ? (
-        <>
-          <b>Figures are affected by what is missing:</b>
-          <ul>
-            {bad.map((line) => (
-              <li>
-                {line.text.replace(/\.$/, "")}: {count(line.count)}
-              </li>
-            ))}
-          </ul>
-        </>
-      ) : (
-        <>
-          <b>{coverage.lost === null ? "Losses unknown." : "Nothing lost."}</b> {count(coverage.events)} events read, {count(coverage.exits)} exits made, {count(coverage.timed_exits)} timed.
-        </>
-      )}
-      {untold() && <p>{untold()}</p>}
-      {traces.length > 1 && <p>{traces.length} traces together: there is no common time, so nothing is shown over time.</p>}
-    </div>
-  );
-}
-
-export function CoverageTable() {
-  const { coverage } = data.report;
-  return (
-    <details>
-      <summary>What was seen and not used ({coverage.lines.length})</summary>
-      <ul class="plain-list">
-        {coverage.lines.map((line) => (
-          <li>
-            <i class={`severity ${line.severity}`}>{line.severity}</i> {line.text.replace(/\.$/, "")}: {count(line.count)}
-          </li>
-        ))}
-      </ul>
-    </details>
-  );
-}
+import { laneName, MoreVcpus } from "./timeline";
 
 /** Where a vCPU's time went, and how many exits it had: of the whole recording the report's figures; of a range, the page's. */
 function vcpuTimes(lane: number): { times: object; exits: number } {
@@ -85,31 +31,26 @@ const guestsTold = (): boolean => !data.report.coverage.lines.some((line) => lin
 
 const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
 
-function Sentence({ to, head, children }: { to: string; head: string; children: preact.ComponentChildren }) {
+/** The time of the vCPUs that are looked at. */
+const shownTimes = () => shownLanes().map((lane) => vcpuTimes(lane).times);
+
+const sumsOf = (all: object[]): Sums => Object.fromEntries(parts.value.map(({ column }) => [column, all.reduce((sum, times) => sum + timeOf(times, column), 0)]));
+
+export function Overview() {
   return (
-    <div class="card">
-      <h3>{head}</h3>
-      <p>{children}</p>
-      <button type="button" class="plain" onClick={() => go(to)}>
-        {`Look at ${({ reasons: "reasons", timeline: "the timeline", devices: "devices", slowest: "the slowest exits", advice: "advice" } as Record<string, string>)[to]}`}
-      </button>
-    </div>
+    <section id="overview" aria-label="Overview">
+      <h2 class="hidden">Overview</h2>
+      <Verdict />
+      <TimeBar sums={sumsOf(shownTimes())} />
+      <Lists />
+    </section>
   );
 }
 
-export function Overview() {
-  const lanesTimes = shownLanes().map((lane) => vcpuTimes(lane).times);
-  const sums: Sums = Object.fromEntries(parts.value.map(({ column }) => [column, lanesTimes.reduce((sum, times) => sum + timeOf(times, column), 0)]));
-  const [near, far] = handlers();
+export function Vcpus() {
+  const sums = sumsOf(shownTimes());
   const wall = totalOf(sums) || 1;
   const shareOf = (column: string): string => share(timeOf(sums, column) / wall);
-  const rest = parts.value.filter((part) => part.column !== "guest_ns" && !COST.includes(part.column));
-  const ranked = [...byReason.value].filter(([, sums]) => costOf(sums) > 0).sort((a, b) => costOf(b[1]) - costOf(a[1]));
-  const cost = ranked.reduce((sum, row) => sum + costOf(row[1]), 0) || 1;
-  const about = [...byAbout.value].sort((a, b) => b[1].cost - a[1].cost);
-  const door = about.find(([at]) => ["port", "mmio"].includes(data.over.abouts[at]?.kind ?? ""));
-  const slow = slowest.value[0];
-  const advice = data.advice?.advice ?? [];
   const all = useSignal(false);
   const drawn = () => (all.value ? shownLanes() : costliest(shownLanes(), FIRST_VCPUS));
   const bar = (lane: number): Bar => {
@@ -119,62 +60,7 @@ export function Overview() {
     return { label: laneName(lane), parts: parts.value.map(({ column }) => timeOf(times, column)), after: `${plural(exits, "exit")}${perSecond}` };
   };
   return (
-    <section id="overview" aria-label="Overview">
-      <h2>Overview</h2>
-      <CoverageNote />
-      <div class="cards">
-        <Sentence to="reasons" head="Where the time went">
-          {`Of ${ns(wall)} of vCPU time, ${guestsTold() ? `guests ran ${shareOf("guest_ns")}` : "how much guests ran is not known"}. Exits cost ${share(costOf(sums) / wall)}${data.report.told.user ? ` (${near} ${shareOf("kernel_ns")}, ${far} ${shareOf("user_ns")})` : ""}`}
-          {ranked.length > 0 ? ", most of it for " : "."}
-          {ranked.slice(0, 2).map(([reason, of], at) => (
-            <>
-              {at > 0 && " and "}
-              <b>{reasonName(reason)}</b> {share(costOf(of) / cost)}
-            </>
-          ))}
-          {ranked.length > 0 && "."}
-        </Sentence>
-        <Sentence to="timeline" head="Halts, steal and the rest">
-          {rest.length > 0 ? `No cost: ${rest.map((part) => `${part.name} ${shareOf(part.column)}`).join(", ")} of the time.` : "All time is the guests' or cost."}
-          {data.report.told.scheduler || " Steal was not recorded."}
-        </Sentence>
-        <Sentence to="devices" head="Costliest cause">
-          {about[0] ? (
-            <>
-              <b>{aboutName(about[0][0])}</b>
-              {`: ${plural(about[0][1].count, "exit")} cost ${ns(about[0][1].cost)}, ${share(about[0][1].cost / cost)} of the cost of all exits.`}
-              {door && door !== about[0] && (
-                <>
-                  {" Of ports and devices, "}
-                  <b>{aboutName(door[0])}</b>
-                  {`: ${plural(door[1].count, "exit")}, ${ns(door[1].cost)}.`}
-                </>
-              )}
-            </>
-          ) : (
-            "The recording does not say what exits were about."
-          )}
-        </Sentence>
-        <Sentence to="slowest" head="Slowest exit">
-          {slow ? (
-            <>
-              <b>{slow.reason}</b>
-              {` ${slow.detail ?? ""} on ${laneName(slow.lane)}: ${ns(costOf(slow))} of cost${timeOf(slow, "steal_ns") ? ` and ${ns(timeOf(slow, "steal_ns"))} of steal` : ""}`}
-              {data.over.in_time && ` at ${((slow.after_ns - zero()) / 1e9).toFixed(4)}\u00a0s (${clock(data.over.base_ns, slow.after_ns)} on the trace's clock)`}
-              {"."}
-            </>
-          ) : (
-            "No timed exit."
-          )}
-        </Sentence>
-        <Sentence to="advice" head="What to change">
-          {data.advice === null
-            ? "Advice needs one recording, all its reasons and lengths."
-            : advice.length === 0
-              ? "No advice. The causes that weigh most, and whether any rule looks at them, are listed there."
-              : `${advice[0]!.change[0]!.toUpperCase()}${advice[0]!.change.slice(1)}${advice.length > 1 ? `; and ${advice.length - 1} more` : ""}.`}
-        </Sentence>
-      </div>
+    <section id="vcpus" aria-label="vCPUs">
       <Bars
         id="vcpus"
         title="Where the wall time of each vCPU went"
@@ -191,7 +77,6 @@ export function Overview() {
         click={data.over.lanes.length <= 64 ? (at) => only(lanes, drawn()[at]!) : undefined}
         controls={<MoreVcpus all={all} first={FIRST_VCPUS} />}
       />
-      <CoverageTable />
     </section>
   );
 }

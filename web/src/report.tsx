@@ -5,28 +5,46 @@ import { chosenBy, count, ns } from "./format";
 import { Gangs } from "./gangs";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./heat";
-import { Overview } from "./overview";
+import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
-import { Shell, type Section } from "./shell";
+import { Panel, Shell, TabBar, type Tab } from "./shell";
 import { data } from "./state";
 import { Filters, Strip, Timeline } from "./timeline";
 import { Yields } from "./yields";
 
-function sections(): Section[] {
+function tabs(): Tab[] {
   const { report, over } = data;
   return [
-    { id: "overview", title: "Overview", there: true },
-    { id: "reasons", title: "Reasons", there: report.total.count > 0 },
-    { id: "timeline", title: "Timeline", there: over.in_time },
-    { id: "slowest", title: "Slowest exits", there: over.slow.length > 0 },
-    { id: "devices", title: "Devices", there: over.abouts.length > 0 },
-    { id: "advice", title: "Advice", there: true },
-    { id: "halts", title: "Halts", there: report.halt !== null },
-    { id: "phases", title: "Phases", there: report.phases !== null },
-    { id: "yields", title: "Yields", there: report.yield !== null },
-    { id: "gangs", title: "Gangs", there: report.gang !== null },
+    {
+      id: "timeline",
+      title: "Timeline",
+      sections: [
+        { id: "timeline", title: "Over time", there: over.in_time },
+        { id: "slowest", title: "Slowest exits", there: over.slow.length > 0 },
+      ],
+    },
+    {
+      id: "breakdown",
+      title: "Breakdown",
+      sections: [
+        { id: "vcpus", title: "vCPUs", there: over.lanes.length > 0 },
+        { id: "reasons", title: "Reasons", there: report.total.count > 0 },
+        { id: "devices", title: "Devices", there: over.abouts.length > 0 },
+      ],
+    },
+    {
+      id: "mechanisms",
+      title: "Mechanisms",
+      sections: [
+        { id: "halts", title: "Halts", there: report.halt !== null },
+        { id: "phases", title: "Phases", there: report.phases !== null },
+        { id: "yields", title: "Yields", there: report.yield !== null },
+        { id: "gangs", title: "Gangs", there: report.gang !== null },
+      ],
+    },
+    { id: "advice", title: "Advice", sections: [{ id: "advice", title: "Advice" }] },
   ];
 }
 
@@ -46,7 +64,7 @@ export function Report() {
     <Shell
       title={traces.map((trace) => trace.name.split("/").at(-1)).join(", ")}
       about={about.filter(Boolean).join(" · ")}
-      sections={sections()}
+      sections={tabs()}
       version={data.version}
       made={
         <>
@@ -54,26 +72,36 @@ export function Report() {
         </>
       }
     >
+      <Overview />
       <div class="sticky">
+        <TabBar />
         {data.over.in_time && <Strip />}
         <Filters />
       </div>
-      <Overview />
-      {data.report.total.count > 0 && <Reasons />}
-      {data.over.in_time && (
-        <section id="timeline" aria-label="Timeline">
-          <h2>Over time</h2>
-          <Timeline />
-          <HeatMap />
-        </section>
-      )}
-      {data.over.slow.length > 0 && <Slowest />}
-      {data.over.abouts.length > 0 && <Devices />}
-      <AdviceView />
-      {data.report.halt && <Halts />}
-      {data.report.phases && <Phases />}
-      {data.report.yield && <Yields />}
-      {data.report.gang && <Gangs />}
+      <Panel id="timeline">
+        {data.over.in_time && (
+          <section id="timeline" aria-label="Timeline">
+            <h2>Over time</h2>
+            <Timeline />
+            <HeatMap />
+          </section>
+        )}
+        {data.over.slow.length > 0 && <Slowest />}
+      </Panel>
+      <Panel id="breakdown">
+        {data.over.lanes.length > 0 && <Vcpus />}
+        {data.report.total.count > 0 && <Reasons />}
+        {data.over.abouts.length > 0 && <Devices />}
+      </Panel>
+      <Panel id="mechanisms">
+        {data.report.halt && <Halts />}
+        {data.report.phases && <Phases />}
+        {data.report.yield && <Yields />}
+        {data.report.gang && <Gangs />}
+      </Panel>
+      <Panel id="advice">
+        <AdviceView />
+      </Panel>
     </Shell>
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { said } from "./chart";
-import { section, theme } from "./link";
+import { kept, section, theme } from "./link";
 import { ServedBar } from "./served";
 import { served } from "./source";
 
@@ -12,17 +12,108 @@ export interface Section {
   there?: boolean;
 }
 
+/** Sections that are shown together, one tab at a time. */
+export interface Tab {
+  id: string;
+  title: string;
+  sections: Section[];
+}
+
+/** The tab that is shown, of pages that have tabs; the first for none. */
+export const tab = kept<string>("tab", "");
+
+/** The tabs that have anything. */
+let tabs: Tab[] = [];
+
+const tabOf = (id: string): Tab | undefined => tabs.find((of) => of.sections.some((row) => row.id === id));
+
+const shownTab = (): Tab | undefined => tabs.find((of) => of.id === tab.value) ?? tabs[0];
+
+const there = (sections: Section[]): Section[] => sections.filter((row) => row.there !== false);
+
+/** Whether the page has a section. */
+export const hasSection = (id: string): boolean => document.getElementById(id) !== null;
+
 let jumped = -Infinity;
 
 /** Whether a jump has just been made, so that what is scrolled past does not count. */
 const jumping = (): boolean => performance.now() - jumped < 1000;
 
-/** Goes to a section. */
-export function go(to: string): void {
+/** Goes to a section, and then to `place`, if that is another element. */
+export function go(to: string, place = to): void {
   jumped = performance.now();
   section.value = to;
-  document.getElementById(to)?.scrollIntoView({ block: "start" });
+  const of = tabOf(to);
+  if (of) tab.value = of.id;
+  const scroll = () => document.getElementById(place)?.scrollIntoView({ block: "start" });
+  // A tab that is shown for it has its height only when it is drawn.
+  scroll();
+  requestAnimationFrame(scroll);
 }
+
+/** The tabs, and what the one that is shown has. */
+export function TabBar() {
+  const shown = shownTab()!;
+  const press = (event: KeyboardEvent) => {
+    const at = tabs.indexOf(shown);
+    const to = { ArrowRight: tabs[(at + 1) % tabs.length], ArrowLeft: tabs.at(at - 1), Home: tabs[0], End: tabs.at(-1) }[event.key];
+    if (!to) return;
+    event.preventDefault();
+    tab.value = to.id;
+    document.getElementById(`tab-${to.id}`)?.focus();
+  };
+  return (
+    <div class="tabbar">
+      <div class="tabs" role="tablist" aria-label="Views">
+        {tabs.map((of) => (
+          <button
+            type="button"
+            role="tab"
+            id={`tab-${of.id}`}
+            aria-selected={of === shown}
+            aria-controls={`panel-${of.id}`}
+            tabIndex={of === shown ? 0 : -1}
+            onClick={() => go(of.sections[0]!.id)}
+            onKeyDown={press}
+          >
+            {of.title}
+          </button>
+        ))}
+      </div>
+      {shown.sections.length > 1 && <SectionLinks sections={shown.sections} />}
+    </div>
+  );
+}
+
+/** What a tab shows. It stays where it is while another one is shown, so that it is printed. */
+export function Panel({ id, children }: { id: string; children: ComponentChildren }) {
+  if (!tabs.some((of) => of.id === id)) return null;
+  return (
+    <div role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} hidden={shownTab()!.id !== id}>
+      {children}
+    </div>
+  );
+}
+
+function SectionLinks({ sections }: { sections: Section[] }) {
+  return (
+    <nav aria-label="Sections">
+      <ul>
+        {sections.map((row) => (
+          <li>
+            <a href={`#view=${row.id}`} aria-current={section.value === row.id ? "true" : undefined} onClick={(event) => (event.preventDefault(), go(row.id))}>
+              {row.title}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+/** Prints have all tabs, drawn: those that listen later draw for it. */
+addEventListener("beforeprint", () => document.documentElement.classList.add("printing"));
+addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
 
 function ThemeChoice() {
   const next = { auto: "light", light: "dark", dark: "auto" } as const;
@@ -47,17 +138,22 @@ interface Props {
   title: string;
   /** Below the title. */
   about: ComponentChildren;
-  sections: Section[];
+  /** Sections, which are listed beside; or the tabs that they are in, of which the page draws a [`TabBar`] and [`Panel`]s. */
+  sections: Section[] | Tab[];
   /** How to have the same as text. */
   made?: ComponentChildren;
   version: string;
   children: ComponentChildren;
 }
 
+const isTabs = (of: Section[] | Tab[]): of is Tab[] => of.length > 0 && "sections" in of[0]!;
+
 export function Shell({ title, about, sections, made, version, children }: Props) {
-  const there = sections.filter((row) => row.there !== false);
+  const hasTabs = isTabs(sections);
+  tabs = hasTabs ? sections.map((of) => ({ ...of, sections: there(of.sections) })).filter((of) => of.sections.length > 0) : [];
+  const listed = hasTabs ? [] : there(sections);
   useEffect(() => {
-    if (section.value !== "overview") document.getElementById(section.value)?.scrollIntoView({ block: "start" });
+    if (section.value !== "overview") go(section.value);
   }, []);
   useEffect(() => {
     const seen = new IntersectionObserver(
@@ -67,9 +163,9 @@ export function Shell({ title, about, sections, made, version, children }: Props
       },
       { rootMargin: "-30% 0px -65% 0px" },
     );
-    document.querySelectorAll("main > section").forEach((element) => seen.observe(element));
+    document.querySelectorAll("main section[id]").forEach((element) => seen.observe(element));
     return () => seen.disconnect();
-  }, [there.map((row) => row.id).join()]);
+  }, [[...listed, ...tabs.flatMap((of) => of.sections)].map((row) => row.id).join()]);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")!.focus())}>
@@ -83,18 +179,8 @@ export function Shell({ title, about, sections, made, version, children }: Props
         <ThemeChoice />
       </header>
       <ServedBar />
-      <div class="body">
-        <nav aria-label="Sections">
-          <ul>
-            {there.map((row) => (
-              <li>
-                <a href={`#view=${row.id}`} aria-current={section.value === row.id ? "true" : undefined} onClick={(event) => (event.preventDefault(), go(row.id))}>
-                  {row.title}
-                </a>
-              </li>
-            ))}
-          </ul>
-        </nav>
+      <div class={hasTabs ? "body tabbed" : "body"}>
+        {!hasTabs && <SectionLinks sections={listed} />}
         <main id="main" tabIndex={-1}>
           {children}
         </main>

@@ -63,7 +63,10 @@ export const isHatched = (fill: string): boolean => fill[0] === "/" || fill[0] =
 
 /** A fill as the background of an element. */
 export const cssFill = (fill: string): string =>
-  isHatched(fill) ? `repeating-linear-gradient(${fill[0] === "/" ? "-45deg" : "45deg"}, ${fill.slice(1)} 0 1.5px, transparent 1.5px 3.5px)` : fill;
+  // Tiles of a whole number of pixels: a gradient over all of a wide bar shows stripes of its own.
+  isHatched(fill)
+    ? `linear-gradient(${fill[0] === "/" ? "-45deg" : "45deg"}, ${fill.slice(1)} 18%, transparent 18% 50%, ${fill.slice(1)} 50% 68%, transparent 68%) 0 0 / 5px 5px`
+    : fill;
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const SIZE = 11;

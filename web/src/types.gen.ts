@@ -243,6 +243,10 @@ export interface GainRow {
    */
   of: string;
   /**
+   * The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+   */
+  range_text: string;
+  /**
    * The policy that was replayed, what was counted, what the simulator said of what, or the publication.
    */
   source: string;
@@ -324,6 +328,11 @@ export interface AdvisedCauseRow {
    */
   advice: number[];
   /**
+   * In a table: the number of the advice that changes it, and what that wins of it; or the verdict. Empty if no rule looked at the
+   * recording.
+   */
+  brief: string;
+  /**
    * Exits.
    */
   exits: number;
@@ -333,7 +342,7 @@ export interface AdvisedCauseRow {
    */
   of: "exits" | "steal" | "forced_out";
   /**
-   * Of exits, the median of their lengths.
+   * Of exits, the median of their lengths; null of halts, which are as long as the guest halts.
    */
   p50_ns: number | null;
   /**
@@ -955,6 +964,11 @@ export interface Report {
    * The dimensions of `rows`.
    */
   by: string[];
+  /**
+   * What takes more than 5 % of the cost of all exits, or 1 % of the vCPUs' time, of all VMs together: reason and subject, costliest
+   * first; and what rules say of it, if any looked at the recording.
+   */
+  causes: AdvisedCauseRow[];
   /**
    * What was seen, and what was seen and not used.
    */

@@ -119,13 +119,23 @@ export async function visit(browser, address, may, options = {}) {
 /** Waits until what changed is drawn. */
 export const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
+/** Shows the tab that this is in, if it is in one. */
+export async function reveal(page, selector) {
+  await page.locator(selector).first().evaluate((of) => {
+    const panel = of.closest("[role=tabpanel][hidden]");
+    if (panel) document.getElementById(panel.getAttribute("aria-labelledby")).click();
+  });
+  await frame(page);
+}
+
 /** What a chart has drawn. */
-export const drawn = (page, id) => page.locator(`#chart-${id} canvas`).evaluate((canvas) => (canvas.scrollIntoView({ block: "center" }), new Promise((done) => setTimeout(() => done(canvas.toDataURL()), 200))));
+export const drawn = async (page, id) => (await reveal(page, `#chart-${id}`), page.locator(`#chart-${id} canvas`).evaluate((canvas) => (canvas.scrollIntoView({ block: "center" }), new Promise((done) => setTimeout(() => done(canvas.toDataURL()), 200)))));
 
 /** The CSV of a chart, as its button gives it. */
 export async function csvOf(page, id) {
   // Where the clipboard may not be used, the file is saved; in a test always.
   await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+  await reveal(page, `#chart-${id}`);
   const saved = page.waitForEvent("download");
   await page.locator(`#chart-${id} .copy button`, { hasText: "CSV" }).click();
   const stream = await (await saved).createReadStream();
@@ -153,6 +163,7 @@ const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/
 /** Charts draw something, and say what their axes are. */
 export async function drawsAll(page) {
   for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
+    await reveal(page, `#${id}`);
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForFunction((id) => {
       const canvas = document.querySelector(`#${id} canvas`);
@@ -167,8 +178,13 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 export async function seriousOf(page) {
   await page.evaluate(axe);
   await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
-  await frame(page);
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations);
+  const found = [];
+  const tabs = await page.$$eval("[role=tab]", (tabs) => tabs.map((tab) => tab.id));
+  for (const tab of tabs.length > 0 ? tabs : [null]) {
+    if (tab) await page.locator(`#${tab}`).click();
+    await frame(page);
+    found.push(...(await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations)));
+  }
   const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
   return serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`);
 }

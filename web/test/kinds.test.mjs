@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
+import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, reveal, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -181,6 +181,7 @@ test("who forced whom out: all that was lost, and that of a range", async () => 
   }
   const pairs = await csvOf(page, "forced");
   assert.equal(sum(pairs, "time lost"), sum(rows, "lost (ns)"));
+  await reveal(page, "#chart-drags");
   await page.locator("#chart-drags canvas").focus();
   for (const key of ["+", "+", "+"]) await page.keyboard.press(key);
   await frame(page);
@@ -321,6 +322,7 @@ for (const [kind, file] of Object.entries(kinds)) {
     await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
     for (const id of charts) {
       const saved = page.waitForEvent("download");
+      await reveal(page, `#${id}`);
       await page.locator(`#${id} .copy button`, { hasText: "SVG" }).click();
       const parts = [];
       for await (const part of await (await saved).createReadStream()) parts.push(part);
@@ -366,6 +368,7 @@ test("every chart answers to the pointer", async () => {
   for (const file of [diff(), sweep(), lab(), gang(), ...(withoutSql ? [] : [fleet()])]) {
     const page = await open(browser, file);
     for (const id of await page.$$eval("figure.chart:not(#chart-strip)", (charts) => charts.map((chart) => chart.id))) {
+      await reveal(page, `#${id}`);
       const canvas = page.locator(`#${id} canvas`);
       await canvas.evaluate((canvas) => canvas.scrollIntoView({ block: "center" }));
       await frame(page);

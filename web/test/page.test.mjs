@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, run, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -29,7 +29,8 @@ test("a page is one file below 1.5 MB and data, and loads nothing", async () => 
 test("what the page says of reasons, vCPUs and devices is what the report says", async () => {
   const report = json("report", T2);
   const page = await open(browser, boot());
-  await page.getByRole("button", { name: `Show all ${report.rows.length}` }).first().click();
+  await reveal(page, "#reasons");
+  await page.locator("#reasons").getByRole("button", { name: `Show all ${report.rows.length}` }).click();
   const rows = await tableOf(page, "Exits by reason");
   assert.equal(Object.keys(rows).length, report.rows.length);
   // The same text as the terminal's, for the same numbers.
@@ -108,6 +109,7 @@ test("zoom, pan and a link to what is shown", async () => {
   await page.locator("#chart-timeline canvas").focus();
   for (const key of ["+", "+", "ArrowRight"]) await page.keyboard.press(key);
   await page.getByRole("button", { name: "vCPU 1" }).first().click();
+  await reveal(page, "#reasons");
   await page.locator("button.reason", { hasText: "npf" }).click();
   await page.waitForFunction(() => location.hash.includes("reasons="));
   const [hash, shown] = await page.evaluate(() => [location.hash, document.querySelector(".filters").textContent]);
@@ -117,6 +119,7 @@ test("zoom, pan and a link to what is shown", async () => {
   assert.equal(await again.evaluate(() => document.querySelector(".filters").textContent), shown);
   assert.equal((await tableOf(again, "Exits by reason")).npf.exits, exits);
   await done(again);
+  await reveal(page, "#timeline");
   await page.locator("#chart-timeline canvas").focus();
   await page.keyboard.press("Home");
   await page.getByRole("button", { name: "Show everything" }).click();
@@ -127,6 +130,7 @@ test("zoom, pan and a link to what is shown", async () => {
 test("one reason alone: lengths, heat map and slowest exits follow", async () => {
   const report = json("report", T2);
   const page = await open(browser, boot());
+  await reveal(page, "#reasons");
   await page.locator("button.reason", { hasText: "cpuid" }).click();
   await frame(page);
   const cpuid = report.rows.find((row) => row.reason === "cpuid");
@@ -135,6 +139,7 @@ test("one reason alone: lengths, heat map and slowest exits follow", async () =>
   assert.equal(sum(await csvOf(page, "heat"), "exits"), cpuid.timed);
   assert.ok((await csvOf(page, "slow")).every((row) => row.reason === "cpuid"));
   for (const stack of ["Exits by reason", "Cost by reason"]) {
+    await reveal(page, "#timeline");
     await page.getByRole("group", { name: "What is stacked" }).getByRole("button", { name: stack }).click();
     await frame(page);
   }
@@ -146,6 +151,7 @@ test("the slider replays other limits of polling: the replay's own figures", asy
   const trace = corpus("x86-svm/t4-none.dat.gz");
   const replay = json("replay", trace, "--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=50us,500us");
   const page = await open(browser, halts());
+  await reveal(page, "#halts");
   await page.getByRole("button", { name: "guest (guest_halt_poll_ns)" }).click();
   const slider = page.locator(".what-if input[type=range]");
   for (const [value, row] of [["50.0us", replay.rows[2]], ["500us", replay.rows[3]]]) {
@@ -172,10 +178,12 @@ test("advice is the adviser's, and its facts lead to charts", async () => {
   assert.equal(await cards.first().locator("h3").textContent(), `1. ${advised.advice[0].change}`);
   const { text, topic } = advised.facts[advised.advice[0].evidence[0] - 1];
   assert.equal(await cards.first().locator(".facts b").first().textContent(), text);
+  await reveal(page, "#advice");
   await cards.first().getByRole("button", { name: /^fact/ }).first().click();
   await page.waitForFunction((topic) => location.hash.includes(`view=${topic}`), topic);
   // What a cause is about leads to the table of its kind.
   const { about } = advised.causes.find((cause) => cause.about);
+  await reveal(page, "#advice");
   await page.locator("#advice td").getByRole("button", { name: about.text, exact: true }).first().click();
   assert.ok(await page.locator(`#devices-${about.kind}`).evaluate((of) => of.open && of.querySelector("table") !== null));
   await done(page);
@@ -195,20 +203,32 @@ test("dark by the system, and by the button", async () => {
 test("everything can be reached by keyboard, and seen to be", async () => {
   const page = await open(browser, boot());
   const met = new Set();
-  for (let step = 0; step < 400; step++) {
-    await page.keyboard.press("Tab");
-    const at = await page.evaluate(() => {
-      const element = document.activeElement;
-      if (!element || element === document.body) return null;
-      const style = getComputedStyle(element);
-      if (style.outlineStyle === "none") return `no outline: ${element.outerHTML.slice(0, 100)}`;
-      return element.closest("section")?.id ?? element.closest("nav, header, main")?.tagName ?? element.className;
-    });
-    if (at === null) break;
-    assert.ok(!at.startsWith("no outline"), at);
-    met.add(at);
+  const tabs = await page.$$eval("[role=tab]", (tabs) => tabs.map((tab) => tab.textContent));
+  for (const tab of tabs) {
+    await page.evaluate(() => document.activeElement.blur());
+    for (let step = 0; step < 400; step++) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const element = document.activeElement;
+        if (!element || element === document.body) return null;
+        const style = getComputedStyle(element);
+        if (style.outlineStyle === "none") return `no outline: ${element.outerHTML.slice(0, 100)}`;
+        if (element.role === "tab") return `tab ${element.textContent}`;
+        return element.closest("section")?.id ?? element.closest("nav, header, main")?.tagName ?? element.className;
+      });
+      if (at === null) break;
+      assert.ok(!at.startsWith("no outline"), at);
+      met.add(at);
+    }
+    // Only the tab that is shown is on the way; arrows lead to the others.
+    await page.getByRole("tab", { name: tab }).focus();
+    await page.keyboard.press("ArrowRight");
+    await frame(page);
+    met.add(`tab ${await page.evaluate(() => document.activeElement.textContent)}`);
   }
-  for (const place of ["skip", "HEADER", "NAV", "MAIN", "overview", "reasons", "timeline", "slowest", "devices", "advice", "halts", "phases"]) assert.ok(met.has(place), `${place} of ${[...met]}`);
+  for (const place of ["skip", "HEADER", "NAV", "overview", "vcpus", "reasons", "timeline", "slowest", "devices", "advice", "halts", "phases", ...tabs.map((tab) => `tab ${tab}`)])
+    assert.ok(met.has(place), `${place} of ${[...met]}`);
+  await page.getByRole("tab", { name: "Mechanisms" }).click();
   await page.locator("nav a", { hasText: "Phases" }).focus();
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.getElementById("phases").getBoundingClientRect().top < 300);
@@ -216,6 +236,52 @@ test("everything can be reached by keyboard, and seen to be", async () => {
   await table.focus();
   await page.keyboard.press("Enter");
   await page.locator("#chart-flame table").waitFor();
+  await done(page);
+});
+
+test("the first screen answers: what is wrong, how large, where, when, what to change", async () => {
+  for (const file of ["x86-svm/t2.data.gz", "lab/contended.data.gz", "powerpc/p8_smt4_two_vms.data.gz", "arm64/arm.dat.gz"]) {
+    const { verdict, causes } = json("report", corpus(file));
+    const page = await open(browser, pageOf(`first-${file.replace(/\W/g, "-")}`, corpus(file)));
+    assert.equal(await page.evaluate(() => scrollY), 0);
+    const told = await page.locator(".verdict").innerText();
+    assert.ok(told.replaceAll("\n", " ").includes(verdict.text.replaceAll("`", "")), `${file}: ${told}`);
+    assert.ok(!verdict.best_change || told.includes(verdict.best_change.gain), told);
+    assert.equal(await page.locator(".verdict.doubtful[role=alert]").count(), Number(verdict.is_doubtful), file);
+    // All of it is in sight, and so are the tabs.
+    for (const of of [".verdict", ".timebar", ".lists", ".tabs"]) assert.ok((await page.locator(of).boundingBox()).y + (await page.locator(of).boundingBox()).height <= 800, `${file}: ${of}`);
+    const costliest = [...causes].sort((a, b) => b.time_ns - a.time_ns)[0];
+    const first = page.locator(".list").first().locator("tbody tr").first();
+    assert.ok((await first.innerText()).includes(`${(costliest.share_of_time * 100).toFixed(1)}%`), file);
+    assert.ok((await first.innerText()).includes(costliest.brief), file);
+    await done(page);
+  }
+  const page = await open(browser, boot());
+  const bar = await page.locator(".timebar .whole").getAttribute("aria-label");
+  const parts = [...bar.matchAll(/ (<?[\d.]+)%/g)].map(([, part]) => (part.startsWith("<") ? 0.05 : Number(part)));
+  assert.ok(Math.abs(parts.reduce((a, b) => a + b) - 100) < 0.5, bar);
+  // A moment leads to it, a cause to its exits, a change to its advice.
+  await page.locator(".list", { hasText: "Slowest moments" }).locator("tbody button").first().click();
+  await page.waitForFunction(() => location.hash.includes("from=") && location.hash.includes("view=timeline"));
+  const slow = await csvOf(page, "slow");
+  assert.equal(slow[0].about, "0xcfc out PCI config data");
+  await page.locator(".list", { hasText: "Costliest causes" }).getByRole("button", { name: "npf: memory faults" }).click();
+  await page.waitForFunction(() => location.hash.includes("reasons="));
+  await page.locator(".list", { hasText: "Changes" }).locator("tbody button").first().click();
+  await page.locator("#advice article").first().waitFor();
+  await done(page);
+});
+
+test("what was never in sight is printed", async () => {
+  const page = await open(browser, boot());
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  const blank = await page.$$eval("figure.chart canvas", (all) =>
+    all.filter((canvas) => canvas.width < 100 || !canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).map((canvas) => canvas.closest("figure").id),
+  );
+  assert.deepEqual(blank.filter((id) => id !== "chart-strip"), []);
+  assert.ok((await page.$$("figure.chart")).length > 10);
+  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  assert.equal(await page.locator("[role=tabpanel]:visible").count(), 1);
   await done(page);
 });
 
@@ -239,7 +305,7 @@ test("every kind of recording has its views, and each chart draws something", as
   ];
   for (const [file, sections] of kinds) {
     const page = await open(browser, file);
-    for (const id of sections) assert.equal(await page.locator(`main > section#${id}`).count(), 1, `${file}: ${id}`);
+    for (const id of sections) assert.equal(await page.locator(`main section#${id}`).count(), 1, `${file}: ${id}`);
     await drawsAll(page);
     await done(page);
   }
@@ -249,6 +315,7 @@ test("copies: SVG is drawn like the chart, PNG is an image", async () => {
   const page = await open(browser, boot());
   await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
   const save = async (id, kind) => {
+    await reveal(page, `#chart-${id}`);
     const saved = page.waitForEvent("download");
     await page.locator(`#chart-${id} .copy button`, { hasText: kind }).click();
     const parts = [];
@@ -273,6 +340,7 @@ test("of very many vCPUs those that cost most are drawn, and all if asked for", 
     line(number, 1000 * number + 10 * (number + 1), `kvm_entry: vcpu ${number}, rip 0xffffffff81000002`);
   writeFileSync(trace, `# tracer: nop\n#\n${Array.from({ length: 40 }, vcpu).join("")}`);
   const page = await open(browser, pageOf("many", trace));
+  await reveal(page, "#vcpus");
   const height = () => page.locator("#chart-vcpus canvas").first().evaluate((canvas) => canvas.getBoundingClientRect().height);
   const few = await height();
   assert.equal((await csvOf(page, "vcpus")).length, 40);
@@ -289,7 +357,7 @@ test("names out of a hostile trace are shown, and run nothing", async () => {
   const trace = join(folder, `<b onclick=alert(4)>&"'.data`);
   writeFileSync(trace, bytes, "latin1");
   const page = await open(browser, pageOf("hostile", trace));
-  for (const id of await page.$$eval("main > section", (sections) => sections.map((section) => section.id))) await page.evaluate((id) => document.getElementById(id).scrollIntoView(), id);
+  for (const id of await page.$$eval("main section[id]", (sections) => sections.map((section) => section.id))) await page.evaluate((id) => document.getElementById(id).scrollIntoView(), id);
   await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
   await frame(page);
   assert.equal(await page.evaluate(() => document.querySelectorAll("img, script:not(body > script), b[onclick]").length), 0);

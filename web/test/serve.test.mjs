@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, done, exitscope, folder, frame, json, launch, repacked, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
+import { corpus, done, exitscope, folder, frame, json, launch, repacked, reveal, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const T4 = corpus("x86-svm/t4-none.dat.gz");
@@ -47,7 +47,7 @@ test("the list of recordings leads to pages with the report's figures, and back"
   assert.match(rows[torn].coverage, /is not a trace/);
   assert.deepEqual(await seriousOf(page), []);
   await page.getByRole("link", { name: T2 }).click();
-  await page.waitForSelector("#reasons table");
+  await page.waitForSelector("#reasons table", { state: "attached" });
   const reasons = await tableOf(page, "Exits by reason");
   for (const row of report.rows.slice(0, 8)) assert.equal(reasons[row.reason].exits, thousands(row.count), row.reason);
   await page.getByRole("button", { name: "Zoom in" }).click();
@@ -58,7 +58,7 @@ test("the list of recordings leads to pages with the report's figures, and back"
   await done(again);
   await page.getByRole("link", { name: "All recordings" }).click();
   await page.getByRole("link", { name: T4 }).click();
-  await page.waitForSelector("#halts");
+  await page.waitForSelector("#halts", { state: "attached" });
   await done(page);
   assert.equal(await server.end("SIGHUP"), 0);
 });
@@ -170,7 +170,7 @@ test("what happens is shown as it happens, can be paused, and a lost connection 
   const ports = await tableOf(page, "I/O ports");
   assert.ok(Object.keys(ports).some((name) => name.startsWith("0x10 out")), Object.keys(ports).join());
   // The guest's writes to port 0x10 go to user space, one by one.
-  await page.locator("#advice article", { hasText: "0x10" }).first().waitFor();
+  await page.locator("#advice article", { hasText: "0x10" }).first().waitFor({ state: "attached" });
   const long = await length();
   await more(before);
   assert.notEqual(await length(), long, "time goes on");
@@ -228,7 +228,8 @@ test("while what is advised changes, it stays as open as it was and where it is 
   };
   const articles = () =>
     page.$$eval("#advice article", (all) => all.map((one) => ({ change: one.querySelector("h3").textContent.replace(/^\d+\. /, ""), was: one.was, open: one.querySelector("details").open })));
-  await page.locator("#advice article").nth(1).waitFor();
+  await page.locator("#advice article").nth(1).waitFor({ state: "attached" });
+  await reveal(page, "#advice");
   assert.match(await page.locator("#advice .note").first().textContent(), /Of all that is kept/);
   // Nobody is in the list: it is in the order of what wins most, and each advice is an element of its own.
   await page.mouse.move(2, 2);
@@ -252,6 +253,7 @@ test("while what is advised changes, it stays as open as it was and where it is 
     assert.deepEqual((await articles()).map((one) => one.open), unfolded);
     assert.ok(await summary.evaluate((summary) => document.activeElement === summary), "the focus stays");
   }
+  await reveal(page, "#halts");
   const slider = page.getByRole("slider");
   await slider.focus();
   await page.keyboard.press("End");

@@ -184,7 +184,7 @@ fn words(of: &Judgement) -> String {
         _ = writeln!(
             text,
             "\ncause of VM {}: {} {:?}: {} exits, {} ns, {of_cost} of cost, {:.2} % of time\n  {:?}",
-            row.vm.0,
+            row.vm.map_or(0, |vm| vm.0),
             match row.into {
                 GoesInto::Exits(code) => code.name(),
                 other => format!("{other:?}"),

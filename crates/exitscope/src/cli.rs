@@ -194,9 +194,14 @@ pub struct ReportArgs {
     /// Traces to read, with the flag of perf and trace-cmd; may be given several times
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
+    /// Show all that the report holds, as text, instead of the answer in 24 lines; --by, --event, --top, --sort, --slowest, --hidden and
+    /// --threads-per-core do so, too
+    #[arg(long, conflicts_with_all = ["html", "bundle", "view"])]
+    pub all: bool,
     /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
-    /// The door of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "reason", value_parser = parse_dim)]
+    /// The door of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was [default:
+    /// reason]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dim)]
     pub by: Vec<Dim>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
@@ -226,9 +231,9 @@ pub struct ReportArgs {
     /// percent_sample, percent_time, mean_t, max_t, min_t) are taken too
     #[arg(short = 'k', long, visible_alias = "key", value_enum)]
     pub sort: Option<Sort>,
-    /// Show this many of the slowest single exits; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub slowest: usize,
+    /// Show this many of the slowest single exits; 0 for none [default: 10]
+    #[arg(long, value_name = "N")]
+    pub slowest: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
@@ -252,6 +257,21 @@ pub struct ReportArgs {
     /// be judged: the recording is empty or cut, nothing is selected, or it does not tell the figure.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
+}
+
+impl ReportArgs {
+    /// Whether text is to show all that the report holds.
+    pub fn shows_all(&self) -> bool {
+        let has_groups = !self.by.is_empty() || self.event.is_some() || self.interval.is_some();
+        let has_rows = self.top.is_some() || self.sort.is_some() || self.slowest.is_some();
+        let has_more = self.view.is_some() || self.hidden.is_some() || self.threads_per_core.is_some();
+        self.all || has_groups || has_rows || has_more
+    }
+
+    /// How many of the slowest exits are shown.
+    pub fn most_slowest(&self) -> usize {
+        self.slowest.unwrap_or(10)
+    }
 }
 
 #[derive(Clone, Debug, Default, Args)]

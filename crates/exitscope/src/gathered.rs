@@ -9,7 +9,7 @@
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
 use crate::advise::judgement;
-use crate::read::Sink;
+use crate::read::{Sink, Trace};
 use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
 use exitscope_analysis::replay::{Recorded, Recorder};
 use exitscope_analysis::{Counted, Dim, Facts, PollHost, Selection, Wanted};
@@ -107,19 +107,32 @@ pub struct Gathered {
 
 impl Gathered {
     /// Nothing yet; of halts and yields, the last `most` of each will be kept.
-    pub fn new(selection: &Selection, slowest: usize, most: usize) -> Gathered {
-        let wanted = Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() };
-        let mut material = Material::new(selection);
-        material.facts = Facts::new(&wanted);
+    pub fn new(wanted: &Wanted, most: usize) -> Gathered {
+        let mut material = Material::new(&wanted.selection);
+        material.facts = Facts::new(wanted);
         let (halts, yields) = (Last::of_at_most(most), Last::of_at_most(most));
         Gathered { material, recorder: Recorder::default(), halts, yields, first: Moment::default() }
     }
 
-    /// Adds another recording. There is no advice on several.
-    pub fn add_recording(&mut self, other: &Gathered) {
+    /// The same by reason, for a page.
+    pub fn by_reason(selection: &Selection, slowest: usize, most: usize) -> Gathered {
+        Gathered::new(&Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() }, most)
+    }
+
+    /// All of a trace, which was read.
+    pub fn ended(mut self, trace: &Trace) -> Gathered {
+        let (first, last) = trace.span.unwrap_or_default();
+        self.material.end(first, last, &trace.vcpu_of);
+        trace.held.iter().for_each(|&(from, to)| self.material.facts.leave_out(from, to));
+        self
+    }
+
+    /// With another recording. There is no advice on several.
+    pub fn with_recording(mut self, other: Gathered) -> Gathered {
         self.material.facts.merge(&other.material.facts);
         self.halts = Last::of_at_most(self.halts.most);
         self.yields = Last::of_at_most(self.yields.most);
+        self
     }
 
     /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
@@ -334,7 +347,7 @@ mod tests {
 
     /// A stretch of so many halts, from a moment on.
     fn halts(from: u64, many: u64) -> Gathered {
-        let mut gathered = Gathered::new(&Selection::default(), 0, OF_NOW);
+        let mut gathered = Gathered::by_reason(&Selection::default(), 0, OF_NOW);
         for at in (from..from + many).map(Moment::from_nanos) {
             let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             // As long as the moment is late.
@@ -365,7 +378,7 @@ mod tests {
     fn the_last_halts_are_kept_without_a_gap() {
         let most = OF_NOW as u64;
         let stretches = [halts(0, 10), halts(10, most - 10), halts(most, 7), halts(most + 7, most + 3)];
-        let mut all = Gathered::new(&Selection::default(), 0, OF_NOW);
+        let mut all = Gathered::by_reason(&Selection::default(), 0, OF_NOW);
         let wanted = [(0, 9), (0, most - 1), (7, most + 6), (most + 10, 2 * most + 9)];
         for (stretch, (first, last)) in stretches.iter().zip(wanted) {
             all.add_stretch(stretch);
@@ -401,7 +414,7 @@ mod tests {
     #[test]
     fn limits_that_were_tried_for_advice_are_what_the_slider_would_have_tried() {
         for vms in [1, 2] {
-            let mut gathered = Gathered::new(&Selection::default(), 0, OF_NOW);
+            let mut gathered = Gathered::by_reason(&Selection::default(), 0, OF_NOW);
             gathered.begin(Moment::default());
             for number in 0..400 {
                 // 1 us to 1 ms, from 150 us on asleep.

@@ -13,15 +13,13 @@ use crate::cli::ReportArgs;
 use crate::devices;
 use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
-use crate::read::{self, Earlier, Trace};
-use crate::report::{self, Totals};
+use crate::read::{self, Trace};
+use crate::report::{self, read_all};
 use crate::select;
-use anyhow::Context;
 use exitscope_analysis::Selection;
-use exitscope_analysis::advice::{Trials, TriedLimits};
+use exitscope_analysis::advice::TriedLimits;
 use exitscope_page::{Contents, Drags, OverTime, write_page};
 use exitscope_trace::{Input, Keep};
-use exitscope_view::Coverage;
 use std::path::Path;
 
 /// A trace while it is read.
@@ -29,15 +27,11 @@ type Reading = (Gathered, (Drags, Background));
 
 fn begin(selection: &Selection, slowest: usize) -> Reading {
     let over_time = Background::start(OverTime::new(selection));
-    (Gathered::new(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
+    (Gathered::by_reason(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
 }
 
-fn end((mut gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, Ending) {
-    let over_time = over_time.end(trace);
-    let (first, last) = trace.span.unwrap_or_default();
-    gathered.material.end(first, last, &trace.vcpu_of);
-    trace.held.iter().for_each(|&(from, to)| gathered.material.facts.leave_out(from, to));
-    (gathered, drags, over_time)
+fn end((gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, Ending) {
+    (gathered.ended(trace), drags, over_time.end(trace))
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
@@ -55,37 +49,19 @@ pub fn look_at(
 ) -> anyhow::Result<Outcome> {
     let devices = devices::read(&args.names)?;
     let selection = select::selection(&args.select, inputs)?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
-    let fresh = || begin(&selection, args.slowest);
-    let mut all: Option<(Gathered, Drags, Ending)> = None;
-    let mut totals = Totals::default();
-    let mut earlier = Earlier::of_run(inputs);
-    for input in inputs {
-        let (trace, reading) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, fresh)?;
-        let (of_trace, drags, over_time_of_trace) = end(reading, &trace);
-        all = Some(match all {
-            Some((mut gathered, drags, over_time)) => {
-                gathered.add_recording(&of_trace);
-                (gathered, drags, over_time.merge(over_time_of_trace))
-            }
-            None => (of_trace, drags, over_time_of_trace),
-        });
-        totals.add(trace);
-    }
-    let (gathered, drags, over_time) = all.context("no trace to read")?;
+    let of = (&selection, Keep::Timed);
+    let ((gathered, drags, over_time), mut totals) = read_all(
+        args,
+        inputs,
+        of,
+        || begin(&selection, args.most_slowest()),
+        end,
+        |all: (Gathered, Drags, Ending), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
+    )?;
     devices::name(&mut totals.info, devices.as_ref());
-    let advised = || match (inputs, &totals.traces[..]) {
-        ([input], [trace]) if args.select.reasons.is_empty() && args.select.longer_than.is_none() => {
-            let again = |trials: Trials| {
-                let fresh = || trials.clone();
-                Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?.1)
-            };
-            let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
-            let tried = |trials| gathered.try_or(trials, again);
-            let (advised, limits) = gathered.advise(trace, coverage, &selection, &totals.info, tried)?;
-            Ok((Some(advised), limits))
-        }
-        _ => Ok((None, TriedLimits::default())),
+    let advised = || {
+        let advised = report::advised(args, inputs, &gathered, &totals, of)?;
+        Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
@@ -95,7 +71,7 @@ pub fn look_at(
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let mut report = totals.report(args, facts, &info, selection, gates.breaches, options.keep);
+    let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches, Keep::Timed);
     if let Some(advised) = &advice {
         report.add_advice(facts, &info, advised);
     }

@@ -4,20 +4,23 @@ use crate::Outcome;
 use crate::bundle;
 use crate::cli::{Format, ReportArgs, View};
 use crate::devices;
+use crate::gathered::{Gathered, OF_NOW};
 use crate::html;
 use crate::read::{self, Earlier, Sink, Trace};
 use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
+use exitscope_analysis::advice::{Trials, TriedLimits};
 use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo,
     Yield,
 };
-use exitscope_trace::{Keep, NoSymbols, Symbols};
+use exitscope_trace::{Input, Keep, NoSymbols, Symbols};
 use exitscope_units::Moment;
 use exitscope_view::{
-    HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv, write_page,
+    Advised, Coverage, HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv,
+    write_page, write_summary,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -197,7 +200,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         return html::run(args, to);
     }
-    let by = args.event.map_or_else(|| args.by.clone(), |event| vec![event]);
+    let by = match (args.event, &args.by[..]) {
+        (Some(event), _) => vec![event],
+        (None, []) => vec![Dim::Reason],
+        (None, by) => by.to_vec(),
+    };
     if let Some(twice) = by.iter().enumerate().find_map(|(at, dim)| by[..at].contains(dim).then_some(dim)) {
         anyhow::bail!("--by names {} twice", twice.name());
     }
@@ -223,26 +230,38 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let devices = devices::read(&args.names)?;
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
-    let need_vcpus = !selection.vcpus.is_empty();
-    let wanted = Wanted { by, slowest: args.slowest, selection: selection.clone() };
-    let mut all: Option<Facts> = None;
-    let mut totals = Totals::default();
-    let mut earlier = Earlier::of_run(&inputs);
+    let wanted = Wanted { by, slowest: args.most_slowest(), selection: selection.clone() };
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
-    let options = args.select.clock.options(if every { Keep::Used } else { Keep::Timed });
-    for input in inputs {
-        let (trace, mut of_trace) = read::read_input(input, &mut earlier, need_vcpus, options, || Facts::new(&wanted))?;
-        let (first, last) = trace.span.unwrap_or_default();
-        of_trace.end(first, last, &trace.vcpu_of);
-        trace.held.iter().for_each(|&(from, to)| of_trace.leave_out(from, to));
-        match &mut all {
-            Some(all) => all.merge(&of_trace),
-            None => all = Some(of_trace),
-        }
-        totals.add(trace);
-    }
-    let mut facts = all.context("no trace to read")?;
+    let keep = if every { Keep::Used } else { Keep::Timed };
+    let is_summary = args.format == Format::Text && !args.shows_all();
+    let (mut facts, mut totals, advised) = if is_summary || args.format == Format::Json {
+        let (gathered, mut totals) = read_all(
+            args,
+            &inputs,
+            (&selection, keep),
+            || Gathered::new(&wanted, OF_NOW),
+            Gathered::ended,
+            Gathered::with_recording,
+        )?;
+        devices::name(&mut totals.info, devices.as_ref());
+        let advised = advised(args, &inputs, &gathered, &totals, (&selection, keep))?;
+        (gathered.material.facts, totals, advised.map(|(advised, _)| advised))
+    } else {
+        let end = |mut facts: Facts, trace: &Trace| {
+            let (first, last) = trace.span.unwrap_or_default();
+            facts.end(first, last, &trace.vcpu_of);
+            trace.held.iter().for_each(|&(from, to)| facts.leave_out(from, to));
+            facts
+        };
+        let add = |mut all: Facts, of_trace: Facts| {
+            all.merge(&of_trace);
+            all
+        };
+        let (facts, mut totals) = read_all(args, &inputs, (&selection, keep), || Facts::new(&wanted), end, add)?;
+        devices::name(&mut totals.info, devices.as_ref());
+        (facts, totals, None)
+    };
     if let Some(symbols) = symbols {
         let functions = facts.by.rips().filter_map(|rip| symbols.function(rip));
         totals.functions = functions.map(|(start, name)| (start, name.to_string())).collect();
@@ -250,9 +269,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let gates = gates(args, &facts, &totals)?;
     let outcome = gates.outcome();
-    let mut info = std::mem::take(&mut totals.info);
-    devices::name(&mut info, devices.as_ref());
-    let mut report = totals.report(args, &facts, &info, selection, gates.breaches, options.keep);
+    let info = std::mem::take(&mut totals.info);
+    let mut report = totals.report(args, &facts, &info, selection, gates.breaches, keep);
+    if let Some(advised) = &advised {
+        report.add_advice(&facts, &info, advised);
+    }
     if let (Some(lab), Some(path)) = (&bounds, &args.hidden) {
         let hidden =
             HiddenTime::of(&report, &facts, lab).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
@@ -270,6 +291,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             }
             write_csv(&report, &mut *out)?;
         }
+        // Where there is no exit, all that there is to say is short.
+        Format::Text if is_summary && report.total.count > 0 => {
+            let names: Vec<String> = report.traces.iter().map(|trace| trace.name.clone()).collect();
+            write_summary(&report, advised.as_ref(), &names.join(" "), look(), out)?;
+        }
         Format::Text => {
             let page = match args.view {
                 Some(view) => view_page(&report, view.into()),
@@ -279,6 +305,53 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// Reads all traces, of each of which `end` makes what `add` puts together.
+pub fn read_all<S: Sink, T>(
+    args: &ReportArgs,
+    inputs: &[Input],
+    (selection, keep): (&Selection, Keep),
+    fresh: impl Fn() -> S,
+    end: impl Fn(S, &Trace) -> T,
+    add: impl Fn(T, T) -> T,
+) -> anyhow::Result<(T, Totals)> {
+    let mut all: Option<T> = None;
+    let mut totals = Totals::default();
+    let mut earlier = Earlier::of_run(inputs);
+    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(keep));
+    for input in inputs {
+        let (trace, sink) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, &fresh)?;
+        let of_trace = end(sink, &trace);
+        all = Some(match all {
+            Some(all) => add(all, of_trace),
+            None => of_trace,
+        });
+        totals.add(trace);
+    }
+    Ok((all.context("no trace to read")?, totals))
+}
+
+/// What rules say of a recording, and what they tried; `None` of several, or of a part of the exits.
+pub fn advised(
+    args: &ReportArgs,
+    inputs: &[Input],
+    gathered: &Gathered,
+    totals: &Totals,
+    (selection, keep): (&Selection, Keep),
+) -> anyhow::Result<Option<(Advised, TriedLimits)>> {
+    let ([input], [trace]) = (inputs, &totals.traces[..]) else { return Ok(None) };
+    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
+        return Ok(None);
+    }
+    let again = |trials: Trials| {
+        let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(keep));
+        let fresh = || trials.clone();
+        Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?.1)
+    };
+    let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
+    let tried = |trials| gathered.try_or(trials, again);
+    gathered.advise(trace, coverage, selection, &totals.info, tried).map(Some)
 }
 
 /// The functions of a guest.
@@ -301,5 +374,14 @@ pub fn look() -> Look {
     let terminal = stdout.is_terminal();
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
     let width = asked.or_else(|| terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0)));
-    Look { width, colour: terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never }
+    let colour = terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+    Look { width, colour, unicode: is_unicode() }
+}
+
+/// Whether the locale's characters are UTF-8, as setlocale(3) finds it out.
+fn is_unicode() -> bool {
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|of| !of.is_empty()));
+    named.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
 }

@@ -44,7 +44,7 @@ fn what_a_table_names_is_named_in_every_table_of_a_report() {
     for by in ["mmio", "vm,mmio"] {
         assert_eq!(called(&report(&[&t2()], &["--devices", &path, "--by", by])["rows"], 0xfebf_b000), [named], "{by}");
     }
-    let page = stdout(&run(&["report", t2().to_str().unwrap(), "--devices", &path]));
+    let page = stdout(&run(&["report", t2().to_str().unwrap(), "--all", "--devices", &path]));
     assert!(page.contains("0xfebfb000 write virtio-blk vda notify"), "{page}");
     assert!(page.contains("(236, LOCAL_TIMER)"), "{page}");
     let plain = report(&[&t2()], &[]);

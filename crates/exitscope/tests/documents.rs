@@ -33,6 +33,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("metrics.md", "docs metrics"),
     ("columns.md", "docs columns"),
     ("examples/report.txt", "report corpus/x86-svm/t2.data.gz"),
+    ("examples/report-all.txt", "report corpus/x86-svm/t2.data.gz --all"),
     ("examples/xen.txt", "report corpus/xen/hvm1_dm_sched_hvm.xentrace.gz --tsc-hz 2596120000"),
     ("examples/by.txt", "report corpus/x86-svm/t2.data.gz --by vcpu,reason --reason io,npf"),
     ("examples/rip.txt", "report corpus/x86-svm/t2.data.gz --by rip,reason --top 8"),

@@ -205,7 +205,7 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
         // Only programs are measured, and only for who may measure.
         let costs = value("exitscope", "cost_ns").unwrap();
         assert!(costs.is_empty() || route == "BPF" && costs.parse::<u64>().unwrap() > 0, "{costs}");
-        let page = common::run(&["report", data.to_str().unwrap()]);
+        let page = common::run(&["report", data.to_str().unwrap(), "--all"]);
         assert!(common::stdout(&page).contains("Recorded on "), "{page:?}");
         let header = Command::new("perf").args(["report", "--header-only", "-i"]).arg(&data).output().unwrap();
         let header = String::from_utf8_lossy(&header.stdout).into_owned();

@@ -596,7 +596,7 @@ fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
 
 #[test]
 fn where_nothing_tells_the_guest_from_the_kernel_neither_has_a_column() {
-    let page = stdout(&run(&["report", corpus("lab/contended.data.gz").to_str().unwrap()]));
+    let page = stdout(&run(&["report", corpus("lab/contended.data.gz").to_str().unwrap(), "--all"]));
     let head = page.lines().find(|line| line.trim_start().starts_with("VM ") && line.contains("wall")).unwrap();
     let columns: Vec<&str> = head.split_whitespace().collect();
     assert!(columns.contains(&"steal") && columns.contains(&"unknown"), "{head}");

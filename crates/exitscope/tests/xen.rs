@@ -364,7 +364,7 @@ fn ports_msrs_leaves_pages_and_vectors_have_the_counts_that_lie_beside_the_log()
 fn report_events_and_diff_work_on_every_log() {
     for name in ["hvm1_boot_mem", "pvh1_hvm"].into_iter().chain(LOGS) {
         let (path, hz) = (log(name), ["--tsc-hz", "2596120000"]);
-        let output = run(&[&["report", &path][..], &hz].concat());
+        let output = run(&[&["report", &path, "--all"][..], &hz].concat());
         assert!(output.status.success() && stderr(&output).is_empty(), "{name}: {}", stderr(&output));
         let page = stdout(&output);
         assert!(page.contains("xentrace (SVM, as its exit codes show)"), "{name}");
@@ -414,7 +414,7 @@ fn without_a_rate_there_is_an_error_that_says_what_to_do() {
         message.contains("--tsc-hz") && message.contains("cpu_mhz") && message.contains("pvh1_hvm.xentrace.xl-info")
     );
     // Told the wrong vendor, the codes are read as that one's, and the report says that it was told.
-    let output = run(&["report", &path, "--tsc-hz", HZ, "--xen-mode", "vmx"]);
+    let output = run(&["report", &path, "--all", "--tsc-hz", HZ, "--xen-mode", "vmx"]);
     assert!(stdout(&output).contains("xentrace (VMX, as told)"));
 }
 

@@ -157,7 +157,7 @@ fn the_preemption_of_lock_holders_is_found_where_it_is_and_not_where_every_vcpu_
             assert_eq!(of["all"][name], 0, "{arch} {name}");
         }
         assert_eq!((&of["all_preempted"]["blocked"]["count"], &of["queue"]["most"]), (&0.into(), &0.into()), "{arch}");
-        let page = |trace: &Path| stdout(&common::run(&["report", trace.to_str().unwrap()]));
+        let page = |trace: &Path| stdout(&common::run(&["report", trace.to_str().unwrap(), "--all"]));
         assert!(page(&crowded).contains("which may be the one that holds the lock"), "{arch}");
         assert!(page(&roomy).contains("no sign of lock-holder preemption"), "{arch}");
     }

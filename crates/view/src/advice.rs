@@ -39,6 +39,9 @@ pub struct Advised {
     pub not_judged: Vec<NotJudgedRow>,
     /// What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
     pub causes: Vec<AdvisedCauseRow>,
+    /// The same of all VMs together, which a report has.
+    #[serde(skip)]
+    pub causes_of_all: Vec<AdvisedCauseRow>,
 }
 
 /// Something that weighs, and what is said of it. Not judged is not "nothing to do": no rule looks at it.
@@ -62,7 +65,7 @@ pub struct AdvisedCauseRow {
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
     pub time_ns: u64,
-    /// Of exits, the median of their lengths.
+    /// Of exits, the median of their lengths; null of halts, which are as long as the guest halts.
     pub p50_ns: Option<u64>,
     /// The length that one of a hundred passes.
     pub p99_ns: Option<u64>,
@@ -82,6 +85,9 @@ pub struct AdvisedCauseRow {
     /// The same in few words.
     #[serde(skip)]
     pub short: String,
+    /// In a table: the number of the advice that changes it, and what that wins of it; or the verdict. Empty if no rule looked at the
+    /// recording.
+    pub brief: String,
 }
 
 /// A port, a page, a register, a call, a leaf; or a device or a group of registers that rules have a name for.
@@ -171,6 +177,8 @@ pub struct GainRow {
     pub of: &'static str,
     /// All of it for a person, but for how it was found out.
     pub text: String,
+    /// The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+    pub range_text: String,
     /// At least so much, in each second of the recording, all vCPUs concerned together.
     pub low_ns_per_s: u64,
     /// At most so much.
@@ -250,6 +258,11 @@ impl Advised {
             let fact = evidence.first().and_then(|fact| facts.get(fact.number() - 1));
             fact.map_or(("host", None), |fact| (fact.scope, fact.vm))
         };
+        let advice = AdviceRow::all(judgement, info);
+        let causes = |rows: &[CauseRow]| -> Vec<AdvisedCauseRow> {
+            rows.iter().map(|row| AdvisedCauseRow::of(row, info).with_brief(&advice)).collect()
+        };
+        let (each, all) = (causes(&judgement.causes), causes(&judgement.causes_of_all));
         Advised {
             schema: Advised::SCHEMA,
             trace,
@@ -257,8 +270,9 @@ impl Advised {
             coverage: coverage.lines,
             clock: ClockRow::of(&facts_of.halts, info),
             selection,
-            advice: AdviceRow::all(judgement, info),
-            causes: judgement.causes.iter().map(|row| AdvisedCauseRow::of(row, info)).collect(),
+            advice,
+            causes: each,
+            causes_of_all: all,
             left_alone: judgement
                 .left_alone
                 .iter()
@@ -335,8 +349,8 @@ fn id_of(name: &str) -> String {
 }
 
 impl AdvisedCauseRow {
-    fn of(row: &CauseRow, info: &TraceInfo) -> AdvisedCauseRow {
-        let (vm, vm_name) = name_of(Some(row.vm), info);
+    pub(crate) fn of(row: &CauseRow, info: &TraceInfo) -> AdvisedCauseRow {
+        let (vm, vm_name) = name_of(row.vm, info);
         let (verdict, why, short) = match &row.verdict {
             CauseVerdict::Changed(numbers) => {
                 let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
@@ -360,7 +374,7 @@ impl AdvisedCauseRow {
             GoesInto::Steal => ("steal", None),
             GoesInto::ForcedOut => ("forced_out", None),
         };
-        let about = SubjectRow::of(row.subject, Some(row.vm), info);
+        let about = SubjectRow::of(row.subject, row.vm, info);
         AdvisedCauseRow {
             vm,
             vm_name,
@@ -379,7 +393,23 @@ impl AdvisedCauseRow {
             why,
             text,
             short,
+            brief: String::new(),
         }
+    }
+
+    /// Says in brief what rules do, of which these came of it.
+    fn with_brief(mut self, advice: &[AdviceRow]) -> AdvisedCauseRow {
+        let of = self.advice.first().and_then(|number| advice.iter().find(|advice| advice.number == *number));
+        self.brief = match (of, self.verdict) {
+            // An advice on more than this cause wins more than the cause takes.
+            (Some(of), _) if of.gain.high_share.is_some_and(|share| share > self.share_of_time * 1.01) => {
+                format!("[{}]", of.number)
+            }
+            (Some(of), _) => format!("[{}] {}", of.number, of.gain.range_text),
+            (None, "can_be_changed") => "little to win".to_string(),
+            (None, verdict) => verdict.replace('_', " "),
+        };
+        self
     }
 
     /// `msr, speculation control` with this between, `steal`.
@@ -450,9 +480,11 @@ impl GainRow {
             How::Simulated(source) => ("simulated", source),
             How::Published(source) => ("published", source),
         };
+        let (text, range_text) = gain_texts(gain, vm, shares);
         GainRow {
             of: gain.of.id(),
-            text: gain_text(gain, vm, shares),
+            text,
+            range_text,
             low_ns_per_s: gain.low.0,
             high_ns_per_s: gain.high.0,
             low_share: shares.map(|[low, _]| low),
@@ -463,8 +495,8 @@ impl GainRow {
     }
 }
 
-/// `1.2% to 4.8% of its vCPUs' time (0.012 to 0.048 vCPUs), in exits`, `up to 0.11 of the host's CPUs`.
-fn gain_text(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> String {
+/// `1.2% to 4.8% of its vCPUs' time (0.012 to 0.048 vCPUs), in exits`, `up to 0.11 of the host's CPUs`; and the range alone.
+fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> (String, String) {
     let range = |low: String, high: String| match (gain.low, low == high) {
         (_, true) => high,
         (Nanos::ZERO, _) => format!("up to {high}"),
@@ -473,12 +505,14 @@ fn gain_text(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> String {
     let (low, high) = (names::all_the_time(gain.low), names::all_the_time(gain.high));
     let Some(shares) = shares.map(|shares| shares.map(names::share)) else {
         let whose = if gain.of == GainOf::HostCpu { "" } else { " vCPUs," };
-        return format!("{}{whose} {}", range(low, high), gain.of.text());
+        let range = range(low, high);
+        return (format!("{range}{whose} {}", gain.of.text()), format!("{range} CPUs"));
     };
     let whose = if vm.is_some() { "its" } else { "the" };
     let vcpus = if low == high || gain.low == Nanos::ZERO { high } else { format!("{low} to {high}") };
     let [least, most] = shares;
-    format!("{} of {whose} vCPUs' time ({vcpus} vCPUs), {}", range(least, most), gain.of.text())
+    let range = range(least, most);
+    (format!("{range} of {whose} vCPUs' time ({vcpus} vCPUs), {}", gain.of.text()), range)
 }
 
 fn side_name(side: Side) -> &'static str {

@@ -443,7 +443,7 @@ mod tests {
         let time = found.tables[0].rows[0].figures[0].clone();
         found.tables[0].rows[0].figures.push(LabFigure { name: "exit to entry".into(), samples: None, ..time });
         let mut text = Vec::new();
-        write_page(&lab_page(&found), Look { width: Some(46), colour: false }, &mut text).unwrap();
+        write_page(&lab_page(&found), Look { width: Some(46), colour: false, unicode: true }, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let header = text.lines().find(|line| line.contains("exit ")).unwrap();
         assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["exit", "door", "time", "±"], "{text}");

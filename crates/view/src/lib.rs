@@ -36,6 +36,7 @@ mod replay_page;
 mod report;
 mod simulated;
 mod simulated_page;
+mod summary;
 mod sweep;
 mod sweep_page;
 mod text;
@@ -74,6 +75,7 @@ pub use simulated::{
     YieldsRow,
 };
 pub use simulated_page::simulated_page;
+pub use summary::write_summary;
 pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
 pub use sweep_page::sweep_page;
 pub use text::{Look, write_page};

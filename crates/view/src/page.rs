@@ -287,7 +287,7 @@ fn untold(report: &Report) -> Option<Sentence> {
 }
 
 /// A figure, if the trace tells such.
-fn if_told(told: bool, figure: String) -> String {
+pub(crate) fn if_told(told: bool, figure: String) -> String {
     if told { figure } else { "-".to_string() }
 }
 
@@ -325,6 +325,23 @@ fn on_parts(report: &Report) -> Vec<String> {
     notes
 }
 
+/// Whether a recording tells how large a part of the time is, which divides into `of`.
+pub(crate) fn is_told(report: &Report, part: TimePart, of: &dyn Fn(TimePart) -> u64) -> bool {
+    match part {
+        TimePart::Unknown | TimePart::Excluded => true,
+        // Where no exit has an end, no part of the time is known.
+        _ if report.coverage.timed_exits == 0 => false,
+        // Where nothing tells the two apart, what is neither user space's nor the scheduler's is unknown.
+        TimePart::Guest | TimePart::Kernel => {
+            of(TimePart::Guest) > 0 || of(TimePart::Kernel) > 0 || of(TimePart::Unknown) == 0
+        }
+        TimePart::User => report.told.user,
+        TimePart::Steal => report.told.scheduler,
+        TimePart::Halted => report.told.scheduler || of(TimePart::Halted) > 0 || of(TimePart::Undivided) == 0,
+        _ => true,
+    }
+}
+
 fn vcpus(report: &Report, most: usize) -> Section {
     let mut columns = vec![column("VM", true, 0), column("vCPU", true, 0), column("wall", false, 1)];
     let shown_parts = parts_of_vcpus(report);
@@ -345,24 +362,8 @@ fn vcpus(report: &Report, most: usize) -> Section {
     };
     let (shown, left_out) = heaviest(order, most, |row| row.cost_ns);
     let rows = shown.into_iter().map(|row| {
-        let share = |part: TimePart| {
-            let is_told = match part {
-                TimePart::Unknown | TimePart::Excluded => true,
-                // Where no exit has an end, no part of the time is known.
-                _ if report.coverage.timed_exits == 0 => false,
-                // Where nothing tells the two apart, what is neither user space's nor the scheduler's is unknown.
-                TimePart::Guest | TimePart::Kernel => {
-                    row.times.guest_ns > 0 || row.times.kernel_ns > 0 || row.times.unknown_ns == 0
-                }
-                TimePart::User => report.told.user,
-                TimePart::Steal => report.told.scheduler,
-                TimePart::Halted => {
-                    report.told.scheduler || row.times.halted_ns > 0 || row.times.halt_not_divided_ns == 0
-                }
-                _ => true,
-            };
-            if_told(is_told, percent(row.times.get(part), row.span_ns))
-        };
+        let of = |part| row.times.get(part);
+        let share = |part: TimePart| if_told(is_told(report, part, &of), percent(of(part), row.span_ns));
         let mut cells = vec![row.who.vm_label(), vcpu_label(&row.who), Nanos(row.span_ns).to_string()];
         cells.extend(shown_parts.iter().map(|part| share(*part)));
         cells.push(thousands(row.exits));

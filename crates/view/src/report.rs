@@ -1,6 +1,6 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
-use crate::advice::Advised;
+use crate::advice::{Advised, AdvisedCauseRow};
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
@@ -11,9 +11,10 @@ use crate::recorded::{self, HostSettingRow};
 use crate::times::{ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
+use exitscope_analysis::advice::{Machine, unjudged_causes};
 use exitscope_analysis::recording;
 use exitscope_analysis::{
-    Breach, Cell, DetailKey, Dim, Facts, Group, Part, Selection, StateTimes, Timeline, Times, When,
+    Breach, Cell, DetailKey, Dim, Facts, Group, Part, PollHost, Selection, StateTimes, Timeline, Times, When,
 };
 use exitscope_model::{
     Exit, Ledger, Line, RunState, Severity, Sign, SubjectName, SubjectNames, TraceInfo, Who, WhoRow,
@@ -38,6 +39,9 @@ pub struct Report {
     pub told: ToldRow,
     /// What it comes to.
     pub verdict: VerdictRow,
+    /// What takes more than 5 % of the cost of all exits, or 1 % of the vCPUs' time, of all VMs together: reason and subject, costliest
+    /// first; and what rules say of it, if any looked at the recording.
+    pub causes: Vec<AdvisedCauseRow>,
     /// Which exits were looked at.
     pub selection: SelectionRow,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
@@ -516,6 +520,8 @@ impl Report {
         let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
         let record = recording::all(traces.first().map_or("", |trace| &trace.arch), xen);
+        let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+        let causes = unjudged_causes(facts, &machine).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
         Report {
             schema: Report::SCHEMA,
             traces,
@@ -526,6 +532,7 @@ impl Report {
                 by_runner: facts.heard.by_runner,
             },
             verdict: VerdictRow::of(facts, info, record, None),
+            causes,
             selection: SelectionRow::of(&made.selection),
             duration_ns: facts.duration.0,
             vcpus: facts
@@ -586,9 +593,10 @@ impl Report {
 }
 
 impl Report {
-    /// Puts what rules say into the verdict.
+    /// Puts what rules say into the verdict and the causes.
     pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &Advised) {
         self.verdict = VerdictRow::of(facts, info, self.how_to_record(), Some(advised));
+        self.causes.clone_from(&advised.causes_of_all);
     }
 
     /// How to record what this trace lacks.
@@ -789,6 +797,21 @@ impl TraceRow {
             first_ns: first.as_nanos(),
             last_ns: last.as_nanos(),
             events,
+        }
+    }
+
+    /// What the recording says of the machine, for rules.
+    pub fn machine(&self, info: &TraceInfo) -> Machine {
+        Machine {
+            arch: self.arch.clone(),
+            release: self.release.clone(),
+            cpus: info.cpus,
+            xen: info.by_vcpu,
+            comms: info.comms.clone(),
+            polling: PollHost::of(info),
+            settings: info.settings.clone(),
+            names: info.subject_names(),
+            records_subjects: info.format.starts_with("perf.data") && info.names.has("kvm:kvm_pio"),
         }
     }
 

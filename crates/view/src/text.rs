@@ -13,7 +13,12 @@ pub struct Look {
     pub width: Option<usize>,
     /// Whether to use colours.
     pub colour: bool,
+    /// Whether to use characters beyond ASCII where there is a choice.
+    pub unicode: bool,
 }
+
+/// Columns that most terminals have at least, and people read well.
+pub(crate) const MOST_USED_WIDTH: usize = 100;
 
 const TITLE: Style = Style::new().bold();
 const WARNING: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
@@ -52,7 +57,7 @@ fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-fn painted(text: &str, style: Style, look: Look) -> String {
+pub(crate) fn painted(text: &str, style: Style, look: Look) -> String {
     match look.colour {
         true => format!("{style}{}{style:#}", line(text)),
         false => line(text).into_owned(),
@@ -83,6 +88,13 @@ fn broken(text: &str, look: Look) -> String {
 
 /// Writes the table as far as it fits; gives back the titles of the columns that do not.
 fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<Vec<String>> {
+    let (lines, hidden) = written_table(table, look);
+    lines.iter().try_for_each(|line| writeln!(out, " {line}"))?;
+    Ok(hidden)
+}
+
+/// The table's lines as far as it fits, its head first, and the titles of the columns that do not.
+pub(crate) fn written_table(table: &Table, look: Look) -> (Vec<String>, Vec<String>) {
     // First the columns that say nothing but zero leave, then those of the highest rank.
     let (mut zeros, mut hidden_rank) = (true, u8::MAX);
     loop {
@@ -93,12 +105,7 @@ fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<Vec
         match (look.width, next) {
             (Some(width), _) if widest > width && zeros => zeros = false,
             (Some(width), Some(rank)) if widest > width && rank > 0 => hidden_rank = rank,
-            _ => {
-                for line in lines {
-                    writeln!(out, " {line}")?;
-                }
-                return Ok(hidden(&table.columns, hidden_rank));
-            }
+            _ => return (lines, hidden(&table.columns, hidden_rank)),
         }
     }
 }

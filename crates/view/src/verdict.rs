@@ -8,7 +8,6 @@ use exitscope_model::{AllParts, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// What a recording comes to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -148,7 +147,12 @@ impl VerdictRow {
             VerdictState::NoLengths => {
                 format!("Cannot tell what exits cost: no entry into a guest was recorded; record with {record}")
             }
-            VerdictState::MostlyUnknown => format!("Cannot tell: of {share} of vCPU time nothing says where it went"),
+            VerdictState::MostlyUnknown if hidden > unknown => {
+                format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
+            }
+            VerdictState::MostlyUnknown => {
+                format!("Cannot tell: of {share} of vCPU time nothing says where it went; record with {record}")
+            }
         };
         let mut doubts = Vec::new();
         let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
@@ -182,11 +186,8 @@ impl VerdictRow {
 
 /// What exits of all VMs together are mostly for, as far as rules tell causes apart, and what that costs.
 fn costliest(advised: &Advised) -> Option<(String, u64)> {
-    let mut causes: BTreeMap<String, u64> = BTreeMap::new();
-    for row in advised.causes.iter().filter(|row| row.of == "exits") {
-        *causes.entry(row.named(": ")).or_default() += row.time_ns;
-    }
-    causes.into_iter().max_by_key(|(_, cost)| *cost)
+    let row = advised.causes_of_all.iter().find(|row| row.of == "exits")?;
+    Some((row.named(": "), row.time_ns))
 }
 
 impl BestChangeRow {

@@ -158,7 +158,7 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
 
 fn check(name: &str, page: &Page) {
     let mut text = Vec::new();
-    write_page(page, Look { width: Some(120), colour: false }, &mut text).unwrap();
+    write_page(page, Look { width: Some(120), colour: false, unicode: true }, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/pages/{name}.txt"));
     if std::env::var_os(WRITE).is_some() {

@@ -10,12 +10,13 @@
 
 use super::cures::source;
 use super::judgement::{AdviceId, Judgement};
-use super::material::{Machine, Material, VmTime, total};
+use super::material::{Machine, Material, total};
 use super::missing::ABOUT;
 use super::reasons::group;
-use crate::{Cell, DetailKey, ExitCause};
+use crate::{Cell, DetailKey, ExitCause, Facts};
 use exitscope_model::{CodeList, DetailKind, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Noteworthy is one part in so many of the cost of a VM's exits …
@@ -130,8 +131,8 @@ pub enum Subject {
 /// Something that takes a noteworthy part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CauseRow {
-    /// Whose.
-    pub vm: VmId,
+    /// The VM; none of all VMs together.
+    pub vm: Option<VmId>,
     /// Exits for a reason, or time without any.
     pub into: GoesInto,
     /// What exits are about.
@@ -140,7 +141,7 @@ pub struct CauseRow {
     pub exits: u64,
     /// What exits cost; of the rest, how long it is.
     pub time: Nanos,
-    /// Of exits, the median of their lengths and the length that one of a hundred passes.
+    /// Of exits that are no halts, the median of their lengths and the length that one of a hundred passes.
     pub lengths: Option<(Nanos, Nanos)>,
     /// Of exits, part of the cost of all the VM's exits.
     pub of_cost: Option<f64>,
@@ -150,17 +151,60 @@ pub struct CauseRow {
     pub verdict: CauseVerdict,
 }
 
-/// Lists what weighs, of each VM. The advice is ranked.
+/// Lists what weighs, of each VM and of all together. The advice is ranked.
 pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let mut rows = Vec::new();
+    let mut all = Sums::default();
     for (&vm, time) in &material.vms {
-        rows.extend(of_vm(material, machine, vm, time, judgement));
+        let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
+        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
+        let is_qemu = material.vmm(vm, machine).is_qemu();
+        material.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
+        rows.extend(sums.rows(Some(vm), &|of, untold| verdict(judgement, vm, of, untold)));
+        all.merge(&sums);
         judgement.vcpu_time.insert(Some(vm), material.per_second(Some(vm), time.wall));
     }
-    let all = total(material.vms.values().map(|time| time.wall));
-    judgement.vcpu_time.insert(None, material.per_second(None, all));
+    let wall = total(material.vms.values().map(|time| time.wall));
+    judgement.vcpu_time.insert(None, material.per_second(None, wall));
+    let of_all = |of: &Covers<'_>, untold: &'static str| {
+        let verdicts = material.vms.keys().map(|vm| verdict(judgement, *vm, of, untold));
+        verdicts.reduce(CauseVerdict::and).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
+    };
+    judgement.causes_of_all = all.rows(None, &of_all);
     judgement.causes = rows;
 }
+
+/// What weighs where no rule looked: of several recordings together, or of a part of the exits.
+pub fn unjudged_causes(facts: &Facts, machine: &Machine) -> Vec<CauseRow> {
+    let mut sums = Sums::default();
+    for of in facts.divisions.values() {
+        sums.wall = sums.wall.saturating_add(of.parts.sum().0);
+        sums.steal = sums.steal.saturating_add(of.parts.get(TimePart::Steal).0);
+    }
+    sums.forced_out = total(facts.gangs.vms().values().map(|cell| cell.lost.sum));
+    facts.causes.cells().iter().for_each(|(cause, cell)| sums.add(machine, false, cause, cell));
+    sums.rows(None, &|_, untold| CauseVerdict::NotJudged(untold.to_string()))
+}
+
+impl CauseVerdict {
+    /// Of two VMs together.
+    fn and(self, other: CauseVerdict) -> CauseVerdict {
+        match (self, other) {
+            (CauseVerdict::Changed(mut numbers), CauseVerdict::Changed(others)) => {
+                numbers.extend(others);
+                numbers.sort_unstable();
+                numbers.dedup();
+                CauseVerdict::Changed(numbers)
+            }
+            (changed @ CauseVerdict::Changed(_), _) | (_, changed @ CauseVerdict::Changed(_)) => changed,
+            (one, other) if one == other => one,
+            _ => CauseVerdict::NotJudged(DIFFERS.to_string()),
+        }
+    }
+}
+
+/// Why nothing is said of all VMs together.
+const DIFFERS: &str = "it is judged by VM";
 
 #[derive(Default)]
 struct Sum {
@@ -169,30 +213,59 @@ struct Sum {
     top: Option<(DetailKey, u64)>,
 }
 
-fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgement: &Judgement) -> Vec<CauseRow> {
-    let is_qemu = material.vmm(vm, machine).is_qemu();
-    let mut sums: BTreeMap<(ExitCode, Option<Asked>), Sum> = BTreeMap::new();
-    let mut all = 0u64;
-    for (cause @ ExitCause { code, about }, cell) in material.causes(vm) {
-        let key = about.filter(|key| is_told_apart(key.kind));
-        let sum = sums.entry((*code, asked(machine, is_qemu, cause))).or_default();
-        let cost = cell.cost().0;
-        all = all.saturating_add(cost);
-        sum.cell.merge(cell);
-        sum.cost = sum.cost.saturating_add(cost);
-        sum.top = match (key, sum.top) {
-            (Some(key), top) if top.is_none_or(|top| top.1 < cost) => Some((key, cost)),
+impl Sum {
+    fn merge(&mut self, other: &Sum) {
+        self.cell.merge(&other.cell);
+        self.cost = self.cost.saturating_add(other.cost);
+        self.top = match (other.top, self.top) {
+            (Some(of), top) if top.is_none_or(|top| top.1 < of.1) => Some(of),
             (_, top) => top,
         };
     }
-    let weighs = |cost: u64| {
-        cost > 0 && (cost.saturating_mul(OF_COST) > all || time.wall > 0 && cost.saturating_mul(OF_TIME) > time.wall)
-    };
-    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let mut rows: Vec<CauseRow> = sums
-        .into_iter()
-        .filter(|(_, sum)| weighs(sum.cost))
-        .map(|((code, asked), sum)| CauseRow {
+}
+
+/// Whether a rule covers a cause.
+type Covers<'a> = dyn Fn(&Covered) -> bool + 'a;
+
+/// Exits by reason and what they are about, and the time that they are measured against.
+#[derive(Default)]
+struct Sums {
+    exits: BTreeMap<(ExitCode, Option<Asked>), Sum>,
+    cost: u64,
+    wall: u64,
+    steal: u64,
+    forced_out: u64,
+}
+
+impl Sums {
+    fn add(&mut self, machine: &Machine, is_qemu: bool, cause: &ExitCause, cell: &Cell) {
+        let cost = cell.cost().0;
+        let top = cause.about.filter(|key| is_told_apart(key.kind)).map(|key| (key, cost));
+        let key = (cause.code, asked(machine, is_qemu, cause));
+        self.exits.entry(key).or_default().merge(&Sum { cell: cell.clone(), cost, top });
+        self.cost = self.cost.saturating_add(cost);
+    }
+
+    fn merge(&mut self, other: &Sums) {
+        other.exits.iter().for_each(|(key, sum)| self.exits.entry(*key).or_default().merge(sum));
+        for (to, from) in [
+            (&mut self.cost, other.cost),
+            (&mut self.wall, other.wall),
+            (&mut self.steal, other.steal),
+            (&mut self.forced_out, other.forced_out),
+        ] {
+            *to = to.saturating_add(from);
+        }
+    }
+
+    /// What weighs, costliest first; `verdict` says what rules made of those that it covers, or else gives back its second argument.
+    fn rows(&self, vm: Option<VmId>, verdict: &dyn Fn(&Covers<'_>, &'static str) -> CauseVerdict) -> Vec<CauseRow> {
+        let (all, wall) = (self.cost, self.wall);
+        let weighs = |cost: u64| {
+            cost > 0 && (cost.saturating_mul(OF_COST) > all || wall > 0 && cost.saturating_mul(OF_TIME) > wall)
+        };
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let of_exits = |(&(code, asked), sum): (&(ExitCode, Option<Asked>), &Sum)| CauseRow {
             vm,
             into: GoesInto::Exits(code),
             subject: match (asked, sum.top) {
@@ -202,32 +275,32 @@ fn of_vm(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, judgem
             },
             exits: sum.cell.count,
             time: Nanos(sum.cost),
-            lengths: sum.cell.quantile(5_000).zip(sum.cell.quantile(9_900)),
+            lengths: sum.cell.quantile(5_000).zip(sum.cell.quantile(9_900)).filter(|_| !halts(&sum.cell)),
             of_cost: Some(share(sum.cost, all)),
-            of_time: share(sum.cost, time.wall),
-            verdict: verdict(judgement, vm, |of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked)),
-        })
-        .collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse((row.time, row.exits)), row.into, row.subject));
-    let lost = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
-    for (into, of, lost) in
-        [(GoesInto::Steal, Covered::Steal, time.steal), (GoesInto::ForcedOut, Covered::ForcedOut, lost)]
-    {
-        if time.wall > 0 && lost.saturating_mul(OF_TIME) > time.wall {
-            rows.push(CauseRow {
-                vm,
-                into,
-                subject: Subject::None,
-                exits: 0,
-                time: Nanos(lost),
-                lengths: None,
-                of_cost: None,
-                of_time: share(lost, time.wall),
-                verdict: verdict(judgement, vm, |said| *said == of, NO_RULE),
-            });
+            of_time: share(sum.cost, wall),
+            verdict: verdict(&|of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked)),
+        };
+        let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
+        rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
+        for (into, of, lost) in
+            [(GoesInto::Steal, Covered::Steal, self.steal), (GoesInto::ForcedOut, Covered::ForcedOut, self.forced_out)]
+        {
+            if wall > 0 && lost.saturating_mul(OF_TIME) > wall {
+                rows.push(CauseRow {
+                    vm,
+                    into,
+                    subject: Subject::None,
+                    exits: 0,
+                    time: Nanos(lost),
+                    lengths: None,
+                    of_cost: None,
+                    of_time: share(lost, wall),
+                    verdict: verdict(&|said| *said == of, NO_RULE),
+                });
+            }
         }
+        rows
     }
-    rows
 }
 
 /// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
@@ -241,9 +314,7 @@ fn is_told_apart(kind: DetailKind) -> bool {
 
 /// Whether exits are mostly halts: those of other codes than a halt's (a call, an instruction of several) may be.
 fn halts(cell: &Cell) -> bool {
-    let parts = [TimePart::Polling, TimePart::Halted, TimePart::Undivided];
-    let halted = parts.iter().map(|part| cell.parts.get(*part).0).fold(0, u64::saturating_add);
-    halted.saturating_mul(2) > cell.total().0
+    cell.parts.in_halts().0.saturating_mul(2) > cell.total().0
 }
 
 fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>, halts: bool) -> bool {
@@ -263,7 +334,7 @@ fn untold(code: ExitCode, asked: Option<Asked>) -> &'static str {
 }
 
 /// Of all that was said, what helps most; else `untold`.
-fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untold: &str) -> CauseVerdict {
+fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> CauseVerdict {
     let said: Vec<&Said> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
     let id = |said: &&Said| if let Said::Advice(id) = said { judgement.number(*id) } else { None };
     let mut numbers: Vec<usize> = said.iter().filter_map(id).collect();
@@ -285,9 +356,10 @@ fn verdict(judgement: &Judgement, vm: VmId, of: impl Fn(&Covered) -> bool, untol
 mod tests {
     use super::super::judgement::{Figure, Gain, GainOf, How, Plan, Rule, Topic};
     use super::super::made::{exit, spent, vcpu};
+    use super::super::material::VmTime;
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Detail, Exit, Form, TimePart};
+    use exitscope_model::{Detail, Exit, Form};
 
     /// Exits of VM 1 for these reasons, about these ports, that cost so much, in so much time of its vCPUs.
     fn causes(exits: &[(u64, Option<u64>, u64)], time: VmTime) -> Vec<CauseRow> {
@@ -308,6 +380,7 @@ mod tests {
         material.vms.insert(VmId(1), time);
         let mut judgement = Judgement::default();
         list(&material, &Machine::default(), &mut judgement);
+        assert_eq!(judgement.causes_of_all.len(), judgement.causes.len());
         judgement.causes
     }
 
@@ -436,7 +509,7 @@ mod tests {
             }
             judgement.say(Some(VmId(2)), Covered::Halts, inherent());
             judgement.say(Some(VmId(1)), Covered::Steal, inherent());
-            assert_eq!(verdict(&judgement, VmId(1), |of| *of == Covered::Halts, "nothing"), expected);
+            assert_eq!(verdict(&judgement, VmId(1), &|of| *of == Covered::Halts, "nothing"), expected);
         }
     }
 }

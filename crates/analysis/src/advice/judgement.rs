@@ -324,6 +324,8 @@ pub struct Judgement {
     said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
     pub causes: Vec<CauseRow>,
+    /// The same of all VMs together.
+    pub causes_of_all: Vec<CauseRow>,
     /// Of each VM, the time of its vCPUs in each second of theirs, and of all in each second of the recording; filled at the end.
     pub(super) vcpu_time: BTreeMap<Option<VmId>, Nanos>,
     /// Looked at and left alone.

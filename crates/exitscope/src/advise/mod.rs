@@ -17,8 +17,7 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::look;
 use crate::select;
 use anyhow::bail;
-use exitscope_analysis::PollHost;
-use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
+use exitscope_analysis::advice::{Judgement, Material, Trials, judge};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, Signed, Stretch, TraceInfo, Yield};
 use exitscope_trace::Keep;
 use exitscope_units::Moment;
@@ -100,17 +99,7 @@ pub fn judgement(
     info: &TraceInfo,
     again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
 ) -> anyhow::Result<(Judgement, Trials)> {
-    let machine = Machine {
-        arch: row.arch.clone(),
-        release: row.release.clone(),
-        cpus: info.cpus,
-        xen: info.by_vcpu,
-        comms: info.comms.clone(),
-        polling: PollHost::of(info),
-        settings: info.settings.clone(),
-        names: info.subject_names(),
-        records_subjects: info.format.starts_with("perf.data") && info.names.has("kvm:kvm_pio"),
-    };
+    let machine = row.machine(info);
     let mut trials = Trials::new(material, &machine);
     if trials.need_reading() {
         trials = again(trials)?;

@@ -281,7 +281,7 @@ fn version(file: &NamedFile) -> String {
 
 fn find(file: &NamedFile, clock: ClockArgs, names: NameArgs) -> Result<Found, String> {
     let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
-    let args = ReportArgs { select, names, slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
+    let args = ReportArgs { select, names, slowest: Some(SLOWEST), top: Some(usize::MAX), ..ReportArgs::default() };
     let (mut summary, mut data) = (None, Vec::new());
     let read = file.input(&clock).and_then(|input| {
         look_at(&args, &[input], |contents| {

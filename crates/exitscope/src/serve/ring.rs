@@ -74,7 +74,7 @@ impl Slice {
         let mut selection = Selection::default();
         selection.from = Some(When::At(before(begin, keep)));
         let over_time = OverTime::of_part(&selection, SLICES as usize);
-        let mut sums = (Gathered::new(&selection, SLOWEST, OF_NOW), over_time);
+        let mut sums = (Gathered::by_reason(&selection, SLOWEST, OF_NOW), over_time);
         sums.begin(begin);
         Slice { begin, sums, ledger: Ledger::default(), exits: 0, timed_exits: 0 }
     }
@@ -196,7 +196,8 @@ impl Kept {
         self.now.end(self.until, &self.vcpu_of);
 
         let selection = Selection::default();
-        let (mut gathered, mut over_time) = (Gathered::new(&selection, SLOWEST, OF_NOW), OverTime::new(&selection));
+        let (mut gathered, mut over_time) =
+            (Gathered::by_reason(&selection, SLOWEST, OF_NOW), OverTime::new(&selection));
         let (mut ledger, mut exits, mut timed_exits) = (Ledger::default(), 0, 0);
         let begin = self.old.first().map_or(self.now.begin, |oldest| oldest.begin);
         for slice in self.old.iter().map(|slice| &**slice).chain([&self.now]) {
@@ -232,7 +233,9 @@ impl Kept {
                 .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
         };
         let (advice, polls, over_time) = gathered.finish(advised, || over_time, true, &self.info)?;
-        let report = Report::of(&gathered.material.facts, &ledger, vec![trace], &self.info, made);
+        let facts = &gathered.material.facts;
+        let mut report = Report::of(facts, &ledger, vec![trace], &self.info, made);
+        report.add_advice(facts, &self.info, &advice);
         let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
         Ok(write_data(contents, Compression::fast(), out)?)
     }
@@ -299,7 +302,7 @@ mod tests {
 
     /// The page of a recording.
     fn page_of(path: &Path) -> Value {
-        let args = ReportArgs { slowest: SLOWEST, top: Some(usize::MAX), ..ReportArgs::default() };
+        let args = ReportArgs { slowest: Some(SLOWEST), top: Some(usize::MAX), ..ReportArgs::default() };
         let mut packed = Vec::new();
         let inputs = [Input::open(path).unwrap()];
         look_at(&args, &inputs, |contents| Ok(write_data(contents, Compression::fast(), &mut packed)?)).unwrap();

@@ -67,7 +67,7 @@ pub fn traces() -> Vec<PathBuf> {
 /// The command.
 pub fn exitscope() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exitscope"));
-    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("CLICOLOR", "0");
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("CLICOLOR", "0").env("LC_ALL", "C.UTF-8");
     command
 }
 

@@ -1,0 +1,428 @@
+//! A report in 24 lines of a terminal: the verdict first, then what it is of.
+//!
+//! ```text
+//! title · verdict · best change │ bar of all vCPU time │ VMs │ causes │ slowest exits │ coverage · what shows more
+//! ```
+
+use crate::advice::{Advised, AdvisedCauseRow};
+use crate::names::{self, percent, rate, share, thousands};
+use crate::page::{Table, column, if_told, is_told, length};
+use crate::report::{Report, Row, SlowRow, VcpuRow};
+use crate::text::{Look, MOST_USED_WIDTH, painted, written_table};
+use anstyle::{AnsiColor, Color, Style};
+use exitscope_model::TimePart;
+use exitscope_model::encode::line;
+use exitscope_units::{Moment, Nanos};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Lines of a terminal.
+const LINES: usize = 24;
+
+/// VMs and causes at most, slowest exits, and lines of a sentence.
+const VMS: usize = 5;
+const CAUSES: usize = 5;
+const SLOWEST: usize = 3;
+const OF_SENTENCE: usize = 2;
+
+/// Characters of a cause at most, and of a VM's name.
+const CAUSE: usize = 44;
+const NAME: usize = 28;
+
+/// Columns that figures need beside a cause.
+const BESIDE: usize = 36;
+
+const BOLD: Style = Style::new().bold();
+const GOOD: Style = BOLD.fg_color(Some(Color::Ansi(AnsiColor::Green)));
+const DOUBTFUL: Style = BOLD.fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
+
+/// Writes the summary. `advised` is what rules made of the recording, if they looked at it; `name` is what the user calls the
+/// recording, for the commands that show more.
+pub fn write_summary(
+    report: &Report,
+    advised: Option<&Advised>,
+    name: &str,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let look = Look { width: Some(look.width.unwrap_or(MOST_USED_WIDTH).min(MOST_USED_WIDTH)), ..look };
+    let of = Summary { report, advised, name, look, width: look.width.unwrap_or(MOST_USED_WIDTH) };
+    let mut left_out = Vec::new();
+    let mut fixed = vec![of.head(), of.bar()];
+    let slowest = of.slowest(&mut left_out);
+    let vms = of.vms(&mut left_out);
+    let rest = of.rest(&[]);
+    let used: usize = fixed.iter().chain([&vms, &slowest, &rest]).map(Vec::len).sum();
+    let causes = of.causes(LINES.saturating_sub(used + 1).clamp(2, CAUSES), &mut left_out);
+    fixed.extend([vms, causes, slowest]);
+    fixed.push(of.rest(&left_out));
+    fixed.retain(|lines| !lines.is_empty());
+    let lines: usize = fixed.iter().map(Vec::len).sum();
+    let is_spaced = lines + fixed.len() - 1 <= LINES;
+    for (at, lines) in fixed.iter().enumerate() {
+        if at > 0 && is_spaced {
+            writeln!(out)?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    Ok(())
+}
+
+struct Summary<'a> {
+    report: &'a Report,
+    advised: Option<&'a Advised>,
+    name: &'a str,
+    look: Look,
+    width: usize,
+}
+
+impl Summary<'_> {
+    fn head(&self) -> Vec<String> {
+        let verdict = &self.report.verdict;
+        let style = match (verdict.is_doubtful, verdict.is_good) {
+            (true, _) => DOUBTFUL,
+            (_, true) => GOOD,
+            _ => BOLD,
+        };
+        let doubts = verdict.doubts.join("; ");
+        // What cannot be told is not doubtful besides.
+        let text = match verdict.is_doubtful && verdict.share.is_some() && !doubts.is_empty() {
+            true => format!("Doubtful: {doubts}. {}", verdict.text),
+            false => verdict.text.clone(),
+        };
+        let mut lines = vec![self.clipped(&self.title())];
+        lines.extend(self.sentence(&text).iter().map(|text| painted(text, style, self.look)));
+        let said = match (&verdict.best_change, self.advised) {
+            (Some(best), Some(_)) => {
+                Some(format!("Best change [{}], gain {}: {}", best.advice, best.gain, best.change))
+            }
+            (None, Some(_)) if verdict.share.is_some() => Some("No change is advised.".to_string()),
+            _ => None,
+        };
+        lines.extend(said.into_iter().flat_map(|said| self.sentence(&said)));
+        lines
+    }
+
+    /// What was recorded.
+    fn title(&self) -> String {
+        let Report { traces, vcpus, total, .. } = self.report;
+        let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let vms = self.by_vm();
+        let whose = match &vms[..] {
+            [(_, rows)] if rows.iter().all(|row| row.who.vm.is_none()) => "VM without a name".to_string(),
+            [(label, _)] if self.report.is_xen() => format!("domain {}", shortened(label, NAME)),
+            [(label, _)] => shortened(label, NAME),
+            vms => plural(vms.len(), "VM"),
+        };
+        let mut words = vec![whose, plural(vcpus.len(), "vCPU")];
+        let selected = self.report.selection.to_string();
+        words.extend((!selected.is_empty()).then(|| format!("selected: {selected}")));
+        if let [trace] = &traces[..] {
+            words.extend(match (trace.is_xen(), trace.release.as_str()) {
+                (true, "") => Some("Xen".to_string()),
+                (false, "") => None,
+                (true, release) => Some(release.to_string()),
+                (false, release) => Some(format!("Linux {release}")),
+            });
+            words.extend(Some(trace.arch.clone()).filter(|arch| !arch.is_empty()));
+        } else {
+            words.push(plural(traces.len(), "recording"));
+        }
+        words.push(Nanos(self.report.duration_ns).to_string());
+        words.push(format!("{} exits", thousands(total.count)));
+        words.join(if self.look.unicode { " · " } else { ", " })
+    }
+
+    /// All vCPU time by its parts: a bar, and what its characters are.
+    fn bar(&self) -> Vec<String> {
+        let of = |part: TimePart| self.report.vcpus.iter().map(|row| u128::from(row.times.get(part))).sum::<u128>();
+        let parts: Vec<(TimePart, u128)> =
+            TimePart::ALL.into_iter().map(|part| (part, of(part))).filter(|(_, time)| *time > 0).collect();
+        let all: u128 = parts.iter().map(|(_, time)| time).sum();
+        if all == 0 {
+            return Vec::new();
+        }
+        let (mut bar, mut before) = (String::new(), 0u128);
+        for (part, time) in &parts {
+            let end = |time: u128| (time * self.width as u128 / all) as usize;
+            let cells = end(before + time) - end(before);
+            before += time;
+            let (fill, style) = self.fill(*part);
+            bar.push_str(&painted(&fill.to_string().repeat(cells), style, self.look));
+        }
+        let word = |(part, time): &(TimePart, u128)| {
+            let name = match part {
+                TimePart::User if self.report.is_xen() => "device model",
+                part => part.name(),
+            };
+            format!("{} {name} {}", self.fill(*part).0, share(*time as f64 / all as f64))
+        };
+        let mut lines = vec![bar];
+        lines.extend(self.filled(parts.iter().map(word), "  "));
+        lines
+    }
+
+    /// What a part of the bar is drawn with.
+    fn fill(&self, part: TimePart) -> (char, Style) {
+        let colour = |colour| Style::new().fg_color(Some(Color::Ansi(colour)));
+        let (unicode, ascii, style) = match part {
+            TimePart::Guest => ('█', '#', colour(AnsiColor::Blue)),
+            TimePart::Kernel => ('▓', 'k', colour(AnsiColor::Red)),
+            TimePart::User => ('▒', 'u', colour(AnsiColor::Magenta)),
+            TimePart::Polling => ('◦', 'p', colour(AnsiColor::Yellow)),
+            TimePart::Halted => ('·', '.', Style::new()),
+            TimePart::Undivided => ('-', '-', Style::new()),
+            TimePart::Memory => ('m', 'm', Style::new()),
+            TimePart::Steal => ('░', 's', colour(AnsiColor::Cyan)),
+            TimePart::Stopped => ('o', 'o', Style::new()),
+            TimePart::Unknown => ('?', '?', Style::new()),
+            TimePart::Excluded => ('x', 'x', Style::new()),
+        };
+        (if self.look.unicode { unicode } else { ascii }, style)
+    }
+
+    /// vCPUs by VM, costliest first.
+    fn by_vm(&self) -> Vec<(String, Vec<&VcpuRow>)> {
+        let mut vms: BTreeMap<(Option<u32>, String), Vec<&VcpuRow>> = BTreeMap::new();
+        for row in &self.report.vcpus {
+            vms.entry((row.who.vm, row.who.vm_label())).or_default().push(row);
+        }
+        let mut vms: Vec<(String, Vec<&VcpuRow>)> = vms.into_iter().map(|((_, label), rows)| (label, rows)).collect();
+        vms.sort_by_key(|(_, rows)| Reverse(rows.iter().map(|row| row.cost_ns).sum::<u64>()));
+        vms
+    }
+
+    fn vms(&self, left_out: &mut Vec<String>) -> Vec<String> {
+        let vms = self.by_vm();
+        if vms.len() < 2 {
+            return Vec::new();
+        }
+        let title = match vms.len().checked_sub(VMS) {
+            Some(more) if more > 0 => format!("VM ({VMS} of {})", thousands(vms.len() as u64)),
+            _ => "VM".to_string(),
+        };
+        let mut columns = vec![
+            column(title, true, 0),
+            column("vCPUs", false, 3),
+            column("guest", false, 1),
+            column("cost", false, 0),
+            column("polling", false, 2),
+            column("halted", false, 1),
+            column("steal", false, 0),
+            column("exits", false, 2),
+        ];
+        // Recordings follow each other, or do not.
+        let is_one = self.report.traces.len() == 1;
+        columns.extend(is_one.then(|| column("exits/s", false, 1)));
+        let row = |(label, rows): &(String, Vec<&VcpuRow>)| {
+            let sum = |of: &dyn Fn(&VcpuRow) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
+            let wall = sum(&|row| row.span_ns);
+            let of = |part: TimePart| sum(&|row| row.times.get(part));
+            let part = |part: TimePart| if_told(is_told(self.report, part, &of), percent(of(part), wall));
+            let cost = percent(sum(&|row| row.cost_ns), wall);
+            let exits = sum(&|row| row.exits);
+            let longest = rows.iter().map(|row| row.span_ns).max().unwrap_or(0);
+            let mut cells = vec![
+                shortened(label, NAME),
+                thousands(rows.len() as u64),
+                part(TimePart::Guest),
+                if_told(self.report.coverage.timed_exits > 0, cost),
+                part(TimePart::Polling),
+                part(TimePart::Halted),
+                part(TimePart::Steal),
+                thousands(exits),
+            ];
+            let per_s = || if longest == 0 { "-".to_string() } else { rate(exits as f64 * 1e9 / longest as f64) };
+            cells.extend(is_one.then(per_s));
+            cells
+        };
+        self.table(Table { columns, rows: vms.iter().take(VMS).map(row).collect() }, left_out)
+    }
+
+    fn causes(&self, most: usize, left_out: &mut Vec<String>) -> Vec<String> {
+        let causes = &self.report.causes;
+        if causes.is_empty() {
+            return self.reasons(most, left_out);
+        }
+        let mut shown: Vec<&AdvisedCauseRow> = causes.iter().collect();
+        shown.sort_by_key(|row| Reverse(row.time_ns));
+        shown.truncate(most);
+        let title = match causes.len() > most {
+            false => "cause".to_string(),
+            true => format!("cause ({most} of {})", causes.len()),
+        };
+        let mut columns = vec![
+            column(title, true, 0),
+            column("vCPU time", false, 0),
+            column("exits", false, 1),
+            column("p50", false, 2),
+            column("p99", false, 2),
+        ];
+        columns.extend(self.advised.map(|_| column("advice, gain", true, 0)));
+        let row = |row: &AdvisedCauseRow| {
+            let mut cells = vec![
+                shortened(&row.named(": "), self.most()),
+                share(row.share_of_time),
+                if row.exits == 0 { "-".to_string() } else { thousands(row.exits) },
+                length(row.p50_ns),
+                length(row.p99_ns),
+            ];
+            cells.extend(self.advised.map(|_| row.brief.clone()));
+            cells
+        };
+        self.table(Table { columns, rows: shown.into_iter().map(row).collect() }, left_out)
+    }
+
+    /// Where no exit has a length: how many there are.
+    fn reasons(&self, most: usize, left_out: &mut Vec<String>) -> Vec<String> {
+        let mut rows: Vec<_> = self.report.rows.iter().filter(|row| row.figures.count > 0).collect();
+        rows.sort_by_key(|row| Reverse(row.figures.count));
+        let columns = vec![column("exit reason", true, 0), column("exits", false, 0), column("share", false, 0)];
+        let row = |row: &&Row| {
+            let name = shortened(&row.place.labels.join(" "), self.most());
+            let count = row.figures.count;
+            vec![name, thousands(count), percent(count, self.report.total.count)]
+        };
+        self.table(Table { columns, rows: rows.iter().take(most).map(row).collect() }, left_out)
+    }
+
+    fn slowest(&self, left_out: &mut Vec<String>) -> Vec<String> {
+        let told = &self.report.told;
+        let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
+        let columns = vec![
+            column("slowest exits", true, 0),
+            column("cost", false, 0),
+            column("steal", false, 1),
+            column("at (s)", false, 0),
+            column("vCPU", true, 1),
+            column("VM", true, 2),
+        ];
+        let is_one = self.by_vm().len() == 1;
+        let row = |row: &SlowRow| {
+            let about = row.detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
+            vec![
+                shortened(&format!("{}{about}", row.reason), self.most()),
+                sum(row.times.kernel_ns + row.times.user_ns),
+                if_told(told.scheduler, sum(row.times.steal_ns)),
+                names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
+                row.who.vcpu_label(),
+                if is_one { String::new() } else { shortened(&row.who.vm_label(), NAME) },
+            ]
+        };
+        let rows: Vec<Vec<String>> = self.report.slowest.iter().take(SLOWEST).map(row).collect();
+        if rows.is_empty() { Vec::new() } else { self.table(Table { columns, rows }, left_out) }
+    }
+
+    /// Coverage, and what shows more.
+    fn rest(&self, left_out: &[String]) -> Vec<String> {
+        let Report { coverage, verdict, .. } = self.report;
+        let mut words = vec![
+            format!("{} events", thousands(coverage.events)),
+            match coverage.lost {
+                Some(0) => "none lost".to_string(),
+                Some(lost) => format!("{} lost", thousands(lost)),
+                None => "losses unknown".to_string(),
+            },
+        ];
+        words.extend(coverage.cut.then(|| "a part is missing".to_string()));
+        if !verdict.is_doubtful {
+            words.extend(verdict.doubts.iter().cloned());
+        }
+        let damage = coverage.damage().filter(|line| !line.is_cut()).count();
+        let notes = coverage.lines.iter().filter(|line| line.severity == "notice").count();
+        let not_judged = self.advised.map_or(0, |advised| advised.not_judged.len());
+        for (count, what) in [(damage, "warning"), (notes, "note"), (not_judged, "rule not judged")] {
+            let plural = what.split_once(' ').map_or(format!("{what}s"), |(noun, rest)| format!("{noun}s {rest}"));
+            words.extend((count > 0).then(|| format!("{count} {}", if count == 1 { what } else { &plural })));
+        }
+        words.extend(self.advised.is_none().then(|| "no advice: it is on one whole recording".to_string()));
+        let advise = if self.advised.is_some() { "advise, " } else { "" };
+        let too_narrow = match left_out {
+            [] => String::new(),
+            titles => format!("Too narrow for {}. ", titles.join(", ")),
+        };
+        let more =
+            format!("{too_narrow}More: exitscope {advise}report --all or report --html FILE, with {}", self.name);
+        vec![self.clipped(&format!("Coverage: {}", words.join(", "))), self.clipped(&more)]
+    }
+
+    fn table(&self, table: Table, left_out: &mut Vec<String>) -> Vec<String> {
+        let (lines, hidden) = written_table(&table, self.look);
+        for title in hidden {
+            if !left_out.contains(&title) {
+                left_out.push(title);
+            }
+        }
+        // The first blank is a cell's.
+        let mut lines = lines.into_iter().map(|line| line[1..].to_string());
+        let head = lines.next().map(|head| painted(&head, BOLD, self.look));
+        head.into_iter().chain(lines).collect()
+    }
+
+    /// A sentence on as many lines as it may have.
+    fn sentence(&self, text: &str) -> Vec<String> {
+        let mut lines = self.filled(line(text).split(' ').map(str::to_string), " ");
+        if lines.len() > OF_SENTENCE {
+            lines.truncate(OF_SENTENCE);
+            let end = ellipsis(self.look);
+            let last = lines.last_mut().into_iter();
+            last.for_each(|last| {
+                while last.chars().count() + end.chars().count() > self.width {
+                    last.truncate(last.rfind(' ').unwrap_or(0));
+                }
+                last.push_str(end);
+            });
+        }
+        lines
+    }
+
+    /// Characters of a cause at most, so that figures have room beside it.
+    fn most(&self) -> usize {
+        CAUSE.min(self.width.saturating_sub(BESIDE))
+    }
+
+    fn clipped(&self, text: &str) -> String {
+        let text = line(text);
+        if text.chars().count() <= self.width { text.into_owned() } else { cut(&text, self.width, self.look) }
+    }
+
+    /// Words on lines that fit, with this between.
+    fn filled(&self, words: impl Iterator<Item = String>, between: &str) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for word in words {
+            let length = word.chars().count();
+            match lines.last_mut() {
+                Some(last) if last.chars().count() + between.len() + length <= self.width => {
+                    last.push_str(between);
+                    last.push_str(&word);
+                }
+                _ => lines.push(word),
+            }
+        }
+        lines
+    }
+}
+
+fn ellipsis(look: Look) -> &'static str {
+    if look.unicode { "…" } else { "..." }
+}
+
+/// The beginning of a text that is longer than so many characters.
+fn cut(text: &str, width: usize, look: Look) -> String {
+    let end = ellipsis(look);
+    let kept: String = text.chars().take(width.saturating_sub(end.chars().count())).collect();
+    format!("{kept}{end}")
+}
+
+/// A long name without its middle.
+fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_string();
+    }
+    let (head, tail) = (most.div_ceil(2) - 1, most / 2 - 1);
+    let begin: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(length - tail).collect();
+    format!("{begin}..{end}")
+}

@@ -1,0 +1,221 @@
+// The first screen: the verdict, all vCPU time, and side by side what costs most, the slowest moments and what to change.
+import type { ComponentChildren } from "preact";
+import { colors, partFills } from "./colors";
+import { count, ns, share } from "./format";
+import { around } from "./heat";
+import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./query";
+import { go } from "./shell";
+import { data, everything, isAll, only, reasons } from "./state";
+import { cssFill } from "./surface";
+import { DataTable, type Column } from "./table";
+import { laneName, zero } from "./timeline";
+import type { Advised, AdvisedCauseRow, SlowOne } from "./types.gen";
+
+/** Rows of each list. */
+const ROWS = 7;
+/** A part has room for its name in the bar if it has so much of it for each letter. */
+const OF_LETTER = 0.0075;
+
+/** A sentence with its commands, which are between backquotes. */
+function marked(text: string): ComponentChildren {
+  return text.split("`").map((part, at) => (at % 2 === 1 ? <code>{part}</code> : part));
+}
+
+/** A long name without its middle. */
+function shortened(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(1 - Math.floor(most / 2))}`;
+}
+
+const Name = ({ text, most = 30, click }: { text: string; most?: number; click: () => void }) => (
+  <button type="button" class="plain" title={text.length > most ? text : undefined} onClick={click}>
+    {shortened(text, most)}
+  </button>
+);
+
+/** A change, of which the end may be left out. */
+const ChangeName = ({ text }: { text: string }) => (
+  <button type="button" class="plain clamped" title={text} onClick={() => go("advice")}>
+    {text}
+  </button>
+);
+
+/** What the recording does not tell, and what was made of it. */
+function untold(): string | null {
+  const { told, coverage } = data.report;
+  const what = [!told.user && "user space", !told.scheduler && "steal"].filter(Boolean);
+  return what.length === 0 || coverage.exits === 0 ? null : `${what.join(" and ")} not recorded`;
+}
+
+function Coverage() {
+  const { coverage, traces, verdict } = data.report;
+  const bad = coverage.lines.filter((line) => line.severity === "loss" || line.severity === "error");
+  const words = [
+    `${count(coverage.events)} events`,
+    coverage.lost === null ? "losses unknown" : coverage.lost === 0 ? "none lost" : `${count(coverage.lost)} lost`,
+    `${count(coverage.exits)} exits, ${count(coverage.timed_exits)} timed`,
+    untold(),
+    ...(verdict.is_doubtful ? [] : verdict.doubts),
+    traces.length > 1 && `${traces.length} recordings have no common time: nothing is shown over time`,
+  ];
+  return (
+    <details class={bad.length ? "coverage bad" : "coverage"}>
+      <summary>
+        Coverage: {words.filter(Boolean).join(", ")}
+        {bad.length > 0 && <b>{`, ${bad.length} ${bad.length === 1 ? "warning" : "warnings"}`}</b>}
+      </summary>
+      <ul class="plain-list">
+        {coverage.lines.map((line) => (
+          <li>
+            <i class={`severity ${line.severity}`}>{line.severity}</i> {line.text.replace(/\.$/, "")}: {count(line.count)}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+export function Verdict() {
+  const { text, doubts, is_doubtful, is_good, is_advised, share: size, best_change: best } = data.report.verdict;
+  return (
+    <div class={`verdict ${is_doubtful ? "doubtful" : is_good ? "good" : "told"}`} role={is_doubtful ? "alert" : undefined}>
+      {is_doubtful && size !== null && doubts.length > 0 && (
+        <p>
+          <b>Doubtful:</b> {doubts.join("; ")}.
+        </p>
+      )}
+      <p class="sentence">{marked(text)}.</p>
+      {best && (
+        <p>
+          Best change, gain <b>{best.gain}</b>: <ChangeName text={best.change} />
+        </p>
+      )}
+      {!best && is_advised && size !== null && <p>No change is advised.</p>}
+      <Coverage />
+    </div>
+  );
+}
+
+/** All vCPU time as one bar. */
+export function TimeBar({ sums }: { sums: Sums }) {
+  const wall = totalOf(sums) || 1;
+  const fills = partFills(parts.value);
+  const shown = parts.value.map((part, at) => ({ name: partName(part), part: timeOf(sums, part.column) / wall, fill: cssFill(fills[at]!) })).filter(({ part }) => part > 0);
+  const hasRoom = ({ name, part }: { name: string; part: number }) => part >= (name.length + 8) * OF_LETTER;
+  return (
+    <div class="timebar">
+      <div class="whole" role="img" aria-label={`All vCPU time: ${shown.map(({ name, part }) => `${name} ${share(part)}`).join(", ")}.`}>
+        {shown.map(({ name, part, fill }) => (
+          <div style={{ width: `${part * 100}%`, background: fill }} title={`${name} ${share(part)}`}>
+            {hasRoom({ name, part }) && <span>{`${name} ${share(part)}`}</span>}
+          </div>
+        ))}
+      </div>
+      <ul class="legend">
+        {shown
+          .filter((of) => !hasRoom(of))
+          .map(({ name, part, fill }) => (
+            <li>
+              <i class="swatch" style={{ background: fill }} aria-hidden="true" />
+              {`${name} ${share(part)}`}
+            </li>
+          ))}
+        <li class="soft">{`of ${ns(wall)} of vCPU time${isAll.value ? "" : ", as chosen"}`}</li>
+      </ul>
+    </div>
+  );
+}
+
+/** A cause's exits, chosen; steal and the like are seen over time. */
+function choose(row: AdvisedCauseRow): void {
+  const reason = data.over.reasons.indexOf(row.reason ?? "");
+  if (reason < 0) return go("timeline");
+  only(reasons, reason);
+}
+
+const causeName = (row: AdvisedCauseRow): string => {
+  const reason = row.reason ?? row.of.replace("_", " ");
+  return row.subject ? `${reason}: ${row.subject}` : reason;
+};
+
+const causeColumns = (most: number): Column<AdvisedCauseRow>[] => [
+  {
+    title: "cause",
+    text: true,
+    value: causeName,
+    show: (row) => <Name text={causeName(row)} click={() => choose(row)} />,
+  },
+  {
+    title: "vCPU time",
+    value: (row) => row.share_of_time,
+    show: (row) => (
+      <span class="share">
+        <i style={{ width: `${(row.share_of_time / most) * 24}px`, background: colors.value.accent }} />
+        {share(row.share_of_time)}
+      </span>
+    ),
+  },
+  { title: "p50", value: (row) => row.p50_ns, show: (row) => (row.p50_ns === null ? "–" : ns(row.p50_ns)) },
+  { title: "p99", value: (row) => row.p99_ns, show: (row) => (row.p99_ns === null ? "–" : ns(row.p99_ns)) },
+  ...(data.report.verdict.is_advised ? [{ title: "advice, gain", text: true, value: (row: AdvisedCauseRow) => row.brief, show: (row: AdvisedCauseRow) => row.brief }] : []),
+];
+
+const when = (exit: SlowOne): string => `${((exit.after_ns - zero()) / 1e9).toFixed(4)} s`;
+
+const momentColumns = (): Column<SlowOne>[] => [
+  {
+    title: "when",
+    value: (exit) => exit.after_ns,
+    show: (exit) => (data.over.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
+  },
+  { title: "cost", value: costOf, show: (exit) => ns(costOf(exit)) },
+  ...(data.report.told.scheduler ? [{ title: "steal", value: (exit: SlowOne) => timeOf(exit, "steal_ns"), show: (exit: SlowOne) => ns(timeOf(exit, "steal_ns")) }] : []),
+  {
+    title: "exit",
+    text: true,
+    value: (exit) => exit.reason,
+    show: (exit) => {
+      const text = `${exit.reason}${exit.detail ? `: ${exit.detail}` : ""}, ${laneName(exit.lane)}`;
+      return <span title={text}>{shortened(text, 34)}</span>;
+    },
+  },
+];
+
+type Change = Advised["advice"][number];
+
+const changeColumns: Column<Change>[] = [
+  {
+    title: "change",
+    text: true,
+    value: (row) => row.change,
+    show: (row) => <ChangeName text={`[${row.number}] ${row.change}`} />,
+  },
+  { title: "gain", value: (row) => row.gain.high_ns_per_s, show: (row) => row.gain.range_text },
+];
+
+function List<Row>({ head, note, columns, rows, none }: { head: string; note?: string; columns: Column<Row>[]; rows: Row[]; none: string }) {
+  return (
+    <div class="list">
+      <h3>
+        {head} {note && <span class="soft">{note}</span>}
+      </h3>
+      {rows.length > 0 ? <DataTable columns={columns} rows={rows} caption={head} top={ROWS} /> : <p class="soft">{none}</p>}
+    </div>
+  );
+}
+
+/** What costs most, the slowest moments, what to change. */
+export function Lists() {
+  const causes = [...data.report.causes].sort((a, b) => b.time_ns - a.time_ns);
+  const { advice } = data;
+  const of = isAll.value && reasons.value === null ? undefined : everything();
+  const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. What weighs most, and whether any rule looks at it, is listed under Advice.";
+  const none = data.report.coverage.timed_exits > 0 ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
+  return (
+    <div class="lists">
+      <List head="Costliest causes" note={of} columns={causeColumns(causes[0]?.share_of_time || 1)} rows={causes} none={none} />
+      <List head="Slowest moments" columns={momentColumns()} rows={slowest.value.slice(0, 100)} none="No timed exit." />
+      <List head="Changes" note={of} columns={changeColumns} rows={advice?.advice ?? []} none={changes} />
+    </div>
+  );
+}
+
