@@ -13,8 +13,15 @@ export interface Table {
 /** What pages of all but reports show. */
 export type Other = Exclude<PageData, { kind: "report" }>;
 
+/** Single exits, packed. */
+export interface Packed {
+  head: NonNullable<OverTimeHead["singles"]>;
+  bytes: Uint8Array;
+}
+
 export interface Data extends Extract<PageData, { kind: "report" }> {
   tables: Record<"states" | "exits" | "waits" | "lengths" | "about", Table>;
+  singles: Packed | null;
   /** From the base: first and last moment that has anything, in ns. */
   from: number;
   to: number;
@@ -22,7 +29,7 @@ export interface Data extends Extract<PageData, { kind: "report" }> {
   snap: number;
 }
 
-function columns(over: OverTimeHead, bytes: Uint8Array): Data["tables"] {
+function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "singles"> {
   let at = 0;
   const next = (): number => {
     let value = 0;
@@ -48,7 +55,8 @@ function columns(over: OverTimeHead, bytes: Uint8Array): Data["tables"] {
     });
     tables[head.name] = { width: head.width_ns, rows: head.rows, col };
   }
-  return tables as Data["tables"];
+  const singles = over.singles ? { head: over.singles, bytes: bytes.subarray(at) } : null;
+  return { tables: tables as Data["tables"], singles };
 }
 
 /** What a page may show. */
@@ -70,7 +78,7 @@ export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as PageData;
   if (page.kind !== "report") return page;
-  const tables = columns(page.over, bytes.subarray(4 + length));
+  const { tables, singles } = columns(page.over, bytes.subarray(4 + length));
   const ends = Object.values(tables).flatMap((table) =>
     table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
   );
@@ -78,6 +86,7 @@ export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   return {
     ...page,
     tables,
+    singles,
     snap,
     from: Math.min(...ends.map((end) => end[0]!), Infinity) === Infinity ? 0 : Math.floor(Math.min(...ends.map((end) => end[0]!)) / snap) * snap,
     to: Math.ceil(Math.max(...ends.map((end) => end[1]!), snap) / snap) * snap,

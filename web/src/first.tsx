@@ -26,7 +26,7 @@ function shortened(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(1 - Math.floor(most / 2))}`;
 }
 
-const Name = ({ text, most = 30, click }: { text: string; most?: number; click: () => void }) => (
+const Name = ({ text, most = 44, click }: { text: string; most?: number; click: () => void }) => (
   <button type="button" class="plain" title={text.length > most ? text : undefined} onClick={click}>
     {shortened(text, most)}
   </button>
@@ -106,20 +106,18 @@ export function TimeBar({ sums }: { sums: Sums }) {
       <div class="whole" role="img" aria-label={`All vCPU time: ${shown.map(({ name, part }) => `${name} ${share(part)}`).join(", ")}.`}>
         {shown.map(({ name, part, fill }) => (
           <div style={{ width: `${part * 100}%`, background: fill }} title={`${name} ${share(part)}`}>
-            {hasRoom({ name, part }) && <span>{`${name} ${share(part)}`}</span>}
+            {hasRoom({ name, part }) && <span aria-hidden="true">{`${name} ${share(part)}`}</span>}
           </div>
         ))}
       </div>
       <ul class="legend">
-        {shown
-          .filter((of) => !hasRoom(of))
-          .map(({ name, part, fill }) => (
-            <li>
-              <i class="swatch" style={{ background: fill }} aria-hidden="true" />
-              {`${name} ${share(part)}`}
-            </li>
-          ))}
-        <li class="soft">{`of ${ns(wall)} of vCPU time${isAll.value ? "" : ", as chosen"}`}</li>
+        {shown.map((of) => (
+          <li class={hasRoom(of) ? "inside" : undefined}>
+            <i class="swatch" style={{ background: of.fill }} aria-hidden="true" />
+            {`${of.name} ${share(of.part)}`}
+          </li>
+        ))}
+        <li class="soft">{`100 % = ${ns(wall)} of vCPU time${isAll.value ? "" : ", as chosen"}`}</li>
       </ul>
     </div>
   );
@@ -133,7 +131,8 @@ function choose(row: AdvisedCauseRow): void {
 }
 
 const causeName = (row: AdvisedCauseRow): string => {
-  const reason = row.reason ?? row.of.replace("_", " ");
+  // What is a part of other rows' exits says so.
+  const reason = row.reason ?? (row.of === "forced_out" ? "forced out by other threads (in these)" : row.of);
   return row.subject ? `${reason}: ${row.subject}` : reason;
 };
 
@@ -154,9 +153,10 @@ const causeColumns = (most: number): Column<AdvisedCauseRow>[] => [
       </span>
     ),
   },
+  { title: "exits", value: (row) => row.exits, show: (row) => (row.exits ? count(row.exits) : "–") },
   { title: "p50", value: (row) => row.p50_ns, show: (row) => (row.p50_ns === null ? "–" : ns(row.p50_ns)) },
   { title: "p99", value: (row) => row.p99_ns, show: (row) => (row.p99_ns === null ? "–" : ns(row.p99_ns)) },
-  ...(data.report.verdict.is_advised ? [{ title: "advice, gain", text: true, value: (row: AdvisedCauseRow) => row.brief, show: (row: AdvisedCauseRow) => row.brief }] : []),
+  ...(data.report.verdict.is_advised ? [{ title: "advice, gain", text: true, value: (row: AdvisedCauseRow) => row.brief, show: (row: AdvisedCauseRow) => (row.advice.length > 0 ? <Name text={row.brief} click={() => go("advice")} /> : row.brief) }] : []),
 ];
 
 const when = (exit: SlowOne): string => `${((exit.after_ns - zero()) / 1e9).toFixed(4)} s`;
@@ -175,7 +175,7 @@ const momentColumns = (): Column<SlowOne>[] => [
     value: (exit) => exit.reason,
     show: (exit) => {
       const text = `${exit.reason}${exit.detail ? `: ${exit.detail}` : ""}, ${laneName(exit.lane)}`;
-      return <span title={text}>{shortened(text, 34)}</span>;
+      return <span title={text}>{shortened(text, 52)}</span>;
     },
   },
 ];
@@ -209,12 +209,13 @@ export function Lists() {
   const { advice } = data;
   const of = isAll.value && reasons.value === null ? undefined : everything();
   const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. What weighs most, and whether any rule looks at it, is listed under Advice.";
-  const none = data.report.coverage.timed_exits > 0 ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
+  const isTimed = data.report.coverage.timed_exits > 0;
+  const none = isTimed ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
   return (
     <div class="lists">
       <List head="Costliest causes" note={of} columns={causeColumns(causes[0]?.share_of_time || 1)} rows={causes} none={none} />
       <List head="Slowest moments" columns={momentColumns()} rows={slowest.value.slice(0, 100)} none="No timed exit." />
-      <List head="Changes" note={of} columns={changeColumns} rows={advice?.advice ?? []} none={changes} />
+      <List head="Changes" note={of} columns={changeColumns} rows={advice?.advice ?? []} none={isTimed ? changes : "No exit has a length."} />
     </div>
   );
 }

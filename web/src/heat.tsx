@@ -8,6 +8,7 @@ import { colors, mix, reasonColor, reasonName } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
 import { costOf, exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./query";
+import { pick } from "./single";
 import { data, lanes, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
@@ -157,8 +158,9 @@ export const slowColumns = (): Column<SlowOne>[] => [
 
 /** Looks at an exit with some time before and after it. */
 export function around(exit: SlowOne): void {
-  const long = Math.max(exit.total_ns, data.snap * 4);
-  look(exit.after_ns - long * 2, exit.after_ns + long * 3);
+  if (data.singles) pick({ lane: exit.lane, at: exit.after_ns });
+  const long = data.singles ? exit.total_ns : Math.max(exit.total_ns, data.snap * 4);
+  look(exit.after_ns - long, exit.after_ns + long * 1.5);
 }
 
 export function Slowest() {

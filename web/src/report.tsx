@@ -1,15 +1,17 @@
 // The page of a report.
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
-import { chosenBy, count, ns } from "./format";
+import { chosenBy, count, ns, plural } from "./format";
 import { Gangs } from "./gangs";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./heat";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
+import { Inspector } from "./inspector";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
+import { picked } from "./single";
 import { data } from "./state";
 import { Filters, Strip, Timeline } from "./timeline";
 import { Yields } from "./yields";
@@ -55,6 +57,8 @@ export function Report() {
   const chosen = chosenBy(selection);
   const about = [
     vms.length === 1 && vms[0] !== "-" && (/^\d+$/.test(vms[0]!) ? `${isXen() ? "domain" : "VM"} ${vms[0]}` : vms[0]),
+    vms.length > 1 && `${vms.length} VMs`,
+    data.over.lanes.length > 0 && plural(data.over.lanes.length, "vCPU"),
     ...[first?.format, first?.arch, first?.hostname, first?.release],
     ns(duration_ns),
     `${count(data.report.total.count)} exits`,
@@ -82,7 +86,10 @@ export function Report() {
         {data.over.in_time && (
           <section id="timeline" aria-label="Timeline">
             <h2>Over time</h2>
-            <Timeline />
+            <div class={picked.value ? "inspected" : ""}>
+              <Timeline />
+              <Inspector />
+            </div>
             <HeatMap />
           </section>
         )}

@@ -43,10 +43,22 @@ export const isCalmWhole = computed(() => whole(calm.value));
 /** Whether the panels show the whole recording of all vCPUs. */
 export const isAll = computed(() => isCalmWhole.value && lanes.value === null);
 
-/** Sets the range, to whole buckets within the recording. */
+/** A range is no shorter than this, in ns. */
+const SHORTEST = 2_000;
+
+/** Buckets below which a range need not be whole ones, where there are single exits to be seen. */
+const WHOLE = 20;
+
+/** Sets the range, to whole buckets within the recording; a short one, of single exits, to any moments. */
 export function look(from: number, to: number): void {
   const { snap } = data;
   const all = data.to - data.from;
+  if (data.singles && to - from < snap * WHOLE) {
+    const long = Math.round(Math.min(all, Math.max(SHORTEST, to - from)));
+    const begin = Math.round(Math.min(data.to - long, Math.max(data.from, from + (to - from - long) / 2)));
+    if (begin !== range.value[0] || begin + long !== range.value[1]) range.value = [begin, begin + long];
+    return;
+  }
   const long = Math.min(all, Math.max(snap, Math.round((to - from) / snap) * snap));
   const begin = Math.min(data.to - long, Math.max(data.from, Math.round(from / snap) * snap));
   if (begin !== range.value[0] || begin + long !== range.value[1]) range.value = [begin, begin + long];
@@ -65,7 +77,7 @@ export function zoom(factor: number, at = 0.5): void {
 /** Moves the range by a part of its length. */
 export function pan(part: number): void {
   const [from, to] = range.value;
-  const by = Math.sign(part) * Math.max(data.snap, Math.abs(part) * (to - from));
+  const by = Math.sign(part) * Math.max(data.singles ? 1 : data.snap, Math.abs(part) * (to - from));
   look(from + by, to + by);
 }
 
@@ -107,15 +119,21 @@ keep({
   },
 });
 
+/** The whole buckets that a range is in: panels add up buckets. */
+function widened([from, to]: [number, number]): [number, number] {
+  const { snap } = data;
+  return [Math.max(data.from, Math.floor(from / snap) * snap), Math.min(data.to, Math.ceil(to / snap) * snap)];
+}
+
 /** Begins with this recording. */
 export function begin(of: Data): void {
   replace(of);
   beginLink();
   let resting = 0;
   const many = (): boolean => Object.values(data.tables).reduce((sum, table) => sum + table.rows, 0) > MANY_ROWS;
-  calm.value = range.value;
+  calm.value = widened(range.value);
   effect(() => {
-    const next = range.value;
+    const next = widened(range.value);
     clearTimeout(resting);
     // What is shown live is summed up at once, however much it is: the range goes on with it.
     if (liveFor() === null && many()) resting = window.setTimeout(() => (calm.value = next), REST);

@@ -7,6 +7,7 @@ import { colors, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { costliest, exitsOver, partName, parts, statesOver, together, type Stacks } from "./query";
 import { calm, data, everything, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { missingIn, pick, picked, singlesInView, type Single } from "./single";
 import { textWidth, type Surface } from "./surface";
 
 /** vCPUs that are drawn unless all are asked for. */
@@ -50,7 +51,7 @@ export function timeKey(event: KeyboardEvent): boolean {
 }
 
 /** Dragging selects; with Shift it moves. `scale` is that of the last drawing. */
-export function brushing(scale: () => Scale | null, brush: { value: [number, number] | null }): Pointing {
+export function brushing(scale: () => Scale | null, brush: { value: [number, number] | null }, click?: (x: number, y: number) => void): Pointing {
   let moving: { x: number; from: number; to: number } | null = null;
   let began: number | null = null;
   const at = (x: number) => scale()!.back(x);
@@ -77,11 +78,13 @@ export function brushing(scale: () => Scale | null, brush: { value: [number, num
         look(moving.from - by, moving.to - by);
       } else if (began !== null) brush.value = [Math.min(began, at(x)), Math.max(began, at(x))];
     },
-    up() {
+    up(x, y) {
       const chosen = brush.value;
       brush.value = null;
       moving = began = null;
-      if (chosen && Math.abs(scale()!(chosen[1]) - scale()!(chosen[0])) > 4) look(...chosen);
+      if (!chosen) return;
+      if (Math.abs(scale()!(chosen[1]) - scale()!(chosen[0])) > 4) look(...chosen);
+      else click?.(x, y);
     },
   };
 }
@@ -238,11 +241,42 @@ export function MoreVcpus({ all, first }: { all: Signal<boolean>; first: number 
   ) : null;
 }
 
+/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order. */
+function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): void {
+  const fills = partFills(parts.value);
+  const tall = Math.round(plot.h * 0.62);
+  for (const exit of exits) {
+    const from = Math.max(plot.x, scale(exit.at));
+    const to = Math.min(plot.x + plot.w, Math.max(scale(exit.at + exit.total), from + 1));
+    if (to <= from) continue;
+    s.rect(from, plot.y, to - from, tall, reasonColor(exit.reason));
+    let x = scale(exit.at);
+    parts.value.forEach((part, at) => {
+      const long = ((exit.times[part.column] ?? 0) / (exit.total || 1)) * (scale(exit.at + exit.total) - scale(exit.at));
+      const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
+      if (end - begin > 0.2) s.rect(begin, plot.y + tall + 2, end - begin, plot.h - tall - 3, fills[at]!);
+      x += long;
+    });
+    const chosen = picked.value;
+    if (chosen && chosen.lane === exit.lane && chosen.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
+  }
+}
+
 export function Timeline() {
   const all = useSignal(false);
   const brush = useSignal<[number, number] | null>(null);
-  const last = useRef<{ scale: Scale; plots: { lane: number; plot: Plot; stacks: Stacks | undefined }[] } | null>(null);
-  const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush));
+  const last = useRef<{ scale: Scale; plots: { lane: number; plot: Plot; stacks: Stacks | undefined; singles: Single[] | null }[] } | null>(null);
+  const under = (x: number, y: number): { lane: number; exit: Single | null } | null => {
+    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
+    if (!found?.singles || !last.current) return null;
+    const { scale } = last.current;
+    // What is narrower than a pixel is found beside it, too.
+    const away = (exit: Single) => Math.max(0, scale(exit.at) - x, x - scale(exit.at + exit.total));
+    let best: Single | null = null;
+    for (const exit of found.singles) if (away(exit) <= 3 && (!best || away(exit) < away(best))) best = exit;
+    return { lane: found.lane, exit: best };
+  };
+  const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush, (x, y) => pick(under(x, y)?.exit ?? null)));
   const drawn = (): number[] => {
     const chosen = data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
     return all.value ? chosen : costliest(chosen, FIRST_LANES);
@@ -258,22 +292,42 @@ export function Timeline() {
     const states = stack.value === "states";
     const most = states ? 0 : Math.max(1, ...own.map((lane) => (stacks.has(lane) ? peak(stacks.get(lane)!) : 1)));
     bottomAxis(s, outer, scale, timeAxis());
+    const found = singlesInView.value;
+    const missing = found ? missingIn(range.value) : [];
     const plots = own.map((lane, at) => {
       const plot = { x: outer.x, y: outer.y + at * tall + 3, w: outer.w, h: tall - 8 };
       const of = stacks.get(lane);
       const full = states ? () => of?.step ?? 1 : () => most;
       s.text(left - 8, plot.y + plot.h / 2, laneName(lane), { color: colors.value.ink, align: "right", width: left - 12 });
-      if (of) drawStacks(s, plot, scale, of, fills, full);
+      const singles = found && found.filter((exit) => exit.lane === lane);
+      if (singles) {
+        for (const [from, to] of missing) s.rect(Math.max(plot.x, scale(from)), plot.y, Math.min(plot.x + plot.w, scale(to)) - Math.max(plot.x, scale(from)), plot.h, "/" + colors.value.soft);
+        drawSingles(s, plot, scale, singles);
+      } else if (of) drawStacks(s, plot, scale, of, fills, full);
       s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
+      if (singles) return { lane, plot, stacks: undefined, singles };
       const top = states ? "100%" : stack.value === "exits" ? `${count((most / (of?.step ?? 1)) * 1e9)}/s` : share(most / (of?.step ?? 1));
       s.text(plot.x + plot.w + 4, plot.y + 5, top, { color: colors.value.soft, size: 10, width: 58 });
       s.text(plot.x + plot.w + 4, plot.y + plot.h - 3, "0", { color: colors.value.soft, size: 10 });
-      return { lane, plot, stacks: of };
+      return { lane, plot, stacks: of, singles: null };
     });
     last.current = { scale, plots };
     drawBrush(s, outer, scale, brush.value);
   };
   const hit = (x: number, y: number): Tip | null => {
+    const single = under(x, y);
+    if (single) {
+      const { exit } = single;
+      return (
+        exit && {
+          title: `${reasonName(exit.reason)}${exit.about === null ? "" : `: ${data.over.abouts[exit.about]?.text ?? ""}`}`,
+          lines: [
+            ["at", `${((exit.at - zero()) / 1e9).toFixed(6)} s`],
+            ...parts.value.filter((part) => exit.times[part.column]).map((part): [string, string] => [partName(part), ns(exit.times[part.column]!)]),
+          ],
+        }
+      );
+    }
     const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
     if (!found?.stacks || !last.current) return null;
     const at = last.current.scale.back(x);
@@ -292,6 +346,11 @@ export function Timeline() {
   };
   const legend = () => {
     const { labels, fills } = series();
+    const singles = singlesInView.value;
+    if (singles) {
+      const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
+      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => only(reasons, reason) }));
+    }
     const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
     return labels.map((label, at) => ({
       label,
@@ -332,7 +391,11 @@ export function Timeline() {
       legend={legend}
       twin={twin}
       pointing={pointing}
-      note="Drag to zoom into a range: everything on this page follows it. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
+      note={
+        singlesInView.value
+          ? "Single exits, by reason; below each how its time divides, in no order. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
+          : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
+      }
       controls={
         <>
           <span role="group" aria-label="What is stacked" class="choice">
@@ -352,13 +415,18 @@ export function Filters() {
   const names = data.over.lanes;
   const [from, to] = range.value;
   const clear = lanes.value || reasons.value || !isWhole.value;
+  const decimals = to - from < 1e6 ? 7 : 4;
+  const at = (moment: number) => ((moment - zero()) / 1e9).toFixed(decimals);
+  // Sums are of whole buckets.
+  const isWider = calm.value[0] < from || calm.value[1] > to;
   return (
     <div class="filters" role="group" aria-label="What is looked at">
       {data.over.in_time && (
         <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value
             ? `${everything()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
-            : `${((from - zero()) / 1e9).toFixed(4)} s to ${((to - zero()) / 1e9).toFixed(4)} s (${ns(to - from)})`}
+            : `${at(from)} s to ${at(to)} s (${ns(to - from)})`}
+          {isWider && `; sums are of ${at(calm.value[0])} s to ${at(calm.value[1])} s`}
         </span>
       )}
       {data.over.in_time && (

@@ -683,6 +683,10 @@ export interface OverTimeHead {
    */
   parts: PartRow[];
   reasons: string[];
+  /**
+   * Single exits, whose columns follow those of the tables; absent where there are none.
+   */
+  singles: SingleExitsHead | null;
   slow: SlowOne[];
   tables: TableHead[];
 }
@@ -758,6 +762,43 @@ export interface PartRow {
    * What it means.
    */
   prose: string;
+}
+/**
+ * What is kept of single exits.
+ */
+export interface SingleExitsHead {
+  chunks: SingleChunk[];
+  /**
+   * Columns of each chunk that are packed one number an exit: begin, vCPU, reason, about, user space, kernel, …
+   */
+  columns: string[];
+  /**
+   * Exits that there are; all of them are kept if that is the sum of the chunks' rows.
+   */
+  exits: number;
+  /**
+   * The other parts of exits, by the bits of the last of these columns, from the lowest on.
+   */
+  parts: string[];
+}
+/**
+ * Exits that ended one after the other.
+ */
+export interface SingleChunk {
+  /**
+   * Length of its columns.
+   */
+  bytes: number;
+  /**
+   * When the first of them began, from the page's begin on.
+   */
+  first_ns: number;
+  /**
+   * What ended in this time is in the chunk.
+   */
+  from_ns: number;
+  rows: number;
+  to_ns: number;
 }
 /**
  * One of the slowest exits.

@@ -272,6 +272,51 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   await done(page);
 });
 
+test("the slowest exit, and what ran before it, are two clicks away; a link shows the same", async () => {
+  const page = await open(browser, boot());
+  const events = run("events", T2, "--format", "json").trim().split("\n").map((line) => JSON.parse(line));
+  const [slowest] = json("report", T2).slowest;
+  // One: the moment.
+  await page.locator(".list", { hasText: "Slowest moments" }).locator("tbody button").first().click();
+  const inspector = page.getByRole("complementary", { name: "The exit" });
+  await inspector.waitFor();
+  const told = await inspector.innerText();
+  assert.match(told, /io: port 0xcfc out PCI config data/);
+  assert.match(told, new RegExp(`${Math.floor(slowest.at_ns / 1e9)}\\.${String(slowest.at_ns % 1e9).padStart(9, "0")} on the trace's clock`));
+  const part = async (name) => inspector.locator("tr", { hasText: name }).locator("td").first().innerText();
+  assert.deepEqual([await part("user space"), await part("steal"), await part("exit time")], ["72.0ms", "34.1ms", "106ms"]);
+  // What was before it is what the recording has.
+  const exits = events.filter((event) => event.kind === "exit" && event.vcpu === 0 && event.at_ns < slowest.at_ns).slice(-2);
+  const before = inspector.locator("h3", { hasText: "Before it" }).locator("xpath=following-sibling::ul[1]").locator("li");
+  for (const [at, event] of exits.reverse().entries()) {
+    const text = await before.nth(at).innerText();
+    assert.ok(text.startsWith(event.reason) && text.includes(`${Math.round((slowest.at_ns - event.at_ns) / 1e3)}us earlier`), `${text}: ${JSON.stringify(event)}`);
+  }
+  await page.waitForFunction(() => location.hash.includes("exit="));
+  const first = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("exit"));
+  // Two: the one before it.
+  await before.first().getByRole("button").click();
+  await frame(page);
+  assert.match(await inspector.innerText(), /^io: port 0xcf8 out PCI config address/);
+  await page.waitForFunction((first) => ![null, first].includes(new URLSearchParams(location.hash.slice(1)).get("exit")), first);
+  const again = await open(browser, boot(), { hash: await page.evaluate(() => location.hash) });
+  assert.equal(await again.getByRole("complementary", { name: "The exit" }).innerText(), await inspector.innerText());
+  await done(again);
+  // Keys zoom in until exits are of microseconds; one that is clicked is looked into.
+  await inspector.getByRole("button", { name: "Close" }).click();
+  assert.equal(await inspector.count(), 0);
+  await page.locator("#chart-timeline canvas").focus();
+  for (let step = 0; step < 12; step++) await page.keyboard.press("w");
+  await frame(page);
+  const [from, to] = await page.evaluate(async () => (await new Promise((done) => setTimeout(done, 300)), ["from", "to"].map((name) => Number(new URLSearchParams(location.hash.slice(1)).get(name)))));
+  assert.ok(to - from < 1e6, `${from} to ${to}`);
+  assert.match(await page.locator(".filters").textContent(), /sums are of/);
+  const box = await page.locator("#chart-timeline canvas").boundingBox();
+  for (let x = 0.2; x < 0.9 && (await inspector.count()) === 0; x += 0.05) await page.mouse.click(box.x + box.width * x, box.y + 30);
+  assert.equal(await inspector.count(), 1);
+  await done(page);
+});
+
 test("what was never in sight is printed", async () => {
   const page = await open(browser, boot());
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));

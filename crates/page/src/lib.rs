@@ -21,6 +21,7 @@ mod over_time;
 mod polls;
 mod rows;
 mod served;
+mod single_exits;
 mod slow;
 mod states;
 mod sums;

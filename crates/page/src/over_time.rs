@@ -10,6 +10,7 @@
 use crate::columns::{push_all, push_rising};
 use crate::names::{Briefs, Names, REASONS};
 use crate::rows::Row;
+use crate::single_exits::{SingleExits, SingleExitsHead};
 use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
 use exitscope_analysis::Selection;
 use exitscope_model::{Exit, LaneSpan, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
@@ -119,6 +120,8 @@ pub(crate) struct OverTimeHead {
     tables: Vec<TableHead>,
     slow: Vec<SlowOne>,
     named: Vec<NamedRow>,
+    /// Single exits, whose columns follow those of the tables; absent where there are none.
+    singles: Option<SingleExitsHead>,
 }
 
 impl OverTime {
@@ -196,6 +199,8 @@ impl OverTime {
         sums.waits.merge(other.sums.waits.rekeyed(by_reason));
         sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
         sums.about.merge(other.sums.about.rekeyed(by_about));
+        // Single exits are of one recording.
+        sums.singles = SingleExits::none();
         names.slow.merge(other.names.slow);
         names.spans.extend(other.names.spans);
         names.vcpu_of.extend(other.names.vcpu_of);
@@ -221,10 +226,10 @@ impl OverTime {
         order.dedup();
         let place = |who: Who| order.partition_point(|other| *other < who) as u32;
         let places: Vec<u32> = named.iter().map(|who| place(*who)).collect();
-        let lane = |number: u32| places.get(number as usize).copied().unwrap_or(order.len() as u32);
-        let moved = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | key & BELOW_LANE;
+        let lane_number = |number: u32| places.get(number as usize).copied().unwrap_or(order.len() as u32);
+        let moved = |key: u32| lane_number(key >> LANE_SHIFT) << LANE_SHIFT | key & BELOW_LANE;
 
-        let states = sums.states.finish(in_time, lane);
+        let states = sums.states.finish(in_time, lane_number);
         let exits = sums.exits.finish(in_time, moved);
         let waits = sums.waits.finish(in_time, moved);
         let lengths = sums.lengths.finish(in_time, moved);
@@ -249,6 +254,8 @@ impl OverTime {
         tables.add("lengths", &lengths, &[lane, reason, ("length", &low(UNTIMED))], &["count"]);
         tables.add("about", &about, &[lane, ("about", &low(BELOW_LANE))], &["count", "cost"]);
 
+        let singles = Some(sums.singles).filter(|_| in_time);
+        let singles = singles.and_then(|singles| singles.finish(base, lane_number, &mut tables.bytes));
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
             names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
@@ -300,6 +307,7 @@ impl OverTime {
             tables: tables.heads,
             slow: slow.collect(),
             named: named.collect(),
+            singles,
         };
         TimeTables { head, columns: tables.bytes }
     }

@@ -13,6 +13,7 @@
 
 use crate::names::{Brief, Briefs, LANES};
 use crate::rows::Rows;
+use crate::single_exits::SingleExits;
 use crate::states::States;
 use exitscope_model::{AllParts, ExitParts, Stretch, TimePart};
 use exitscope_stats::bucket_of;
@@ -55,6 +56,7 @@ pub struct Sums {
     pub(crate) waits: Rows<WAITS>,
     pub(crate) lengths: Rows<1>,
     pub(crate) about: Rows<2>,
+    pub(crate) singles: SingleExits,
 }
 
 impl Sums {
@@ -69,6 +71,8 @@ impl Sums {
             waits: Rows::of_at_most(WAIT_ROWS / parts, bits(8)),
             lengths: Rows::of_at_most(LENGTH_ROWS / parts, bits(13)),
             about: Rows::of_at_most(ABOUT_ROWS / parts, bits(10)),
+            // What is made of parts is what happens now, of which nobody looks for a single exit.
+            singles: if parts == 1 { SingleExits::new() } else { SingleExits::none() },
         }
     }
 
@@ -80,6 +84,7 @@ impl Sums {
     /// Adds exits, and the guest time before each; and stretches.
     pub fn absorb(&mut self, briefs: &Briefs) {
         briefs.stretches.iter().for_each(|(lane, stretch)| self.divide_stretch(*lane, stretch));
+        self.singles.absorb(briefs);
         let Some((last, others)) = briefs.exits.split_last() else { return };
         // Before the others: time is at once as wide as all of these need it.
         self.divide(last, &briefs.parts);

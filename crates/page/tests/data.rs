@@ -112,9 +112,23 @@ fn unpacked(packed: &[u8]) -> (Value, BTreeMap<(String, String), Vec<u64>>) {
     let mut found = BTreeMap::new();
     for table in json["over"]["tables"].as_array().unwrap() {
         for column in table["columns"].as_array().unwrap() {
-            let numbers = (0..table["rows"].as_u64().unwrap()).map(|_| next()).collect();
+            let numbers: Vec<u64> = (0..table["rows"].as_u64().unwrap()).map(|_| next()).collect();
             let [table, column] = [&table["name"], column].map(|name| name.as_str().unwrap().to_string());
             found.insert((table, column), numbers);
+        }
+    }
+    if let Some(singles) = json["over"]["singles"].as_object() {
+        for chunk in singles["chunks"].as_array().unwrap() {
+            for column in singles["columns"].as_array().unwrap() {
+                let numbers: Vec<u64> = (0..chunk["rows"].as_u64().unwrap()).map(|_| next()).collect();
+                found.entry(("singles".to_string(), column.as_str().unwrap().to_string())).or_default().extend(numbers);
+            }
+            let others: u64 = found[&("singles".to_string(), "others".to_string())]
+                .iter()
+                .map(|bits| u64::from(bits.count_ones()))
+                .sum();
+            let others = (0..others).map(|_| next()).collect();
+            found.insert(("singles".to_string(), "of others".to_string()), others);
         }
     }
     assert_eq!(columns.next(), None);
@@ -141,6 +155,9 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         assert_eq!(sums, [40, 23, 23, 23 * 2_000, 23 * 300]);
         assert_eq!([sum("waits", "steal_ns"), sum("waits", "halted_ns")], [22 * 11, 0]);
         assert_eq!(sum("lengths", "count"), 40);
+        let singles = || ["kernel_ns", "user_ns", "of others", "to_user"].map(|name| sum("singles", name));
+        assert!(!in_time || singles() == [23 * 2_000, 23 * 300, 22 * 11, 23], "{:?}", singles());
+        assert_eq!(json["over"]["singles"].is_null(), !in_time);
         assert_eq!([sum("about", "count"), sum("about", "cost")], [23, 23 * 2_300]);
         let parts = json["over"]["parts"].as_array().unwrap();
         assert_eq!(parts.len(), TimePart::ALL.len());

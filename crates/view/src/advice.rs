@@ -401,6 +401,11 @@ impl AdvisedCauseRow {
     fn with_brief(mut self, advice: &[AdviceRow]) -> AdvisedCauseRow {
         let of = self.advice.first().and_then(|number| advice.iter().find(|advice| advice.number == *number));
         self.brief = match (of, self.verdict) {
+            // Of several, each has a whole of its own.
+            _ if self.advice.len() > 1 => {
+                let numbers: Vec<String> = self.advice.iter().map(|number| format!("[{number}]")).collect();
+                numbers.join(" ")
+            }
             // An advice on more than this cause wins more than the cause takes.
             (Some(of), _) if of.gain.high_share.is_some_and(|share| share > self.share_of_time * 1.01) => {
                 format!("[{}]", of.number)

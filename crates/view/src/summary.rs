@@ -20,11 +20,23 @@ use std::io::{self, Write};
 /// Lines of a terminal.
 const LINES: usize = 24;
 
-/// VMs and causes at most, slowest exits, and lines of a sentence.
-const VMS: usize = 5;
-const CAUSES: usize = 5;
-const SLOWEST: usize = 3;
-const OF_SENTENCE: usize = 2;
+/// How much of each part is shown.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Lines of a sentence.
+    sentence: usize,
+    vms: usize,
+    causes: usize,
+    slowest: usize,
+}
+
+const fn plan(sentence: usize, vms: usize, causes: usize, slowest: usize) -> Plan {
+    Plan { sentence, vms, causes, slowest }
+}
+
+/// The first of these that fits is taken.
+const PLANS: [Plan; 6] =
+    [plan(3, 5, 5, 3), plan(3, 5, 4, 3), plan(2, 5, 4, 3), plan(2, 4, 3, 2), plan(2, 3, 2, 1), plan(1, 2, 1, 1)];
 
 /// Characters of a cause at most, and of a VM's name.
 const CAUSE: usize = 44;
@@ -46,21 +58,14 @@ pub fn write_summary(
     look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let look = Look { width: Some(look.width.unwrap_or(MOST_USED_WIDTH).min(MOST_USED_WIDTH)), ..look };
-    let of = Summary { report, advised, name, look, width: look.width.unwrap_or(MOST_USED_WIDTH) };
-    let mut left_out = Vec::new();
-    let mut fixed = vec![of.head(), of.bar()];
-    let slowest = of.slowest(&mut left_out);
-    let vms = of.vms(&mut left_out);
-    let rest = of.rest(&[]);
-    let used: usize = fixed.iter().chain([&vms, &slowest, &rest]).map(Vec::len).sum();
-    let causes = of.causes(LINES.saturating_sub(used + 1).clamp(2, CAUSES), &mut left_out);
-    fixed.extend([vms, causes, slowest]);
-    fixed.push(of.rest(&left_out));
-    fixed.retain(|lines| !lines.is_empty());
-    let lines: usize = fixed.iter().map(Vec::len).sum();
-    let is_spaced = lines + fixed.len() - 1 <= LINES;
-    for (at, lines) in fixed.iter().enumerate() {
+    let width = look.width.unwrap_or(MOST_USED_WIDTH).min(MOST_USED_WIDTH);
+    let look = Look { width: Some(width), ..look };
+    let made = |plan| Summary { report, advised, name, look, width, plan }.parts();
+    let lines = |parts: &[Vec<String>]| parts.iter().map(Vec::len).sum::<usize>();
+    let [.., least] = PLANS;
+    let parts = PLANS.into_iter().map(made).find(|parts| lines(parts) <= LINES).unwrap_or_else(|| made(least));
+    let is_spaced = lines(&parts) + parts.len() - 1 <= LINES;
+    for (at, lines) in parts.iter().enumerate() {
         if at > 0 && is_spaced {
             writeln!(out)?;
         }
@@ -75,9 +80,20 @@ struct Summary<'a> {
     name: &'a str,
     look: Look,
     width: usize,
+    plan: Plan,
 }
 
 impl Summary<'_> {
+    /// What belongs together, line by line.
+    fn parts(&self) -> Vec<Vec<String>> {
+        let mut left_out = Vec::new();
+        let mut parts = vec![self.head(), self.bar()];
+        parts.extend([self.vms(&mut left_out), self.causes(&mut left_out), self.slowest(&mut left_out)]);
+        parts.push(self.rest(&left_out));
+        parts.retain(|lines| !lines.is_empty());
+        parts
+    }
+
     fn head(&self) -> Vec<String> {
         let verdict = &self.report.verdict;
         let style = match (verdict.is_doubtful, verdict.is_good) {
@@ -154,6 +170,7 @@ impl Summary<'_> {
         let word = |(part, time): &(TimePart, u128)| {
             let name = match part {
                 TimePart::User if self.report.is_xen() => "device model",
+                TimePart::Kernel if self.report.is_xen() => "Xen",
                 part => part.name(),
             };
             format!("{} {name} {}", self.fill(*part).0, share(*time as f64 / all as f64))
@@ -198,9 +215,10 @@ impl Summary<'_> {
         if vms.len() < 2 {
             return Vec::new();
         }
-        let title = match vms.len().checked_sub(VMS) {
-            Some(more) if more > 0 => format!("VM ({VMS} of {})", thousands(vms.len() as u64)),
-            _ => "VM".to_string(),
+        let most = self.plan.vms;
+        let title = match vms.len() > most {
+            true => format!("VM ({most} of {})", thousands(vms.len() as u64)),
+            false => "VM".to_string(),
         };
         let mut columns = vec![
             column(title, true, 0),
@@ -237,16 +255,17 @@ impl Summary<'_> {
             cells.extend(is_one.then(per_s));
             cells
         };
-        self.table(Table { columns, rows: vms.iter().take(VMS).map(row).collect() }, left_out)
+        self.table(Table { columns, rows: vms.iter().take(most).map(row).collect() }, left_out)
     }
 
-    fn causes(&self, most: usize, left_out: &mut Vec<String>) -> Vec<String> {
+    fn causes(&self, left_out: &mut Vec<String>) -> Vec<String> {
         let causes = &self.report.causes;
         if causes.is_empty() {
-            return self.reasons(most, left_out);
+            return self.reasons(left_out);
         }
         let mut shown: Vec<&AdvisedCauseRow> = causes.iter().collect();
         shown.sort_by_key(|row| Reverse(row.time_ns));
+        let most = self.plan.causes;
         shown.truncate(most);
         let title = match causes.len() > most {
             false => "cause".to_string(),
@@ -262,7 +281,7 @@ impl Summary<'_> {
         columns.extend(self.advised.map(|_| column("advice, gain", true, 0)));
         let row = |row: &AdvisedCauseRow| {
             let mut cells = vec![
-                shortened(&row.named(": "), self.most()),
+                shortened(&named(row), self.most()),
                 share(row.share_of_time),
                 if row.exits == 0 { "-".to_string() } else { thousands(row.exits) },
                 length(row.p50_ns),
@@ -275,7 +294,7 @@ impl Summary<'_> {
     }
 
     /// Where no exit has a length: how many there are.
-    fn reasons(&self, most: usize, left_out: &mut Vec<String>) -> Vec<String> {
+    fn reasons(&self, left_out: &mut Vec<String>) -> Vec<String> {
         let mut rows: Vec<_> = self.report.rows.iter().filter(|row| row.figures.count > 0).collect();
         rows.sort_by_key(|row| Reverse(row.figures.count));
         let columns = vec![column("exit reason", true, 0), column("exits", false, 0), column("share", false, 0)];
@@ -284,14 +303,14 @@ impl Summary<'_> {
             let count = row.figures.count;
             vec![name, thousands(count), percent(count, self.report.total.count)]
         };
-        self.table(Table { columns, rows: rows.iter().take(most).map(row).collect() }, left_out)
+        self.table(Table { columns, rows: rows.iter().take(self.plan.causes).map(row).collect() }, left_out)
     }
 
     fn slowest(&self, left_out: &mut Vec<String>) -> Vec<String> {
         let told = &self.report.told;
         let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
         let columns = vec![
-            column("slowest exits", true, 0),
+            column("slowest, by cost and steal", true, 0),
             column("cost", false, 0),
             column("steal", false, 1),
             column("at (s)", false, 0),
@@ -310,7 +329,7 @@ impl Summary<'_> {
                 if is_one { String::new() } else { shortened(&row.who.vm_label(), NAME) },
             ]
         };
-        let rows: Vec<Vec<String>> = self.report.slowest.iter().take(SLOWEST).map(row).collect();
+        let rows: Vec<Vec<String>> = self.report.slowest.iter().take(self.plan.slowest).map(row).collect();
         if rows.is_empty() { Vec::new() } else { self.table(Table { columns, rows }, left_out) }
     }
 
@@ -344,7 +363,10 @@ impl Summary<'_> {
         };
         let more =
             format!("{too_narrow}More: exitscope {advise}report --all or report --html FILE, with {}", self.name);
-        vec![self.clipped(&format!("Coverage: {}", words.join(", "))), self.clipped(&more)]
+        let mut lines = vec![self.clipped(&format!("Coverage: {}", words.join(", ")))];
+        // Names stay whole: they are to be copied.
+        lines.extend(self.filled(more.split(' ').map(str::to_string), " "));
+        lines
     }
 
     fn table(&self, table: Table, left_out: &mut Vec<String>) -> Vec<String> {
@@ -362,9 +384,9 @@ impl Summary<'_> {
 
     /// A sentence on as many lines as it may have.
     fn sentence(&self, text: &str) -> Vec<String> {
-        let mut lines = self.filled(line(text).split(' ').map(str::to_string), " ");
-        if lines.len() > OF_SENTENCE {
-            lines.truncate(OF_SENTENCE);
+        let mut lines = self.filled(text.split(' ').map(str::to_string), " ");
+        if lines.len() > self.plan.sentence {
+            lines.truncate(self.plan.sentence);
             let end = ellipsis(self.look);
             let last = lines.last_mut().into_iter();
             last.for_each(|last| {
@@ -391,6 +413,7 @@ impl Summary<'_> {
     fn filled(&self, words: impl Iterator<Item = String>, between: &str) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for word in words {
+            let word = line(&word).into_owned();
             let length = word.chars().count();
             match lines.last_mut() {
                 Some(last) if last.chars().count() + between.len() + length <= self.width => {
@@ -425,4 +448,12 @@ fn shortened(text: &str, most: usize) -> String {
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(length - tail).collect();
     format!("{begin}..{end}")
+}
+
+/// A cause's name; what is a part of other rows' exits says so.
+fn named(row: &AdvisedCauseRow) -> String {
+    match row.of {
+        "forced_out" => "forced out by other threads (in these)".to_string(),
+        _ => row.named(": "),
+    }
 }

@@ -111,12 +111,15 @@ impl VerdictRow {
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
-            VerdictState::ExitsDominate => match mostly {
-                Some((cause, cost)) => {
-                    format!("Exits cost {share} of vCPU time; {cause} is {} of that", percent(*cost, time.0))
-                }
-                None => format!("Exits cost {share} of vCPU time"),
-            },
+            VerdictState::ExitsDominate => {
+                let what = match words.has_steal {
+                    true => "Exits cost",
+                    false => "Exits, or waiting for a CPU meanwhile, take",
+                };
+                let costliest =
+                    mostly.map(|(cause, cost)| format!("; the costliest is {cause} ({})", percent(*cost, wall.0)));
+                format!("{what} {share} of vCPU time{}", costliest.unwrap_or_default())
+            }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
                 let noun = if vcpus == 1 { "vCPU wants" } else { "vCPUs want" };
@@ -140,7 +143,7 @@ impl VerdictRow {
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
             VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; record with {record}"),
             VerdictState::NoLengths if ganged > 0 => format!(
-                "Cannot tell what exits cost: no entry into a guest was recorded; {} of {} core runs were ganged",
+                "Cannot tell what exits cost: no entry into a guest was recorded (record with {record}); {} of {} core runs were ganged",
                 thousands(ganged),
                 thousands(runs)
             ),
@@ -151,7 +154,9 @@ impl VerdictRow {
                 format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
             }
             VerdictState::MostlyUnknown => {
-                format!("Cannot tell: of {share} of vCPU time nothing says where it went; record with {record}")
+                format!(
+                    "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; record with {record}"
+                )
             }
         };
         let mut doubts = Vec::new();
@@ -160,14 +165,11 @@ impl VerdictRow {
             doubts.push(format!("losses hide {} of vCPU time", percent(hidden.0, wall.0)));
         }
         if unknown > Nanos::ZERO && noteworthy(unknown) && state != VerdictState::MostlyUnknown {
-            doubts.push(format!(
-                "of {} of vCPU time the recording does not say where it went",
-                percent(unknown.0, wall.0)
-            ));
+            doubts.push(format!("{} of vCPU time is unaccounted for", percent(unknown.0, wall.0)));
         }
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         if !words.has_steal && counts_steal {
-            doubts.push("steal was not recorded, and is counted as what exits cost".to_string());
+            doubts.push("steal was not recorded, and cannot be told from what exits cost".to_string());
         }
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);
         VerdictRow {

@@ -1,0 +1,130 @@
+// What is known of one exit, and what was before and after it on its vCPU.
+import { partFills, reasonColor, reasonName } from "./colors";
+import { aboutName } from "./devices";
+import { clock, ns, share } from "./format";
+import { handlers, parts, partName } from "./query";
+import { neighbours, pick, picked, type Single } from "./single";
+import { data, look, range } from "./state";
+import { cssFill } from "./surface";
+import { laneName, zero } from "./timeline";
+
+const name = (exit: Single): string => reasonName(exit.reason) + (exit.about === null ? "" : `: ${aboutName(exit.about)}`);
+
+/** Looks into another exit, in view. */
+function goTo(exit: Single): void {
+  const [from, to] = range.value;
+  pick(exit);
+  if (exit.at >= from && exit.at + exit.total <= to) return;
+  const long = Math.max(to - from, exit.total * 2);
+  look(exit.at - long / 4, exit.at + long * 0.75);
+}
+
+const Other = ({ exit, than, what }: { exit: Single; than: Single; what?: string }) => (
+  <li>
+    <i class="swatch" style={{ background: reasonColor(exit.reason) }} aria-hidden="true" />
+    <button type="button" class="plain" onClick={() => goTo(exit)}>
+      {name(exit)}
+    </button>{" "}
+    {ns(exit.total)}, {exit.at < than.at ? `${ns(than.at - exit.at)} earlier` : `${ns(exit.at - than.at)} later`}
+    {what}
+  </li>
+);
+
+/** How the command line shows the same. */
+function command(exit: Single): string {
+  const lane = data.over.lanes[exit.lane]!;
+  const at = (after: number) => clock(data.over.base_ns, after);
+  const vm = lane.vm === null ? "" : ` -p ${lane.vm}`;
+  const vcpu = lane.vcpu === null ? "" : ` --vcpu ${lane.vcpu}`;
+  return `exitscope events ${data.report.traces[0]!.name}${vm}${vcpu} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
+}
+
+export function Inspector() {
+  if (!picked.value) return null;
+  const found = neighbours.value;
+  const close = (
+    <button type="button" aria-label="Close" onClick={() => pick(null)}>
+      ×
+    </button>
+  );
+  if (!found)
+    return (
+      <aside class="inspector" aria-label="The exit">
+        <div class="head">
+          <h3>This exit is not in the page</h3>
+          {close}
+        </div>
+        <p class="note">Of a recording with more exits than a page holds, those around the slowest are in it.</p>
+      </aside>
+    );
+  const { exit, before, after, lastOfKind, nextOfKind } = found;
+  const fills = partFills(parts.value);
+  const rows = parts.value.map((part, at) => ({ part, fill: fills[at]!, time: exit.times[part.column] ?? 0 })).filter((row) => row.time > 0);
+  return (
+    <aside class="inspector" aria-label="The exit">
+      <div class="head">
+        <h3>{name(exit)}</h3>
+        {close}
+      </div>
+      <p>
+        {laneName(exit.lane)}, at {((exit.at - zero()) / 1e9).toFixed(6)} s ({clock(data.over.base_ns, exit.at)} on the trace's clock).{" "}
+        {data.report.told.user && `Handled by ${exit.toUser ? handlers()[1] : handlers()[0]}.`}
+      </p>
+      <table>
+        <caption class="hidden">Parts of this exit</caption>
+        <tbody>
+          {rows.map(({ part, fill, time }) => (
+            <tr>
+              <th scope="row" class="text">
+                <i class="swatch" style={{ background: cssFill(fill) }} aria-hidden="true" />
+                {partName(part)}
+              </th>
+              <td>{ns(time)}</td>
+              <td>{share(time / (exit.total || 1))}</td>
+            </tr>
+          ))}
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row" class="text">exit time</th>
+            <td>{ns(exit.total)}</td>
+            <td />
+          </tr>
+        </tfoot>
+      </table>
+      {(lastOfKind || nextOfKind) && (
+        <>
+          <h3>The same kind on this vCPU</h3>
+          <ul class="plain-list">
+            {lastOfKind && <Other exit={lastOfKind} than={exit} />}
+            {nextOfKind && <Other exit={nextOfKind} than={exit} />}
+          </ul>
+        </>
+      )}
+      <h3>Before it on this vCPU</h3>
+      {before.length > 0 ? (
+        <ul class="plain-list">
+          {before.map((other) => (
+            <Other exit={other} than={exit} />
+          ))}
+        </ul>
+      ) : (
+        <p class="soft">No exit that the page has.</p>
+      )}
+      {after.length > 0 && (
+        <>
+          <h3>After it</h3>
+          <ul class="plain-list">
+            {after.map((other) => (
+              <Other exit={other} than={exit} />
+            ))}
+          </ul>
+        </>
+      )}
+      <p class="soft">
+        All its events: <code>{command(exit)}</code>
+      </p>
+    </aside>
+  );
+}
+
