@@ -13,6 +13,8 @@ interface Found {
   vcpus: number;
   exits: number;
   cost_ns: number;
+  verdict: string;
+  is_doubtful: boolean;
   events: number;
   lost: number | null;
   damage: string[];
@@ -59,6 +61,8 @@ const state = ({ found, trouble }: Row): string => {
   return found.damage.length ? found.damage.join(" ") : "whole";
 };
 
+const verdict = ({ found }: Row): string => (found ? `${found.is_doubtful ? "Doubtful: " : ""}${found.verdict.replaceAll("`", "")}` : "");
+
 const columns: Column<Row>[] = [
   { title: "recording", text: true, value: (row) => row.name, show: (row) => (row.trouble ? row.name : <a href={row.page}>{row.name}</a>) },
   { title: "format", text: true, value: (row) => row.found?.format ?? "", show: (row) => row.found?.format ?? "" },
@@ -67,6 +71,7 @@ const columns: Column<Row>[] = [
   number("vCPUs", (of) => of.vcpus, count),
   number("exits", (of) => of.exits, count),
   number("cost of exits", (of) => of.cost_ns, ns),
+  { title: "verdict", text: true, value: verdict, show: verdict },
   { title: "coverage", text: true, value: state, show: (row) => <span class={row.trouble || row.found?.damage.length ? "bad" : ""}>{state(row)}</span> },
 ];
 

@@ -1,4 +1,5 @@
 // The page of a report.
+import { useEffect } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
 import { chosenBy, count, ns, plural } from "./format";
@@ -13,7 +14,7 @@ import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
 import { picked } from "./single";
 import { data } from "./state";
-import { Filters, Strip, Timeline } from "./timeline";
+import { Filters, Strip, timeKey, Timeline } from "./timeline";
 import { Yields } from "./yields";
 
 function tabs(): Tab[] {
@@ -50,7 +51,19 @@ function tabs(): Tab[] {
   ];
 }
 
+/** Keys that move the range wherever the focus is, but where text is typed; arrows and Home scroll the page outside charts. */
+function anywhere(event: KeyboardEvent): void {
+  const isTyped = event.target instanceof Element && event.target.closest("input, select, textarea") !== null;
+  if (event.defaultPrevented || isTyped || !/^[wasd+=0-]$/.test(event.key)) return;
+  if (timeKey(event)) event.preventDefault();
+}
+
 export function Report() {
+  useEffect(() => {
+    if (!data.over.in_time) return;
+    addEventListener("keydown", anywhere);
+    return () => removeEventListener("keydown", anywhere);
+  }, []);
   const { traces, selection, duration_ns } = data.report;
   const first = traces[0];
   const vms = [...new Set(data.over.lanes.map((lane) => lane.vm_label))];

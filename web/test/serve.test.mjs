@@ -44,6 +44,7 @@ test("the list of recordings leads to pages with the report's figures, and back"
   assert.equal(Object.keys(rows).length, 3);
   assert.equal(rows[T2].exits, thousands(report.coverage.exits));
   assert.equal(rows[T2].vCPUs, String(report.vcpus.length));
+  assert.equal(rows[T2].verdict, report.verdict.text);
   assert.match(rows[torn].coverage, /is not a trace/);
   assert.deepEqual(await seriousOf(page), []);
   await page.getByRole("link", { name: T2 }).click();

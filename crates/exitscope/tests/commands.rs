@@ -230,6 +230,11 @@ fn every_page_fits_the_terminal() {
             }
         }
     }
+    // Where nothing fits, it ends all the same.
+    for columns in ["1", "2", "9", "33"] {
+        let output = exitscope().env("COLUMNS", columns).env("LC_ALL", "C").args(["report", &t2()]).output().unwrap();
+        assert!(output.status.success() && stdout(&output).is_ascii(), "{columns}: {output:?}");
+    }
     let page = at_width(80, &["report", "x86-svm/t2.data.gz", "--all"]);
     assert!(page.contains("counts as zero: 41\n"), "{page}");
     let diff = ["diff", "x86-svm/t2.data.gz", "x86-svm/t4-none.dat.gz"];

@@ -206,7 +206,7 @@ impl Summary<'_> {
             vms.entry((row.who.vm, row.who.vm_label())).or_default().push(row);
         }
         let mut vms: Vec<(String, Vec<&VcpuRow>)> = vms.into_iter().map(|((_, label), rows)| (label, rows)).collect();
-        vms.sort_by_key(|(_, rows)| Reverse(rows.iter().map(|row| row.cost_ns).sum::<u64>()));
+        vms.sort_by_key(|(_, rows)| Reverse(rows.iter().map(|row| row.cost_ns).fold(0, u64::saturating_add)));
         vms
     }
 
@@ -322,7 +322,7 @@ impl Summary<'_> {
             let about = row.detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             vec![
                 shortened(&format!("{}{about}", row.reason), self.most()),
-                sum(row.times.kernel_ns + row.times.user_ns),
+                sum(row.times.kernel_ns.saturating_add(row.times.user_ns)),
                 if_told(told.scheduler, sum(row.times.steal_ns)),
                 names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
                 row.who.vcpu_label(),
@@ -377,7 +377,7 @@ impl Summary<'_> {
             }
         }
         // The first blank is a cell's.
-        let mut lines = lines.into_iter().map(|line| line[1..].to_string());
+        let mut lines = lines.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(&line).to_string());
         let head = lines.next().map(|head| painted(&head, BOLD, self.look));
         head.into_iter().chain(lines).collect()
     }
@@ -390,7 +390,7 @@ impl Summary<'_> {
             let end = ellipsis(self.look);
             let last = lines.last_mut().into_iter();
             last.for_each(|last| {
-                while last.chars().count() + end.chars().count() > self.width {
+                while !last.is_empty() && last.chars().count() + end.chars().count() > self.width {
                     last.truncate(last.rfind(' ').unwrap_or(0));
                 }
                 last.push_str(end);
@@ -444,7 +444,7 @@ fn shortened(text: &str, most: usize) -> String {
     if length <= most {
         return text.to_string();
     }
-    let (head, tail) = (most.div_ceil(2) - 1, most / 2 - 1);
+    let (head, tail) = (most.div_ceil(2).saturating_sub(1), (most / 2).saturating_sub(1));
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(length - tail).collect();
     format!("{begin}..{end}")

@@ -80,6 +80,9 @@ struct Summary {
     vcpus: usize,
     exits: u64,
     cost_ns: u64,
+    /// What it comes to, and whether what is missing could change that.
+    verdict: String,
+    is_doubtful: bool,
     events: u64,
     lost: Option<u64>,
     /// What of it could not be used.
@@ -306,6 +309,8 @@ impl Summary {
             vcpus: report.vcpus.len(),
             exits: report.coverage.exits,
             cost_ns: report.total.cost_ns,
+            verdict: report.verdict.text.clone(),
+            is_doubtful: report.verdict.is_doubtful,
             events: report.coverage.events,
             lost: report.coverage.lost,
             damage: report.coverage.damage().map(|line| line.to_string()).collect(),
