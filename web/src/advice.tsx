@@ -7,7 +7,7 @@ import { useRef } from "preact/hooks";
 import { colors } from "./colors";
 import { seeKind } from "./devices";
 import { share } from "./format";
-import { go, hasSection } from "./shell";
+import { go } from "./shell";
 import { data, everything } from "./state";
 import { DataTable, type Column } from "./table";
 import type { Advised, AdvisedCauseRow } from "./types.gen";
@@ -32,7 +32,7 @@ const causeColumns: Column<AdvisedCauseRow>[] = [
 ];
 
 /** Goes to where a fact can be seen, if the page has that. */
-const see = (fact: Fact) => go(hasSection(fact.topic) ? fact.topic : "reasons");
+const see = (fact: Fact) => go(document.getElementById(fact.topic) ? fact.topic : "reasons");
 
 function Gain({ item, most }: { item: Item; most: number }) {
   const { low_ns_per_s: low, high_ns_per_s: high, how, source, text } = item.gain;

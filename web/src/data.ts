@@ -29,18 +29,27 @@ export interface Data extends Extract<PageData, { kind: "report" }> {
   snap: number;
 }
 
-function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "singles"> {
-  let at = 0;
-  const next = (): number => {
+/** Reads numbers as crates/page/src/columns.rs packs them, from a place on. */
+export class Numbers {
+  constructor(
+    private readonly bytes: Uint8Array,
+    public at = 0,
+  ) {}
+
+  next(): number {
     let value = 0;
     let scale = 1;
     for (;;) {
-      const byte = bytes[at++]!;
+      const byte = this.bytes[this.at++]!;
       value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value;
       scale *= 128;
     }
-  };
+  }
+}
+
+function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "singles"> {
+  const numbers = new Numbers(bytes);
   const tables: Record<string, Table> = {};
   for (const head of over.tables) {
     const col: Table["col"] = {};
@@ -48,14 +57,14 @@ function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "
       const column = new Float64Array(head.rows);
       let before = 0;
       for (let row = 0; row < head.rows; row++) {
-        const value = next();
+        const value = numbers.next();
         column[row] = place === 0 ? (before += value) : value;
       }
       col[name] = column;
     });
     tables[head.name] = { width: head.width_ns, rows: head.rows, col };
   }
-  const singles = over.singles ? { head: over.singles, bytes: bytes.subarray(at) } : null;
+  const singles = over.singles ? { head: over.singles, bytes: bytes.subarray(numbers.at) } : null;
   return { tables: tables as Data["tables"], singles };
 }
 

@@ -31,9 +31,6 @@ const shownTab = (): Tab | undefined => tabs.find((of) => of.id === tab.value) ?
 
 const there = (sections: Section[]): Section[] => sections.filter((row) => row.there !== false);
 
-/** Whether the page has a section. */
-export const hasSection = (id: string): boolean => document.getElementById(id) !== null;
-
 let jumped = -Infinity;
 
 /** Whether a jump has just been made, so that what is scrolled past does not count. */

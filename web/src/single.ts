@@ -1,6 +1,6 @@
 // Single exits: unpacked, chunk by chunk, as they are looked at; crates/page/src/single_exits.rs says how they are packed.
 import { computed, signal } from "@preact/signals";
-import type { Packed } from "./data";
+import { Numbers, type Packed } from "./data";
 import { keep } from "./link";
 import { data, lanes, range, reasons } from "./state";
 
@@ -31,16 +31,8 @@ function unpack(number: number): Single[] {
   const chunk = head.chunks[number]!;
   let at = 0;
   for (let before = 0; before < number; before++) at += head.chunks[before]!.bytes;
-  const next = (): number => {
-    let value = 0;
-    let scale = 1;
-    for (;;) {
-      const byte = bytes[at++]!;
-      value += (byte & 0x7f) * scale;
-      if (byte < 0x80) return value;
-      scale *= 128;
-    }
-  };
+  const numbers = new Numbers(bytes, at);
+  const next = () => numbers.next();
   const column = (): Float64Array => Float64Array.from({ length: chunk.rows }, next);
   const [begin, lane, reason, about, toUser, kernel, user, others] = head.columns.map(column) as Float64Array[];
   let before = chunk.first_ns;

@@ -10,7 +10,6 @@
 use crate::Outcome;
 use crate::background::{Background, Ending};
 use crate::cli::ReportArgs;
-use crate::devices;
 use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
 use crate::read::{self, Trace};
@@ -47,7 +46,6 @@ pub fn look_at(
     inputs: &[Input],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let devices = devices::read(&args.names)?;
     let selection = select::selection(&args.select, inputs)?;
     let of = (&selection, Keep::Timed);
     let ((gathered, drags, over_time), mut totals) = read_all(
@@ -58,7 +56,6 @@ pub fn look_at(
         end,
         |all: (Gathered, Drags, Ending), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
     )?;
-    devices::name(&mut totals.info, devices.as_ref());
     let advised = || {
         let advised = report::advised(args, inputs, &gathered, &totals, of)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))

@@ -227,7 +227,6 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let bounds = args.hidden.as_deref().map(|path| saved_of(path, "exits")).transpose()?;
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
-    let devices = devices::read(&args.names)?;
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection(&args.select, &inputs)?;
     let wanted = Wanted { by, slowest: args.most_slowest(), selection: selection.clone() };
@@ -236,7 +235,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let keep = if every { Keep::Used } else { Keep::Timed };
     let is_summary = args.format == Format::Text && !args.shows_all();
     let (mut facts, mut totals, advised) = if is_summary || args.format == Format::Json {
-        let (gathered, mut totals) = read_all(
+        let (gathered, totals) = read_all(
             args,
             &inputs,
             (&selection, keep),
@@ -244,7 +243,6 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             Gathered::ended,
             Gathered::with_recording,
         )?;
-        devices::name(&mut totals.info, devices.as_ref());
         let advised = advised(args, &inputs, &gathered, &totals, (&selection, keep))?;
         (gathered.material.facts, totals, advised.map(|(advised, _)| advised))
     } else {
@@ -258,8 +256,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             all.merge(&of_trace);
             all
         };
-        let (facts, mut totals) = read_all(args, &inputs, (&selection, keep), || Facts::new(&wanted), end, add)?;
-        devices::name(&mut totals.info, devices.as_ref());
+        let (facts, totals) = read_all(args, &inputs, (&selection, keep), || Facts::new(&wanted), end, add)?;
         (facts, totals, None)
     };
     if let Some(symbols) = symbols {
@@ -307,7 +304,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Reads all traces, of each of which `end` makes what `add` puts together.
+/// Reads all traces, of each of which `end` makes what `add` puts together; what is at the VMs' addresses is named.
 pub fn read_all<S: Sink, T>(
     args: &ReportArgs,
     inputs: &[Input],
@@ -316,6 +313,7 @@ pub fn read_all<S: Sink, T>(
     end: impl Fn(S, &Trace) -> T,
     add: impl Fn(T, T) -> T,
 ) -> anyhow::Result<(T, Totals)> {
+    let devices = devices::read(&args.names)?;
     let mut all: Option<T> = None;
     let mut totals = Totals::default();
     let mut earlier = Earlier::of_run(inputs);
@@ -329,6 +327,7 @@ pub fn read_all<S: Sink, T>(
         });
         totals.add(trace);
     }
+    devices::name(&mut totals.info, devices.as_ref());
     Ok((all.context("no trace to read")?, totals))
 }
 

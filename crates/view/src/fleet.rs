@@ -1,7 +1,7 @@
 //! What differs within a fleet, as plain data, and as a page.
 
 use crate::compare::{ChangeRow, Compared};
-use crate::names::thousands;
+use crate::names::{plural, thousands};
 use crate::page::{Page, Section, Sentence, Table, changes, column};
 use exitscope_analysis::Measure;
 use exitscope_analysis::fleet::FEWEST;
@@ -231,10 +231,6 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
     sections.extend(outliers(fleet));
     sections.extend(advice(fleet));
     Page { sections }
-}
-
-fn plural(count: u64, what: &str) -> String {
-    if count == 1 { what.to_string() } else { format!("{what}s") }
 }
 
 fn head(fleet: &Fleet) -> Section {

@@ -57,6 +57,11 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// A noun for so many: `host`, `hosts`.
+pub fn plural(count: u64, what: &str) -> String {
+    if count == 1 { what.to_string() } else { format!("{what}s") }
+}
+
 /// A part of one: `12.3%`; `<0.1%` for what is not nothing.
 pub fn share(share: f64) -> String {
     match (share * 1000.0).round() {

@@ -588,7 +588,6 @@ fn slowest(report: &Report) -> Option<Section> {
         column("vCPU", true, 1),
         column("CPU", true, 3),
     ];
-    let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
     let told = report.told;
     let rows: Vec<Vec<String>> = report
         .slowest
@@ -596,12 +595,12 @@ fn slowest(report: &Report) -> Option<Section> {
         .map(|row| {
             vec![
                 row.at().to_string(),
-                sum(row.times.kernel_ns + row.times.user_ns),
-                if_told(told.scheduler, sum(row.times.steal_ns)),
+                length(Some(row.times.kernel_ns + row.times.user_ns)),
+                if_told(told.scheduler, length(Some(row.times.steal_ns))),
                 row.reason.clone(),
                 row.detail.clone().unwrap_or_default(),
                 if_told(told.user, row.door.clone()),
-                if_told(told.user, sum(row.times.user_ns)),
+                if_told(told.user, length(Some(row.times.user_ns))),
                 row.who.vm_label(),
                 row.who.vcpu_label(),
                 row.cpu.to_string(),

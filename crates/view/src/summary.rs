@@ -5,7 +5,7 @@
 //! ```
 
 use crate::advice::{Advised, AdvisedCauseRow};
-use crate::names::{self, percent, rate, share, thousands};
+use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::page::{Table, column, if_told, is_told, length};
 use crate::report::{Report, Row, SlowRow, VcpuRow};
 use crate::text::{Look, MOST_USED_WIDTH, painted, written_table};
@@ -123,15 +123,14 @@ impl Summary<'_> {
     /// What was recorded.
     fn title(&self) -> String {
         let Report { traces, vcpus, total, .. } = self.report;
-        let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let vms = self.by_vm();
         let whose = match &vms[..] {
             [(_, rows)] if rows.iter().all(|row| row.who.vm.is_none()) => "VM without a name".to_string(),
             [(label, _)] if self.report.is_xen() => format!("domain {}", shortened(label, NAME)),
             [(label, _)] => shortened(label, NAME),
-            vms => plural(vms.len(), "VM"),
+            vms => many(vms.len(), "VM"),
         };
-        let mut words = vec![whose, plural(vcpus.len(), "vCPU")];
+        let mut words = vec![whose, many(vcpus.len(), "vCPU")];
         let selected = self.report.selection.to_string();
         words.extend((!selected.is_empty()).then(|| format!("selected: {selected}")));
         if let [trace] = &traces[..] {
@@ -143,7 +142,7 @@ impl Summary<'_> {
             });
             words.extend(Some(trace.arch.clone()).filter(|arch| !arch.is_empty()));
         } else {
-            words.push(plural(traces.len(), "recording"));
+            words.push(many(traces.len(), "recording"));
         }
         words.push(Nanos(self.report.duration_ns).to_string());
         words.push(format!("{} exits", thousands(total.count)));
@@ -216,12 +215,8 @@ impl Summary<'_> {
             return Vec::new();
         }
         let most = self.plan.vms;
-        let title = match vms.len() > most {
-            true => format!("VM ({most} of {})", thousands(vms.len() as u64)),
-            false => "VM".to_string(),
-        };
         let mut columns = vec![
-            column(title, true, 0),
+            column(counted("VM", most, vms.len()), true, 0),
             column("vCPUs", false, 3),
             column("guest", false, 1),
             column("cost", false, 0),
@@ -267,12 +262,8 @@ impl Summary<'_> {
         shown.sort_by_key(|row| Reverse(row.time_ns));
         let most = self.plan.causes;
         shown.truncate(most);
-        let title = match causes.len() > most {
-            false => "cause".to_string(),
-            true => format!("cause ({most} of {})", causes.len()),
-        };
         let mut columns = vec![
-            column(title, true, 0),
+            column(counted("cause", most, causes.len()), true, 0),
             column("vCPU time", false, 0),
             column("exits", false, 1),
             column("p50", false, 2),
@@ -308,7 +299,6 @@ impl Summary<'_> {
 
     fn slowest(&self, left_out: &mut Vec<String>) -> Vec<String> {
         let told = &self.report.told;
-        let sum = |nanos| if nanos == 0 { "0".to_string() } else { Nanos(nanos).to_string() };
         let columns = vec![
             column("slowest, by cost and steal", true, 0),
             column("cost", false, 0),
@@ -322,8 +312,8 @@ impl Summary<'_> {
             let about = row.detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             vec![
                 shortened(&format!("{}{about}", row.reason), self.most()),
-                sum(row.times.kernel_ns.saturating_add(row.times.user_ns)),
-                if_told(told.scheduler, sum(row.times.steal_ns)),
+                length(Some(row.times.kernel_ns.saturating_add(row.times.user_ns))),
+                if_told(told.scheduler, length(Some(row.times.steal_ns))),
                 names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
                 row.who.vcpu_label(),
                 if is_one { String::new() } else { shortened(&row.who.vm_label(), NAME) },
@@ -351,9 +341,8 @@ impl Summary<'_> {
         let damage = coverage.damage().filter(|line| !line.is_cut()).count();
         let notes = coverage.lines.iter().filter(|line| line.severity == "notice").count();
         let not_judged = self.advised.map_or(0, |advised| advised.not_judged.len());
-        for (count, what) in [(damage, "warning"), (notes, "note"), (not_judged, "rule not judged")] {
-            let plural = what.split_once(' ').map_or(format!("{what}s"), |(noun, rest)| format!("{noun}s {rest}"));
-            words.extend((count > 0).then(|| format!("{count} {}", if count == 1 { what } else { &plural })));
+        for (count, what, not) in [(damage, "warning", ""), (notes, "note", ""), (not_judged, "rule", " not judged")] {
+            words.extend((count > 0).then(|| format!("{}{not}", many(count, what))));
         }
         words.extend(self.advised.is_none().then(|| "no advice: it is on one whole recording".to_string()));
         let advise = if self.advised.is_some() { "advise, " } else { "" };
@@ -436,6 +425,16 @@ fn cut(text: &str, width: usize, look: Look) -> String {
     let end = ellipsis(look);
     let kept: String = text.chars().take(width.saturating_sub(end.chars().count())).collect();
     format!("{kept}{end}")
+}
+
+/// `1 VM`, `1,234 VMs`.
+fn many(count: usize, what: &str) -> String {
+    format!("{} {}", thousands(count as u64), plural(count as u64, what))
+}
+
+/// What a list is of, and how much of it is shown: `cause`, `cause (5 of 6)`.
+fn counted(what: &str, shown: usize, all: usize) -> String {
+    if all > shown { format!("{what} ({shown} of {})", thousands(all as u64)) } else { what.to_string() }
 }
 
 /// A long name without its middle.

@@ -214,10 +214,10 @@ struct Sum {
 }
 
 impl Sum {
-    fn merge(&mut self, other: &Sum) {
-        self.cell.merge(&other.cell);
-        self.cost = self.cost.saturating_add(other.cost);
-        self.top = match (other.top, self.top) {
+    fn add(&mut self, cell: &Cell, cost: u64, top: Option<(DetailKey, u64)>) {
+        self.cell.merge(cell);
+        self.cost = self.cost.saturating_add(cost);
+        self.top = match (top, self.top) {
             (Some(of), top) if top.is_none_or(|top| top.1 < of.1) => Some(of),
             (_, top) => top,
         };
@@ -242,12 +242,13 @@ impl Sums {
         let cost = cell.cost().0;
         let top = cause.about.filter(|key| is_told_apart(key.kind)).map(|key| (key, cost));
         let key = (cause.code, asked(machine, is_qemu, cause));
-        self.exits.entry(key).or_default().merge(&Sum { cell: cell.clone(), cost, top });
+        self.exits.entry(key).or_default().add(cell, cost, top);
         self.cost = self.cost.saturating_add(cost);
     }
 
     fn merge(&mut self, other: &Sums) {
-        other.exits.iter().for_each(|(key, sum)| self.exits.entry(*key).or_default().merge(sum));
+        let exits = other.exits.iter();
+        exits.for_each(|(key, sum)| self.exits.entry(*key).or_default().add(&sum.cell, sum.cost, sum.top));
         for (to, from) in [
             (&mut self.cost, other.cost),
             (&mut self.wall, other.wall),
