@@ -115,6 +115,9 @@ impl Fold {
             }
         };
         state.events += 1;
+        // It runs, whether the scheduler said so or not.
+        let (block, spent) = state.in_hand();
+        block.comes_back(at, spent);
         if vcpu != VcpuId::UNKNOWN {
             state.vcpu = Some(vcpu.0);
         }
@@ -129,8 +132,8 @@ impl Fold {
     fn schedule(&mut self, thread: Tid, change: impl Fn(&mut ThreadBlock, &mut Spent)) {
         let Some(state) = self.threads.get(&thread).and_then(|lane| self.lanes.get_mut(lane)) else { return };
         state.events += 1;
-        let spent = if state.open.is_some() { &mut state.within } else { &mut state.outside };
-        change(&mut state.block, spent);
+        let (block, spent) = state.in_hand();
+        change(block, spent);
     }
 
     /// Events were lost: exits that are open now have ends that nobody knows.
@@ -204,6 +207,11 @@ fn served(about: About) -> Done {
 }
 
 impl State {
+    /// What the thread does, and where its time without a CPU is added up now.
+    fn in_hand(&mut self) -> (&mut ThreadBlock, &mut Spent) {
+        (&mut self.block, if self.open.is_some() { &mut self.within } else { &mut self.outside })
+    }
+
     fn take(&mut self, traits: Traits, at: u64, kind: Kind, done: &mut Vec<Done>) {
         let is_software = traits.is_software;
         match kind {
@@ -242,8 +250,8 @@ impl State {
                 let mut count = Count { count: 1, total: ns, ..Count::default() };
                 count.lengths.record(ns);
                 done.push((Cause::Halt { slept: waited, valid }, None, count));
-                let spent = if self.open.is_some() { &mut self.within } else { &mut self.outside };
-                self.block.end_halt(at, ns, waited, traits.polls, spent);
+                let (block, spent) = self.in_hand();
+                block.end_halt(at, ns, waited, traits.polls, spent);
             }
             Kind::HaltPoll { new, old, .. } => {
                 self.poll = Some(new);
@@ -522,6 +530,23 @@ mod tests {
             run(2_100),
         ];
         assert_eq!(account(true, &events), (vec![("polling", 50), ("halted", 600), ("steal", 300)], 200));
+    }
+
+    /// A switch may go unseen: while a program of its CPU runs, the kernel runs no other for an event that interrupts it.
+    #[test]
+    fn an_event_of_its_own_shows_that_a_thread_runs() {
+        let events = [
+            (0, exit(CodeList::Vmx, 30)),
+            switch(100, false, false),
+            (150, about(DetailKind::Port, true, 0x80)),
+            (400, Kind::Enter),
+            switch(500, false, true),
+            (600, exit(CodeList::Vmx, 30)),
+            (700, Kind::Enter),
+            switch(800, false, false),
+            switch(900, true, false),
+        ];
+        assert_eq!(account(false, &events), (vec![("steal", 150)], 450));
     }
 
     #[test]

@@ -144,6 +144,7 @@ pub fn count_program(role: Role, number: u16, vcpu: Place, traits: Traits, maps:
     let begins = matches!(role, Role::Exit(_) | Role::Enter | Role::UserspaceExit(_) | Role::About { .. });
     p.find_state(begins);
     p.a.grow(STATE, EVENTS as i16, 1);
+    p.runs();
     if vcpu.size > 0 {
         p.field(R1, vcpu);
         p.a.add(R1, 1);
@@ -282,6 +283,18 @@ impl Program<'_> {
         self.find_thread(thread, self.out);
         self.spend(self.out);
         self.a.store_number(Width::Word, STATE, RUN as i16, 0);
+    }
+
+    /// This is an event of the thread's own: it runs, whether a switch was seen or not.
+    fn runs(&mut self) {
+        let known = self.a.label();
+        self.a.load(Width::Word, R1, STATE, RUN as i16);
+        self.a.jump_if(R1, 0, known);
+        self.a.call(Helper::KtimeGetNs);
+        self.a.copy(VALUE, R0);
+        self.spend(known);
+        self.a.store_number(Width::Word, STATE, RUN as i16, 0);
+        self.a.here(known);
     }
 
     /// Adds the time without a CPU up to VALUE to what it is; goes to `runs` if there is none.
