@@ -50,6 +50,21 @@ pub struct Reading {
     pub missed: u64,
 }
 
+impl Reading {
+    /// Without those whose first event came after `at`. Programs count on while they are read: of a thread that began meanwhile
+    /// there is no time yet that its exits could be a share of. The next reading has them.
+    pub fn begun_by(mut self, at: u64) -> Reading {
+        let later: BTreeSet<Lane> =
+            self.lanes.iter().filter(|(_, state)| state.first > at).map(|(lane, _)| *lane).collect();
+        if !later.is_empty() {
+            self.lanes.retain(|(lane, _)| !later.contains(lane));
+            self.counts.retain(|(key, _)| !later.contains(&key.lane));
+            self.unsettled.retain(|(key, _)| !later.contains(&key.lane));
+        }
+        self
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     first: u64,
@@ -610,6 +625,21 @@ mod tests {
         assert_eq!((reading.counts.len(), reading.counts[0].1.count, reading.lost), (1, 2, 2));
         fold.forget(LANE);
         assert!(fold.read_all().lanes.is_empty() && fold.read_all().counts.is_empty());
+    }
+
+    #[test]
+    fn who_began_after_the_moment_of_a_reading_is_not_in_it() {
+        let mut fold = Fold::new(HARDWARE, 4, 9);
+        let later = Lane { process: 8, runner: Runner::Thread(80) };
+        for (lane, at) in [(LANE, 10), (later, 35)] {
+            fold.take(lane, at, exit(CodeList::Vmx, 1), VcpuId::UNKNOWN);
+            fold.take(lane, at + 1, Kind::Enter, VcpuId::UNKNOWN);
+            fold.take(lane, at + 2, exit(CodeList::Vmx, 1), VcpuId::UNKNOWN);
+        }
+        for (at, all) in [(30, 1), (40, 2)] {
+            let Reading { lanes, counts, unsettled, .. } = fold.read_all().begun_by(at);
+            assert_eq!([lanes.len(), counts.len(), unsettled.len()], [all; 3], "up to {at}");
+        }
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Aggregation {
         if !gone.is_empty() {
             (at, reading) = self.engine.read(&gone)?;
         }
-        absorb(&mut self.snapshot, &mut self.unsettled, reading);
+        absorb(&mut self.snapshot, &mut self.unsettled, reading.begun_by(at));
         self.snapshot.at = at;
         if let Engine::Bpf(bpf) = &self.engine {
             let runs = bpf.runs();
