@@ -39,8 +39,8 @@ function Gain({ item, most }: { item: Item; most: number }) {
   return (
     <p class="gain">
       <span class="track" aria-hidden="true">
-        <i style={{ width: `${(high / most) * 100}%`, background: colors.value.parts.guest_ns + "55" }} />
-        <i style={{ width: `${(low / most) * 100}%`, background: colors.value.parts.guest_ns }} />
+        <i style={{ width: `${(high / most) * 100}%`, background: colors.value.accent + "55" }} />
+        <i style={{ width: `${(low / most) * 100}%`, background: colors.value.accent }} />
       </span>
       Wins <b>{text}</b> ({how}: {source})
     </p>

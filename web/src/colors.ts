@@ -1,5 +1,5 @@
-// Colours that people with any colour vision can tell apart (after Paul Tol's bright and muted schemes); a reason, and a part
-// of time, has the same one everywhere. A fill is a colour, or one after `/` or `\\`: hatched in it, that way.
+// Colours that people with any colour vision can tell apart: test/colors.test.mjs checks it. A reason, and a part of time, has
+// the same one everywhere. A fill is a colour, or one after `/`, `\\` or `:`: hatched in it, that way, or dotted.
 import { computed } from "@preact/signals";
 import { isDark } from "./link";
 import { data } from "./state";
@@ -12,23 +12,23 @@ const LIGHT = {
   line: "#b8c0c8",
   accent: "#0b5cad",
   bad: "#b3261e",
-  other: "#a3abb3",
-  reasons: ["#4477aa", "#ee6677", "#228833", "#ccab22", "#33a6cc", "#aa3377", "#ee7733", "#7a66cc"],
-  // By column; what is not known is hatched.
+  other: "#7d848a",
+  reasons: ["#2b64f3", "#bd0702", "#088244", "#b18b14", "#419dc4", "#a63b77", "#fe2d0a", "#1b1099"],
+  // By column. A vCPU that has its CPU is filled, one that is blocked dotted; what else keeps it from running, and what is not known, is hatched.
   parts: {
-    guest_ns: "#3f9b6b",
-    kernel_ns: "#3b74b4",
-    user_ns: "#e07b39",
-    polling_ns: "#d6b52c",
-    halted_ns: "#d9dee3",
-    halt_not_divided_ns: "#b3bcc5",
-    waiting_for_memory_ns: "#5ab4d6",
-    steal_ns: "#9a4f96",
-    stopped_ns: "#6d5a4a",
-    unknown_ns: "/#8a949e",
+    guest_ns: "#88919a",
+    kernel_ns: "#306fb4",
+    user_ns: "#d94204",
+    polling_ns: "#ab8f16",
+    halted_ns: ":#88919a",
+    halt_not_divided_ns: ":#4d5761",
+    waiting_for_memory_ns: ":#2286c0",
+    steal_ns: "/#9a4f96",
+    stopped_ns: "\\#6e7e4b",
+    unknown_ns: "/#88919a",
     excluded_ns: "\\#b3261e",
   },
-  steps: ["#88b6dd", "#3b74b4", "#f2b784", "#e07b39", "#9aa3ab", "#5aa9a3"],
+  steps: ["#4e99d7", "#2b6cb4", "#ab8e73", "#d36614", "#889099", "#044f44"],
   heat: ["#e8eff7", "#08306b"],
 };
 
@@ -41,28 +41,33 @@ const DARK: typeof LIGHT = {
   accent: "#6cb2f5",
   bad: "#ff8a80",
   other: "#79828b",
-  reasons: ["#6f9fd0", "#ee7a89", "#4fae5d", "#d6bd4a", "#66ccee", "#cc6699", "#ee8f55", "#9d8ee6"],
+  reasons: ["#c8c9ff", "#f67e77", "#539c0f", "#e0c55d", "#8cc0b7", "#bc3686", "#ff180c", "#a286f4"],
   parts: {
-    guest_ns: "#4fae7e",
+    guest_ns: "#6f7881",
     kernel_ns: "#5b92d0",
-    user_ns: "#e58f55",
-    polling_ns: "#dcc04f",
-    halted_ns: "#39414a",
-    halt_not_divided_ns: "#5d6872",
-    waiting_for_memory_ns: "#6cc4e4",
-    steal_ns: "#b673b2",
-    stopped_ns: "#a08c78",
-    unknown_ns: "/#9aa4ae",
+    user_ns: "#e3894d",
+    polling_ns: "#f1d35b",
+    halted_ns: ":#6f7881",
+    halt_not_divided_ns: ":#a9b3bb",
+    waiting_for_memory_ns: ":#41c9f7",
+    steal_ns: "/#b464bf",
+    stopped_ns: "\\#886d53",
+    unknown_ns: "/#8a949e",
     excluded_ns: "\\#ff8a80",
   },
-  steps: ["#a5c8ea", "#5b92d0", "#f3c79c", "#e58f55", "#828c95", "#6fc0b9"],
+  steps: ["#a3badd", "#2b8def", "#f3c79c", "#ed8737", "#818c96", "#b5fcf2"],
   heat: ["#1d2a38", "#c6e2ff"],
 };
 
 export const colors = computed(() => (isDark.value ? DARK : LIGHT));
 
+type Part = keyof typeof LIGHT.parts;
+
 /** Fills of parts, by column. */
-export const partFills = (parts: { column: string }[]): string[] => parts.map(({ column }) => colors.value.parts[column as keyof typeof LIGHT.parts]);
+export const partFills = (parts: { column: string }[]): string[] => parts.map(({ column }) => colors.value.parts[column as Part]);
+
+/** The colour of a part where it is a line, or shaded. */
+export const partColor = (part: Part): string => colors.value.parts[part].slice(-"#rrggbb".length);
 
 /** Reasons that have a colour of their own, those that cost most first, and, after them, the most frequent. */
 export let ranked: number[] = [];

@@ -12,7 +12,7 @@ export interface TextStyle {
 }
 
 export interface Surface {
-  /** `fill` is a colour, or one after `/` or `\\`: hatched in it, that way. */
+  /** `fill` is a colour, or one after `/`, `\\` or `:`: hatched in it, that way, or dotted. */
   rect(x: number, y: number, w: number, h: number, fill: string): void;
   frame(x: number, y: number, w: number, h: number, stroke: string): void;
   /** Through points x, y, x, y, …; filled if `fill`. */
@@ -32,9 +32,9 @@ const images = new WeakMap<object, HTMLCanvasElement>();
 /** Pixels from a line of hatching to the next, both across and down. */
 const HATCH = 5;
 
-/** The ends of the lines of one tile of hatching: through the tile, and through what is cut off at two of its corners. */
+/** The ends of the lines of one tile of hatching: through the tile, and through what is cut off at two of its corners; or of its dot. */
 const hatches = (way: string): [number, number, number, number][] =>
-  [-HATCH, 0, HATCH].map((at) => (way === "/" ? [at, HATCH, at + HATCH, 0] : [at, 0, at + HATCH, HATCH]));
+  way === ":" ? [[1.75, 2.5, 3.25, 2.5]] : [-HATCH, 0, HATCH].map((at) => (way === "/" ? [at, HATCH, at + HATCH, 0] : [at, 0, at + HATCH, HATCH]));
 
 /** The hatched fills of canvases, which hold for all of them. */
 const hatched = new Map<string, CanvasPattern>();
@@ -59,12 +59,14 @@ function canvasFill(fill: string): string | CanvasPattern {
   return pattern;
 }
 
-export const isHatched = (fill: string): boolean => fill[0] === "/" || fill[0] === "\\";
+export const isHatched = (fill: string): boolean => "/\\:".includes(fill[0]!);
 
 /** A fill as the background of an element. */
 export const cssFill = (fill: string): string =>
   // Tiles of a whole number of pixels: a gradient over all of a wide bar shows stripes of its own.
-  isHatched(fill)
+  fill[0] === ":"
+    ? `radial-gradient(${fill.slice(1)} 1px, transparent 1.3px) 0 0 / 5px 5px`
+    : isHatched(fill)
     ? `linear-gradient(${fill[0] === "/" ? "-45deg" : "45deg"}, ${fill.slice(1)} 18%, transparent 18% 50%, ${fill.slice(1)} 50% 68%, transparent 68%) 0 0 / 5px 5px`
     : fill;
 
@@ -199,7 +201,7 @@ export class SvgSurface implements Surface {
     let id = this.hatched.get(fill);
     if (!id) {
       // The same in every drawing, so that one may be put into another.
-      this.hatched.set(fill, (id = `h${fill[0] === "/" ? "u" : "d"}${fill.slice(2)}`));
+      this.hatched.set(fill, (id = `h${"/\\:".indexOf(fill[0]!)}${fill.slice(2)}`));
       const lines = hatches(fill[0]!).map(([x0, y0, x1, y1]) => `M${x0} ${y0}L${x1} ${y1}`);
       this.parts.push(
         `<pattern id="${id}" width="${HATCH}" height="${HATCH}" patternUnits="userSpaceOnUse"><path d="${lines.join("")}" stroke="${fill.slice(1)}" stroke-width="1.5"/></pattern>`,

@@ -1,6 +1,6 @@
 // Yields: who yields to whom, who got the CPU, which vCPUs were preempted meanwhile.
 import { Bars } from "./bars";
-import { colors, mix } from "./colors";
+import { colors, mix, partColor } from "./colors";
 import { count, ns } from "./format";
 import { Matrix } from "./matrix";
 import { data, everything } from "./state";
@@ -107,7 +107,7 @@ export function Yields() {
           relative
           bars={() => [{ label: "all CPUs", parts: queue.time_ns }]}
           parts={queue.time_ns.map((_, depth) => (depth === queue.time_ns.length - 1 ? `${depth} and more` : String(depth)))}
-          fills={() => queue.time_ns.map((_, depth) => mix(colors.value.parts.halted_ns, colors.value.parts.steal_ns, depth / (queue.time_ns.length - 1)))}
+          fills={() => queue.time_ns.map((_, depth) => mix(partColor("halted_ns"), partColor("steal_ns"), depth / (queue.time_ns.length - 1)))}
           show={ns}
           first="CPUs"
         />
