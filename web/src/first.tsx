@@ -1,7 +1,7 @@
 // The first screen: the verdict, all vCPU time, and side by side what costs most, the slowest moments and what to change.
 import type { ComponentChildren } from "preact";
 import { colors, partFills } from "./colors";
-import { count, ns, share } from "./format";
+import { count, ns, share, shortened } from "./format";
 import { around } from "./heat";
 import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./query";
 import { go } from "./shell";
@@ -19,11 +19,6 @@ const OF_LETTER = 0.0075;
 /** A sentence with its commands, which are between backquotes. */
 function marked(text: string): ComponentChildren {
   return text.split("`").map((part, at) => (at % 2 === 1 ? <code>{part}</code> : part));
-}
-
-/** A long name without its middle. */
-function shortened(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(1 - Math.floor(most / 2))}`;
 }
 
 const Name = ({ text, most = 44, click }: { text: string; most?: number; click: () => void }) => (
@@ -124,13 +119,13 @@ export function TimeBar({ sums }: { sums: Sums }) {
 }
 
 /** A cause's exits, chosen; steal and the like are seen over time. */
-function choose(row: AdvisedCauseRow): void {
+export function choose(row: AdvisedCauseRow): void {
   const reason = data.over.reasons.indexOf(row.reason ?? "");
   if (reason < 0) return go("timeline");
   only(reasons, reason);
 }
 
-const causeName = (row: AdvisedCauseRow): string => {
+export const causeName = (row: AdvisedCauseRow): string => {
   // What is a part of other rows' exits says so.
   const reason = row.reason ?? (row.of === "forced_out" ? "forced out by other threads (in these)" : row.of);
   return row.subject ? `${reason}: ${row.subject}` : reason;

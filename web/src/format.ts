@@ -97,3 +97,8 @@ export function chosenBy({ vms, vcpus, reasons, longer_than_ns }: { vms: number[
     longer_than_ns && `longer than ${ns(longer_than_ns)}`,
   ].filter((words): words is string => Boolean(words));
 }
+
+/** A long name without its middle. */
+export function shortened(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(1 - Math.floor(most / 2))}`;
+}

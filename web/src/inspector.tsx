@@ -1,5 +1,4 @@
 // What is known of one exit, and what was before and after it on its vCPU.
-import { useEffect } from "preact/hooks";
 import { partFills, reasonColor, reasonName } from "./colors";
 import { aboutName } from "./devices";
 import { clock, ns, share } from "./format";
@@ -41,11 +40,6 @@ function command(exit: Single): string {
 }
 
 export function Inspector() {
-  useEffect(() => {
-    const undo = (event: KeyboardEvent) => event.key === "Escape" && pick(null);
-    addEventListener("keydown", undo);
-    return () => removeEventListener("keydown", undo);
-  }, []);
   if (!picked.value) return null;
   const found = neighbours.value;
   const close = (

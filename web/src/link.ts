@@ -1,5 +1,6 @@
 // What a page keeps in its address, so that a link shows the same: what each view registers here, section and colours.
 import { computed, effect, signal, type Signal } from "@preact/signals";
+import { served } from "./source";
 
 /** `auto` follows the system. */
 export const theme = signal<"auto" | "light" | "dark">("auto");
@@ -46,22 +47,44 @@ function read(): void {
   section.value = hash.get("view") ?? "overview";
 }
 
-/** Begins: reads the address, and keeps it up to date from then on. */
+const address = computed(() => {
+  const hash = new URLSearchParams();
+  hash.set("view", section.value);
+  all.forEach((one) => one.write(hash));
+  if (theme.value !== "auto") hash.set("theme", theme.value);
+  return "#" + hash.toString().replaceAll("%2C", ",");
+});
+
+/** What of an address the user chose; the section in sight follows scrolling. */
+function chosen(address: string): string {
+  const hash = new URLSearchParams(address.slice(1));
+  hash.delete("view");
+  return hash.toString();
+}
+
+/** Begins: reads the address, and keeps it up to date from then on. What is chosen is a step that the browser's Back undoes, unless
+ * the page is live: its range goes on by itself. */
 export function begin(): void {
-  read();
   let timer = 0;
-  effect(() => {
-    const hash = new URLSearchParams();
-    hash.set("view", section.value);
-    all.forEach((one) => one.write(hash));
-    if (theme.value !== "auto") hash.set("theme", theme.value);
-    const text = "#" + hash.toString().replaceAll("%2C", ",");
-    // Browsers refuse to change the address too often.
+  const follow = () => {
+    read();
     clearTimeout(timer);
-    timer = window.setTimeout(() => text !== location.hash && history.replaceState(null, "", text), 200);
+    if (address.value !== location.hash) history.replaceState(null, "", address.value);
+  };
+  const write = () => {
+    if (address.value === location.hash) return;
+    const isStep = !served.value?.keep_ns && chosen(address.value) !== chosen(location.hash);
+    history[isStep ? "pushState" : "replaceState"](null, "", address.value);
+  };
+  follow();
+  effect(() => {
+    address.value;
+    // Browsers refuse to change the address too often; and what goes on, like a zoom by the wheel, is one step.
+    clearTimeout(timer);
+    timer = window.setTimeout(write, 200);
   });
   effect(() => {
     document.documentElement.dataset.theme = isDark.value ? "dark" : "light";
   });
-  addEventListener("hashchange", read);
+  addEventListener("hashchange", follow);
 }

@@ -3,6 +3,8 @@ import { useEffect } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
 import { chosenBy, count, ns, plural } from "./format";
+import { Filters } from "./filters";
+import { dialogKey, Dialogs } from "./find";
 import { Gangs } from "./gangs";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./heat";
@@ -12,9 +14,9 @@ import { Inspector } from "./inspector";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
-import { picked } from "./single";
-import { data } from "./state";
-import { Filters, Strip, timeKey, Timeline } from "./timeline";
+import { pick, picked } from "./single";
+import { data, takeBack } from "./state";
+import { Strip, timeKey, Timeline } from "./timeline";
 import { Yields } from "./yields";
 
 function tabs(): Tab[] {
@@ -51,16 +53,17 @@ function tabs(): Tab[] {
   ];
 }
 
-/** Keys that move the range wherever the focus is, but where text is typed; arrows and Home scroll the page outside charts. */
+/** Keys that work wherever the focus is, but where text is typed; arrows and Home scroll the page outside charts. */
 function anywhere(event: KeyboardEvent): void {
-  const isTyped = event.target instanceof Element && event.target.closest("input, select, textarea") !== null;
-  if (event.defaultPrevented || isTyped || !/^[wasd+=0-]$/.test(event.key)) return;
-  if (timeKey(event)) event.preventDefault();
+  const isTyped = event.target instanceof Element && event.target.closest("input, select, textarea, dialog") !== null;
+  if (event.defaultPrevented || isTyped || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (dialogKey(event.key)) event.preventDefault();
+  else if (event.key === "Escape") picked.value ? pick(null) : takeBack();
+  else if (data.over.in_time && /^[wasd+=0-]$/.test(event.key) && timeKey(event)) event.preventDefault();
 }
 
 export function Report() {
   useEffect(() => {
-    if (!data.over.in_time) return;
     addEventListener("keydown", anywhere);
     return () => removeEventListener("keydown", anywhere);
   }, []);
@@ -122,6 +125,7 @@ export function Report() {
       <Panel id="advice">
         <AdviceView />
       </Panel>
+      <Dialogs />
     </Shell>
   );
 }

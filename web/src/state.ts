@@ -93,6 +93,13 @@ export function toggle(of: typeof lanes, key: number, all: number): void {
   of.value = next.size === 0 || next.size === all ? null : next;
 }
 
+/** Takes back what was chosen last in the order of Esc: reasons, then vCPUs, then the range. */
+export function takeBack(): void {
+  if (reasons.value) reasons.value = null;
+  else if (lanes.value) lanes.value = null;
+  else lookAtAll();
+}
+
 function numbers(text: string | null, below: number): ReadonlySet<number> | null {
   if (!text) return null;
   const found = text.split(",").map(Number).filter((number) => Number.isInteger(number) && number >= 0 && number < below);

@@ -6,7 +6,7 @@ import { Chart, type Pointing, type Tip } from "./chart";
 import { colors, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { costliest, exitsOver, partName, parts, statesOver, together, type Stacks } from "./query";
-import { calm, data, everything, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, toggle, zoom } from "./state";
+import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, zoom } from "./state";
 import { missingIn, pick, picked, singlesInView, type Single } from "./single";
 import { textWidth, type Surface } from "./surface";
 
@@ -409,62 +409,3 @@ export function Timeline() {
     />
   );
 }
-
-/** Which vCPUs and reasons are looked at, and the range. */
-export function Filters() {
-  const names = data.over.lanes;
-  const [from, to] = range.value;
-  const clear = lanes.value || reasons.value || !isWhole.value;
-  const decimals = to - from < 1e6 ? 7 : 4;
-  const at = (moment: number) => ((moment - zero()) / 1e9).toFixed(decimals);
-  // Sums are of whole buckets.
-  const isWider = calm.value[0] < from || calm.value[1] > to;
-  return (
-    <div class="filters" role="group" aria-label="What is looked at">
-      {data.over.in_time && (
-        <span class="range" aria-live={liveFor() ? "off" : "polite"}>
-          {isWhole.value
-            ? `${everything()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
-            : `${at(from)} s to ${at(to)} s (${ns(to - from)})`}
-          {isWider && `; sums are of ${at(calm.value[0])} s to ${at(calm.value[1])} s`}
-        </span>
-      )}
-      {data.over.in_time && (
-        <span class="choice" role="group" aria-label="Range of time">
-          <button type="button" aria-label="Earlier" onClick={() => pan(-0.5)}>◀</button>
-          <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
-          <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>−</button>
-          <button type="button" aria-label="Later" onClick={() => pan(0.5)}>▶</button>
-        </span>
-      )}
-      {names.length > 1 && names.length <= 32 && (
-        <span class="choice lanes" role="group" aria-label="vCPUs">
-          {names.map((_, lane) => (
-            <button type="button" aria-pressed={!lanes.value || lanes.value.has(lane)} onClick={() => toggle(lanes, lane, names.length)}>
-              {laneName(lane)}
-            </button>
-          ))}
-        </span>
-      )}
-      {reasons.value && (
-        <span class="range">
-          {reasons.value.size === 1 ? `only ${reasonName([...reasons.value][0]!)}` : `${reasons.value.size} reasons`}
-        </span>
-      )}
-      {clear && (
-        <button
-          type="button"
-          class="plain"
-          onClick={() => {
-            lanes.value = null;
-            reasons.value = null;
-            lookAtAll();
-          }}
-        >
-          Show everything
-        </button>
-      )}
-    </div>
-  );
-}
-

@@ -174,19 +174,25 @@ export async function drawsAll(page) {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** What axe finds that is serious, with everything unfolded. */
-export async function seriousOf(page) {
+/** What axe finds that is serious in what is shown now. */
+export async function seriousIn(page) {
   await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ["violations"] }));
+  const serious = violations.filter((finding) => ["serious", "critical"].includes(finding.impact));
+  return serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`);
+}
+
+/** The same, of every tab with everything unfolded. */
+export async function seriousOf(page) {
   await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
   const found = [];
   const tabs = await page.$$eval("[role=tab]", (tabs) => tabs.map((tab) => tab.id));
   for (const tab of tabs.length > 0 ? tabs : [null]) {
     if (tab) await page.locator(`#${tab}`).click();
     await frame(page);
-    found.push(...(await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"] })).violations)));
+    found.push(...(await seriousIn(page)));
   }
-  const serious = found.filter((finding) => ["serious", "critical"].includes(finding.impact));
-  return serious.map((finding) => `${finding.id}: ${finding.nodes.length}, ${finding.nodes[0].html} ${finding.nodes[0].failureSummary}`);
+  return found;
 }
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");

@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -314,6 +314,65 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   const box = await page.locator("#chart-timeline canvas").boundingBox();
   for (let x = 0.2; x < 0.9 && (await inspector.count()) === 0; x += 0.05) await page.mouse.click(box.x + box.width * x, box.y + 30);
   assert.equal(await inspector.count(), 1);
+  await done(page);
+});
+
+const hashHas = (page, name, wanted = true) => page.waitForFunction(([name, wanted]) => new URLSearchParams(location.hash.slice(1)).has(name) === wanted, [name, wanted]);
+
+test("what is chosen is chips: they are taken away, and Back, Forward and Esc do so too", async () => {
+  const page = await open(browser, boot());
+  const chips = async () => (await page.locator(".chip").allInnerTexts()).map((text) => text.replace(/\s*×$/, ""));
+  assert.deepEqual(await chips(), []);
+  await page.locator(".list", { hasText: "Costliest causes" }).getByRole("button", { name: "npf: memory faults" }).click();
+  await hashHas(page, "reasons");
+  await page.getByRole("button", { name: "vCPU 1" }).first().click();
+  await hashHas(page, "vcpus");
+  assert.deepEqual(await chips(), ["vCPU 0", "npf"]);
+  await page.goBack();
+  await hashHas(page, "vcpus", false);
+  assert.deepEqual(await chips(), ["npf"]);
+  await page.goBack();
+  await hashHas(page, "reasons", false);
+  assert.deepEqual(await chips(), []);
+  await page.goForward();
+  await hashHas(page, "reasons");
+  assert.deepEqual(await chips(), ["npf"]);
+  await page.keyboard.press("w");
+  assert.equal((await chips()).length, 2);
+  await page.getByRole("button", { name: "Show all reasons" }).click();
+  assert.match((await chips()).join(), /^[\d.]+ s to [\d.]+ s \([\d.]+s\)$/);
+  await page.keyboard.press("Escape");
+  assert.deepEqual(await chips(), []);
+  await done(page);
+});
+
+test("names are found by their words, and keys are listed", async () => {
+  const page = await open(browser, boot());
+  await page.keyboard.press("/");
+  const dialog = page.getByRole("dialog", { name: "Find a name" });
+  await dialog.getByRole("searchbox").fill("wasd port 0xcfc");
+  assert.match(await dialog.innerText(), /No name has these words/);
+  // Keys that are typed are not those that move the range.
+  assert.equal(await page.locator(".chip").count(), 0);
+  await dialog.getByRole("searchbox").fill("faults npf");
+  assert.deepEqual(await dialog.getByRole("button").allInnerTexts(), ["npf: memory faults"]);
+  assert.deepEqual(await seriousIn(page), []);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "hidden" });
+  await hashHas(page, "reasons");
+  await page.keyboard.press("/");
+  await dialog.getByRole("searchbox").fill("0xcfc");
+  assert.ok((await dialog.getByRole("button").count()) > 0);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("view=devices"));
+  await page.keyboard.press("?");
+  const keys = page.getByRole("dialog", { name: "Keys" });
+  assert.match(await keys.innerText(), /the whole recording/);
+  assert.deepEqual(await seriousIn(page), []);
+  await page.keyboard.press("Escape");
+  await keys.waitFor({ state: "hidden" });
+  assert.equal(await page.locator(".chip").count(), 1, "Esc closes the dialog and leaves the choice");
   await done(page);
 });
 
