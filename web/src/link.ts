@@ -55,10 +55,10 @@ const address = computed(() => {
   return "#" + hash.toString().replaceAll("%2C", ",");
 });
 
-/** What of an address the user chose; the section in sight follows scrolling. */
+/** What of an address the user chose to look at; the section in sight follows scrolling. */
 function chosen(address: string): string {
   const hash = new URLSearchParams(address.slice(1));
-  hash.delete("view");
+  ["view", "theme"].forEach((name) => hash.delete(name));
   return hash.toString();
 }
 

@@ -121,6 +121,7 @@ fn watch(
         if Instant::now() >= next {
             // What happens while it is paused is in no frame, but time goes on: the next is of one interval again.
             let taken = sampler.take()?;
+            state.remember(&taken);
             if !state.paused {
                 frame = taken;
                 changed = true;

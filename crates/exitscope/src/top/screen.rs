@@ -8,12 +8,12 @@
 //! keys
 //! ```
 
-use super::frame::Frame;
+use super::frame::{Figures, Frame};
 use super::list::{Column, List, Words, elided, kept};
 use super::panels::{self, Chosen};
 use super::state::{Line as ListLine, RowId, Sort, State, vcpu_name};
 use super::text;
-use exitscope_model::encode;
+use exitscope_model::{TimePart, encode};
 use exitscope_view::{rate, share};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -97,23 +97,7 @@ fn draw_list(
     state: &State,
     frame: &Frame,
 ) {
-    let is_wide = area.width >= WIDE;
-    let sorted = |title: &str, sort: Sort| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
-    let figures = |title, sort, rank, least| Column::figures(sorted(title, sort), rank, least);
-    let mut columns = vec![
-        Column::words(sorted("VM / vCPU", Sort::Name), 0, 16),
-        figures("exits/s", Sort::Exits, 1, 9),
-        figures("cost", Sort::Cost, 2, 6),
-        figures("halted", Sort::Halted, 4, 7),
-        figures("steal", Sort::Steal, 5, 8),
-        figures("p99", Sort::P99, 6, 7),
-        Column::words("top reason", 7, 18),
-    ];
-    if is_wide {
-        columns.insert(6, Column::figures("to user", 8, 7));
-        columns.insert(1, Column::figures("PID", 3, 8));
-        columns.push(Column::words("in now", 9, 12));
-    }
+    let (columns, cells): (Vec<Column>, Vec<Cell>) = columns(area.width >= WIDE, lines, state).into_iter().unzip();
     let list = List::new(columns, (lines.len(), selected), area.height, |at| {
         let line = &lines[at];
         let style = match line.figures().cost {
@@ -122,7 +106,7 @@ fn draw_list(
             cost if cost >= MUCH => Style::new().fg(Color::Yellow),
             _ => Style::new(),
         };
-        (list_cells(line, is_wide), if line.vcpu.is_none() { style.bold() } else { style })
+        (cells.iter().map(|cell| cell(line)).collect(), if line.vcpu.is_none() { style.bold() } else { style })
     });
     let hidden = lines[..list.hidden.0].iter().chain(&lines[lines.len() - list.hidden.1..]);
     let (vms, vcpus): (Vec<&ListLine>, Vec<&ListLine>) = hidden.partition(|line| line.vcpu.is_none());
@@ -139,36 +123,69 @@ fn draw_list(
     }
 }
 
-fn list_cells(line: &ListLine, is_wide: bool) -> Vec<Words> {
-    let figures = line.figures();
-    let ended = if line.ended() { " (ended)" } else { "" };
-    let name = match line.vcpu {
-        Some(vcpu) => format!("  {}{ended}", vcpu_name(vcpu)).into(),
-        None if is_wide => Words::new(line.vm.name.clone(), ended),
-        None => Words::new(line.vm.name.clone(), format!(" ({}){ended}", line.vm.pid)),
-    };
-    let top = figures.reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
-    let mut cells = vec![
-        name,
-        rate(figures.exits_per_s).into(),
-        share(figures.cost).into(),
-        share(figures.halted).into(),
-        figures.steal.map_or("-".to_string(), share).into(),
-        text::length(figures.p99_ns).into(),
-        Words::name(top.map_or("-", |row| &row.name)),
-    ];
-    if is_wide {
-        cells.insert(6, share(figures.to_user).into());
-        let pid = match line.vcpu {
-            None => Some(line.vm.pid),
-            Some(vcpu) => vcpu.tid,
-        };
-        cells.insert(1, pid.map_or(String::new(), |pid| pid.to_string()).into());
-        let open =
-            line.vcpu.and_then(|vcpu| Some(Words::new(vcpu.open.clone()?, format!(" {}", text::length(vcpu.open_ns)))));
-        cells.push(open.unwrap_or_default());
+/// What a row has in a column.
+type Cell<'a> = Box<dyn Fn(&ListLine) -> Words + 'a>;
+
+/// A part of the vCPUs' time.
+type Part = (TimePart, fn(&Figures) -> f64);
+
+/// Parts that are a column where any row has some of them: with cost, halted and steal they add up to all.
+const BEFORE_HALTED: [Part; 2] = [(TimePart::Guest, |of| of.guest), (TimePart::Polling, |of| of.polling)];
+const BEHIND_HALTED: [Part; 2] =
+    [(TimePart::Undivided, |of| of.halt_not_divided), (TimePart::Memory, |of| of.waiting_for_memory)];
+const BEHIND_STEAL: [Part; 2] = [(TimePart::Stopped, |of| of.stopped), (TimePart::Unknown, |of| of.unknown)];
+
+/// The list's columns.
+fn columns<'a>(is_wide: bool, lines: &[ListLine], state: &'a State) -> Vec<(Column, Cell<'a>)> {
+    let sorted = |title: &str, sort: Sort| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
+    let mut columns: Vec<(Column, Cell)> = Vec::new();
+    fn figures<'a>(title: String, rank: u8, least: u16, cell: impl Fn(&Figures) -> String + 'a) -> (Column, Cell<'a>) {
+        (Column::figures(title, rank, least), Box::new(move |line| cell(line.figures()).into()))
     }
-    cells
+    let parts = |parts: [Part; 2]| {
+        let there = parts.into_iter().filter(|(_, of)| is_wide && lines.iter().any(|line| of(line.figures()) > 0.0));
+        there.map(|(part, of)| figures(part.name().to_string(), 8, 7, move |row| share(of(row))))
+    };
+    let name = move |line: &ListLine| -> Words {
+        let ended = if line.ended() { " (ended)" } else { "" };
+        match line.vcpu {
+            Some(vcpu) => format!("  {}{ended}", vcpu_name(vcpu)).into(),
+            None if is_wide => Words::new(line.vm.name.clone(), ended),
+            None => Words::new(line.vm.name.clone(), format!(" ({}){ended}", line.vm.pid)),
+        }
+    };
+    columns.push((Column::words(sorted("VM / vCPU", Sort::Name), 0, 16), Box::new(name)));
+    if is_wide {
+        let pid = |line: &ListLine| line.vcpu.map_or(Some(line.vm.pid), |vcpu| vcpu.tid);
+        let pid = move |line: &ListLine| pid(line).map_or(String::new(), |pid| pid.to_string()).into();
+        columns.push((Column::figures("PID", 3, 8), Box::new(pid)));
+    }
+    columns.push(figures(sorted("exits/s", Sort::Exits), 1, 9, |row| rate(row.exits_per_s)));
+    columns.push(figures(sorted("cost", Sort::Cost), 2, 6, |row| share(row.cost)));
+    columns.extend(parts(BEFORE_HALTED));
+    columns.push(figures(sorted("halted", Sort::Halted), 4, 7, |row| share(row.halted)));
+    columns.extend(parts(BEHIND_HALTED));
+    let steal = |row: &Figures| row.steal.map_or("-".to_string(), share);
+    columns.push(figures(sorted("steal", Sort::Steal), 5, 8, steal));
+    columns.extend(parts(BEHIND_STEAL));
+    columns.push(figures(sorted("p99", Sort::P99), 6, 7, |row| text::length(row.p99_ns)));
+    if is_wide {
+        columns.push(figures("to user".into(), 9, 7, |row| share(row.to_user)));
+    }
+    let top = |line: &ListLine| {
+        let top = line.figures().reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
+        Words::name(top.map_or("-", |row| &row.name))
+    };
+    columns.push((Column::words("top reason", 7, 18), Box::new(top)));
+    if is_wide {
+        let open = |line: &ListLine| {
+            let vcpu = line.vcpu?;
+            Some(Words::new(vcpu.open.clone()?, format!(" {}", text::length(vcpu.open_ns))))
+        };
+        columns.push((Column::words("in now", 10, 12), Box::new(move |line| open(line).unwrap_or_default())));
+        columns.push((Column::bars("cost, the last intervals"), Box::new(|line| state.past(line.id()).into())));
+    }
+    columns
 }
 
 fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) {
@@ -214,6 +231,7 @@ fn draw_help(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
         ("Enter, Esc", "look into it, and back; Esc again shows details of all VMs"),
         ("Tab", "next list: reasons; ports, MSRs, …; halts; gang exits (POWER)"),
         ("s S", "sort by the next or former column"),
+        ("C E H T P N", "sort by cost, exits/s, halted, steal, p99, name"),
         ("/", "filter by name or PID; Esc shows all"),
         ("v", "list vCPUs, or only VMs"),
         ("p Space", "pause, and go on"),
@@ -228,6 +246,7 @@ fn draw_help(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     say("cost     share of wall time in exits, in KVM and in user space: nothing else");
     say("halted   share of wall time in which vCPUs were blocked by a halt");
     say("steal    share in which threads were runnable and had no CPU");
+    say("         with guest, polling and what else there is, on wide terminals, they add up to all");
     say("p99      99 % of exits were shorter; halts left out");
     say("to user  share of exits that KVM handed on to QEMU or another VMM");
     if !frame.has_kvm_exit {

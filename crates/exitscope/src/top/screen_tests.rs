@@ -171,6 +171,30 @@ fn rows_that_have_no_room_are_counted() {
 }
 
 #[test]
+fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
+    let figures = |unknown| Figures {
+        cost: 0.25,
+        guest: 0.4,
+        halted: 0.2,
+        steal: Some(0.15 - unknown),
+        unknown,
+        ..Figures::default()
+    };
+    let header = |width, unknown| {
+        let vm = VmRow { pid: 7, name: "web".into(), figures: figures(unknown), ..VmRow::default() };
+        let frame = Frame { vms: vec![vm], time: 1.0, ..Frame::default() };
+        drawn((width, 30), &frame, &mut State::default()).lines().nth(2).unwrap().to_string()
+    };
+    let titles = |header: &str| {
+        let all = ["cost▼", "guest", "polling", "halted", "steal", "stopped", "unknown"];
+        all.into_iter().filter(|title| header.contains(title)).collect::<Vec<_>>()
+    };
+    assert_eq!(titles(&header(160, 0.0)), ["cost▼", "guest", "halted", "steal"]);
+    assert_eq!(titles(&header(160, 0.1)), ["cost▼", "guest", "halted", "steal", "unknown"]);
+    assert_eq!(titles(&header(80, 0.1)), ["cost▼", "halted", "steal"]);
+}
+
+#[test]
 fn nothing_in_a_name_acts_on_the_screen() {
     let name = "=\u{1b}[2J\u{202e}<b>;\n";
     let mut frame = Hard::frame();
@@ -271,6 +295,9 @@ impl Hard {
             exits: self.next(),
             exits_per_s: self.rate(),
             cost,
+            guest: self.share(),
+            polling: self.share(),
+            unknown: self.share(),
             halted: self.share(),
             steal: Some(self.share()),
             to_user: self.share(),
@@ -358,9 +385,24 @@ impl Hard {
 fn printed(frame: &Frame) -> BTreeSet<String> {
     let mut all: Vec<String> = Vec::new();
     let mut figures = |figures: &Figures| {
-        let Figures { exits_per_s, cost, halted, steal, to_user, p99_ns, reasons, about, halts, poll_ns, .. } = figures;
+        let Figures {
+            exits_per_s,
+            cost,
+            guest,
+            polling,
+            unknown,
+            halted,
+            steal,
+            to_user,
+            p99_ns,
+            reasons,
+            about,
+            halts,
+            poll_ns,
+            ..
+        } = figures;
         all.push(rate(*exits_per_s));
-        all.extend([*cost, *halted, steal.unwrap(), *to_user].map(share));
+        all.extend([*cost, *guest, *polling, *unknown, *halted, steal.unwrap(), *to_user].map(share));
         all.extend([*p99_ns, poll_ns.map(u64::from)].map(text::length));
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));

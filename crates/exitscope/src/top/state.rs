@@ -6,13 +6,18 @@
 //! ```
 
 use super::frame::{Figures, Frame, VcpuRow, VmRow};
+use super::text;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::collections::{HashMap, VecDeque};
 
 /// How far Page Up and Page Down go.
 const PAGE: usize = 10;
 
+/// Intervals that are remembered.
+const PAST: usize = 24;
+
 /// What names a row from one interval to the next: a process; and a thread, or a vCPU's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowId {
     pub pid: u32,
     pub vcpu: Option<u32>,
@@ -38,6 +43,19 @@ pub enum Sort {
 }
 
 impl Sort {
+    /// The key that sorts by it at once.
+    fn of_key(key: char) -> Option<Sort> {
+        match key {
+            'C' => Some(Sort::Cost),
+            'E' => Some(Sort::Exits),
+            'H' => Some(Sort::Halted),
+            'T' => Some(Sort::Steal),
+            'P' => Some(Sort::P99),
+            'N' => Some(Sort::Name),
+            _ => None,
+        }
+    }
+
     pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Halted, Sort::Steal, Sort::P99, Sort::Name];
 
     pub fn name(self) -> &'static str {
@@ -124,6 +142,8 @@ pub struct State {
     pub help: bool,
     /// vCPUs are listed below their VMs.
     pub vcpus: bool,
+    /// What rows cost in the last intervals, the latest last.
+    pub past: HashMap<RowId, VecDeque<f64>>,
     pub quit: bool,
 }
 
@@ -142,6 +162,7 @@ impl Default for State {
             panel: Panel::Reasons,
             help: false,
             vcpus: true,
+            past: HashMap::new(),
             quit: false,
         }
     }
@@ -177,6 +198,27 @@ impl State {
             }
         }
         lines
+    }
+
+    /// Keeps what rows cost in this interval; of those that are gone nothing.
+    pub fn remember(&mut self, frame: &Frame) {
+        let mut past = HashMap::new();
+        let vms = frame.vms.iter().map(|vm| Line { vm, vcpu: None });
+        let vcpus = frame.vms.iter().flat_map(|vm| vm.vcpus.iter().map(move |vcpu| Line { vm, vcpu: Some(vcpu) }));
+        for line in vms.chain(vcpus) {
+            let mut costs: VecDeque<f64> = self.past.remove(&line.id()).unwrap_or_default();
+            costs.push_back(line.figures().cost);
+            costs.drain(..costs.len().saturating_sub(PAST));
+            past.insert(line.id(), costs);
+        }
+        self.past = past;
+    }
+
+    /// What a row cost in the last intervals, as bars up to all of its time.
+    pub fn past(&self, row: RowId) -> String {
+        let costs = self.past.get(&row).into_iter().flatten();
+        let bars: String = costs.map(|&cost| text::bar((cost * 1e6) as u64, 1_000_000)).collect();
+        format!("{bars:>PAST$}")
     }
 
     /// The number of the selected row, which is always one of those that there are: at the beginning the costliest VM's.
@@ -217,6 +259,7 @@ impl State {
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('s' | '>') => self.sort = next(&Sort::ALL, self.sort, 1),
             KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
+            KeyCode::Char(letter) if let Some(sort) = Sort::of_key(letter) => self.sort = sort,
             KeyCode::Char('v') => self.vcpus = !self.vcpus,
             KeyCode::Char('/') | KeyCode::F(4) if self.within.is_none() => self.typing = true,
             KeyCode::Tab => self.panel = self.panel.next(frame, 1),
@@ -427,6 +470,36 @@ mod tests {
         // The VM has ended.
         frame.vms.remove(1);
         assert_eq!((state.panel.on(&frame), seen(&mut state, &frame)), (Panel::Reasons, "ports, MSRs"));
+    }
+
+    #[test]
+    fn a_key_sorts_by_its_column_at_once() {
+        let (frame, mut state) = (frame(), State::default());
+        let sorted = |state: &mut State, key| {
+            press(state, &frame, &[KeyCode::Char(key)]);
+            state.sort
+        };
+        assert_eq!(['N', 'T', 'P', 'E', 'H', 'C'].map(|key| sorted(&mut state, key)), {
+            [Sort::Name, Sort::Steal, Sort::P99, Sort::Exits, Sort::Halted, Sort::Cost]
+        });
+    }
+
+    #[test]
+    fn costs_of_the_last_intervals_are_kept_and_those_of_rows_that_are_gone_are_not() {
+        let (mut frame, mut state) = (frame(), State::default());
+        let web = RowId { pid: 8, vcpu: None };
+        for cost in [0.0, 0.01, 1.0] {
+            frame.vms[1].figures.cost = cost;
+            state.remember(&frame);
+        }
+        assert_eq!((state.past(web).chars().count(), state.past(web).trim_start()), (PAST, "▁█"));
+        for _ in 0..PAST {
+            state.remember(&frame);
+        }
+        assert_eq!(state.past(web), "█".repeat(PAST));
+        frame.vms.remove(1);
+        state.remember(&frame);
+        assert_eq!((state.past.len(), state.past(web).trim()), (2, ""));
     }
 
     #[test]

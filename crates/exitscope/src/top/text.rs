@@ -41,18 +41,22 @@ pub fn length(ns: Option<u64>) -> String {
 
 /// How long exits took, as bars of [`BARS_TITLE`].
 pub fn bars(lengths: &[(u64, u64)]) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let mut counts = [0; DOUBLINGS];
     for &(ns, count) in lengths {
         let doubling = ns.max(1).ilog2().saturating_sub(FIRST_DOUBLING) as usize;
         counts[doubling.min(DOUBLINGS - 1)] += count;
     }
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |count: u64| match count {
+    counts.into_iter().map(|count| bar(count, most)).collect()
+}
+
+/// A bar of a height out of `most`; nothing only for none.
+pub fn bar(height: u64, most: u64) -> char {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    match height {
         0 => ' ',
-        count => BARS[((count * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
-    };
-    counts.into_iter().map(bar).collect()
+        height => BARS[((height * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
+    }
 }
 
 /// The time of day, in UTC.
