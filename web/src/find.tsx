@@ -127,9 +127,9 @@ export const Dialogs = () => (
 
 /** Opens what the key asks for. */
 export function dialogKey(key: string): boolean {
-  if (key === "/") isFinding.value = true;
-  else if (key === "?") areKeysShown.value = true;
-  return key === "/" || key === "?";
+  const shown = { "/": isFinding, "?": areKeysShown }[key];
+  if (shown) shown.value = true;
+  return shown !== undefined;
 }
 
 export const DialogButtons = () => (

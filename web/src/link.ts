@@ -66,22 +66,20 @@ function chosen(address: string): string {
  * the page is live: its range goes on by itself. */
 export function begin(): void {
   let timer = 0;
+  const write = (isStep: boolean) => {
+    if (address.value !== location.hash) history[isStep ? "pushState" : "replaceState"](null, "", address.value);
+  };
   const follow = () => {
     read();
     clearTimeout(timer);
-    if (address.value !== location.hash) history.replaceState(null, "", address.value);
-  };
-  const write = () => {
-    if (address.value === location.hash) return;
-    const isStep = !served.value?.keep_ns && chosen(address.value) !== chosen(location.hash);
-    history[isStep ? "pushState" : "replaceState"](null, "", address.value);
+    write(false);
   };
   follow();
   effect(() => {
     address.value;
     // Browsers refuse to change the address too often; and what goes on, like a zoom by the wheel, is one step.
     clearTimeout(timer);
-    timer = window.setTimeout(write, 200);
+    timer = window.setTimeout(() => write(!served.value?.keep_ns && chosen(address.value) !== chosen(location.hash)), 200);
   });
   effect(() => {
     document.documentElement.dataset.theme = isDark.value ? "dark" : "light";

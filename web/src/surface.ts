@@ -62,13 +62,13 @@ function canvasFill(fill: string): string | CanvasPattern {
 export const isHatched = (fill: string): boolean => "/\\:".includes(fill[0]!);
 
 /** A fill as the background of an element. */
-export const cssFill = (fill: string): string =>
+export function cssFill(fill: string): string {
+  if (!isHatched(fill)) return fill;
+  const [way, color] = [fill[0], fill.slice(1)];
+  const lines = `linear-gradient(${way === "/" ? "-45deg" : "45deg"}, ${color} 18%, transparent 18% 50%, ${color} 50% 68%, transparent 68%)`;
   // Tiles of a whole number of pixels: a gradient over all of a wide bar shows stripes of its own.
-  fill[0] === ":"
-    ? `radial-gradient(${fill.slice(1)} 1px, transparent 1.3px) 0 0 / 5px 5px`
-    : isHatched(fill)
-    ? `linear-gradient(${fill[0] === "/" ? "-45deg" : "45deg"}, ${fill.slice(1)} 18%, transparent 18% 50%, ${fill.slice(1)} 50% 68%, transparent 68%) 0 0 / 5px 5px`
-    : fill;
+  return `${way === ":" ? `radial-gradient(${color} 1px, transparent 1.3px)` : lines} 0 0 / ${HATCH}px ${HATCH}px`;
+}
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const SIZE = 11;

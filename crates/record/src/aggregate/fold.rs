@@ -547,7 +547,7 @@ mod tests {
         assert_eq!(account(true, &events), (vec![("polling", 50), ("halted", 600), ("steal", 300)], 200));
     }
 
-    /// A switch may go unseen: while a program of its CPU runs, the kernel runs no other for an event that interrupts it.
+    /// Now and then a switch to a thread is told of to no program and to no perf event.
     #[test]
     fn an_event_of_its_own_shows_that_a_thread_runs() {
         let events = [
