@@ -1,8 +1,9 @@
-// What is looked at: the range, vCPUs and reasons that were chosen, as chips.
+// What is looked at: the range, VMs, vCPUs, reasons, cause and lengths that were chosen, as chips.
+import { chosenCauses } from "./causes";
 import { reasonName } from "./colors";
 import { DialogButtons } from "./find";
 import { ns, shortened } from "./format";
-import { calm, data, everything, isWhole, lanes, liveFor, lookAtAll, pan, range, reasons, toggle, zoom } from "./state";
+import { calm, chosen, data, everything, isWhole, lanes, lengths, liveFor, lookAtAll, pan, range, reasons, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
@@ -20,6 +21,33 @@ const LISTED = 3;
 
 const chosenNames = (chosen: ReadonlySet<number>, name: (key: number) => string, of: number, what: string): string =>
   chosen.size <= LISTED ? [...chosen].sort((a, b) => a - b).map(name).join(", ") : `${chosen.size} of ${of} ${what}`;
+
+/** vCPUs that were chosen: those of whole VMs by the VM. */
+function chosenLanes(of: ReadonlySet<number>): string {
+  const all = vms();
+  const whole = all.filter((vm) => [...vm.lanes].every((lane) => of.has(lane)));
+  if (all.length > 1 && whole.length > 0 && whole.reduce((sum, vm) => sum + vm.lanes.size, 0) === of.size)
+    return whole.length <= LISTED ? `VM ${whole.map((vm) => vm.name).join(", ")}` : `${whole.length} of ${all.length} VMs`;
+  return chosenNames(of, laneName, data.over.lanes.length, "vCPUs");
+}
+
+/** VMs and vCPUs up to these many have buttons. */
+const VM_BUTTONS = 12;
+const VCPU_BUTTONS = 32;
+
+function VmButtons() {
+  const all = vms();
+  const isAlone = (vm: { lanes: ReadonlySet<number> }) => lanes.value?.size === vm.lanes.size && [...vm.lanes].every((lane) => lanes.value!.has(lane));
+  return all.length > 1 && all.length <= VM_BUTTONS && all.length < data.over.lanes.length ? (
+    <span class="choice lanes" role="group" aria-label="VMs">
+      {all.map((vm) => (
+        <button type="button" aria-pressed={isAlone(vm)} title={vm.name} onClick={() => (lanes.value = isAlone(vm) ? null : vm.lanes)}>
+          {shortened(vm.name, 20)}
+        </button>
+      ))}
+    </span>
+  ) : null;
+}
 
 export function Filters() {
   const names = data.over.lanes;
@@ -48,7 +76,8 @@ export function Filters() {
           <button type="button" aria-label="Later" onClick={() => pan(0.5)}>▶</button>
         </span>
       )}
-      {names.length > 1 && names.length <= 32 && (
+      <VmButtons />
+      {names.length > 1 && names.length <= VCPU_BUTTONS && (
         <span class="choice lanes" role="group" aria-label="vCPUs">
           {names.map((_, lane) => (
             <button type="button" aria-pressed={!lanes.value || lanes.value.has(lane)} onClick={() => toggle(lanes, lane, names.length)}>
@@ -57,17 +86,22 @@ export function Filters() {
           ))}
         </span>
       )}
-      {lanes.value && <Chip text={chosenNames(lanes.value, laneName, names.length, "vCPUs")} all="all vCPUs" clear={() => (lanes.value = null)} />}
+      {lanes.value && <Chip text={chosenLanes(lanes.value)} all="all vCPUs" clear={() => (lanes.value = null)} />}
       {reasons.value && (
         <Chip text={chosenNames(reasons.value, reasonName, data.over.reasons.length, "reasons")} all="all reasons" clear={() => (reasons.value = null)} />
       )}
-      {(lanes.value || reasons.value || !isWhole.value) && (
+      {chosenCauses.value && <Chip text={chosenCauses.value.name} all="all causes" clear={() => (chosen.value = null)} />}
+      {lengths.value && <Chip text={`${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`} all="all lengths" clear={() => (lengths.value = null)} />}
+      {lengths.value && <span class="soft">sums are of all lengths</span>}
+      {(lanes.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
         <button
           type="button"
           class="plain"
           onClick={() => {
             lanes.value = null;
             reasons.value = null;
+            chosen.value = null;
+            lengths.value = null;
             lookAtAll();
           }}
         >

@@ -11,6 +11,7 @@ import { HeatMap, Slowest } from "./heat";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { Inspector } from "./inspector";
+import { Pivot } from "./pivot";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
@@ -35,6 +36,7 @@ function tabs(): Tab[] {
       title: "Breakdown",
       sections: [
         { id: "vcpus", title: "vCPUs", there: over.lanes.length > 0 },
+        { id: "pivot", title: "Exits by …", there: report.total.count > 0 },
         { id: "reasons", title: "Reasons", there: report.total.count > 0 },
         { id: "devices", title: "Devices", there: over.abouts.length > 0 },
       ],
@@ -113,6 +115,7 @@ export function Report() {
       </Panel>
       <Panel id="breakdown">
         {data.over.lanes.length > 0 && <Vcpus />}
+        {data.report.total.count > 0 && <Pivot />}
         {data.report.total.count > 0 && <Reasons />}
         {data.over.abouts.length > 0 && <Devices />}
       </Panel>

@@ -7,7 +7,7 @@ import { colors, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { costliest, exitsOver, partName, parts, statesOver, together, type Stacks } from "./query";
 import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, zoom } from "./state";
-import { missingIn, pick, picked, singlesInView, type Single } from "./single";
+import { missingIn, phasesOf, pick, picked, singlesInView, type Single } from "./single";
 import { textWidth, type Surface } from "./surface";
 
 /** vCPUs that are drawn unless all are asked for. */
@@ -241,7 +241,8 @@ export function MoreVcpus({ all, first }: { all: Signal<boolean>; first: number 
   ) : null;
 }
 
-/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order. */
+/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order, and of the slowest the phases of
+ * their cost. */
 function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): void {
   const fills = partFills(parts.value);
   const tall = Math.round(plot.h * 0.62);
@@ -250,13 +251,20 @@ function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): voi
     const to = Math.min(plot.x + plot.w, Math.max(scale(exit.at + exit.total), from + 1));
     if (to <= from) continue;
     s.rect(from, plot.y, to - from, tall, reasonColor(exit.reason));
-    let x = scale(exit.at);
-    parts.value.forEach((part, at) => {
-      const long = ((exit.times[part.column] ?? 0) / (exit.total || 1)) * (scale(exit.at + exit.total) - scale(exit.at));
-      const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
-      if (end - begin > 0.2) s.rect(begin, plot.y + tall + 2, end - begin, plot.h - tall - 3, fills[at]!);
-      x += long;
-    });
+    const wide = scale(exit.at + exit.total) - scale(exit.at);
+    const row = (y: number, h: number, times: number[], fills: string[]) => {
+      let x = scale(exit.at);
+      times.forEach((time, at) => {
+        const long = (time / (exit.total || 1)) * wide;
+        const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
+        if (end - begin > 0.2) s.rect(begin, y, end - begin, h, fills[at]!);
+        x += long;
+      });
+    };
+    const below = plot.h - tall - 3;
+    const phases = wide > 12 ? phasesOf(exit) : null;
+    row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
+    if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[data.over.phases.indexOf(phase.name)]!));
     const chosen = picked.value;
     if (chosen && chosen.lane === exit.lane && chosen.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
   }
@@ -393,7 +401,7 @@ export function Timeline() {
       pointing={pointing}
       note={
         singlesInView.value
-          ? "Single exits, by reason; below each how its time divides, in no order. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
+          ? "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
           : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
       }
       controls={
