@@ -3,6 +3,7 @@ import { chosenCauses } from "./causes";
 import { reasonName } from "./colors";
 import { DialogButtons } from "./find";
 import { ns, shortened } from "./format";
+import { Notes } from "./notes";
 import { calm, chosen, data, everything, isWhole, lanes, lengths, liveFor, lookAtAll, pan, range, reasons, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
@@ -108,6 +109,7 @@ export function Filters() {
           Show everything
         </button>
       )}
+      <Notes />
       <DialogButtons />
     </div>
   );

@@ -114,6 +114,7 @@ export function HeatMap() {
       legend={legend}
       twin={twin}
       pointing={pointing}
+      time={() => last.current?.x ?? null}
       note={reasons.value || lanes.value || chosen.value !== null || lengths.value ? "Only what is chosen above." : undefined}
     />
   );
@@ -219,6 +220,7 @@ export function Slowest() {
           legend={legend}
           twin={() => ({ columns: slowColumns(), rows: slowest.value })}
           pointing={pointing}
+          time={() => last.current?.x ?? null}
           note="The ten of every hundredth of the recording with the most cost and steal."
         />
       )}

@@ -11,13 +11,14 @@ import { HeatMap, Slowest } from "./heat";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { Inspector } from "./inspector";
+import { Timeline } from "./lanes";
 import { Pivot } from "./pivot";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
 import { pick, picked } from "./single";
 import { data, takeBack } from "./state";
-import { Strip, timeKey, Timeline } from "./timeline";
+import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
 function tabs(): Tab[] {
