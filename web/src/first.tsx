@@ -79,7 +79,9 @@ export function Verdict() {
           <b>Doubtful:</b> {doubts.join("; ")}.
         </p>
       )}
-      <p class="sentence">{marked(text)}.</p>
+      <p class="sentence">
+        {marked(text)}.{!isAll.value && <span class="soft"> Of {everything()}.</span>}
+      </p>
       {best && (
         <p>
           Best change, gain <b>{best.gain}</b>: <ChangeName text={best.change} />

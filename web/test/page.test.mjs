@@ -82,6 +82,11 @@ test("a range that is chosen has the report's figures of that range, in every pa
   assert.ok(report.total.count > 100 && report.total.count < 16000);
   const rows = await tableOf(page, "Exits by reason");
   for (const row of report.rows.slice(0, 8)) assert.equal(rows[row.reason].exits, thousands(row.count), row.reason);
+  // The line below the chips says so in a line, and the command in it is that of the same exits.
+  const line = page.locator(".chosen-line");
+  assert.ok((await line.innerText()).startsWith(`${thousands(report.total.count)} exits, cost `));
+  const command = (await line.getByRole("button").getAttribute("title")).split(" ").slice(1);
+  assert.deepEqual(JSON.parse(run(...command, "--format", "json")).total, report.total);
   const vcpus = await csvOf(page, "vcpus");
   report.vcpus.forEach((row, at) => {
     // Of exits on the edge, parts are shared out; to a few nanoseconds for each.
