@@ -1,6 +1,7 @@
 // Exits by any of VM, vCPU, reason, subject, handler, CPU and place in the guest, one within the other: as a flame graph and a table.
 import { computed } from "@preact/signals";
 import { aboutOf, chooseSubject, reasonOf } from "./causes";
+import { condition, lengthWords, type Condition } from "./condition";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { aboutName } from "./devices";
 import { Flame, type Frame } from "./flame";
@@ -78,6 +79,27 @@ const dimensions = computed<Dimension[]>(() => {
   return chosen.length > 0 ? [...new Set(chosen)] : [named("reason")!];
 });
 
+/** A condition on exits, as it was typed. */
+const where = kept<string>("where", "");
+
+/** What it means, or what is wrong with it. */
+const asked = computed<{ condition: Condition | null; wrong: string | null }>(() => {
+  try {
+    const found = condition(where.value, possible().map((of) => of.name));
+    const lengths = lengthWords();
+    if (found?.words.some((word) => lengths.includes(word)) && !hasAllSingles()) throw new Error("lengths are those of single exits, of which this page does not have all");
+    return { condition: found, wrong: null };
+  } catch (error) {
+    return { condition: null, wrong: error instanceof Error ? error.message : String(error) };
+  }
+});
+
+/** What the condition and what divides are about. */
+const words = (): string[] => [...(asked.value.condition?.words ?? []), ...dimensions.value.map((of) => of.name)];
+
+/** Whether that needs single exits: sums over time do not say who handled exits that halt, wait or lose the CPU. */
+const needsSingles = (): boolean => words().some((word) => !named(word)?.isSummed || (word === "handler" && hasAllSingles()));
+
 interface Group {
   keys: Keys;
   names: string[];
@@ -88,6 +110,8 @@ interface Group {
 const groups = computed<Group[]>(() => {
   const of = dimensions.value;
   const found = new Map<string, Group>();
+  const wanted = asked.value.condition;
+  const textsOf = (keys: Keys) => Object.fromEntries((wanted?.words ?? []).flatMap((word) => (named(word) ? [[word, named(word)!.of(keys)]] : [])));
   const add = (keys: Keys, sums: Sums) => {
     const names = of.map((dimension) => dimension.of(keys));
     const key = names.join("\0");
@@ -95,12 +119,25 @@ const groups = computed<Group[]>(() => {
     if (!group) found.set(key, { keys, names, sums: { ...sums } });
     else for (const [name, value] of Object.entries(sums)) group.sums[name] = (group.sums[name] ?? 0) + value;
   };
-  if (of.every((dimension) => dimension.isSummed)) inEachExit((lane, cause, toUser, sums) => add({ lane, cause, toUser, cpu: 0, rip: 0 }, sums));
+  if (!needsSingles())
+    inEachExit((lane, cause, toUser, sums) => {
+      const keys = { lane, cause, toUser, cpu: 0, rip: 0 };
+      if (!wanted || wanted.holds({ texts: textsOf(keys), numbers: {} })) add(keys, sums);
+    });
   else {
+    const texts = new Map<string, Record<string, string>>();
     const singles = new Map<string, { keys: Keys; sums: Sums }>();
     eachSingle(calm.value, (chunk, row) => {
       const keys = { lane: chunk.lane[row]!, cause: chunk.cause[row]!, toUser: chunk.toUser[row]!, cpu: chunk.cpu[row]!, rip: chunk.rip[row]! };
       const id = `${keys.lane} ${keys.cause} ${keys.toUser} ${keys.cpu} ${keys.rip}`;
+      const others = chunk.others.get(row);
+      if (wanted) {
+        if (!texts.has(id)) texts.set(id, textsOf(keys));
+        const [kernel, user] = [chunk.kernel[row]!, chunk.user[row]!];
+        const numbers: Record<string, number> = { cost: kernel + user, exit_time: chunk.total[row]!, [COST[0]!.replace(/_ns$/, "")]: kernel, [COST[1]!.replace(/_ns$/, "")]: user };
+        if (others) for (const [part, value] of Object.entries(others)) numbers[part.replace(/_ns$/, "")] = value;
+        if (!wanted.holds({ texts: texts.get(id)!, numbers })) return;
+      }
       let group = singles.get(id);
       if (!group) singles.set(id, (group = { keys, sums: { count: 0, timed: 0, kernel_ns: 0, user_ns: 0 } }));
       const { sums } = group;
@@ -108,7 +145,6 @@ const groups = computed<Group[]>(() => {
       sums.timed!++;
       sums.kernel_ns! += chunk.kernel[row]!;
       sums.user_ns! += chunk.user[row]!;
-      const others = chunk.others.get(row);
       if (others) for (const [part, value] of Object.entries(others)) sums[part] = (sums[part] ?? 0) + value;
     });
     for (const { keys, sums } of singles.values()) add(keys, sums);
@@ -166,8 +202,7 @@ const number = (title: string, value: (row: Group) => number | null, show: (valu
 function columns(): Column<Group>[] {
   const of = dimensions.value;
   const all = groups.value.reduce((sum, row) => sum + costOf(row.sums), 0) || 1;
-  // Of halts, steal and the like, sums over time do not say who handled the exit.
-  const waits = of.some((dimension) => dimension.name === "handler") && of.every((dimension) => dimension.isSummed) ? [] : waitParts();
+  const waits = words().includes("handler") && !needsSingles() ? [] : waitParts();
   return [
     ...of.map(
       (dimension, at): Column<Group> => ({
@@ -241,6 +276,20 @@ export function Pivot() {
         }
         note={notes.filter(Boolean).join(" ")}
       />
+      <label class="where">
+        where{" "}
+        <input
+          type="text"
+          placeholder="reason = io and cost > 100us and subject ~ PCI"
+          aria-invalid={asked.value.wrong !== null}
+          aria-describedby="where-wrong"
+          value={where.value}
+          onChange={(event) => (where.value = event.currentTarget.value.trim())}
+        />
+      </label>
+      <p id="where-wrong" role="status" class={asked.value.wrong ? "wrong" : "soft"}>
+        {asked.value.wrong ?? (where.value !== "" && `${count(groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0), 0))} exits.`)}
+      </p>
       <DataTable columns={columns()} rows={groups.value} caption="Exits by what was chosen" top={12} />
     </section>
   );

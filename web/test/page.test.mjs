@@ -418,12 +418,32 @@ test("exits are divided by what is chosen, from sums and from single exits alike
   const [top] = json("report", T2, "--by", "rip", "--sort", "cost").rows;
   const [first] = (await pivotSums(page)).rows;
   assert.deepEqual([Number(first["place in the guest"]), Number(first.exits)], [top.rip, top.count]);
+  // Under a condition, from sums and from single exits.
+  const under = async (where) => {
+    await page.locator(".where input").fill(where);
+    await page.keyboard.press("Enter");
+    await frame(page);
+    return (await pivotSums(page)).exits;
+  };
+  const events = run("export", T2, "--format", "csv").trim().split("\n");
+  const head = events[0].split(",");
+  const exits = events.slice(1).map((line) => Object.fromEntries(line.split(",").map((field, at) => [head[at], field])));
+  const [kernel, user] = [head.find((name) => name === "kernel_ns"), head.find((name) => /^user(_space)?_ns$/.test(name))];
+  const cost = (exit) => Number(exit[kernel]) + Number(exit[user]);
+  assert.equal(await under("reason = npf"), report.rows.find((row) => row.reason === "npf").count);
+  assert.equal(await under("reason = io and cost > 1ms"), exits.filter((exit) => exit.reason === "io" && cost(exit) > 1e6).length);
+  assert.equal(await under("reason != io and vcpu ~ 1 and steal >= 10us"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
+  await under("cots > 1ms");
+  assert.match(await page.locator("#where-wrong").innerText(), /^cots is unknown here: /);
+  await under("cost > 5");
+  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100us/);
+  await under("");
   // A click looks into a frame; what is searched lights up.
   await button("reason").click();
   await button("place in the guest").click();
   await page.locator("#pivot").getByRole("searchbox").fill("npf");
   const npf = report.rows.find((row) => row.reason === "npf");
-  assert.equal(await page.locator("#pivot [role=status]").innerText(), `${((npf.cost_ns / report.total.cost_ns) * 100).toFixed(1)}% of all`);
+  assert.equal(await page.locator("#chart-pivot [role=status]").innerText(), `${((npf.cost_ns / report.total.cost_ns) * 100).toFixed(1)}% of all`);
   const box = await page.locator("#chart-pivot canvas").boundingBox();
   await page.mouse.click(box.x + 20, box.y + 36);
   await page.locator("#pivot").getByRole("button", { name: "Show all of it" }).click();
