@@ -15,6 +15,13 @@ export function bucketOf(low: number, bits: number): number {
   return (shift << bits) + low / 2 ** shift;
 }
 
+/** The bucket that a length is in. */
+export function bucketHolding(nanos: number, bits = 3): number {
+  if (nanos < 2 << bits) return nanos;
+  const shift = Math.floor(Math.log2(nanos)) - bits;
+  return (shift << bits) + Math.floor(nanos / 2 ** shift);
+}
+
 export function total(counts: ArrayLike<number>): number {
   let sum = 0;
   for (let at = 0; at < counts.length; at++) sum += counts[at]!;

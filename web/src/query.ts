@@ -3,6 +3,7 @@ import { computed } from "@preact/signals";
 import { lengthFrom } from "./buckets";
 import { aboutOf, chosenCauses, reasonOf } from "./causes";
 import { KEYS, UNTIMED, type Table } from "./data";
+import { hasAllSingles, lengthsOfSingles } from "./single";
 import { collapsed, level, levelsOf, rowsIn, type Levels } from "./levels";
 import type { PartRow, SlowOne } from "./types.gen";
 import { calm, data, lanes, lengths, reasons } from "./state";
@@ -120,15 +121,28 @@ export function costliest(all: number[], most: number): number[] {
   return last.sort((a, b) => a - b);
 }
 
+/** Counts by time, vCPU, reason and bucket of length. Sums over time have none by cause: of one that was chosen they are those of single
+ * exits, as long as the page has all of these; else all of its reasons. */
+const lengthTable = computed<Table>(() => {
+  const table = data.tables.lengths;
+  if (!chosenCauses.value) return table;
+  if (hasAllSingles()) return lengthsOfSingles(chosenCauses.value.causes, table.width);
+  const of = new Set([...chosenCauses.value.causes].map(reasonOf));
+  return collapsed(table, (row) => of.has(table.col.reason![row]!), ["lane", "reason", "length"], "count");
+});
+
+/** Whether lengths are those of more than what was chosen. */
+export const areLengthsOfReasons = (): boolean => chosenCauses.value !== null && !hasAllSingles();
+
 /** Lengths by reason: counts by bucket of length. */
 export const byLength = computed<Map<number, Float64Array>>(() => {
-  const table = data.tables.lengths;
-  const { lane, cause, reason, length, count } = table.col;
-  const [show, causes] = [laneShown.value, causeChosen.value];
+  const table = lengthTable.value;
+  const { lane, reason, length, count } = table.col;
+  const show = laneShown.value;
   const found = new Map<number, Float64Array>();
   const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
-    if (!show[lane![row]!] || !causes[cause![row]!] || length![row] === UNTIMED) continue;
+    if (!show[lane![row]!] || length![row] === UNTIMED) continue;
     let counts = found.get(reason![row]!);
     if (!counts) found.set(reason![row]!, (counts = new Float64Array(UNTIMED)));
     counts[length![row]!]! += count![row]!;
@@ -253,10 +267,10 @@ export function together(all: Iterable<Stacks>): Stacks | null {
 
 /** Lengths of what is looked at, all together. */
 const shownLengths = computed<Levels>(() => {
-  const table = data.tables.lengths;
-  const { lane, cause, length } = table.col;
-  const [showLane, showCause] = [laneShown.value, causeShown.value];
-  const keep = (row: number) => length![row] !== UNTIMED && !!showLane[lane![row]!] && !!showCause[cause![row]!] && isLengthShown(length![row]!);
+  const table = lengthTable.value;
+  const { lane, reason, length } = table.col;
+  const [showLane, ofReasons] = [laneShown.value, reasons.value];
+  const keep = (row: number) => length![row] !== UNTIMED && !!showLane[lane![row]!] && (!ofReasons || ofReasons.has(reason![row]!)) && isLengthShown(length![row]!);
   return levelsOf(collapsed(table, keep, ["length"], "count"), ["length"]);
 });
 

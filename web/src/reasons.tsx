@@ -3,7 +3,7 @@ import { quantile } from "./buckets";
 import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { Distribution, Percentiles, type LengthSeries } from "./lengths";
-import { byLength, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./query";
+import { areLengthsOfReasons, byLength, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./query";
 import { calm, chosen, data, isAll, lengths, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
 
@@ -112,7 +112,7 @@ export function Reasons() {
       <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits, and nothing else. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
-        <Distribution id="distribution" title="How long exits took" series={series} bits={3} chosen={lengths} note="Drag to choose lengths: the timeline, the lengths over time and the slowest exits then show only these." />
+        <Distribution id="distribution" title="How long exits took" series={series} bits={3} chosen={lengths} note={`Drag to choose lengths: the timeline, the lengths over time and the slowest exits then show only these.${areLengthsOfReasons() ? " Of all exits for the reason: this page does not have lengths by cause." : ""}`} />
         <Percentiles id="percentiles" title="Percentiles" series={series} bits={3} />
       </div>
     </section>

@@ -1,6 +1,7 @@
 // Single exits: unpacked, chunk by chunk, as they are looked at; crates/page/src/single_exits.rs says how they are packed.
 import { computed, signal } from "@preact/signals";
-import { Numbers, type Packed } from "./data";
+import { bucketHolding } from "./buckets";
+import { Numbers, type Packed, type Table } from "./data";
 import { keep } from "./link";
 import { aboutOf, reasonOf } from "./causes";
 import { isShown } from "./query";
@@ -50,32 +51,50 @@ export interface Chunk {
 const unpacked = new Map<number, Chunk>();
 let of: Packed | null = null;
 
+/** Values out of what says how they changed: 0 where a key's value is as it last was, else the value + 1. */
+function restore(column: Float64Array, key: Float64Array): void {
+  const last = new Map<number, number>();
+  for (let row = 0; row < column.length; row++) {
+    const value = column[row] === 0 ? (last.get(key[row]!) ?? 0) : column[row]! - 1;
+    last.set(key[row]!, value);
+    column[row] = value;
+  }
+}
+
 function unpack(number: number): Chunk {
   const { head, bytes } = data.singles!;
   const { rows, first_ns } = head.chunks[number]!;
   let start = 0;
   for (let before = 0; before < number; before++) start += head.chunks[before]!.bytes;
   const numbers = new Numbers(bytes, start);
-  const column = (): Float64Array => {
+  const column = (name: string): Float64Array => {
     const found = new Float64Array(rows);
-    for (let row = 0; row < rows; row++) found[row] = numbers.next();
+    if (!head.planes.includes(name)) for (let row = 0; row < rows; row++) found[row] = numbers.next();
+    else {
+      const planes = numbers.next();
+      for (let plane = 0; plane < planes; plane++) for (let row = 0; row < rows; row++) found[row]! += bytes[numbers.at++]! * 256 ** plane;
+    }
     return found;
   };
   const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map(column) as Float64Array[];
+  restore(toUser!, cause!);
+  restore(cpu!, lane!);
+  restore(rip!, cause!);
   const total = new Float64Array(rows);
   const others: Chunk["others"] = new Map();
-  let before = first_ns;
+  const ends = new Map<number, number>();
   for (let row = 0; row < rows; row++) {
-    const zigzag = at![row]!;
-    before += zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
-    at![row] = before;
     total[row] = kernel![row]! + user![row]!;
-    if (bits![row] === 0) continue;
-    const times: Record<string, number> = {};
-    head.parts.forEach((part, bit) => {
-      if (Math.floor(bits![row]! / 2 ** bit) % 2 === 1) total[row]! += times[part] = numbers.next();
-    });
-    others.set(row, times);
+    if (bits![row] !== 0) {
+      const times: Record<string, number> = {};
+      head.parts.forEach((part, bit) => {
+        if (Math.floor(bits![row]! / 2 ** bit) % 2 === 1) total[row]! += times[part] = numbers.next();
+      });
+      others.set(row, times);
+    }
+    const zigzag = at![row]!;
+    at![row] = (ends.get(lane![row]!) ?? first_ns) + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
+    ends.set(lane![row]!, at![row]! + total[row]!);
   }
   return { rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
 }
@@ -160,6 +179,26 @@ export const hasAllSingles = (): boolean => {
   const head = data.singles?.head;
   return !!head && head.chunks.reduce((sum, of) => sum + of.rows, 0) === head.exits;
 };
+
+/** Counts of all exits of these causes by time, vCPU, reason and bucket of length, as sums over time have them by reason. */
+export function lengthsOfSingles(causes: ReadonlySet<number>, width: number): Table {
+  const found = new Map<string, number[]>();
+  data.singles!.head.chunks.forEach((_, number) => {
+    const of = unpacked.get(number) ?? unpack(number);
+    for (let row = 0; row < of.rows; row++) {
+      const cause = of.cause[row]!;
+      if (!causes.has(cause)) continue;
+      const keys = [Math.floor(of.at[row]! / width), of.lane[row]!, reasonOf(cause), bucketHolding(of.total[row]!)];
+      const id = keys.join();
+      const known = found.get(id);
+      if (known) known[4]!++;
+      else found.set(id, [...keys, 1]);
+    }
+  });
+  const rows = [...found.values()].sort((a, b) => a[0]! - b[0]!);
+  const column = (at: number) => Float64Array.from(rows, (row) => row[at]!);
+  return { width, rows: rows.length, col: { bucket: column(0), lane: column(1), reason: column(2), length: column(3), count: column(4) } };
+}
 
 /** Goes through all single exits that began in a time and are looked at. */
 export function eachSingle([from, to]: [number, number], visit: (of: Chunk, row: number) => void): void {

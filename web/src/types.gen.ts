@@ -811,6 +811,13 @@ export interface SingleExitsHead {
    */
   parts: string[];
   /**
+   * Those of the columns that are packed byte by byte of their numbers.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  planes: [string, string];
+  /**
    * Places in guests: instruction pointers, in hexadecimal.
    */
   rips: string[];

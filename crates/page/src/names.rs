@@ -34,6 +34,7 @@ pub(crate) struct Brief {
     pub parts: u32,
     pub lane: u16,
     pub cause: u16,
+    pub reason: u16,
     pub cpu: u16,
     pub timed: bool,
     pub to_user: bool,
@@ -85,10 +86,11 @@ impl Briefs {
         self.stretches.clear();
     }
 
-    /// Adds an exit of this vCPU, of this cause, if it is looked at.
+    /// Adds an exit of this vCPU, of this cause and reason, if it is looked at.
     // Always: what is put together elsewhere, in pieces, and then moved whole, is waited for.
     #[inline(always)]
-    fn push(&mut self, exit: &Exit, lane: u16, cause: Option<u16>) {
+    fn push(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, u16)>) {
+        let (cause, reason) = kind.unwrap_or_default();
         let (mut total, mut kernel, mut user, mut parts) = (0, 0, 0, Brief::NO_PARTS);
         if exit.timed {
             (kernel, user) = (exit.part(TimePart::Kernel).0, exit.part(TimePart::User).0);
@@ -107,11 +109,12 @@ impl Briefs {
             rip: exit.rip,
             parts,
             lane,
-            cause: cause.unwrap_or_default(),
+            cause,
+            reason,
             cpu: exit.cpu.0.min(u16::MAX.into()) as u16,
             timed: exit.timed,
             to_user: exit.door != Door::Kernel,
-            counted: cause.is_some(),
+            counted: kind.is_some(),
         });
     }
 }
@@ -124,9 +127,10 @@ pub(crate) fn numbered(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCo
     }
 }
 
-fn number_of(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, exit: &Exit) -> u16 {
+/// The numbers of an exit's cause and reason.
+fn numbers_of(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, exit: &Exit) -> (u16, u16) {
     let cause = ExitCause { code: exit.code, about: exit.detail.map(DetailKey::of) };
-    numbered(causes, reasons, cause) as u16
+    (numbered(causes, reasons, cause) as u16, reasons.of(exit.code) as u16)
 }
 
 /// What sums over time are of, by number.
@@ -136,8 +140,7 @@ pub struct Names {
     pub(crate) window: (Moment, Moment),
     pub(crate) lanes: Index<Who>,
     pub(crate) causes: Index<ExitCause>,
-    /// Those of causes that are too many.
-    pub(crate) further: Index<ExitCode>,
+    pub(crate) reasons: Index<ExitCode>,
     pub(crate) slow: Slow,
     pub(crate) spans: FxHashMap<Who, (Moment, Moment)>,
     pub(crate) vcpu_of: FxHashMap<Tid, VcpuId>,
@@ -151,8 +154,8 @@ pub struct Names {
 struct Known {
     /// By the vCPU's number.
     lanes: Vec<Option<u16>>,
-    /// By the number of the kind: the cause.
-    kinds: Vec<Option<u16>>,
+    /// By the number of the kind: cause and reason.
+    kinds: Vec<Option<(u16, u16)>>,
 }
 
 /// What is known of a number; if nothing is yet, what `find` finds.
@@ -177,7 +180,7 @@ impl Names {
             window: (Moment::default(), Moment::MAX),
             lanes: Index::of_at_most(LANES),
             causes: Index::of_at_most(CAUSES),
-            further: Index::of_at_most(REASONS),
+            reasons: Index::of_at_most(REASONS),
             slow: Slow::default(),
             spans: FxHashMap::default(),
             vcpu_of: FxHashMap::default(),
@@ -199,30 +202,30 @@ impl Names {
             return;
         }
         let is_counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
-        let cause = is_counted.then(|| number_of(&mut self.causes, &mut self.further, exit));
+        let kind = is_counted.then(|| numbers_of(&mut self.causes, &mut self.reasons, exit));
         let lane = self.lanes.of(exit.who) as u16;
-        self.absorb_numbered(exit, lane, cause, briefs);
+        self.absorb_numbered(exit, lane, kind, briefs);
     }
 
     /// The same of an exit that is counted there by facts of the same recording, which look at the same vCPUs, moments and
     /// exits.
     #[inline(always)]
     pub fn absorb_counted(&mut self, exit: &Exit, counted: Counted, briefs: &mut Briefs) {
-        let Names { known: Known { lanes, kinds }, causes, further, .. } = self;
+        let Names { known: Known { lanes, kinds }, causes, reasons, .. } = self;
         let lane = known(lanes, counted.vcpu, || self.lanes.of(exit.who) as u16);
-        let cause = counted.kind.map(|kind| match kind {
-            Counted::UNNUMBERED => number_of(causes, further, exit),
-            kind => known(kinds, kind, || number_of(causes, further, exit)),
+        let kind = counted.kind.map(|kind| match kind {
+            Counted::UNNUMBERED => numbers_of(causes, reasons, exit),
+            kind => known(kinds, kind, || numbers_of(causes, reasons, exit)),
         });
-        self.absorb_numbered(exit, lane, cause, briefs);
+        self.absorb_numbered(exit, lane, kind, briefs);
     }
 
     #[inline(always)]
-    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, cause: Option<u16>, briefs: &mut Briefs) {
-        if cause.is_some() {
+    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, u16)>, briefs: &mut Briefs) {
+        if kind.is_some() {
             self.slow.absorb(exit);
         }
-        briefs.push(exit, lane, cause);
+        briefs.push(exit, lane, kind);
     }
 
     /// Adds a stretch of no exit to `briefs`; nothing if its vCPU is not looked at.
@@ -301,7 +304,7 @@ mod tests {
         assert!(further > 1_000, "{further}");
         assert_eq!(told.lanes.keys(), alone.lanes.keys());
         assert_eq!(told.causes.keys(), alone.causes.keys());
-        assert_eq!(told.further.keys(), alone.further.keys());
+        assert_eq!(told.reasons.keys(), alone.reasons.keys());
         assert_eq!(alone.causes.keys().len(), CAUSES as usize, "there are more");
     }
 }

@@ -209,20 +209,22 @@ impl OverTime {
     pub fn merge(&mut self, other: OverTime) {
         let OverTime { names, sums, .. } = self;
         let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
-        let Names { causes, further, .. } = &mut *names;
-        let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, further, *cause)).collect();
-        let beyond: Vec<u32> = other.names.further.keys().iter().map(|code| CAUSES + further.of(*code)).collect();
+        let Names { causes, reasons, .. } = &mut *names;
+        let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| reasons.of(*code)).collect();
+        let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, reasons, *cause)).collect();
         let lanes = names.lanes.other();
         let lane = |number: u32| lane.get(number as usize).copied().unwrap_or(lanes);
+        let reason = |number: usize| reason.get(number).copied().unwrap_or(REASONS);
         let moved = |key: u64| {
             let of = number_of(key);
-            let of = cause.get(of).or(beyond.get(of.wrapping_sub(CAUSES as usize))).copied();
-            place(lane(lane_of(key)), of.unwrap_or(CAUSES + REASONS), key)
+            let of = cause.get(of).copied().unwrap_or_else(|| CAUSES + reason(of.wrapping_sub(CAUSES as usize)));
+            place(lane(lane_of(key)), of, key)
         };
+        let by_reason = |key: u64| place(lane(lane_of(key)), reason(number_of(key)), key);
         sums.states.merge(other.sums.states.renumbered(lane));
         sums.exits.merge(other.sums.exits.rekeyed(moved));
         sums.waits.merge(other.sums.waits.rekeyed(moved));
-        sums.lengths.merge(other.sums.lengths.rekeyed(moved));
+        sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
         // Single exits are of one recording.
         sums.singles = SingleExits::none();
         names.slow.merge(other.names.slow);
@@ -258,7 +260,9 @@ impl OverTime {
         let states = sums.states.finish(in_time, lane_number);
         let exits = sums.exits.finish(in_time, moved);
         let waits = sums.waits.finish(in_time, moved);
-        let lengths = sums.lengths.finish(in_time, moved);
+        let reasons = names.reasons.keys().len() as u32;
+        let by_reason = |key: u64| place(lane_number(lane_of(key)), (number_of(key) as u32).min(reasons), key);
+        let lengths = sums.lengths.finish(in_time, by_reason);
         // Every width divides the next, so that the base is a whole number of buckets of each.
         let widest = [states.0, exits.0, waits.0, lengths.0].into_iter().max().unwrap_or(1);
         let firsts =
@@ -275,7 +279,7 @@ impl OverTime {
         let [kernel, user] = [TimePart::Kernel, TimePart::User].map(TimePart::column);
         tables.add("exits", &exits, &[lane, cause, ("to_user", &low)], &["count", "timed", kernel, user]);
         tables.add("waits", &waits, &[lane, cause], &TimePart::BESIDE_COST.map(TimePart::column));
-        tables.add("lengths", &lengths, &[lane, cause, ("length", &low)], &["count"]);
+        tables.add("lengths", &lengths, &[lane, ("reason", cause.1), ("length", &low)], &["count"]);
 
         let singles = Some(sums.singles).filter(|_| in_time);
         let cause_number = |number: u32| numbering.of(number as usize);
@@ -313,7 +317,7 @@ impl OverTime {
             SlowOne {
                 row: SlowRow::of(&exit, info),
                 lane: place_of(exit.who),
-                cause: numbering.of_exit(&names.causes, &exit),
+                cause: numbering.of_exit((&names.causes, &names.reasons), &exit),
                 phases_ns: Step::ALL.map(|step| exit.way.time(step).0),
                 after_ns: after(exit.at),
             }
@@ -337,7 +341,7 @@ impl OverTime {
             in_time,
             parts: TimePart::ALL.map(PartRow::of).to_vec(),
             lanes: lanes.collect(),
-            reasons: numbering.reasons.keys().iter().map(|code| code.name()).collect(),
+            reasons: names.reasons.keys().iter().map(|code| code.name()).collect(),
             abouts: abouts.collect(),
             causes: causes.collect(),
             tables: tables.heads,
@@ -385,23 +389,22 @@ struct PlacedCause {
 struct CauseNumbering {
     own: usize,
     causes: Vec<PlacedCause>,
-    reasons: Index<ExitCode>,
     abouts: Index<DetailKey>,
 }
 
 impl CauseNumbering {
     fn new(names: &Names) -> CauseNumbering {
-        let (mut reasons, mut abouts) = (Index::of_at_most(u32::MAX), Index::of_at_most(u32::MAX));
+        let mut abouts = Index::of_at_most(u32::MAX);
         let own = names.causes.keys().iter().map(|cause| PlacedCause {
-            reason: Some(reasons.of(cause.code)),
+            reason: names.reasons.find(&cause.code),
             about: cause.about.map(|about| abouts.of(about)),
             cause: Some(*cause),
         });
         let mut causes: Vec<PlacedCause> = own.collect();
         let own = causes.len();
-        let further = names.further.keys().iter().map(|code| Some(reasons.of(*code))).chain([None]);
+        let further = (0..names.reasons.keys().len() as u32).map(Some).chain([None]);
         causes.extend(further.map(|reason| PlacedCause { reason, about: None, cause: None }));
-        CauseNumbering { own, causes, reasons, abouts }
+        CauseNumbering { own, causes, abouts }
     }
 
     /// The place of the cause that has this number in sums.
@@ -410,11 +413,10 @@ impl CauseNumbering {
         place.min(self.causes.len() - 1) as u32
     }
 
-    fn of_exit(&self, causes: &Index<ExitCause>, exit: &Exit) -> u32 {
+    fn of_exit(&self, names: (&Index<ExitCause>, &Index<ExitCode>), exit: &Exit) -> u32 {
         let cause = ExitCause { code: exit.code, about: exit.detail.map(DetailKey::of) };
-        let reason = self.reasons.find(&exit.code);
-        let further = || (self.own..self.causes.len()).find(|at| self.causes[*at].reason == reason);
-        causes.find(&cause).or(further().map(|at| at as u32)).unwrap_or(self.causes.len() as u32 - 1)
+        let further = || CAUSES as usize + names.1.find(&exit.code).map_or(REASONS as usize, |reason| reason as usize);
+        self.of(names.0.find(&cause).map_or_else(further, |number| number as usize))
     }
 }
 

@@ -4,14 +4,16 @@
 //! Briefs ─► chunk of 4,096 exits, in the order in which they ended ─► full: packed ─► too many chunks: the least slow one goes
 //! ```
 //!
-//! Columns of a chunk, as [`push`] packs numbers: how much later than the one before each exit began (a difference, zigzag), vCPU,
-//! cause, whether it went to user space, CPU, place in the guest + 1 (0 where the trace does not say), kernel, user space, and which
-//! other parts it has, as bits; then these parts, exit by exit.
+//! Columns of a chunk, as [`push_all`] packs numbers, `begin` and kernel as [`push_planes`] does: how long after the last exit of its
+//! vCPU each exit began (of the vCPU's first in the chunk, after `first_ns`; zigzag), vCPU, cause, whether it went to user space, CPU, place in the guest (its number + 1, 0 where the trace does not say), kernel, user space,
+//! and which other parts it has, as bits; then these parts, exit by exit. Of CPU, place and user space, what is the same as it last was
+//! in the chunk is 0, else it is the value + 1: as of the vCPU's last exit, and of the cause's.
 
-use crate::columns::{push, push_all};
+use crate::columns::{push_all, push_planes};
 use crate::names::Briefs;
 use exitscope_analysis::Index;
 use exitscope_model::{ExitParts, TimePart};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -53,7 +55,7 @@ struct Chunk {
     slowest: u64,
     lanes: Vec<u16>,
     causes: Vec<u16>,
-    /// How much later each began than the one before; from `first` on, zigzag.
+    /// How long after the last exit of its vCPU each began; from `first` on, zigzag.
     begins: Vec<u8>,
     /// The other columns.
     columns: Vec<u8>,
@@ -79,6 +81,8 @@ pub struct SingleExitsHead {
     exits: u64,
     /// Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
     columns: Vec<&'static str>,
+    /// Those of the columns that are packed byte by byte of their numbers.
+    planes: [&'static str; 2],
     /// Places in guests: instruction pointers, in hexadecimal.
     rips: Vec<String>,
     /// The other parts of exits, by the bits of the last of these columns, from the lowest on.
@@ -101,6 +105,15 @@ struct SingleChunk {
 
 fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+/// Of each value of a key that is not the key's last one, the value + 1; else 0. At first it is 0.
+fn changes(values: impl Iterator<Item = (u16, u64)>) -> impl Iterator<Item = u64> {
+    let mut last: FxHashMap<u16, u64> = FxHashMap::default();
+    values.map(move |(key, value)| {
+        let before = last.insert(key, value).unwrap_or(0);
+        if before == value { 0 } else { value + 1 }
+    })
 }
 
 impl SingleExits {
@@ -160,16 +173,18 @@ impl SingleExits {
         let last = exits.iter().map(end).max().unwrap_or(from);
         self.ended = self.ended.max(last);
         let first = exits.iter().map(|exit| exit.at).min().unwrap_or(0);
-        let (mut begins, mut before) = (Vec::new(), first);
-        for exit in &exits {
-            push(&mut begins, zigzag(exit.at.wrapping_sub(before) as i64));
-            before = exit.at;
-        }
-        let mut columns = Vec::new();
-        push_all(&mut columns, exits.iter().map(|exit| exit.to_user.into()));
-        push_all(&mut columns, exits.iter().map(|exit| exit.cpu.into()));
-        push_all(&mut columns, exits.iter().map(|exit| exit.rip.into()));
-        push_all(&mut columns, exits.iter().map(|exit| exit.kernel));
+        let mut ends: FxHashMap<u16, u64> = FxHashMap::default();
+        let after = |exit: &Single| {
+            let before = ends.insert(exit.lane, end(exit)).unwrap_or(first);
+            zigzag(exit.at.wrapping_sub(before) as i64)
+        };
+        let after: Vec<u64> = exits.iter().map(after).collect();
+        let (mut begins, mut columns) = (Vec::new(), Vec::new());
+        push_planes(&mut begins, &after);
+        push_all(&mut columns, changes(exits.iter().map(|exit| (exit.cause, exit.to_user.into()))));
+        push_all(&mut columns, changes(exits.iter().map(|exit| (exit.lane, exit.cpu.into()))));
+        push_all(&mut columns, changes(exits.iter().map(|exit| (exit.cause, exit.rip.into()))));
+        push_planes(&mut columns, &exits.iter().map(|exit| exit.kernel).collect::<Vec<u64>>());
         push_all(&mut columns, exits.iter().map(|exit| exit.user));
         let bits = |waits: &[u64; WAITS]| (0..).zip(waits).map(|(at, wait)| u64::from(*wait > 0) << at).sum();
         push_all(&mut columns, exits.iter().map(|exit| exit.waits.as_ref().map_or(0, bits)));
@@ -226,6 +241,7 @@ impl SingleExits {
         Some(SingleExitsHead {
             exits: self.exits,
             columns: vec!["begin", "lane", "cause", "to_user", "cpu", "rip", kernel, user, "others"],
+            planes: ["begin", kernel],
             rips: self.rips.keys().iter().map(|rip| format!("{rip:#x}")).collect(),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
             chunks,
@@ -252,7 +268,7 @@ mod tests {
         (head, bytes.split_off(1))
     }
 
-    /// As the page reads a column's numbers.
+    /// As the page reads columns that are not packed byte by byte.
     fn numbers(bytes: &[u8]) -> Vec<u64> {
         let mut all = Vec::new();
         let (mut value, mut shift) = (0, 0);
@@ -282,11 +298,15 @@ mod tests {
             "those without a length have no place"
         );
         let halted = TimePart::BESIDE_COST.iter().position(|part| *part == TimePart::Halted).unwrap();
-        // Begins, vCPUs, causes, to user space, CPUs, places, kernel, user space, which others; the others.
-        let expected = [300, 2 * 300 - 1, 40, 40, 50, 50, 0, 0, 3, 0, 1, 0, 100, 30, 0, 5, 0, 1 << halted, 900];
+        // Begins, vCPUs, causes, to user space, CPUs, places, kernel, user space, which others; the others. What was 3 and is 0 is 1.
+        // The first began 300 ns after what is the first moment, the second 400 ns before the first ended.
+        let begins =
+            [2, 600_u16.to_le_bytes()[0], 799_u16.to_le_bytes()[0], 600_u16.to_le_bytes()[1], 799_u16.to_le_bytes()[1]];
+        let (begun, rest) = bytes.split_at(begins.len());
+        assert_eq!(begun, begins);
+        let expected = [40, 40, 50, 50, 0, 0, 4, 1, 2, 1, 1, 100, 30, 0, 5, 0, 1 << halted, 900];
         assert_eq!(head.rips, ["0xffffffff81000000"]);
-        let expected = [&[600][..], &expected[1..]].concat();
-        assert_eq!(numbers(&bytes), expected);
+        assert_eq!(numbers(rest), expected);
         let chunk = &head.chunks[0];
         assert_eq!((chunk.first_ns, chunk.from_ns, chunk.to_ns, chunk.bytes), (200, 0, 1_135, bytes.len()));
     }

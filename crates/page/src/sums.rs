@@ -4,7 +4,7 @@
 //! Briefs ─┬─► states   by vCPU                          all parts of its time; of stretches, too
 //!         ├─► exits    by vCPU, cause, to user space?   count, timed, kernel, user space
 //!         ├─► waits    by vCPU, cause                   the other parts of exits: most exits have none
-//!         └─► lengths  by vCPU, cause, length           count                 eight lengths to a doubling
+//!         └─► lengths  by vCPU, reason, length          count                 eight lengths to a doubling
 //! ```
 //!
 //! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
@@ -26,7 +26,7 @@ const LENGTH_ROWS: usize = 250_000;
 /// vCPUs of which causes and lengths are told apart; of a host with more, there would be no room for time.
 const LANES_BY_CAUSE: u16 = 64;
 
-/// Places in a key: lane, cause, and the length or whether it went to user space.
+/// Places in a key: lane, cause or reason, and the length or whether it went to user space.
 pub const LANE_SHIFT: u32 = 32;
 pub const CAUSE_SHIFT: u32 = 9;
 
@@ -107,7 +107,7 @@ impl Sums {
         }
         for exit in counted() {
             let length = if exit.timed { length_of(exit.total) } else { UNTIMED };
-            self.lengths.absorb(exit.at, exit.by_cause() | length, &[1]);
+            self.lengths.absorb(exit.at, exit.by(exit.reason) | length, &[1]);
         }
     }
 
@@ -164,11 +164,16 @@ impl Sums {
 }
 
 impl Brief {
-    /// The part of keys that says whose it is, and of what cause.
+    /// The part of keys that says whose it is, and of what cause, or for what reason.
+    #[inline]
+    fn by(&self, number: u16) -> u64 {
+        let lane = if self.lane < LANES_BY_CAUSE { self.lane.into() } else { u64::from(LANES) };
+        lane << LANE_SHIFT | u64::from(number) << CAUSE_SHIFT
+    }
+
     #[inline]
     fn by_cause(&self) -> u64 {
-        let lane = if self.lane < LANES_BY_CAUSE { self.lane.into() } else { u64::from(LANES) };
-        lane << LANE_SHIFT | u64::from(self.cause) << CAUSE_SHIFT
+        self.by(self.cause)
     }
 }
 
