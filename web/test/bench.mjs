@@ -15,6 +15,9 @@ const ROUNDS = 3;
 const GESTURES = {
   "pan over the whole, zoomed in 4 times": { zoom: 2, key: (frame) => (frame % 60 < 30 ? "ArrowRight" : "ArrowLeft") },
   "pan, zoomed in 64 times": { zoom: 6, key: (frame) => (frame % 60 < 30 ? "ArrowRight" : "ArrowLeft") },
+  // From a recording of ten million exits to some milliseconds of it.
+  "pan over single exits": { zoom: 19, key: (frame) => (frame % 60 < 30 ? "ArrowRight" : "ArrowLeft") },
+  "zoom in and out of single exits": { zoom: 17, key: (frame) => (frame % 16 < 8 ? "+" : "-") },
   "zoom in and out": { zoom: 0, key: (frame) => (frame % 16 < 8 ? "+" : "-") },
 };
 

@@ -19,12 +19,19 @@ pub const TIMES: u64 = 600;
 /// How often the report is made as text and as a page, in turns.
 const REPORTS: u32 = 9;
 
-/// What making a page may cost at most, as a multiple of the text.
-const COST: f64 = 1.5;
+/// How often it is repeated for a page that holds all single exits: a million.
+const TIMES_WHOLE: u64 = 60;
 
-/// What a page is to do: ms until it can be used, and ms of a frame at 30 in a second.
+/// How long the page of a million exits may be, in bytes.
+const WHOLE_BYTES: f64 = 12e6;
+
+/// What making a page may cost at most, as a multiple of the text.
+const COST: f64 = 2.0;
+
+/// What a page is to do: ms until it can be used, and ms of a frame in the median and at the 99th percentile.
 const INTERACTIVE: f64 = 2_000.0;
-const FRAME: f64 = 1_000.0 / 30.0;
+const MEDIAN_FRAME: f64 = 1_000.0 / 60.0 + 0.1;
+const FRAME: f64 = 33.4;
 
 /// What web/test/bench.mjs says. Times in ms.
 #[derive(Deserialize)]
@@ -57,8 +64,11 @@ pub fn section() -> anyhow::Result<String> {
     let source = super::unpacked("x86-svm/t2.data")?;
     let large = source.with_file_name("t2-page.data");
     eprintln!("bench: making {} and its page", large.display());
-    inputs::repeat_perf(&source, &large, TIMES)?;
     let page = large.with_file_name("page.html");
+    inputs::repeat_perf(&source, &large, TIMES_WHOLE)?;
+    exitscope(&large, &["--html".as_ref(), page.as_os_str()])?;
+    let whole = (exits(&large)?, std::fs::metadata(&page)?.len());
+    inputs::repeat_perf(&source, &large, TIMES)?;
     // Writing it back to disk would take time from what is measured.
     std::fs::File::open(&large)?.sync_all()?;
     let made = exits(&source).and_then(|once| {
@@ -78,7 +88,7 @@ pub fn section() -> anyhow::Result<String> {
         .context("npm is missing")?;
     ensure!(output.status.success(), "web/test/bench.mjs: {}", String::from_utf8_lossy(&output.stderr));
     let measured: Measured = serde_json::from_slice(&output.stdout).context("what web/test/bench.mjs says")?;
-    Ok(text(&measured, exits, &times)?)
+    Ok(text(&measured, exits, whole, &times)?)
 }
 
 /// What a report takes.
@@ -125,7 +135,7 @@ fn exitscope(path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-fn text(of: &Measured, exits: u64, reports: &Reports) -> Result<String, std::fmt::Error> {
+fn text(of: &Measured, exits: u64, (whole, bytes): (u64, u64), reports: &Reports) -> Result<String, std::fmt::Error> {
     let within = |value: f64, most: f64| if value <= most { "" } else { " (MORE THAN WANTED)" };
     let mut section = format!(
         "## Pages\n\nThe page of corpus/x86-svm/t2.data.gz × {TIMES}, {exits} exits, {:.1} MB, opened from disk in headless {} without a GPU, \
@@ -134,6 +144,13 @@ fn text(of: &Measured, exits: u64, reports: &Reports) -> Result<String, std::fmt
         of.browser,
         of.rounds
     );
+    writeln!(
+        section,
+        "Of {whole} exits (× {TIMES_WHOLE}) the page has all single ones, and takes {:.1} MB{}; wanted are at most {:.0}.\n",
+        bytes as f64 / 1e6,
+        within(bytes as f64, WHOLE_BYTES),
+        WHOLE_BYTES / 1e6
+    )?;
     let Reports { as_text, as_page, ratio, least, most } = *reports;
     writeln!(
         section,
@@ -146,13 +163,14 @@ fn text(of: &Measured, exits: u64, reports: &Reports) -> Result<String, std::fmt
     writeln!(
         section,
         "Interactive after {median:.0} ms in the median, {worst:.0} ms at worst{}; wanted are {INTERACTIVE:.0} ms. Frames while a \
-         key is pressed in each of them; the browser shows at most 60 a second, and wanted are 30, {FRAME:.0} ms each:\n",
-        within(median, INTERACTIVE)
+         key is pressed in each of them; the browser shows at most 60 a second. Wanted are {:.1} ms in the median and {FRAME:.0} ms at p99:\n",
+        within(median, INTERACTIVE),
+        1_000.0 / 60.0
     )?;
     writeln!(section, "| gesture | frames | median | p99 | worst |\n| --- | ---: | ---: | ---: | ---: |")?;
     for Gesture { name, frames, median_ms, p99_ms, worst_ms } in &of.gestures {
-        let mark = within(*p99_ms, FRAME);
-        writeln!(section, "| {name} | {frames} | {median_ms:.1} ms | {p99_ms:.1} ms{mark} | {worst_ms:.1} ms |")?;
+        let (mark, slow) = (within(*p99_ms, FRAME), within(*median_ms, MEDIAN_FRAME));
+        writeln!(section, "| {name} | {frames} | {median_ms:.1} ms{slow} | {p99_ms:.1} ms{mark} | {worst_ms:.1} ms |")?;
     }
     Ok(section)
 }
