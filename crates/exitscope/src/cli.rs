@@ -1090,9 +1090,50 @@ pub struct TopArgs {
     /// Output format of --batch; json implies it: one object for each interval, one a line
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
+    /// Columns of the list, in this order, with commas between them; the key `o` chooses them, too [default: all, as far as
+    /// there is room, but no part of which there is nothing]
+    #[arg(long, value_enum, value_name = "COLUMN", value_delimiter = ',')]
+    pub columns: Vec<TopColumn>,
     /// Do not use BPF
     #[arg(long)]
     pub no_bpf: bool,
+}
+
+/// A column of `top`'s list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopColumn {
+    /// The VM's process; of a vCPU, its thread
+    Pid,
+    /// Exits in a second
+    Exits,
+    /// Share of wall time in exits: in KVM and in user space
+    Cost,
+    /// Share of wall time in the guest
+    Guest,
+    /// Share of polling before a halted vCPU is blocked
+    Polling,
+    /// Share in which vCPUs were blocked by a halt
+    Halted,
+    /// Share of halts that cannot be divided (POWER)
+    Undivided,
+    /// Share in which vCPUs were blocked until a page was there
+    Memory,
+    /// Share in which threads were runnable and had no CPU
+    Steal,
+    /// Share in which the VMM kept vCPUs from running
+    Stopped,
+    /// Share that nothing explains
+    Unknown,
+    /// 99 % of exits were shorter; halts left out
+    P99,
+    /// Share of exits that KVM handed on to QEMU or another VMM
+    ToUser,
+    /// The reason of exits that costs most
+    TopReason,
+    /// The exit that a vCPU is in, and since when
+    Now,
+    /// Cost in the last intervals
+    Past,
 }
 
 #[derive(Debug, Args)]

@@ -69,6 +69,7 @@ impl Host {
     }
 }
 
-fn cpus() -> u32 {
+/// CPUs that this process may use.
+pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
 }

@@ -128,6 +128,45 @@ fn a_page_for_each_interval_says_what_it_is_of() {
 }
 
 #[test]
+fn columns_of_text_are_those_that_were_asked_for_and_parts_add_up_to_all() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let guest = running_guest();
+    let pid = guest.0.id().to_string();
+    let table = |flags: &[&str]| {
+        let mut command = common::exitscope();
+        command.args(["top", "--batch", "-d", "300ms", "-n", "2", "-p", &pid]).args(flags).env("COLUMNS", "200");
+        let page = common::stdout(&command.output().unwrap());
+        let mut lines = page.lines().skip_while(|line| !line.trim_start().starts_with("VM ")).map(str::to_string);
+        let header = lines.next().unwrap_or_else(|| panic!("no table in\n{page}"));
+        (header, lines.next().unwrap(), page)
+    };
+    // The last interval's first row is the VM's.
+    let (header, row, page) = table(&["--columns", "steal,exits,cost"]);
+    assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["VM", "steal", "exits/s", "cost"], "{page}");
+    assert_eq!(row.split_whitespace().count(), 4, "{page}");
+    let all = "cost,guest,polling,halted,undivided,memory,steal,stopped,unknown";
+    let (_, row, page) = table(&["--columns", all]);
+    let shares: Vec<f64> = row.split_whitespace().skip(1).map(share_of).collect();
+    assert_eq!(shares.len(), 9, "{page}");
+    assert!((99.0..101.0).contains(&shares.iter().sum::<f64>()), "{page}");
+    // What is left out by default is nothing.
+    let (header, row, page) = table(&[]);
+    let titles = ["cost", "guest", "polling", "halted", "steal", "stopped", "unknown"];
+    let shown: Vec<&str> = titles.into_iter().filter(|title| header.contains(title)).collect();
+    let shares = row.split_whitespace().filter(|word| word.ends_with('%')).take(shown.len()).map(share_of);
+    assert!(shown.contains(&"cost") && (99.0..101.0).contains(&shares.sum::<f64>()), "{page}");
+    assert!(page.contains("vCPU time") || page.contains("No verdict"), "{page}");
+}
+
+/// Of `<0.1%` and of `-` nothing.
+fn share_of(word: &str) -> f64 {
+    word.trim_end_matches('%').parse().unwrap_or(0.0)
+}
+
+#[test]
 fn what_was_not_measured_is_said_to_be_so() {
     let _machine = machine();
     if !can_watch() {
@@ -181,6 +220,8 @@ fn what_cannot_be_done_is_one_line_that_says_what_to_do() {
     for (arguments, said) in [
         (&["top", "-n", "1"][..], "this is not a terminal: use --batch"),
         (&["top", "--batch", "--vm", "no such machine"], "no virtual machine called no such machine"),
+        (&["top", "--columns", "cost,colour"], "[possible values: pid, exits, cost, guest, polling"),
+        (&["top", "--format", "json", "--columns", "cost"], "JSON always has all columns"),
         (&["top", "--batch", "-d", "1ms"], "an interval is 100ms to 3600s"),
         // This test runs no virtual machine; it may look into itself, as nobody but root may into process 1.
         (&["top", "--batch", "-p", &own], &format!("no virtual machine of KVM runs in process {own}; there are: ")),
@@ -236,6 +277,90 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     terminal.keys(&["echo $((6 * 7))", "Enter"]);
     let screen = terminal.wait_for(&["42"]);
     assert!(screen.contains("echo $((6 * 7))") && !screen.contains("exitscope top  "), "{screen}");
+}
+
+/// The recordings in this folder; there is nothing else in it.
+fn recordings(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<String> = files.map(|file| file.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What a report says of a recording.
+fn report_of(file: &Path) -> Value {
+    let output = common::run(&["report", "--format", "json", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", common::stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_key_records_the_chosen_vm_and_shows_its_report_while_the_screen_goes_on() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let guest = running_guest();
+    let folder = tempfile::tempdir().unwrap();
+    let command = format!(
+        "cd {} && {} top -d 300ms -p {}",
+        folder.path().display(),
+        env!("CARGO_BIN_EXE_exitscope"),
+        guest.0.id()
+    );
+    let Some(terminal) = Terminal::start("record", (120, 40), &command) else { return };
+    terminal.wait_for(&["tiny-guest: exits", "tiny-guest: timeline", "the last 3 intervals"]);
+    terminal.keys(&["R"]);
+    terminal.wait_for(&["recording tiny-guest: 1 of 5 s, to exitscope-tiny-guest-"]);
+    terminal.wait_for(&["recording tiny-guest: 4 of 5 s", "the last 1"]);
+    terminal.wait_for(&["recorded: exitscope-tiny-guest-", "--html", "Z.html", "q back"]);
+    let [name] = &recordings(folder.path())[..] else { panic!("{:?}", recordings(folder.path())) };
+    let file = folder.path().join(name);
+    let report = report_of(&file);
+    assert!(common::exits_at(&report, "port", 0x10, "out") > 0, "{report}");
+    // All of the report is longer than the screen.
+    terminal.keys(&["a"]);
+    terminal.wait_for(&["a the answer alone"]);
+    terminal.keys(&["End"]);
+    let end = terminal.wait_for(&["recorded: "]);
+    terminal.keys(&["Escape"]);
+    let screen = terminal.wait_for(&["tiny-guest: timeline", "? help"]);
+    assert!(!end.contains("? help") && !screen.contains("recorded: "), "{screen}");
+    // Who leaves meanwhile has a whole recording, under a name of its own.
+    terminal.keys(&["R"]);
+    terminal.wait_for(&["recording tiny-guest: 1 of 5 s"]);
+    terminal.keys(&["C-c"]);
+    terminal.wait_for(&["ended with 0", "ending the recording exitscope-tiny-guest-", "Look at it with:"]);
+    let names = recordings(folder.path());
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        assert!(common::exits_at(&report_of(&folder.path().join(name)), "port", 0x10, "out") > 0);
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_and_the_screen_goes_on() {
+    let _machine = machine();
+    if !can_watch() {
+        return;
+    }
+    let guest = running_guest();
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let command =
+        format!("cd {} && {} top -d 300ms -p {}", gone.display(), env!("CARGO_BIN_EXE_exitscope"), guest.0.id());
+    let Some(terminal) = Terminal::start("trouble", (80, 24), &command) else { return };
+    terminal.wait_for(&["tiny-guest: exits"]);
+    std::fs::remove_dir(&gone).unwrap();
+    terminal.keys(&["R"]);
+    terminal.wait_for(&["cannot record: cannot write exitscope-tiny-guest-", "tiny-guest: exits"]);
+    terminal.keys(&["o"]);
+    terminal.wait_for(&["[x] cost", "Share of exits that KVM handed on"]);
+    terminal.keys(&["Escape"]);
+    terminal.wait_for(&["tiny-guest: exits"]);
+    terminal.keys(&["q"]);
+    terminal.wait_for(&["ended with 0"]);
 }
 
 #[test]

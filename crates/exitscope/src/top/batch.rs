@@ -1,9 +1,11 @@
 //! `top --batch`: an interval after the other, as text or as a line of JSON.
 
-use super::frame::{Figures, Frame, GangRow, Row};
+use super::frame::{Frame, GangRow, Row};
 use super::kernel::KvmHalts;
-use super::state::{Line, State, vcpu_name};
+use super::line::{Line, vcpu_name};
+use super::state::State;
 use super::text;
+use crate::cli::TopColumn;
 use exitscope_view::{Column, Look, Page, Section, Sentence, Table, rate, share, thousands, write_page};
 use std::io::{self, Write};
 
@@ -16,9 +18,9 @@ pub fn write_json(frame: &Frame, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-/// An interval as a page.
-pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<()> {
-    let mut sections = vec![machines(frame)];
+/// An interval as a page, with the columns that `state` has.
+pub fn write_text(frame: &Frame, state: &State, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    let mut sections = vec![machines(frame, state)];
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
         sections.push(list(format!("Exits{whose} by reason"), &vm.figures.reasons));
@@ -35,7 +37,11 @@ pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<
     write_page(&Page { sections }, look, out)
 }
 
-fn machines(frame: &Frame) -> Section {
+fn machines(frame: &Frame, state: &State) -> Section {
+    let verdict = frame.verdict.as_ref().map(|verdict| match text::verdict(verdict) {
+        (said, Some(doubts)) => format!("{said}; {doubts}"),
+        (said, None) => said,
+    });
     let mut sentences = vec![
         format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
         format!("Cost of watching: {}", text::own(&frame.own).join("; ")),
@@ -44,40 +50,43 @@ fn machines(frame: &Frame) -> Section {
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: exits are those that go to user space, others only as far as KVM tells of them".into());
     }
-    let mut sentences: Vec<Sentence> = sentences.into_iter().map(|text| Sentence { text, warning: false }).collect();
+    let mut sentences: Vec<Sentence> =
+        verdict.into_iter().chain(sentences).map(|text| Sentence { text, warning: false }).collect();
     sentences.extend(text::lost(frame).map(|text| Sentence { text, warning: true }));
-    let columns = ["VM", "PID", "exits/s", "cost", "polling", "halted", "steal", "to user", "p99", "top reason"];
-    let names = [true, false, false, false, false, false, false, false, false, true];
-    let columns = columns.into_iter().zip(names).map(|(title, names)| Column { title: title.into(), names, rank: 0 });
-    let rows = State::default().lines(frame).iter().map(machine).collect();
+    let lines = state.lines(frame);
+    let shown = shown(state, &lines);
+    let name = Column { title: "VM".into(), names: true, rank: 0 };
+    let column = |id: &TopColumn| Column { title: id.title().into(), names: id.is_words(), rank: id.rank() };
     Section {
         title: format!("exitscope top: {}", text::how_many(frame)),
         sentences,
-        table: Some(Table { columns: columns.collect(), rows }),
+        table: Some(Table {
+            columns: [name].into_iter().chain(shown.iter().map(column)).collect(),
+            rows: lines.iter().map(|line| machine(line, &shown, state)).collect(),
+        }),
+        say_hidden: true,
         ..Section::default()
     }
 }
 
-fn machine(line: &Line) -> Vec<String> {
-    let Figures { exits_per_s, cost, polling, halted, steal, to_user, p99_ns, reasons, .. } = line.figures();
-    let (name, pid) = match line.vcpu {
-        None => (line.vm.name.clone(), line.vm.pid.to_string()),
-        Some(vcpu) => (format!("  {}", vcpu_name(vcpu)), String::new()),
+/// The columns of text: unless they were asked for, those that are of the interval.
+fn shown(state: &State, lines: &[Line]) -> Vec<TopColumn> {
+    let mut shown = state.columns.of_rows(lines);
+    shown.retain(|&id| state.columns.is_asked(id) || !matches!(id, TopColumn::Now | TopColumn::Past));
+    shown
+}
+
+fn machine(line: &Line, shown: &[TopColumn], state: &State) -> Vec<String> {
+    let name = match line.vcpu {
+        None => line.vm.name.clone(),
+        Some(vcpu) => format!("  {}", vcpu_name(vcpu)),
     };
     let ended = if line.ended() { " (ended)" } else { "" };
-    let top = reasons.first().filter(|row| row.per_s > 0.0).map_or("-".to_string(), |row| row.name.clone());
-    vec![
-        name + ended,
-        pid,
-        rate(*exits_per_s),
-        share(*cost),
-        share(*polling),
-        share(*halted),
-        steal.map_or("-".to_string(), share),
-        share(*to_user),
-        text::length(*p99_ns),
-        top,
-    ]
+    let cell = |id: &TopColumn| match id {
+        TopColumn::Past => state.past(line.id()),
+        id => id.cell(line).text(),
+    };
+    [name + ended].into_iter().chain(shown.iter().map(cell)).collect()
 }
 
 fn list(title: String, rows: &[Row]) -> Section {
@@ -131,7 +140,7 @@ fn gangs(whose: &str, row: &GangRow) -> Section {
     }
 }
 
-/// Columns of which the first has names.
+/// ColumnChoice of which the first has names.
 fn columns_of(titles: &[&'static str]) -> Vec<Column> {
     titles.iter().enumerate().map(|(at, title)| Column { title: (*title).into(), names: at == 0, rank: 0 }).collect()
 }

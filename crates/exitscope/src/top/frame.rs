@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Frame ─┬─ own: what watching costs      Figures: counts, rates and shares of the interval
+//!        ├─ verdict, of the last intervals
 //!        ├─ figures, of all VMs
 //!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
 //!                       ├─ kvm_halts or no_kvm_halts, gangs
@@ -9,6 +10,7 @@
 //! ```
 
 use super::kernel::KvmHalts;
+use exitscope_view::VerdictRow;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -37,6 +39,8 @@ pub struct Frame {
     pub missed: u64,
     /// What watching costs.
     pub own: Own,
+    /// What the last intervals come to, all VMs together; nothing until a vCPU was seen.
+    pub verdict: Option<LiveVerdict>,
     /// Of all VMs together.
     pub figures: Figures,
     /// Every VM that is watched, by process.
@@ -55,6 +59,16 @@ pub struct Own {
     pub ns_per_event: Option<f64>,
     /// The share of the vCPUs' time that this is.
     pub vcpu_share: Option<f64>,
+}
+
+/// What the last intervals come to, all VMs together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LiveVerdict {
+    /// How long these intervals were together.
+    pub seconds: f64,
+    /// As of a report. Counts bear no advice: there is never a best change.
+    #[serde(flatten)]
+    pub verdict: VerdictRow,
 }
 
 /// A VM.

@@ -16,7 +16,7 @@ const FEWEST: u16 = 5;
 /// No name of up to so many letters is cut for a histogram.
 const NAME: u16 = 40;
 
-/// The rank of histograms: they take the most room, and are left out first.
+/// The rank of histograms: they take the most room, and are left out before what matters more.
 pub const BARS: u8 = 20;
 
 /// What stands in a cell: words that may be cut, and what follows them and may not.
@@ -44,7 +44,13 @@ impl Words {
         self
     }
 
-    fn width(&self) -> u16 {
+    /// All of them.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.cut, self.whole)
+    }
+
+    /// Columns of the terminal that they take.
+    pub fn width(&self) -> u16 {
         width(&self.cut).saturating_add(width(&self.whole))
     }
 
@@ -226,7 +232,11 @@ impl List {
             let names = if self.columns[at].rank == BARS { spans[0].1.min(NAME).saturating_sub(spans[0].0) } else { 0 };
             let wide = spans[at].0.saturating_add(1);
             if left < wide.saturating_add(names) {
-                break;
+                // What stands behind histograms takes less room.
+                match self.columns[at].rank {
+                    BARS => continue,
+                    _ => break,
+                }
             }
             left -= wide;
             fitted.push((at, spans[at].0));
@@ -240,6 +250,12 @@ impl List {
         // Figures stand at the right end.
         fitted[0].1 += left;
         fitted
+    }
+
+    /// The columns for which these have no room, by number.
+    pub fn left_out(&self, room: u16) -> Vec<usize> {
+        let fitted = self.fitted(room);
+        (0..self.columns.len()).filter(|at| fitted.iter().all(|column| column.0 != *at)).collect()
     }
 
     /// Draws it; `more` says what is hidden.

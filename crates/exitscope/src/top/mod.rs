@@ -3,28 +3,41 @@
 //! ```text
 //! Aggregation ─► Sampler, every interval ─► Frame ─┬─► Screen, with what State says the user looks at
 //!                                                  └─► text or JSON (--batch)
+//! R ─► ChildRecorder: exitscope record, exitscope report ─► ReportText ─► Screen
 //! ```
 
 mod batch;
+mod choices;
+mod chooser;
+mod columns;
 mod frame;
 mod gangs;
+mod help;
+mod history;
 mod kernel;
+mod line;
 mod list;
 mod panels;
+mod recorder;
+mod report_text;
 mod sampler;
 mod screen;
 mod state;
 mod sums;
 mod text;
+mod timeline;
+mod verdict;
 
 use crate::Outcome;
 use crate::cli::{EventsFormat, TopArgs};
 use crate::report::look;
 use anyhow::{Context, bail};
+use columns::ColumnChoice;
 use exitscope_lab::{catch_signals, signalled};
 use exitscope_record::{Aggregation, Counting};
 pub use frame::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use recorder::{ChildOutcome, ChildRecorder};
 use sampler::Sampler;
 use state::State;
 use std::io::{self, IsTerminal, Write};
@@ -43,12 +56,16 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if !is_batch && !is_terminal {
         bail!("this is not a terminal: use --batch, or --format json");
     }
+    if args.format == EventsFormat::Json && !args.columns.is_empty() {
+        bail!("--columns is for the screen and for text: JSON always has all columns");
+    }
     catch_signals()?;
     let processes = args.whose.running()?;
     let counting =
         Counting { processes: processes.clone(), without_bpf: args.no_bpf, with_cores: true, ..Counting::default() };
     let mut sampler = Sampler::new(Aggregation::start(&counting)?, &processes, args.whose.vm.clone());
     let interval = Duration::from_nanos(args.interval.0);
+    let mut state = State { columns: ColumnChoice::of(&args.columns), ..State::default() };
     if is_batch {
         for turn in 0.. {
             if args.iterations.is_some_and(|most| turn >= most) || !wait(interval) {
@@ -57,7 +74,10 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             let frame = sampler.take()?;
             match args.format {
                 EventsFormat::Json => batch::write_json(&frame, out)?,
-                EventsFormat::Text => batch::write_text(&frame, look(), out)?,
+                EventsFormat::Text => {
+                    state.remember(&frame);
+                    batch::write_text(&frame, &state, look(), out)?;
+                }
             }
             out.flush()?;
         }
@@ -66,8 +86,10 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     std::thread::spawn(end_without_terminal);
     // Restores the terminal when the loop ends in whatever way, and when it panics.
     let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
-    let ended = watch(&mut terminal, &mut sampler, interval, args.iterations);
+    let mut recorder = ChildRecorder::new(args);
+    let ended = watch(&mut terminal, &mut sampler, &mut recorder, state, (interval, args.iterations));
     ratatui::restore();
+    recorder.end();
     ended.map(|()| Outcome::Fine)
 }
 
@@ -95,10 +117,10 @@ fn wait(interval: Duration) -> bool {
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     sampler: &mut Sampler,
-    interval: Duration,
-    iterations: Option<u64>,
+    recorder: &mut ChildRecorder,
+    mut state: State,
+    (interval, iterations): (Duration, Option<u64>),
 ) -> anyhow::Result<()> {
-    let mut state = State::default();
     let mut frame = Frame::default();
     let (mut turn, mut next) = (0, Instant::now() + interval);
     let mut changed = true;
@@ -118,6 +140,7 @@ fn watch(
         if state.quit || signalled().is_some() {
             return Ok(());
         }
+        changed |= go_on(recorder, &mut state, terminal.size()?.width);
         if Instant::now() >= next {
             // What happens while it is paused is in no frame, but time goes on: the next is of one interval again.
             let taken = sampler.take()?;
@@ -133,4 +156,30 @@ fn watch(
             next = Instant::now() + interval;
         }
     }
+}
+
+/// Begins what the user wants recorded, and shows what has become of it; true if there is something new.
+fn go_on(recorder: &mut ChildRecorder, state: &mut State, columns: u16) -> bool {
+    let mut began = Ok(());
+    if let Some(target) = state.wanted.take() {
+        began = recorder.record(&target);
+    }
+    if let Some(report) = state.report.as_mut().filter(|report| report.wants_other) {
+        report.wants_other = false;
+        began = recorder.report(report.file.clone(), !report.is_all, columns);
+    }
+    let came = match began {
+        Ok(()) => recorder.poll(columns),
+        Err(error) => Some(ChildOutcome::Trouble(format!("{error:#}"))),
+    };
+    let is_new = came.is_some();
+    match came {
+        Some(ChildOutcome::Report(report)) => state.report = Some(report),
+        Some(ChildOutcome::Trouble(trouble)) => state.trouble = Some(trouble),
+        None => {}
+    }
+    let progress = recorder.progress();
+    let has_changed = is_new || progress != state.progress;
+    state.progress = progress;
+    has_changed
 }

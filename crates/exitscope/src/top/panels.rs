@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! reasons ┬─┬ what they were about          side by side from WIDE on, each as wide as what it holds;
-//! halts ──┘ └ gang exits                    else one of them, and Tab shows the next
+//! halts ──┘ ├ timeline                      else one of them, and Tab shows the next
+//!           └ gang exits
 //! ```
 
+use super::choices::Panel;
 use super::frame::{Figures, Frame, Row as Group, VmRow};
+use super::history::History;
 use super::kernel::KvmHalts;
+use super::line::{Line as ListLine, vcpu_name};
 use super::list::{BARS, Column, List, Words, wrapped};
 use super::screen::WIDE;
-use super::state::{Line as ListLine, Panel, vcpu_name};
 use super::text;
+use super::timeline::PartsTimeline;
 use exitscope_model::encode;
 use exitscope_view::{rate, share, thousands};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -28,6 +32,9 @@ const RATE: u16 = 8;
 /// Rows of reasons that stay where halts want their room: a header and three.
 const FEW_ROWS: u16 = 4;
 
+/// Rows of what exits were about that stay where the timeline wants its room: a header, six, and a blank one.
+const ABOUT_ROWS: u16 = 8;
+
 /// What is chosen: a VM, one of its vCPUs, or all VMs.
 pub struct Chosen<'a> {
     name: Words,
@@ -36,11 +43,13 @@ pub struct Chosen<'a> {
     /// KVM's own counters, of whole VMs.
     kvm: Option<Cow<'a, KvmHalts>>,
     is_vcpu: bool,
+    /// Where its time went.
+    history: Option<&'a History>,
 }
 
 impl<'a> Chosen<'a> {
     /// Of a row of the list, or of all.
-    pub fn of(line: Option<ListLine<'a>>, frame: &'a Frame) -> Chosen<'a> {
+    pub fn of(line: Option<ListLine<'a>>, frame: &'a Frame, history: Option<&'a History>) -> Chosen<'a> {
         let Some(line) = line else {
             let mut sum: Option<KvmHalts> = None;
             for halts in frame.vms.iter().filter_map(|vm| vm.kvm_halts.clone()) {
@@ -52,6 +61,7 @@ impl<'a> Chosen<'a> {
                 vms: frame.vms.iter().collect(),
                 kvm: sum.map(Cow::Owned),
                 is_vcpu: false,
+                history,
             };
         };
         let vcpu = line.vcpu.map_or(String::new(), |vcpu| format!(" {}", vcpu_name(vcpu)));
@@ -63,6 +73,7 @@ impl<'a> Chosen<'a> {
             vms: vec![line.vm],
             kvm: line.vm.kvm_halts.as_ref().map(Cow::Borrowed),
             is_vcpu: line.vcpu.is_some(),
+            history,
         }
     }
 
@@ -87,26 +98,37 @@ pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panel: Panel) 
     let has_gangs = chosen.vms.iter().any(|vm| vm.gangs.is_some());
     let below = if has_gangs { area.height / 2 } else { 0 };
     let (reasons, halts) = (reasons(above), halts(chosen, area.height - above));
-    let (about, gangs) = (about(area.height - below), gangs(chosen, below));
-    let right = right_width(area.width, [&reasons, &halts], [&about, &gangs]);
+    let timeline = PartsTimeline::of(chosen.title("timeline"), chosen.history, chosen.figures);
+    let room = area.height - below;
+    let (upper_right, middle) = timeline.as_ref().map_or((room, 0), |timeline| timeline_height(chosen, timeline, room));
+    let timeline = timeline.filter(|_| middle > 0);
+    let (about, gangs) = (about(upper_right), gangs(chosen, below));
+    let right = right_width(area.width, [&reasons, &halts], [&about, &gangs], timeline.is_some());
     let [left, _, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(1), Constraint::Length(right)]).areas(area);
     let [upper, lower] = Layout::vertical([Constraint::Length(above), Constraint::Fill(1)]).areas(left);
     draw_list(to, upper, &reasons);
     draw_halts(to, lower, chosen, &halts);
-    let [upper, lower] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(right);
+    let rows =
+        [Constraint::Length(upper_right), Constraint::Length(middle), Constraint::Fill(1), Constraint::Length(below)];
+    let [upper, middle, _, lower] = Layout::vertical(rows).areas(right);
     draw_list(to, upper, &about);
+    if let Some(timeline) = timeline {
+        timeline.draw(to, middle);
+    }
     if has_gangs {
         draw_gangs(to, lower, chosen);
     }
 }
 
 /// How wide the right side is: as what it holds if that fits, without histograms if need be, else its part of what there is.
-fn right_width(width: u16, left: [&List; 2], right: [&List; 2]) -> u16 {
+fn right_width(width: u16, left: [&List; 2], right: [&List; 2], has_timeline: bool) -> u16 {
     let room = width - 1;
     let needs = |lists: [&List; 2], rank| u32::from(lists.map(|list| list.width(rank)).into_iter().max().unwrap_or(0));
     let (left, left_bare) = (needs(left, BARS), needs(left, BARS - 1));
-    let (right, right_bare) = (needs(right, BARS), needs(right, BARS - 1));
+    let (least, most) = if has_timeline { PartsTimeline::width() } else { (0, 0) };
+    let right_bare = needs(right, BARS - 1).max(least.into());
+    let right = needs(right, BARS).max(most.into());
     let room = u32::from(room);
     let wanted = match () {
         () if left + right <= room => right + (room - left - right) / 2,
@@ -115,6 +137,15 @@ fn right_width(width: u16, left: [&List; 2], right: [&List; 2]) -> u16 {
         () => room * right_bare / (left_bare + right_bare),
     };
     wanted.min(room) as u16
+}
+
+/// How many rows what exits were about gets above the timeline, with a blank one, and how many that: none if not all of its
+/// parts fit.
+fn timeline_height(chosen: &Chosen, timeline: &PartsTimeline, height: u16) -> (u16, u16) {
+    let most = usize::from((height / 2).max(ABOUT_ROWS).min(height));
+    let about = chosen.figures.about.len().saturating_add(2).min(most) as u16;
+    let rows = timeline.height(height - about);
+    if rows <= height - about { (about, rows) } else { (height, 0) }
 }
 
 /// How many rows the reasons get of these, above the halts.

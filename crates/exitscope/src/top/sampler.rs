@@ -5,10 +5,11 @@
 //!                               KVM's own counters ─────────┘
 //! ```
 
-use super::frame::{Figures, Frame, GangRow, Own, VcpuRow, VmRow};
+use super::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
 use super::gangs::GangWatch;
 use super::kernel::{Kvm, own_time};
 use super::sums::Sums;
+use super::verdict::RecentIntervals;
 use crate::read::vcpu_by_name;
 use exitscope_model::{SubjectNames, TraceInfo};
 use exitscope_record::{
@@ -39,6 +40,7 @@ pub struct Sampler {
     kvm: Kvm,
     kvm_read: Option<Instant>,
     gangs: GangWatch,
+    recent: RecentIntervals,
     /// Numbers of vCPUs, by thread.
     vcpus: HashMap<u32, Option<u32>>,
     turn: u64,
@@ -71,6 +73,7 @@ impl Sampler {
             kvm: Kvm::default(),
             kvm_read: None,
             gangs: GangWatch::default(),
+            recent: RecentIntervals::default(),
             vcpus: HashMap::new(),
             turn: 0,
             measuring: false,
@@ -100,7 +103,11 @@ impl Sampler {
         frame.own.ns_per_event = ns_per_event;
         frame.own.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
         let gangs = self.gangs(&lanes, seconds);
-        (frame.figures, frame.vms) = self.vms(&now, &lanes, &gangs, seconds);
+        let (all, vms) = self.vms(&now, &lanes, &gangs, seconds);
+        self.recent.push(&all, &frame, &vms);
+        frame.verdict = self.recent.verdict();
+        frame.figures = all.figures(seconds, &self.subjects);
+        frame.vms = vms;
         self.counting.forget_ended();
         self.before = self.counting.snapshot().clone();
         self.vcpus.retain(|&thread, _| self.before.lanes.keys().any(|lane| lane.runner == Runner::Thread(thread)));
@@ -199,7 +206,7 @@ impl Sampler {
         lanes: &BTreeMap<Lane, Sums>,
         gangs: &HashMap<u32, GangRow>,
         seconds: f64,
-    ) -> (Figures, Vec<VmRow>) {
+    ) -> (Sums, Vec<VmRow>) {
         let mut vms: BTreeMap<u32, (Sums, Vec<VcpuRow>)> = BTreeMap::new();
         for &process in &self.known {
             vms.entry(process).or_default();
@@ -240,7 +247,7 @@ impl Sampler {
             });
         }
         names.retain(|pid, _| rows.iter().any(|row| row.pid == *pid));
-        (all.figures(seconds, &self.subjects), rows)
+        (all, rows)
     }
 
     /// The vCPU's number: an event's, else its thread's name's, else KVM's.

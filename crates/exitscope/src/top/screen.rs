@@ -2,23 +2,30 @@
 //!
 //! ```text
 //! exitscope top   host, kernel, how many, exits/s                                                time
+//! the verdict on the last intervals
 //! what watching costs
-//! VM / vCPU        exits/s   cost  halted   steal   p99  top reason       ← the list; one row is selected
-//! ─ the selected row's exits, by reason ─ │ what they were about │ halts, gang exits ← side by side, or one after Tab
+//! VM / vCPU        exits/s   cost  guest  halted   steal  top reason    ← the list; one row is selected
+//! hidden: columns for which there is no room
+//! the selected row's exits, by reason │ what they were about        ← side by side, or one after Tab;
+//! its halts                           │ its timeline, gang exits      the timeline only side by side
 //! keys
 //! ```
 
-use super::frame::{Figures, Frame};
-use super::list::{Column, List, Words, elided, kept};
+use super::choices::Sort;
+use super::frame::Frame;
+use super::help;
+use super::line::{Line as ListLine, RowId, vcpu_name};
+use super::list::{Column, List, Words, elided, kept, wrapped};
 use super::panels::{self, Chosen};
-use super::state::{Line as ListLine, RowId, Sort, State, vcpu_name};
+use super::state::State;
 use super::text;
-use exitscope_model::{TimePart, encode};
-use exitscope_view::{rate, share};
+use crate::cli::TopColumn;
+use exitscope_model::encode;
+use exitscope_view::rate;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 /// From here on the panels stand side by side.
 pub const WIDE: u16 = 120;
@@ -26,8 +33,22 @@ pub const WIDE: u16 = 120;
 /// Room for the list's header and rows, and for a panel, at least.
 const LIST: u16 = 4;
 
+/// From here on there is room for the verdict, and for what columns are hidden.
+const HIGH: u16 = 18;
+
+/// Room in columns of the list, at least.
+const NAME: u16 = 16;
+const PID: u16 = 8;
+const EXITS: u16 = 9;
+const FIGURE: u16 = 6;
+const REASON: usize = 16;
+const OPEN: usize = 24;
+
 /// Letters of the filter that are shown, at most.
 const FILTER: u16 = 24;
+
+/// Lines for what went wrong, at most.
+const TROUBLE: usize = 3;
 
 /// Shares from which a row's cost is worth a colour.
 const MUCH: f64 = 0.2;
@@ -37,28 +58,83 @@ const VERY_MUCH: f64 = 0.5;
 pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut State) {
     let lines = state.lines(frame);
     let selected = state.select(&lines);
+    let area = to.area();
+    let shown = shown(&lines, area.width, state);
+    let verdict = verdict(frame, area);
+    let most = (area.height.saturating_sub(3 + verdict.len() as u16) / 2).max(LIST);
+    let left_out = rows(&lines, &shown, selected, state, most).left_out(area.width);
+    let hidden: Vec<TopColumn> = left_out.into_iter().map(|at| shown[at - 1]).collect();
+    let says_hidden = u16::from(!hidden.is_empty() && area.height >= HIGH && !lines.is_empty());
     let wanted_list = (lines.len() + 1).min(usize::from(u16::MAX)) as u16;
-    let [head, list, panels, foot] = {
-        let area = to.area();
-        let rest = area.height.saturating_sub(3);
-        let list = wanted_list.clamp(LIST, (rest / 2).max(LIST));
-        Layout::vertical([Constraint::Length(2), Constraint::Length(list), Constraint::Fill(1), Constraint::Length(1)])
-            .areas(area)
-    };
-    draw_head(to, head, frame);
-    draw_list(to, list, &lines, selected, state, frame);
+    let trouble = trouble(state, area.width);
+    let [head, list, said, panels, foot] = Layout::vertical([
+        Constraint::Length(2 + verdict.len() as u16),
+        Constraint::Length(wanted_list.clamp(LIST - says_hidden, most - says_hidden)),
+        Constraint::Length(says_hidden),
+        Constraint::Fill(1),
+        Constraint::Length((trouble.len() as u16).max(1)),
+    ])
+    .areas(area);
+    draw_head(to, head, frame, verdict);
+    draw_list(to, list, &lines, &rows(&lines, &shown, selected, state, list.height), state, frame);
+    to.render_widget(Line::from(elided(&hidden_columns(&hidden), said.width)).dim(), said);
     if !lines.is_empty() {
-        let chosen = Chosen::of(selected.map(|at| lines[at]), frame);
-        panels::draw(to, panels, &chosen, state.panel.on(frame));
+        let row = selected.map(|at| lines[at]);
+        let history = state.history(row.map(|row| row.id()));
+        panels::draw(to, panels, &Chosen::of(row, frame, history), state.panel.on(frame));
     }
-    draw_foot(to, foot, state, frame);
+    match trouble.is_empty() {
+        true => draw_foot(to, foot, state, frame),
+        false => to.render_widget(Paragraph::new(trouble).style(Style::new().fg(Color::Red).bold()), foot),
+    }
     if state.help {
-        draw_help(to, to.area(), frame);
+        help::draw(to, frame);
+    }
+    if let Some(chooser) = &state.chooser {
+        chooser.draw(to, &state.columns, &shown, &hidden);
+    }
+    if let Some(report) = &mut state.report {
+        report.draw(to);
     }
 }
 
-fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
-    let [first, second] = Layout::vertical([Constraint::Length(1); 2]).areas(area);
+/// What went wrong, in lines that take the place of the keys until one is pressed.
+fn trouble(state: &State, width: u16) -> Vec<Line<'static>> {
+    let lines = state.trouble.iter().flat_map(|trouble| wrapped(&encode::line(trouble), width));
+    lines.take(TROUBLE).map(Line::from).collect()
+}
+
+/// The columns that these rows have something of.
+fn shown(lines: &[ListLine], width: u16, state: &State) -> Vec<TopColumn> {
+    let mut shown = state.columns.of_rows(lines);
+    // Where there is little room, a VM's process is in its name.
+    shown.retain(|&id| id != TopColumn::Pid || width >= WIDE || state.columns.is_asked(id));
+    shown
+}
+
+fn hidden_columns(hidden: &[TopColumn]) -> String {
+    let names: Vec<String> = hidden.iter().map(|id| id.name()).collect();
+    format!("hidden: {} (o chooses columns)", names.join(", "))
+}
+
+/// The verdict in at most two lines, with what makes it doubtful if there is room; none on small terminals.
+fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
+    let Some(verdict) = frame.verdict.as_ref().filter(|_| area.height >= HIGH) else { return Vec::new() };
+    let (said, doubts) = text::verdict(verdict);
+    let lines = |text: &str| wrapped(&encode::line(text), area.width);
+    let whole = doubts.map(|doubts| lines(&format!("{said}; {doubts}"))).filter(|lines| lines.len() <= 2);
+    let mut lines = whole.unwrap_or_else(|| lines(&said));
+    lines.truncate(2);
+    lines
+}
+
+fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<String>) {
+    let [first, answer, second] =
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    let is_good = frame.verdict.as_ref().is_none_or(|live| live.verdict.is_good || live.verdict.is_doubtful);
+    let style = if is_good { Style::new() } else { Style::new().fg(Color::Yellow) };
+    let verdict: Vec<Line> = verdict.into_iter().map(Line::from).collect();
+    to.render_widget(Paragraph::new(verdict).style(style.bold()), answer);
     let exits: f64 = frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum();
     let time = if frame.time > 0.0 { text::time_of_day(frame.time) } else { String::new() };
     // Where there is no room for both, what was counted goes before the time.
@@ -89,16 +165,10 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     to.render_widget(own, second);
 }
 
-fn draw_list(
-    to: &mut ratatui::Frame,
-    area: Rect,
-    lines: &[ListLine],
-    selected: Option<usize>,
-    state: &State,
-    frame: &Frame,
-) {
-    let (columns, cells): (Vec<Column>, Vec<Cell>) = columns(area.width >= WIDE, lines, state).into_iter().unzip();
-    let list = List::new(columns, (lines.len(), selected), area.height, |at| {
+/// As many rows of the list as fit into this height.
+fn rows(lines: &[ListLine], shown: &[TopColumn], selected: Option<usize>, state: &State, height: u16) -> List {
+    let has_pid = shown.contains(&TopColumn::Pid);
+    List::new(columns(shown, state), (lines.len(), selected), height, |at| {
         let line = &lines[at];
         let style = match line.figures().cost {
             _ if line.ended() => Style::new().dim(),
@@ -106,8 +176,16 @@ fn draw_list(
             cost if cost >= MUCH => Style::new().fg(Color::Yellow),
             _ => Style::new(),
         };
-        (cells.iter().map(|cell| cell(line)).collect(), if line.vcpu.is_none() { style.bold() } else { style })
-    });
+        let cell = |id: &TopColumn| match id {
+            TopColumn::Past => state.past(line.id()).into(),
+            id => id.cell(line),
+        };
+        let cells = [name(line, has_pid)].into_iter().chain(shown.iter().map(cell)).collect();
+        (cells, if line.vcpu.is_none() { style.bold() } else { style })
+    })
+}
+
+fn draw_list(to: &mut ratatui::Frame, area: Rect, lines: &[ListLine], list: &List, state: &State, frame: &Frame) {
     let hidden = lines[..list.hidden.0].iter().chain(&lines[lines.len() - list.hidden.1..]);
     let (vms, vcpus): (Vec<&ListLine>, Vec<&ListLine>) = hidden.partition(|line| line.vcpu.is_none());
     let more = [(vms.len(), "more VM"), (vcpus.len(), "more vCPU")].into_iter().filter(|(count, _)| *count > 0);
@@ -123,69 +201,32 @@ fn draw_list(
     }
 }
 
-/// What a row has in a column.
-type Cell<'a> = Box<dyn Fn(&ListLine) -> Words + 'a>;
-
-/// A part of the vCPUs' time.
-type Part = (TimePart, fn(&Figures) -> f64);
-
-/// Parts that are a column where any row has some of them: with cost, halted and steal they add up to all.
-const BEFORE_HALTED: [Part; 2] = [(TimePart::Guest, |of| of.guest), (TimePart::Polling, |of| of.polling)];
-const BEHIND_HALTED: [Part; 2] =
-    [(TimePart::Undivided, |of| of.halt_not_divided), (TimePart::Memory, |of| of.waiting_for_memory)];
-const BEHIND_STEAL: [Part; 2] = [(TimePart::Stopped, |of| of.stopped), (TimePart::Unknown, |of| of.unknown)];
-
-/// The list's columns.
-fn columns<'a>(is_wide: bool, lines: &[ListLine], state: &'a State) -> Vec<(Column, Cell<'a>)> {
+/// The list's columns, of which the first is the name.
+fn columns(ids: &[TopColumn], state: &State) -> Vec<Column> {
     let sorted = |title: &str, sort: Sort| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
-    let mut columns: Vec<(Column, Cell)> = Vec::new();
-    fn figures<'a>(title: String, rank: u8, least: u16, cell: impl Fn(&Figures) -> String + 'a) -> (Column, Cell<'a>) {
-        (Column::figures(title, rank, least), Box::new(move |line| cell(line.figures()).into()))
-    }
-    let parts = |parts: [Part; 2]| {
-        let there = parts.into_iter().filter(|(_, of)| is_wide && lines.iter().any(|line| of(line.figures()) > 0.0));
-        there.map(|(part, of)| figures(part.name().to_string(), 8, 7, move |row| share(of(row))))
-    };
-    let name = move |line: &ListLine| -> Words {
-        let ended = if line.ended() { " (ended)" } else { "" };
-        match line.vcpu {
-            Some(vcpu) => format!("  {}{ended}", vcpu_name(vcpu)).into(),
-            None if is_wide => Words::new(line.vm.name.clone(), ended),
-            None => Words::new(line.vm.name.clone(), format!(" ({}){ended}", line.vm.pid)),
+    let mut columns = vec![Column::words(sorted("VM / vCPU", Sort::Name), 0, NAME)];
+    columns.extend(ids.iter().map(|&id| {
+        let title = id.sort().map_or(id.title().to_string(), |sort| sorted(id.title(), sort));
+        match id {
+            TopColumn::Past => Column::bars(id.title()),
+            // As wide where there is nothing in it, so that no other column comes and goes.
+            TopColumn::TopReason => Column::words(format!("{title:<REASON$}"), id.rank(), REASON as u16),
+            TopColumn::Now => Column::words(format!("{title:<OPEN$}"), id.rank(), OPEN as u16),
+            TopColumn::Pid => Column::figures(title, id.rank(), PID),
+            TopColumn::Exits => Column::figures(title, id.rank(), EXITS),
+            _ => Column::figures(title, id.rank(), FIGURE),
         }
-    };
-    columns.push((Column::words(sorted("VM / vCPU", Sort::Name), 0, 16), Box::new(name)));
-    if is_wide {
-        let pid = |line: &ListLine| line.vcpu.map_or(Some(line.vm.pid), |vcpu| vcpu.tid);
-        let pid = move |line: &ListLine| pid(line).map_or(String::new(), |pid| pid.to_string()).into();
-        columns.push((Column::figures("PID", 3, 8), Box::new(pid)));
-    }
-    columns.push(figures(sorted("exits/s", Sort::Exits), 1, 9, |row| rate(row.exits_per_s)));
-    columns.push(figures(sorted("cost", Sort::Cost), 2, 6, |row| share(row.cost)));
-    columns.extend(parts(BEFORE_HALTED));
-    columns.push(figures(sorted("halted", Sort::Halted), 4, 7, |row| share(row.halted)));
-    columns.extend(parts(BEHIND_HALTED));
-    let steal = |row: &Figures| row.steal.map_or("-".to_string(), share);
-    columns.push(figures(sorted("steal", Sort::Steal), 5, 8, steal));
-    columns.extend(parts(BEHIND_STEAL));
-    columns.push(figures(sorted("p99", Sort::P99), 6, 7, |row| text::length(row.p99_ns)));
-    if is_wide {
-        columns.push(figures("to user".into(), 9, 7, |row| share(row.to_user)));
-    }
-    let top = |line: &ListLine| {
-        let top = line.figures().reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
-        Words::name(top.map_or("-", |row| &row.name))
-    };
-    columns.push((Column::words("top reason", 7, 18), Box::new(top)));
-    if is_wide {
-        let open = |line: &ListLine| {
-            let vcpu = line.vcpu?;
-            Some(Words::new(vcpu.open.clone()?, format!(" {}", text::length(vcpu.open_ns))))
-        };
-        columns.push((Column::words("in now", 10, 12), Box::new(move |line| open(line).unwrap_or_default())));
-        columns.push((Column::bars("cost, the last intervals"), Box::new(|line| state.past(line.id()).into())));
-    }
+    }));
     columns
+}
+
+fn name(line: &ListLine, has_pid: bool) -> Words {
+    let ended = if line.ended() { " (ended)" } else { "" };
+    match line.vcpu {
+        Some(vcpu) => format!("  {}{ended}", vcpu_name(vcpu)).into(),
+        None if has_pid => Words::new(line.vm.name.clone(), ended),
+        None => Words::new(line.vm.name.clone(), format!(" ({}){ended}", line.vm.pid)),
+    }
 }
 
 fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) {
@@ -217,45 +258,18 @@ fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) 
     if area.width < WIDE {
         say(2, "Tab", state.panel.next(frame, 1).name());
     }
+    say(9, "o", "columns");
+    say(8, "R", "record");
     say(7, "p", if state.paused { "go on" } else { "pause" });
     say(1, "q", "quit");
+    if let Some(progress) = &state.progress {
+        let said = elided(&encode::line(progress), area.width.saturating_sub(2)) + "  ";
+        parts.insert(0, (0, vec![Span::styled(said, Style::new().fg(Color::Green))]));
+    }
     if state.paused {
         parts.insert(0, (0, vec![Span::styled("PAUSED ", Style::new().reversed())]));
     }
     to.render_widget(kept(parts, area.width), area);
-}
-
-fn draw_help(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
-    const KEYS: &[(&str, &str)] = &[
-        ("arrows j k PgUp PgDn", "select a VM or vCPU"),
-        ("Enter, Esc", "look into it, and back; Esc again shows details of all VMs"),
-        ("Tab", "next list: reasons; ports, MSRs, …; halts; gang exits (POWER)"),
-        ("s S", "sort by the next or former column"),
-        ("C E H T P N", "sort by cost, exits/s, halted, steal, p99, name"),
-        ("/", "filter by name or PID; Esc shows all"),
-        ("v", "list vCPUs, or only VMs"),
-        ("p Space", "pause, and go on"),
-        ("q", "quit"),
-    ];
-    let mut lines: Vec<Line> = vec![Line::from("exitscope top: keys and columns").bold(), Line::default()];
-    lines.extend(
-        KEYS.iter().map(|(key, what)| Line::from(vec![Span::from(format!("{key:<22}")).bold(), (*what).into()])),
-    );
-    lines.push(Line::default());
-    let mut say = |text: &'static str| lines.push(Line::from(text));
-    say("cost     share of wall time in exits, in KVM and in user space: nothing else");
-    say("halted   share of wall time in which vCPUs were blocked by a halt");
-    say("steal    share in which threads were runnable and had no CPU");
-    say("         with guest, polling and what else there is, on wide terminals, they add up to all");
-    say("p99      99 % of exits were shorter; halts left out");
-    say("to user  share of exits that KVM handed on to QEMU or another VMM");
-    if !frame.has_kvm_exit {
-        say("kvm_exit does not fire on this host: only exits to user space have a length;");
-        say("what the kernel serves itself is counted as far as its events tell.");
-    }
-    say("All figures are of the last interval. Any key goes back.");
-    to.render_widget(Clear, area);
-    to.render_widget(Paragraph::new(lines), area);
 }
 
 #[cfg(test)]

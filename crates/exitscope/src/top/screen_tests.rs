@@ -1,13 +1,17 @@
 //! What is drawn, on screens of any size.
 
-use super::super::frame::{Figures, GangCause, GangRow, Own, Row as Group, VcpuRow, VmRow};
+use super::super::choices::Panel;
+use super::super::columns::ColumnChoice;
+use super::super::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
 use super::super::kernel::KvmHalts;
 use super::super::list::width;
-use super::super::state::Panel;
+use super::super::report_text::ReportText;
 use super::*;
+use exitscope_view::{VerdictRow, share};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Cell;
+use ratatui::crossterm::event::KeyCode;
 use std::collections::BTreeSet;
 
 /// A frame as text.
@@ -161,11 +165,11 @@ fn rows_that_have_no_room_are_counted() {
     let mut frame = Frame { vms: (1..=30).map(vm).collect(), time: 1.0, figures, ..Frame::default() };
     frame.vms[0].figures = frame.figures.clone();
     let mut state = State { is_all: true, has_begun: true, ..State::default() };
-    // 8 of the 90 rows of the list, 9 of the 40 reasons.
+    // 7 of the 90 rows of the list, 9 of the 40 reasons.
     let screen = drawn((80, 24), &frame, &mut state);
-    assert!(screen.contains("and 27 more VMs, 55 more vCPUs ") && screen.contains("and 31 more "), "{screen}");
+    assert!(screen.contains("and 27 more VMs, 56 more vCPUs ") && screen.contains("and 31 more "), "{screen}");
     state.vcpus = false;
-    assert!(drawn((80, 24), &frame, &mut state).contains("and 22 more VMs "), "no vCPU is listed");
+    assert!(drawn((80, 24), &frame, &mut state).contains("and 23 more VMs "), "no vCPU is listed");
     let wide = drawn((140, 24), &frame, &mut state);
     assert_eq!(wide.matches(" more ").count(), 3, "of VMs, of reasons and of what they were about\n{wide}");
 }
@@ -191,7 +195,131 @@ fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
     };
     assert_eq!(titles(&header(160, 0.0)), ["cost▼", "guest", "halted", "steal"]);
     assert_eq!(titles(&header(160, 0.1)), ["cost▼", "guest", "halted", "steal", "unknown"]);
-    assert_eq!(titles(&header(80, 0.1)), ["cost▼", "halted", "steal"]);
+    assert_eq!(titles(&header(80, 0.1)), ["cost▼", "guest", "halted", "steal", "unknown"]);
+}
+
+fn of_one_vm(figures: Figures) -> Frame {
+    let vcpus = vec![VcpuRow { vcpu: Some(0), tid: Some(8), figures: figures.clone(), ..VcpuRow::default() }];
+    let vm = VmRow { pid: 7, name: "web".into(), figures: figures.clone(), vcpus, ..VmRow::default() };
+    Frame { vms: vec![vm], time: 1.0, figures, ..Frame::default() }
+}
+
+#[test]
+fn columns_that_have_no_room_are_named() {
+    let frame = of_one_vm(Figures { cost: 0.5, polling: 0.25, unknown: 0.25, ..Figures::default() });
+    let hidden = |size, state: &mut State| {
+        let screen = drawn(size, &frame, state);
+        screen.lines().find(|line| line.starts_with("hidden: ")).map(|line| line.trim_end().to_string())
+    };
+    let all = "hidden: to-user, now, past (o chooses columns)";
+    assert_eq!(hidden((80, 24), &mut State::default()).as_deref(), Some(all));
+    assert_eq!(hidden((200, 24), &mut State::default()), None);
+    let mut few = State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::Cost]), ..State::default() };
+    assert_eq!(hidden((80, 24), &mut few), None);
+    let header = drawn((80, 24), &frame, &mut few).lines().nth(2).unwrap().to_string();
+    assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["VM", "/", "vCPU", "p99", "cost▼"]);
+}
+
+#[test]
+fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
+    let frame = of_one_vm(Figures { cost: 0.5, polling: 0.25, unknown: 0.25, ..Figures::default() });
+    let mut state = State::default();
+    for key in [KeyCode::Char('o'), KeyCode::End, KeyCode::Char(' ')] {
+        state.key(key.into(), &frame);
+    }
+    let screen = drawn((80, 24), &frame, &mut state);
+    for words in [
+        "[x] cost ",
+        "Share of wall time in exits",
+        "[x] polling             Share of polling",
+        "[x] memory      none    Share in which vCPUs were blocked until a page was there",
+        "[x] to-user     hidden  Share of exits",
+        "[ ] past ",
+    ] {
+        assert!(screen.contains(words), "{words} is not on\n{screen}");
+    }
+    // The selected one is shown on the smallest screen, too.
+    assert!(drawn((40, 6), &frame, &mut state).contains("[ ] past"));
+    state.key(KeyCode::Esc.into(), &frame);
+    assert!(state.chooser.is_none() && !drawn((240, 24), &frame, &mut state).contains("the last intervals"));
+}
+
+#[test]
+fn large_screens_have_the_timeline_of_the_selected_row() {
+    let figures = |cost, guest, halted| Figures {
+        cost,
+        guest,
+        halted,
+        steal: Some(0.0),
+        vcpu_seconds: 1.0,
+        reasons: vec![Group { kind: "reason", name: "HLT".into(), ..Group::default() }],
+        ..Figures::default()
+    };
+    let mut state = State::default();
+    state.remember(&of_one_vm(figures(0.125, 0.375, 0.5)));
+    let frame = of_one_vm(figures(0.25, 0.75, 0.0));
+    state.remember(&frame);
+    let rows = |size, state: &mut State| {
+        let screen = drawn(size, &frame, state);
+        let from = screen.lines().position(|line| line.contains("timeline"))?;
+        let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        Some(screen.lines().skip(from).map(row).collect::<Vec<_>>())
+    };
+    let small = rows((120, 24), &mut state).unwrap();
+    let at = |what: &str| small.iter().find(|row| row.contains(what)).unwrap_or_else(|| panic!("{small:?}"));
+    assert!(small[0].contains("web: timeline now mean the last 2 intervals"), "{small:?}");
+    assert!(at("cost 2").ends_with("cost 25.0% 18.8% ▄█"), "{small:?}");
+    assert!(at("halted 0").ends_with("halted 0% 25.0% █"), "{small:?}");
+    assert!(!small.iter().any(|row| row.contains("stopped")), "{small:?}");
+    let large = rows((200, 60), &mut state).unwrap();
+    assert!(large.iter().any(|row| row.contains("guest 75.0% 56.3% ██")), "{large:?}");
+    state.key(KeyCode::Down.into(), &frame);
+    assert!(rows((120, 30), &mut state).unwrap()[0].contains("web vCPU 0: timeline"));
+    assert!(rows((119, 30), &mut state).is_none() && rows((120, 12), &mut state).is_none());
+}
+
+#[test]
+fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
+    let mut frame = of_one_vm(Figures::default());
+    frame.verdict = Some(live_verdict());
+    let screen = drawn((80, 24), &frame, &mut State::default());
+    let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
+    assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs want 9.3 CPUs,");
+    assert_eq!(lines[2], "and there are 8; in doubt: 4,567 events are in no figure");
+    let narrow = drawn((60, 24), &frame, &mut State::default());
+    assert!(narrow.contains("CPUs, and there are 8 ") && !narrow.contains("doubt"), "{narrow}");
+    assert!(!drawn((80, 12), &frame, &mut State::default()).contains("vCPUs wait"));
+}
+
+fn live_verdict() -> LiveVerdict {
+    let verdict = VerdictRow {
+        state: "steal_dominates",
+        text: "vCPUs wait for a CPU 23.4% of their time: 12 vCPUs want 9.3 CPUs, and there are 8".into(),
+        share: Some(0.234),
+        is_good: false,
+        is_doubtful: true,
+        doubts: vec!["4,567 events are in no figure".into()],
+        cause: None,
+        is_advised: false,
+        best_change: None,
+    };
+    LiveVerdict { seconds: 7.0, verdict }
+}
+
+#[test]
+fn a_recording_tells_how_far_it_is_and_what_went_wrong() {
+    let frame = of_one_vm(Figures::default());
+    let mut state = State { progress: Some("recording web: 2 of 5 s, to F".into()), ..State::default() };
+    assert!(drawn((80, 24), &frame, &mut state).contains("recording web: 2 of 5 s, to F  "));
+    state = State { trouble: Some("cannot record: \u{1b}no room".into()), ..State::default() };
+    assert!(drawn((80, 24), &frame, &mut state).contains("cannot record: \u{fffd}no room"));
+    state.key(KeyCode::Char('j').into(), &frame);
+    assert!(!drawn((80, 24), &frame, &mut state).contains("cannot record"), "it has been read");
+    state.report = Some(ReportText::new("web.perf.data".into(), "Exits cost 15.0%", false));
+    let screen = drawn((80, 24), &frame, &mut state);
+    assert!(screen.contains("recorded: web.perf.data") && screen.contains("Exits cost 15.0%"), "{screen}");
+    state.key(KeyCode::Char('q').into(), &frame);
+    assert!(!state.quit && !drawn((80, 24), &frame, &mut state).contains("recorded: "));
 }
 
 #[test]
@@ -238,7 +366,7 @@ fn any_size_of_terminal_will_do() {
         }
     }
     let screen = drawn((120, 40), &frame(70_000), &mut State::default());
-    assert!(screen.contains("and 69,985 more vCPUs"), "{screen}");
+    assert!(screen.contains("and 69,986 more vCPUs"), "{screen}");
 }
 
 /// Figures whose every number is another: rates of nine digits, shares and lengths as wide as they get.
@@ -293,6 +421,7 @@ impl Hard {
         let about = [("port", "out COM"), ("mmio", "write"), ("msr", "MSR_IA32_TSC_DEADLINE write"), ("port", "in")];
         Figures {
             exits: self.next(),
+            vcpu_seconds: 1.0,
             exits_per_s: self.rate(),
             cost,
             guest: self.share(),
@@ -453,7 +582,10 @@ fn words(text: &str) -> Vec<String> {
 fn cut(screen: &str, frame: &Frame, printed: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for line in screen.lines() {
-        let line = line.replace(text::BARS_TITLE.trim_end(), "").replace(&text::how_many(frame), "");
+        let line = line
+            .replace(text::BARS_TITLE.trim_end(), "")
+            .replace("the last 1 intervals", "")
+            .replace(&text::how_many(frame), "");
         // `and 7 more`, `and 3 more VMs, 6 more vCPUs`
         let line = line.split("and ").map(|part| match part.split_once(" more") {
             Some((count, rest)) if count.parse::<u32>().is_ok() => rest
@@ -527,7 +659,8 @@ fn no_figure_is_cut_on_a_terminal_of_any_size() {
 /// States in which a VM is chosen, one of its vCPUs, and none.
 fn chosen(panel: Panel) -> [(&'static str, State); 3] {
     let vcpu = RowId { pid: 4_194_000, vcpu: Some(4_194_001) };
-    let state = State { panel, ..State::default() };
+    let mut state = State { panel, ..State::default() };
+    state.remember(&Hard::frame());
     [
         ("a VM", state.clone()),
         ("a vCPU", State { selected: Some(vcpu), has_begun: true, ..state.clone() }),

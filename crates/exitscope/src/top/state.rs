@@ -5,121 +5,26 @@
 //!                   ◄── Esc ──                     ◄── Esc ──
 //! ```
 
+use super::choices::{Panel, Sort, next};
+use super::chooser::Chooser;
+use super::columns::ColumnChoice;
 use super::frame::{Figures, Frame, VcpuRow, VmRow};
+use super::history::{History, LivePart};
+use super::line::{Line, RowId};
+use super::recorder::RecordTarget;
+use super::report_text::ReportText;
 use super::text;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// How far Page Up and Page Down go.
 const PAGE: usize = 10;
 
-/// Intervals that are remembered.
-const PAST: usize = 24;
+/// Intervals whose cost is a column.
+pub const PAST: usize = 24;
 
-/// What names a row from one interval to the next: a process; and a thread, or a vCPU's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RowId {
-    pub pid: u32,
-    pub vcpu: Option<u32>,
-}
-
-/// A row of the list.
-#[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
-    pub vm: &'a VmRow,
-    /// None: the VM itself.
-    pub vcpu: Option<&'a VcpuRow>,
-}
-
-/// What rows are ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    Cost,
-    Exits,
-    Halted,
-    Steal,
-    P99,
-    Name,
-}
-
-impl Sort {
-    /// The key that sorts by it at once.
-    fn of_key(key: char) -> Option<Sort> {
-        match key {
-            'C' => Some(Sort::Cost),
-            'E' => Some(Sort::Exits),
-            'H' => Some(Sort::Halted),
-            'T' => Some(Sort::Steal),
-            'P' => Some(Sort::P99),
-            'N' => Some(Sort::Name),
-            _ => None,
-        }
-    }
-
-    pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Halted, Sort::Steal, Sort::P99, Sort::Name];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Sort::Cost => "cost",
-            Sort::Exits => "exits/s",
-            Sort::Halted => "halted",
-            Sort::Steal => "steal",
-            Sort::P99 => "p99",
-            Sort::Name => "name",
-        }
-    }
-
-    /// What comes first has the largest.
-    fn of(self, figures: &Figures) -> f64 {
-        match self {
-            Sort::Cost => figures.cost,
-            Sort::Exits => figures.exits_per_s,
-            Sort::Halted => figures.halted,
-            Sort::Steal => figures.steal.unwrap_or(0.0),
-            Sort::P99 => figures.p99_ns.unwrap_or(0) as f64,
-            Sort::Name => 0.0,
-        }
-    }
-}
-
-/// What is shown below the list, where there is no room for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Panel {
-    Reasons,
-    About,
-    Halts,
-    /// Where virtual cores have runs.
-    Gangs,
-}
-
-impl Panel {
-    const ALL: [Panel; 4] = [Panel::Reasons, Panel::About, Panel::Halts, Panel::Gangs];
-
-    /// Those that this frame has.
-    pub fn of(frame: &Frame) -> &'static [Panel] {
-        let with_gangs = frame.vms.iter().any(|vm| vm.gangs.is_some());
-        &Panel::ALL[..if with_gangs { 4 } else { 3 }]
-    }
-
-    /// Which this is, if it is there; else the first.
-    pub fn on(self, frame: &Frame) -> Panel {
-        if Panel::of(frame).contains(&self) { self } else { Panel::Reasons }
-    }
-
-    /// The one `steps` behind it.
-    pub fn next(self, frame: &Frame, steps: usize) -> Panel {
-        next(Panel::of(frame), self.on(frame), steps)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Panel::Reasons => "reasons",
-            Panel::About => "ports, MSRs",
-            Panel::Halts => "halts",
-            Panel::Gangs => "gang exits",
-        }
-    }
-}
+/// By row; of none, all VMs.
+type Histories = HashMap<Option<RowId>, History>;
 
 /// Where the user looks.
 #[derive(Clone, Debug)]
@@ -142,8 +47,21 @@ pub struct State {
     pub help: bool,
     /// vCPUs are listed below their VMs.
     pub vcpus: bool,
-    /// What rows cost in the last intervals, the latest last.
-    pub past: HashMap<RowId, VecDeque<f64>>,
+    pub columns: ColumnChoice,
+    /// The list of all columns is shown.
+    pub chooser: Option<Chooser>,
+    /// Where the time of rows went in the last intervals; of no row: of all VMs.
+    pub histories: Histories,
+    /// The same as it was when it was paused.
+    pub frozen: Option<Histories>,
+    /// The user wants a recording of this.
+    pub wanted: Option<RecordTarget>,
+    /// How far the recording is.
+    pub progress: Option<String>,
+    /// What went wrong, until the next key.
+    pub trouble: Option<String>,
+    /// The report that is shown.
+    pub report: Option<ReportText>,
     pub quit: bool,
 }
 
@@ -162,7 +80,14 @@ impl Default for State {
             panel: Panel::Reasons,
             help: false,
             vcpus: true,
-            past: HashMap::new(),
+            columns: ColumnChoice::default(),
+            chooser: None,
+            histories: HashMap::new(),
+            frozen: None,
+            wanted: None,
+            progress: None,
+            trouble: None,
+            report: None,
             quit: false,
         }
     }
@@ -200,25 +125,36 @@ impl State {
         lines
     }
 
-    /// Keeps what rows cost in this interval; of those that are gone nothing.
+    /// Keeps where the time went in this interval; of rows that are gone nothing.
     pub fn remember(&mut self, frame: &Frame) {
-        let mut past = HashMap::new();
         let vms = frame.vms.iter().map(|vm| Line { vm, vcpu: None });
         let vcpus = frame.vms.iter().flat_map(|vm| vm.vcpus.iter().map(move |vcpu| Line { vm, vcpu: Some(vcpu) }));
-        for line in vms.chain(vcpus) {
-            let mut costs: VecDeque<f64> = self.past.remove(&line.id()).unwrap_or_default();
-            costs.push_back(line.figures().cost);
-            costs.drain(..costs.len().saturating_sub(PAST));
-            past.insert(line.id(), costs);
+        let rows = vms.chain(vcpus).map(|line| (Some(line.id()), line.figures()));
+        let mut histories = HashMap::new();
+        for (row, figures) in rows.chain([(None, &frame.figures)]) {
+            let mut history = self.histories.remove(&row).unwrap_or_default();
+            history.push(figures);
+            histories.insert(row, history);
         }
-        self.past = past;
+        self.histories = histories;
+    }
+
+    /// Where the time of a row went in the intervals before what is shown; of none, that of all VMs.
+    pub fn history(&self, row: Option<RowId>) -> Option<&History> {
+        self.frozen.as_ref().unwrap_or(&self.histories).get(&row)
     }
 
     /// What a row cost in the last intervals, as bars up to all of its time.
     pub fn past(&self, row: RowId) -> String {
-        let costs = self.past.get(&row).into_iter().flatten();
-        let bars: String = costs.map(|&cost| text::bar((cost * 1e6) as u64, 1_000_000)).collect();
+        let costs = self.history(Some(row)).into_iter().flat_map(|history| history.shares(LivePart::Cost, PAST));
+        let bars: String = costs.map(|cost| text::bar((cost * 1e6) as u64, 1_000_000)).collect();
         format!("{bars:>PAST$}")
+    }
+
+    /// What is recorded: the VM of the selected row, or all.
+    fn target(&self, lines: &[Line]) -> RecordTarget {
+        let selected = lines.iter().find(|line| Some(line.id()) == self.selected && !self.is_all);
+        selected.map_or(RecordTarget::All, |line| RecordTarget::Vm { pid: line.vm.pid, name: line.vm.name.clone() })
     }
 
     /// The number of the selected row, which is always one of those that there are: at the beginning the costliest VM's.
@@ -244,6 +180,19 @@ impl State {
             self.quit |= key.code == KeyCode::Char('c');
             return;
         }
+        self.trouble = None;
+        if let Some(report) = &mut self.report {
+            if !report.key(key.code) {
+                self.report = None;
+            }
+            return;
+        }
+        if let Some(chooser) = &mut self.chooser {
+            if !chooser.key(key.code, &mut self.columns) {
+                self.chooser = None;
+            }
+            return;
+        }
         if self.typing {
             return self.type_filter(key.code);
         }
@@ -256,7 +205,9 @@ impl State {
         match key.code {
             KeyCode::Char('q') | KeyCode::F(10) => self.quit = true,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = true,
-            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('p' | ' ') => self.pause(),
+            KeyCode::Char('o') | KeyCode::F(2) => self.chooser = Some(Chooser::default()),
+            KeyCode::Char('R') => self.wanted = Some(self.target(&lines)),
             KeyCode::Char('s' | '>') => self.sort = next(&Sort::ALL, self.sort, 1),
             KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
             KeyCode::Char(letter) if let Some(sort) = Sort::of_key(letter) => self.sort = sort,
@@ -274,6 +225,11 @@ impl State {
             KeyCode::End => self.go(&lines, usize::MAX),
             _ => {}
         }
+    }
+
+    fn pause(&mut self) {
+        self.paused = !self.paused;
+        self.frozen = self.paused.then(|| self.histories.clone());
     }
 
     fn type_filter(&mut self, code: KeyCode) {
@@ -320,28 +276,6 @@ impl State {
     }
 }
 
-impl<'a> Line<'a> {
-    pub fn id(&self) -> RowId {
-        RowId { pid: self.vm.pid, vcpu: self.vcpu.map(|vcpu| vcpu.tid.or(vcpu.vcpu).unwrap_or(0)) }
-    }
-
-    pub fn figures(&self) -> &'a Figures {
-        self.vcpu.map_or(&self.vm.figures, |vcpu| &vcpu.figures)
-    }
-
-    pub fn ended(&self) -> bool {
-        self.vcpu.map_or(self.vm.ended, |vcpu| vcpu.ended)
-    }
-}
-
-/// `vCPU 3`, or `thread 4711` where nothing says which vCPU that is.
-pub fn vcpu_name(vcpu: &VcpuRow) -> String {
-    match (vcpu.vcpu, vcpu.tid) {
-        (Some(number), _) => format!("vCPU {number}"),
-        (None, tid) => format!("thread {}", tid.unwrap_or(0)),
-    }
-}
-
 /// The VM that costs most, if any of these costs anything.
 fn costliest(lines: &[Line]) -> Option<usize> {
     let vms = lines.iter().enumerate().filter(|(_, line)| line.vcpu.is_none() && line.figures().exits_per_s > 0.0);
@@ -353,165 +287,6 @@ fn costliest(lines: &[Line]) -> Option<usize> {
     vms.rev().max_by(by_cost).map(|(at, _)| at)
 }
 
-/// The one that is `steps` behind `now` in the circle of all.
-fn next<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
-    let at = all.iter().position(|&one| one == now).unwrap_or(0);
-    all[(at + steps) % all.len()]
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::frame::GangRow;
-    use super::*;
-
-    fn frame() -> Frame {
-        let figures = |cost| Figures { cost, ..Figures::default() };
-        let vcpu = |vcpu, cost| VcpuRow {
-            vcpu: Some(vcpu),
-            tid: Some(100 + vcpu),
-            figures: figures(cost),
-            ..VcpuRow::default()
-        };
-        let vm = |pid, name: &str, cost, vcpus| VmRow {
-            pid,
-            name: name.into(),
-            figures: figures(cost),
-            vcpus,
-            ..VmRow::default()
-        };
-        Frame {
-            vms: vec![vm(7, "db", 0.1, vec![vcpu(0, 0.1)]), vm(8, "web", 0.5, vec![vcpu(1, 0.2), vcpu(2, 0.8)])],
-            ..Frame::default()
-        }
-    }
-
-    /// `web01`, `web01 vCPU 3`.
-    fn name(line: &Line) -> String {
-        line.vcpu.map_or(line.vm.name.clone(), |vcpu| format!("{} {}", line.vm.name, vcpu_name(vcpu)))
-    }
-
-    fn names(state: &State, frame: &Frame) -> Vec<String> {
-        state.lines(frame).iter().map(name).collect()
-    }
-
-    fn press(state: &mut State, frame: &Frame, codes: &[KeyCode]) {
-        for &code in codes {
-            state.key(KeyEvent::from(code), frame);
-            let lines = state.lines(frame);
-            state.select(&lines);
-        }
-    }
-
-    #[test]
-    fn rows_are_entered_and_left_sorted_and_filtered() {
-        let (frame, mut state) = (frame(), State::default());
-        assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1", "db", "db vCPU 0"]);
-        press(&mut state, &frame, &[KeyCode::Down, KeyCode::Up, KeyCode::Enter]);
-        assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1"]);
-        press(&mut state, &frame, &[KeyCode::End, KeyCode::Enter]);
-        assert_eq!(names(&state, &frame), ["web vCPU 1"]);
-        press(&mut state, &frame, &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('v')]);
-        assert_eq!(names(&state, &frame), ["web", "db"]);
-        press(&mut state, &frame, &[KeyCode::Char('S')]);
-        assert_eq!((state.sort, names(&state, &frame)), (Sort::Name, vec!["db".to_string(), "web".to_string()]));
-        press(&mut state, &frame, &[KeyCode::Char('/'), KeyCode::Char('W'), KeyCode::Char('q'), KeyCode::Backspace]);
-        assert!(state.typing && !state.quit);
-        assert_eq!(names(&state, &frame), ["web"]);
-        press(&mut state, &frame, &[KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')]);
-        assert!(state.filter.is_empty() && state.quit);
-    }
-
-    #[test]
-    fn the_costliest_vm_is_selected_at_the_beginning_and_none_on_demand() {
-        let mut state = State::default();
-        // Before anything has come, and while nothing costs anything.
-        assert_eq!(state.select(&[]), None);
-        let mut idle = frame();
-        idle.vms.iter_mut().for_each(|vm| vm.figures = Figures::default());
-        let lines = state.lines(&idle);
-        assert_eq!(state.select(&lines).map(|at| name(&lines[at])), Some("db".into()));
-        // The costliest VM, whatever rows are sorted by; and it stays that when another comes to cost more.
-        let mut busy = frame();
-        busy.vms.iter_mut().for_each(|vm| vm.figures.exits_per_s = 9.0);
-        state.sort = Sort::Name;
-        let selected = |state: &mut State, frame: &Frame| {
-            let lines = state.lines(frame);
-            state.select(&lines).map(|at| name(&lines[at]))
-        };
-        assert_eq!(selected(&mut state, &busy), Some("web".into()));
-        busy.vms[0].figures.cost = 0.9;
-        assert_eq!(selected(&mut state, &busy), Some("web".into()));
-        press(&mut state, &busy, &[KeyCode::Esc]);
-        assert_eq!((selected(&mut state, &busy), state.is_all), (None, true));
-        // Nothing is entered out of nowhere; the arrows choose again, and so does a filter.
-        press(&mut state, &busy, &[KeyCode::Enter]);
-        assert_eq!((state.within, selected(&mut state, &busy)), (None, None));
-        press(&mut state, &busy, &[KeyCode::Down]);
-        assert_eq!(selected(&mut state, &busy), Some("db".into()));
-        press(&mut state, &busy, &[KeyCode::Esc, KeyCode::Char('/'), KeyCode::Char('w'), KeyCode::Enter]);
-        assert_eq!(selected(&mut state, &busy), Some("web".into()));
-        // The first Esc shows all rows again, the next is the one that selects none.
-        press(&mut state, &busy, &[KeyCode::Esc]);
-        assert_eq!(selected(&mut state, &busy), Some("web".into()));
-        press(&mut state, &busy, &[KeyCode::Esc]);
-        assert_eq!(selected(&mut state, &busy), None);
-    }
-
-    #[test]
-    fn gang_exits_are_a_panel_where_there_are_virtual_cores() {
-        let (mut frame, mut state) = (frame(), State::default());
-        let seen = |state: &mut State, frame: &Frame| {
-            press(state, frame, &[KeyCode::Tab]);
-            state.panel.name()
-        };
-        assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "reasons"]);
-        frame.vms[1].gangs = Some(GangRow::default());
-        assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "gang exits"]);
-        // The VM has ended.
-        frame.vms.remove(1);
-        assert_eq!((state.panel.on(&frame), seen(&mut state, &frame)), (Panel::Reasons, "ports, MSRs"));
-    }
-
-    #[test]
-    fn a_key_sorts_by_its_column_at_once() {
-        let (frame, mut state) = (frame(), State::default());
-        let sorted = |state: &mut State, key| {
-            press(state, &frame, &[KeyCode::Char(key)]);
-            state.sort
-        };
-        assert_eq!(['N', 'T', 'P', 'E', 'H', 'C'].map(|key| sorted(&mut state, key)), {
-            [Sort::Name, Sort::Steal, Sort::P99, Sort::Exits, Sort::Halted, Sort::Cost]
-        });
-    }
-
-    #[test]
-    fn costs_of_the_last_intervals_are_kept_and_those_of_rows_that_are_gone_are_not() {
-        let (mut frame, mut state) = (frame(), State::default());
-        let web = RowId { pid: 8, vcpu: None };
-        for cost in [0.0, 0.01, 1.0] {
-            frame.vms[1].figures.cost = cost;
-            state.remember(&frame);
-        }
-        assert_eq!((state.past(web).chars().count(), state.past(web).trim_start()), (PAST, "▁█"));
-        for _ in 0..PAST {
-            state.remember(&frame);
-        }
-        assert_eq!(state.past(web), "█".repeat(PAST));
-        frame.vms.remove(1);
-        state.remember(&frame);
-        assert_eq!((state.past.len(), state.past(web).trim()), (2, ""));
-    }
-
-    #[test]
-    fn a_row_that_is_gone_leaves_its_place_to_the_next() {
-        let (mut frame, mut state) = (frame(), State::default());
-        press(&mut state, &frame, &[KeyCode::End]);
-        assert_eq!(state.selected, Some(RowId { pid: 7, vcpu: Some(100) }));
-        frame.vms.remove(0);
-        let lines = state.lines(&frame);
-        assert_eq!(state.select(&lines), Some(2));
-        frame.vms.clear();
-        assert_eq!(state.select(&[]), None);
-        press(&mut state, &frame, &[KeyCode::Down, KeyCode::Enter, KeyCode::PageUp, KeyCode::Tab]);
-    }
-}
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! What one interval was made of: the counts of a vCPU or of a VM, and figures made of them.
 
 use super::frame::{Figures, Row};
-use exitscope_model::{DetailKind, EXIT_PARTS, ExitCode, ExitParts, SubjectNames, TimePart};
+use exitscope_model::{AllParts, DetailKind, EXIT_PARTS, ExitCode, ExitParts, SubjectNames, TimePart};
 use exitscope_record::{About, Cause, Count, Key, Open};
 use exitscope_stats::CoarseBuckets;
 use exitscope_units::Nanos;
@@ -91,6 +91,38 @@ impl Sums {
         self.groups.iter().filter(|(group, _)| matches!(group, Group::Reason(_))).map(|(_, sum)| sum)
     }
 
+    /// Where the vCPUs' time went. Cost is one figure here: all of it counts as the kernel's.
+    pub fn parts(&self) -> AllParts {
+        let mut beside = self.outside;
+        self.exits().for_each(|sum| beside.merge(&sum.beside()));
+        let in_exits: u64 = self.exits().map(Sum::time).sum();
+        let rest = self.wall.saturating_sub(in_exits.saturating_add(self.outside.sum().0));
+        let (guest, unknown) = if self.has_kvm_exit { (rest, 0) } else { (0, rest) };
+        let of_exits = TimePart::BESIDE_COST.into_iter().fold(AllParts::ZERO, |parts, part| {
+            let unknown = if part == TimePart::Unknown { unknown } else { 0 };
+            parts.with(part, Nanos(beside.get(part).0.saturating_add(unknown)))
+        });
+        of_exits.with(TimePart::Kernel, Nanos(self.exits().map(Sum::cost).sum())).with(TimePart::Guest, Nanos(guest))
+    }
+
+    /// Exits of the interval, and those of which a length is known.
+    pub fn exits_and_timed(&self) -> (u64, u64) {
+        let counted = |(group, sum): (&Group, &Sum)| match group {
+            Group::Reason(_) => (sum.new.count, sum.new.lengths.total()),
+            Group::Served(_) => (sum.new.count, 0),
+            _ => (0, 0),
+        };
+        self.groups.iter().map(counted).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    }
+
+    /// What exits of each reason cost, in nanoseconds.
+    pub fn costs(&self) -> impl Iterator<Item = (ExitCode, u64)> {
+        self.groups.iter().filter_map(|(group, sum)| match group {
+            Group::Reason(code) => Some((*code, sum.cost())),
+            _ => None,
+        })
+    }
+
     /// Figures of an interval of so many seconds, whose subjects are called so.
     pub fn figures(&self, seconds: f64, names: &SubjectNames) -> Figures {
         let rows = |wanted: fn(&Group) -> bool| {
@@ -104,40 +136,32 @@ impl Sums {
             });
             rows
         };
-        let (mut new, mut served, mut busy) = (Count::default(), 0, CoarseBuckets::default());
+        let (mut to_user, mut busy) = (0, CoarseBuckets::default());
         for (group, sum) in &self.groups {
-            match group {
-                Group::Reason(code) => {
-                    new.add(&sum.new);
-                    if !code.is_halt() {
-                        busy.merge(&sum.new.lengths);
-                    }
+            if let Group::Reason(code) = group {
+                to_user += sum.new.to_user;
+                if !code.is_halt() {
+                    busy.merge(&sum.new.lengths);
                 }
-                Group::Served(_) => served += sum.new.count,
-                _ => {}
             }
         }
-        let exits = new.count + served;
-        let mut beside = self.outside;
-        self.exits().for_each(|sum| beside.merge(&sum.beside()));
-        let of = |of: TimePart| part(beside.get(of).0, self.wall);
-        let in_exits: u64 = self.exits().map(Sum::time).sum();
-        let rest = part(self.wall.saturating_sub(in_exits + self.outside.sum().0), self.wall);
-        let (guest, unknown) = if self.has_kvm_exit { (rest, 0.0) } else { (0.0, rest) };
+        let (exits, _) = self.exits_and_timed();
+        let parts = self.parts();
+        let of = |of: TimePart| part(parts.get(of).0, self.wall);
         Figures {
             exits,
             exits_per_s: exits as f64 / seconds,
             vcpu_seconds: self.wall as f64 / 1e9,
-            cost: part(self.exits().map(Sum::cost).sum(), self.wall),
+            cost: of(TimePart::Kernel),
             polling: of(TimePart::Polling),
             halted: of(TimePart::Halted),
             halt_not_divided: of(TimePart::Undivided),
             waiting_for_memory: of(TimePart::Memory),
             steal: self.switches.then(|| of(TimePart::Steal)),
             stopped: of(TimePart::Stopped),
-            unknown: unknown + of(TimePart::Unknown),
-            guest,
-            to_user: part(new.to_user, exits),
+            unknown: of(TimePart::Unknown),
+            guest: of(TimePart::Guest),
+            to_user: part(to_user, exits),
             p99_ns: busy.quantile(9_900),
             reasons: rows(|group| matches!(group, Group::Reason(_) | Group::Served(_))),
             about: rows(|group| matches!(group, Group::About(_))),

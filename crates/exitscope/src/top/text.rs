@@ -1,9 +1,9 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
-use super::frame::{Frame, GangRow, Own, VmRow};
+use super::frame::{Frame, GangRow, LiveVerdict, Own, VmRow};
 use super::kernel::KvmHalts;
 use exitscope_units::Nanos;
-use exitscope_view::{rate, share, thousands};
+use exitscope_view::{VerdictRow, rate, share, thousands};
 use std::collections::BTreeMap;
 
 /// Bars of a histogram: one for each doubling from 1 us to 17 s.
@@ -28,6 +28,15 @@ pub fn own(own: &Own) -> [String; 2] {
         _ => "cost per event not measured".to_string(),
     };
     [cost, format!("exitscope: {} of a CPU", share(own.cpus))]
+}
+
+/// The verdict as a sentence, and what makes it doubtful.
+pub fn verdict(live: &LiveVerdict) -> (String, Option<String>) {
+    let VerdictRow { text, doubts, .. } = &live.verdict;
+    let is_told = !text.starts_with("No verdict");
+    let word = if live.verdict.is_doubtful { "in doubt: " } else { "" };
+    let doubts = (is_told && !doubts.is_empty()).then(|| format!("{word}{}", doubts.join("; ")));
+    (if is_told { format!("Last {:.1} s: {text}", live.seconds) } else { text.clone() }, doubts)
 }
 
 /// A length, or nothing where there is none.

@@ -1,0 +1,134 @@
+//! The verdict on the last intervals: that of a report, as far as counts bear it.
+//!
+//! ```text
+//! Sums of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
+//! ```
+
+use super::frame::{Frame, LiveVerdict, VmRow};
+use super::sums::Sums;
+use crate::host;
+use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
+use exitscope_model::{AllParts, ExitCode, TimePart};
+use exitscope_units::Nanos;
+use exitscope_view::{VerdictRow, VerdictWords, share, thousands};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Intervals that a verdict is of, at most: one alone says little.
+const INTERVALS: usize = 10;
+
+/// The last intervals, the latest last.
+#[derive(Debug, Default)]
+pub struct RecentIntervals {
+    intervals: VecDeque<Interval>,
+}
+
+#[derive(Debug, Default)]
+struct Interval {
+    seconds: f64,
+    vcpus: u64,
+    parts: AllParts,
+    exits: u64,
+    timed_exits: u64,
+    costs: BTreeMap<ExitCode, u64>,
+    forced_out: f64,
+    core_runs: f64,
+    ganged_runs: f64,
+    has_steal: bool,
+    has_kvm_exit: bool,
+    /// Events that are in no figure, and those of the scheduler that were missed, since watching began.
+    missing: (u64, u64),
+}
+
+impl RecentIntervals {
+    /// Adds an interval; the oldest leaves when there are more than [`INTERVALS`].
+    pub fn push(&mut self, all: &Sums, frame: &Frame, vms: &[VmRow]) {
+        let (exits, timed_exits) = all.exits_and_timed();
+        let mut interval = Interval {
+            seconds: frame.seconds,
+            vcpus: vms.iter().flat_map(|vm| &vm.vcpus).filter(|vcpu| !vcpu.ended).count() as u64,
+            parts: all.parts(),
+            exits,
+            timed_exits,
+            costs: all.costs().collect(),
+            has_steal: all.switches,
+            has_kvm_exit: frame.has_kvm_exit,
+            missing: (frame.lost, frame.missed),
+            ..Interval::default()
+        };
+        for (vm, gangs) in vms.iter().filter_map(|vm| Some((vm, vm.gangs.as_ref()?))) {
+            interval.forced_out += gangs.lost * vm.figures.vcpu_seconds * 1e9;
+            interval.core_runs += gangs.runs_per_s * frame.seconds;
+            interval.ganged_runs += gangs.ganged * gangs.runs_per_s * frame.seconds;
+        }
+        self.intervals.push_back(interval);
+        self.intervals.drain(..self.intervals.len().saturating_sub(INTERVALS));
+    }
+
+    /// The verdict on them; none where no vCPU was seen.
+    pub fn verdict(&self) -> Option<LiveVerdict> {
+        let latest = self.intervals.back()?;
+        let oldest = self.intervals.front()?;
+        let mut parts = AllParts::ZERO;
+        let mut costs: BTreeMap<ExitCode, u64> = BTreeMap::new();
+        for interval in &self.intervals {
+            parts.merge(&interval.parts);
+            interval.costs.iter().for_each(|(code, cost)| *costs.entry(*code).or_default() += cost);
+        }
+        if parts.sum() == Nanos::ZERO {
+            return None;
+        }
+        let count = |of: fn(&Interval) -> u64| self.intervals.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&Interval) -> f64| self.intervals.iter().map(of).sum::<f64>();
+        let seconds = sum(|of| of.seconds);
+        let duration = Nanos((seconds * 1e9) as u64);
+        let verdict = Verdict::of(&VerdictInput {
+            parts,
+            exits: count(|of| of.exits),
+            timed_exits: count(|of| of.timed_exits),
+            forced_out: Nanos(sum(|of| of.forced_out) as u64),
+        });
+        let wanted = [TimePart::Guest, TimePart::Kernel, TimePart::Steal].map(|part| parts.get(part).0 as f64);
+        let words = VerdictWords {
+            vcpus: latest.vcpus,
+            wanted: wanted.iter().sum::<f64>() / duration.0.max(1) as f64,
+            cpus: host::cpus(),
+            duration,
+            core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
+            has_steal: latest.has_steal,
+            record: "",
+        };
+        let costliest = costs.into_iter().max_by_key(|(_, cost)| *cost).map(|(code, cost)| (code.name(), cost));
+        let mut row = VerdictRow::worded(&verdict, &words, costliest.as_ref());
+        if let Some(text) = untold(&verdict, seconds, latest.has_kvm_exit) {
+            row.text = text;
+        }
+        for (missing, what) in [
+            (latest.missing.0.saturating_sub(oldest.missing.0), "events are in no figure"),
+            (latest.missing.1.saturating_sub(oldest.missing.1), "of the scheduler's events were missed"),
+        ] {
+            if missing > 0 {
+                row.is_doubtful = true;
+                row.doubts.push(format!("{} {what}", thousands(missing)));
+            }
+        }
+        Some(LiveVerdict { seconds, verdict: row })
+    }
+}
+
+/// What is said where counts bear no verdict.
+fn untold(verdict: &Verdict, seconds: f64, has_kvm_exit: bool) -> Option<String> {
+    let because = if has_kvm_exit { "" } else { ": kvm_exit does not fire on this host" };
+    match verdict.state {
+        VerdictState::NoExits => Some(format!("No verdict: no VM exit in {seconds:.1} s")),
+        VerdictState::NoLengths => Some(format!("No verdict: no exit time was seen in {seconds:.1} s{because}")),
+        VerdictState::MostlyUnknown => {
+            let part = share(verdict.time.0 as f64 / verdict.wall.0.max(1) as f64);
+            Some(format!("No verdict: {part} of vCPU time is unaccounted for{because}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! Verdicts of counts.
+
+use super::super::frame::{Figures, GangRow, VcpuRow};
+use super::super::text;
+use super::*;
+use exitscope_model::{CodeList, ExitParts};
+use exitscope_record::{Cause, Count, Key, Lane, Runner};
+
+const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
+const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
+
+fn of_wall(wall: u64) -> Sums {
+    let mut sums = Sums::default();
+    (sums.wall, sums.has_kvm_exit) = (wall, true);
+    sums
+}
+
+/// A second of a vCPU with so many exits for I/O, of so many nanoseconds together.
+fn second(exits: u64, total: u64, steal: u64) -> Sums {
+    let outside = ExitParts::ZERO.with(TimePart::Steal, Nanos(steal));
+    let mut sums = of_wall(1_000_000_000);
+    (sums.outside, sums.switches) = (outside, true);
+    let mut count = Count { count: exits, total, ..Count::default() };
+    (0..exits).for_each(|_| count.lengths.record(total / exits));
+    sums.add(&Key { lane: LANE, cause: Cause::Exit(IO), about: None }, &count, None);
+    sums
+}
+
+fn frame(lost: u64) -> Frame {
+    Frame { seconds: 1.0, has_kvm_exit: true, lost, ..Frame::default() }
+}
+
+fn vms() -> Vec<VmRow> {
+    vec![VmRow { vcpus: vec![VcpuRow::default()], ..VmRow::default() }]
+}
+
+#[test]
+fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
+    let mut recent = RecentIntervals::default();
+    assert!(recent.verdict().is_none());
+    recent.push(&second(10, 200_000_000, 0), &frame(0), &vms());
+    recent.push(&second(10, 100_000_000, 100_000_000), &frame(0), &vms());
+    let live = recent.verdict().unwrap();
+    let (said, doubts) = text::verdict(&live);
+    assert_eq!(said, "Last 2.0 s: Exits cost 15.0% of vCPU time; the costliest is IO_INSTRUCTION (15.0%)");
+    assert_eq!((live.verdict.state, live.verdict.cause.as_deref()), ("exits_dominate", Some("IO_INSTRUCTION")));
+    assert_eq!((doubts, live.verdict.is_doubtful, live.verdict.is_good), (None, false, false));
+    for _ in 0..INTERVALS {
+        recent.push(&second(10, 1_000_000, 300_000_000), &frame(0), &vms());
+    }
+    let live = recent.verdict().unwrap();
+    assert_eq!((live.seconds, live.verdict.state, live.verdict.share), (10.0, "steal_dominates", Some(0.3)));
+}
+
+#[test]
+fn where_counts_bear_no_verdict_it_is_said_why() {
+    let said = |sums: &Sums, frame: &Frame| {
+        let mut recent = RecentIntervals::default();
+        recent.push(sums, frame, &vms());
+        let live = recent.verdict().unwrap();
+        assert!(live.verdict.best_change.is_none());
+        text::verdict(&live)
+    };
+    let quiet = of_wall(1_000);
+    assert_eq!(said(&quiet, &frame(0)), ("No verdict: no VM exit in 1.0 s".to_string(), None));
+    let mut blind = second(10, 200_000_000, 0);
+    blind.has_kvm_exit = false;
+    let (text, doubts) = said(&blind, &Frame { has_kvm_exit: false, ..frame(0) });
+    assert_eq!(text, "No verdict: 80.0% of vCPU time is unaccounted for: kvm_exit does not fire on this host");
+    assert_eq!(doubts, None);
+}
+
+#[test]
+fn events_that_went_missing_make_a_verdict_doubtful_for_as_long_as_they_are_of_its_intervals() {
+    let mut recent = RecentIntervals::default();
+    recent.push(&second(10, 200_000_000, 0), &frame(0), &vms());
+    recent.push(&second(10, 200_000_000, 0), &frame(1_234), &vms());
+    let live = recent.verdict().unwrap();
+    assert_eq!(text::verdict(&live).1.as_deref(), Some("in doubt: 1,234 events are in no figure"));
+    assert!(live.verdict.is_doubtful);
+    for _ in 0..INTERVALS {
+        recent.push(&second(10, 200_000_000, 0), &frame(1_234), &vms());
+    }
+    assert_eq!(text::verdict(&recent.verdict().unwrap()).1, None);
+}
+
+#[test]
+fn exits_that_were_forced_are_told_from_what_exits_cost() {
+    let gangs = GangRow { runs_per_s: 100.0, ganged: 0.4, lost: 0.2, ..GangRow::default() };
+    let figures = Figures { vcpu_seconds: 1.0, ..Figures::default() };
+    let vms = vec![VmRow { gangs: Some(gangs), figures, ..VmRow::default() }];
+    let mut recent = RecentIntervals::default();
+    recent.push(&second(10, 300_000_000, 0), &frame(0), &vms);
+    let (said, _) = text::verdict(&recent.verdict().unwrap());
+    assert_eq!(said, "Last 1.0 s: 20.0% of vCPU time is lost to other threads' exits: 40 of 100 core runs were ganged");
+}
