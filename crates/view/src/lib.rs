@@ -11,7 +11,9 @@
 mod advice;
 mod advice_files;
 mod advice_page;
+mod answer;
 mod compare;
+mod compare_verdict;
 mod csv_rows;
 mod doctor_page;
 mod events;
@@ -39,6 +41,7 @@ mod simulated_page;
 mod summary;
 mod sweep;
 mod sweep_page;
+mod sweep_verdict;
 mod text;
 mod times;
 mod verdict;
@@ -48,7 +51,9 @@ mod yields;
 pub use advice::{AdviceRow, AdviceSettingRow, Advised, AdvisedCauseRow, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
 pub use advice_files::{Form, write_settings};
 pub use advice_page::advice_page;
+pub use answer::Answer;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
+pub use compare_verdict::DiffVerdictRow;
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, Checkup, doctor_page};
 pub use events::{EventRow, event_text};
@@ -68,7 +73,7 @@ pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,
-    TraceRow, VcpuRow, WhenRow,
+    ToldRow, TraceRow, VcpuRow, WhenRow,
 };
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,
