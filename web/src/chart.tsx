@@ -1,7 +1,8 @@
 // A chart: title, legend, drawing, hover, table twin, copies as PNG, SVG and CSV.
-import { signal, useSignal, useSignalEffect } from "@preact/signals";
+import { signal, useSignal, useSignalEffect, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Scale } from "./axes";
 import { colors } from "./colors";
 import { CanvasSurface, cssFill, SvgSurface, type Surface } from "./surface";
 import { csvOf, DataTable, type Column } from "./table";
@@ -49,9 +50,24 @@ export interface ChartProps {
   legend?: () => LegendItem[];
   twin: () => Twin;
   pointing?: Pointing;
+  /** The scale of time along it, of the last drawing: all such charts have one cursor. */
+  time?: () => Scale | null;
+  /** Where it is higher than it is shown: by how many pixels, and where it is scrolled to. */
+  scroll?: { more: () => number; top: Signal<number> };
   controls?: ComponentChildren;
   /** Below the title. */
   note?: ComponentChildren;
+}
+
+/** The moment under the pointer, in whichever chart over time it is. */
+const cursor = signal<number | null>(null);
+
+/** A line at the moment under the pointer. */
+function Cursor({ time, width }: { time: () => Scale | null; width: number }) {
+  const at = cursor.value;
+  const scale = at === null ? null : time();
+  const x = scale ? scale(at!) : -1;
+  return x >= 0 && x <= width ? <i class="cursor" aria-hidden="true" style={{ left: `${x}px` }} /> : null;
 }
 
 /** What was copied last, for everybody to hear. */
@@ -75,7 +91,7 @@ async function give(name: string, type: string, what: Blob): Promise<void> {
 }
 
 export function Chart(props: ChartProps) {
-  const { id, title, summary, draw, hit, legend, twin, pointing, controls, note } = props;
+  const { id, title, summary, draw, hit, legend, twin, pointing, time, scroll, controls, note } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = useSignal<[number, number]>([0, 1]);
   const inSight = useSignal(false);
@@ -115,6 +131,13 @@ export function Chart(props: ChartProps) {
     if (!element) return;
     const h = heightOf();
     element.style.height = `${h}px`;
+    const { scroll } = latest.current;
+    if (scroll) {
+      const scroller = element.parentElement!;
+      scroller.style.height = `${h}px`;
+      (scroller.lastElementChild as HTMLElement).style.height = `${scroll.more()}px`;
+      if (Math.abs(scroller.scrollTop - scroll.top.value) > 1) scroller.scrollTop = scroll.top.value;
+    }
     if (w < 20 || (!inSight.value && (wasDrawn.current || !isEarly.value))) return;
     wasDrawn.current = true;
     if (element.width !== Math.round(w * dense) || element.height !== Math.round(h * dense)) {
@@ -134,6 +157,7 @@ export function Chart(props: ChartProps) {
   const hover = (event: PointerEvent) => {
     const [x, y] = place(event);
     pointing?.move?.(x, y, event);
+    if (time) cursor.value = time()?.back(x) ?? null;
     const found = hit?.(x, y);
     setTip(found ? { tip: found, x, y } : null);
   };
@@ -225,6 +249,7 @@ export function Chart(props: ChartProps) {
         </ul>
       )}
       <div class="canvas">
+        <Scroller top={scroll?.top}>
         <canvas
           ref={canvas}
           role="img"
@@ -232,7 +257,7 @@ export function Chart(props: ChartProps) {
           tabIndex={pointing?.key ? 0 : undefined}
           style={{ cursor: pointing?.cursor ?? "default", touchAction: pointing?.down ? "pan-y" : "auto" }}
           onPointerMove={hover}
-          onPointerLeave={() => setTip(null)}
+          onPointerLeave={() => (setTip(null), (cursor.value = null))}
           onPointerDown={(event) => {
             if (!pointing?.down || event.button !== 0) return;
             canvas.current!.setPointerCapture(event.pointerId);
@@ -242,6 +267,8 @@ export function Chart(props: ChartProps) {
           onDblClick={() => pointing?.double?.()}
           onKeyDown={(event) => pointing?.key?.(event) && event.preventDefault()}
         />
+        </Scroller>
+        {time && <Cursor time={time} width={w} />}
         {tip && (
           <div class="tip" style={{ left: `${Math.min(Math.max(0, w - 250), tip.x + 14)}px`, top: `${tip.y + 14}px` }}>
             <b>{tip.tip.title}</b>
@@ -261,6 +288,17 @@ export function Chart(props: ChartProps) {
     </figure>
   );
 }
+
+/** Scrolls what is higher than it is shown; the canvas itself stays, and draws what is in sight. */
+const Scroller = ({ top, children }: { top: Signal<number> | undefined; children: ComponentChildren }) =>
+  top ? (
+    <div class="scroller" onScroll={(event) => (top.value = event.currentTarget.scrollTop)}>
+      {children}
+      <div />
+    </div>
+  ) : (
+    <>{children}</>
+  );
 
 function Swatch({ color, line }: LegendItem) {
   return <i class={line ? "swatch line" : "swatch"} style={{ background: cssFill(color) }} aria-hidden="true" />;

@@ -20,7 +20,7 @@ export interface Packed {
 }
 
 export interface Data extends Extract<PageData, { kind: "report" }> {
-  tables: Record<"states" | "exits" | "waits" | "lengths" | "about", Table>;
+  tables: Record<"states" | "exits" | "waits" | "lengths", Table>;
   singles: Packed | null;
   /** From the base: first and last moment that has anything, in ns. */
   from: number;
@@ -48,6 +48,16 @@ export class Numbers {
   }
 }
 
+/** Keys of rows, beside `bucket`; all other columns are sums. */
+export const KEYS = ["lane", "cause", "reason", "to_user", "length"];
+
+/** Adds the reason of each row's cause; and of rows of exits that went to user space, their number as a sum. */
+function withReason(col: Table["col"], over: OverTimeHead): void {
+  const reasons = over.causes.map((cause) => cause.reason ?? over.reasons.length);
+  col.reason = col.cause!.map((cause) => reasons[cause] ?? over.reasons.length);
+  if (col.to_user) col.user_exits = col.count!.map((count, row) => count * col.to_user![row]!);
+}
+
 function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "singles"> {
   const numbers = new Numbers(bytes);
   const tables: Record<string, Table> = {};
@@ -62,6 +72,7 @@ function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "
       }
       col[name] = column;
     });
+    if (col.cause) withReason(col, over);
     tables[head.name] = { width: head.width_ns, rows: head.rows, col };
   }
   const singles = over.singles ? { head: over.singles, bytes: bytes.subarray(numbers.at) } : null;

@@ -1,10 +1,11 @@
 // What exits were about: ports, MMIO, MSRs, hypercalls, CPUID leaves, …
 import { Bars, type Bar } from "./bars";
+import { chooseSubject, subjectId } from "./causes";
 import { colors } from "./colors";
 import { count, ns, share } from "./format";
 import { byAbout, handlers } from "./query";
 import { go } from "./shell";
-import { data, isAll } from "./state";
+import { chosen, data, isAll } from "./state";
 import { DataTable, type Column } from "./table";
 import type { DetailRow, PioRow } from "./types.gen";
 
@@ -15,6 +16,7 @@ interface Thing {
 }
 
 interface Row {
+  about: number;
   label: string;
   count: number;
   cost: number;
@@ -39,7 +41,7 @@ function rows(kind: string): Row[] {
           detail: data.report.details.find((row) => same(row, about)),
           pio: data.report.pio?.rows.filter((row) => same(row, about)) ?? [],
         });
-      return { label: about.label, ...sums, ...joined.get(at)! };
+      return { about: at, label: about.label, ...sums, ...joined.get(at)! };
     })
     .sort((a, b) => b.cost - a.cost || b.count - a.count);
 }
@@ -61,7 +63,16 @@ const columns = (heading: string): Column<Row>[] => {
     },
   ];
   return [
-    { title: heading, text: true, value: (row) => row.label, show: (row) => <code>{row.label}</code> },
+    {
+      title: heading,
+      text: true,
+      value: (row) => row.label,
+      show: (row) => (
+        <button type="button" class="plain" aria-pressed={chosen.value === subjectId(row.about)} onClick={() => chooseSubject(row.about)}>
+          <code>{row.label}</code>
+        </button>
+      ),
+    },
     { title: "exits", value: (row) => row.count, show: (row) => count(row.count) },
     { title: "cost", value: (row) => row.cost, show: (row) => ns(row.cost) },
     ...(isAll.value ? whole : []),
@@ -86,9 +97,9 @@ export function Devices() {
   const kinds = [...new Set(data.over.abouts.map((about) => about.kind))];
   const order = ["port", "mmio", "msr"];
   kinds.sort((a, b) => (order.indexOf(a) + 1 || 9) - (order.indexOf(b) + 1 || 9));
-  const hottest = (): (Bar & { cost: number })[] =>
+  const hottest = (): (Bar & { cost: number; about: number })[] =>
     [...byAbout.value]
-      .map(([at, sums]) => ({ label: aboutName(at), parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
+      .map(([at, sums]) => ({ about: at, label: aboutName(at), parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
       .filter((bar) => bar.cost > 0)
       .sort((a, b) => b.cost - a.cost)
       .slice(0, 12);
@@ -105,6 +116,7 @@ export function Devices() {
         fills={() => [colors.value.reasons[0]!]}
         show={ns}
         first="about"
+        click={(at) => chooseSubject(hottest()[at]!.about)}
       />
       {kinds.map((kind) => {
         const list = rows(kind);
@@ -114,7 +126,7 @@ export function Devices() {
             <summary>
               {heading} ({list.length})
             </summary>
-            <DataTable columns={columns(NAMES[kind] ?? "which")} rows={list} caption={heading} top={8} />
+            <DataTable columns={columns(NAMES[kind] ?? "which")} rows={list} caption={heading} top={8} chosen={(row) => chosen.value === subjectId(row.about)} />
           </details>
         );
       })}

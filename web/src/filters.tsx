@@ -1,8 +1,14 @@
-// What is looked at: the range, vCPUs and reasons that were chosen, as chips.
+// What is looked at: the range, VMs, vCPUs, reasons, cause and lengths that were chosen, as chips.
+import { quantile } from "./buckets";
+import { chosenCauses, reasonOf } from "./causes";
+import { said } from "./chart";
 import { reasonName } from "./colors";
 import { DialogButtons } from "./find";
-import { ns, shortened } from "./format";
-import { calm, data, everything, isWhole, lanes, liveFor, lookAtAll, pan, range, reasons, toggle, zoom } from "./state";
+import { UNTIMED } from "./data";
+import { clock, ns, plural, share, shortened } from "./format";
+import { Notes } from "./notes";
+import { byCause, byLane, byLength, costOf, timeOf, totalOf } from "./query";
+import { calm, chosen, data, everything, isAll, isWhole, lanes, lengths, liveFor, lookAtAll, pan, range, reasons, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
@@ -20,6 +26,88 @@ const LISTED = 3;
 
 const chosenNames = (chosen: ReadonlySet<number>, name: (key: number) => string, of: number, what: string): string =>
   chosen.size <= LISTED ? [...chosen].sort((a, b) => a - b).map(name).join(", ") : `${chosen.size} of ${of} ${what}`;
+
+/** vCPUs that were chosen: those of whole VMs by the VM. */
+function chosenLanes(of: ReadonlySet<number>): string {
+  const all = vms();
+  const whole = all.filter((vm) => [...vm.lanes].every((lane) => of.has(lane)));
+  if (all.length > 1 && whole.length > 0 && whole.reduce((sum, vm) => sum + vm.lanes.size, 0) === of.size)
+    return whole.length <= LISTED ? `VM ${whole.map((vm) => vm.name).join(", ")}` : `${whole.length} of ${all.length} VMs`;
+  return chosenNames(of, laneName, data.over.lanes.length, "vCPUs");
+}
+
+/** VMs and vCPUs up to these many have buttons. */
+const VM_BUTTONS = 12;
+const VCPU_BUTTONS = 32;
+
+function VmButtons() {
+  const all = vms();
+  const isAlone = (vm: { lanes: ReadonlySet<number> }) => lanes.value?.size === vm.lanes.size && [...vm.lanes].every((lane) => lanes.value!.has(lane));
+  return all.length > 1 && all.length <= VM_BUTTONS && all.length < data.over.lanes.length ? (
+    <span class="choice lanes" role="group" aria-label="VMs">
+      {all.map((vm) => (
+        <button type="button" aria-pressed={isAlone(vm)} title={vm.name} onClick={() => (lanes.value = isAlone(vm) ? null : vm.lanes)}>
+          {shortened(vm.name, 20)}
+        </button>
+      ))}
+    </span>
+  ) : null;
+}
+
+/** How the command line shows the same; of a cause or a subject, the exits of its reasons. None where flags would choose other vCPUs, too. */
+function command(): string | null {
+  const flags: string[] = [];
+  const [from, to] = calm.value;
+  // The last moment of a range is the first that is not in its buckets.
+  if (!isWhole.value) flags.push(`--from ${clock(data.over.base_ns, from)} --to ${clock(data.over.base_ns, to - 1)}`);
+  const all = (flag: string, of: Iterable<number | string | null | undefined>) => [...new Set(of)].forEach((value) => flags.push(`${flag} ${value}`));
+  if (lanes.value) {
+    const rows = data.over.lanes.filter((_, lane) => lanes.value!.has(lane));
+    const [ofVms, ofVcpus] = [new Set(rows.map((row) => row.vm)), new Set(rows.map((row) => row.vcpu))];
+    const also = data.over.lanes.filter((row) => ofVms.has(row.vm) && ofVcpus.has(row.vcpu)).length;
+    if (also > rows.length || ofVms.has(null!) || rows.some((row) => row.vcpu === null || row.vcpu === undefined)) return null;
+    all("-p", ofVms);
+    if (data.over.lanes.filter((row) => ofVms.has(row.vm)).length > rows.length) all("--vcpu", ofVcpus);
+  }
+  const ofCause = chosenCauses.value ? [...new Set([...chosenCauses.value.causes].map(reasonOf))] : null;
+  const shownReasons = reasons.value ? [...reasons.value].filter((reason) => !ofCause || ofCause.includes(reason)) : (ofCause ?? []);
+  all("--reason", shownReasons.map(reasonName).map((name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`)));
+  return ["exitscope report", data.report.traces[0]!.name, ...flags].join(" ");
+}
+
+/** What the exits that are chosen come to. */
+function Chosen() {
+  const rows = [...byCause.value.values()];
+  const of = (column: string) => rows.reduce((sum, row) => sum + timeOf(row, column), 0);
+  const cost = rows.reduce((sum, row) => sum + costOf(row), 0);
+  const wall = [...byLane.value].filter(([lane]) => !lanes.value || lanes.value.has(lane)).reduce((sum, [, times]) => sum + totalOf(times), 0);
+  const counts = new Float64Array(UNTIMED);
+  byLength.value.forEach((row, reason) => (!reasons.value || reasons.value.has(reason)) && row.forEach((many, at) => (counts[at]! += many)));
+  const [p50, p99] = [5_000, 9_900].map((per10000) => quantile(counts, per10000));
+  const text = command();
+  const copy = (text: string) => {
+    said.value = "";
+    // A page from disk may not use the clipboard in every browser.
+    (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(
+      () => (said.value = `Copied: ${text}`),
+      () => (said.value = text),
+    );
+  };
+  return (
+    <p class="chosen-line" aria-live={liveFor() ? "off" : "polite"}>
+      <b>{plural(of("count"), "exit")}</b>
+      {`, cost ${ns(cost)}`}
+      {wall > 0 && ` (${share(cost / wall)} of vCPU time)`}
+      {p50 !== null && p99 !== null && `; length p50 ≈ ${ns(p50!)}, p99 ≈ ${ns(p99!)}`}
+      {of("steal_ns") > 0 && `; steal in them ${ns(of("steal_ns"))}`}.{" "}
+      {data.over.in_time && !liveFor() && text !== null && (
+        <button type="button" class="plain" title={text} onClick={() => copy(text)}>
+          {chosenCauses.value ? "Copy as a command (of all subjects)" : "Copy as a command"}
+        </button>
+      )}
+    </p>
+  );
+}
 
 export function Filters() {
   const names = data.over.lanes;
@@ -48,7 +136,8 @@ export function Filters() {
           <button type="button" aria-label="Later" onClick={() => pan(0.5)}>▶</button>
         </span>
       )}
-      {names.length > 1 && names.length <= 32 && (
+      <VmButtons />
+      {names.length > 1 && names.length <= VCPU_BUTTONS && (
         <span class="choice lanes" role="group" aria-label="vCPUs">
           {names.map((_, lane) => (
             <button type="button" aria-pressed={!lanes.value || lanes.value.has(lane)} onClick={() => toggle(lanes, lane, names.length)}>
@@ -57,24 +146,31 @@ export function Filters() {
           ))}
         </span>
       )}
-      {lanes.value && <Chip text={chosenNames(lanes.value, laneName, names.length, "vCPUs")} all="all vCPUs" clear={() => (lanes.value = null)} />}
+      {lanes.value && <Chip text={chosenLanes(lanes.value)} all="all vCPUs" clear={() => (lanes.value = null)} />}
       {reasons.value && (
         <Chip text={chosenNames(reasons.value, reasonName, data.over.reasons.length, "reasons")} all="all reasons" clear={() => (reasons.value = null)} />
       )}
-      {(lanes.value || reasons.value || !isWhole.value) && (
+      {chosenCauses.value && <Chip text={chosenCauses.value.name} all="all causes" clear={() => (chosen.value = null)} />}
+      {lengths.value && <Chip text={`${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`} all="all lengths" clear={() => (lengths.value = null)} />}
+      {lengths.value && <span class="soft">sums are of all lengths</span>}
+      {(lanes.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
         <button
           type="button"
           class="plain"
           onClick={() => {
             lanes.value = null;
             reasons.value = null;
+            chosen.value = null;
+            lengths.value = null;
             lookAtAll();
           }}
         >
           Show everything
         </button>
       )}
+      <Notes />
       <DialogButtons />
+      {(!isAll.value || reasons.value || chosenCauses.value) && <Chosen />}
     </div>
   );
 }

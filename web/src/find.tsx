@@ -2,10 +2,11 @@
 import { signal, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { causeName, choose } from "./first";
+import { causeName, chooseSubject } from "./causes";
+import { choose } from "./first";
 import { shortened } from "./format";
 import { go } from "./shell";
-import { data, lanes, only, reasons } from "./state";
+import { data, lanes, only, reasons, vms } from "./state";
 import { laneName } from "./timeline";
 
 const isFinding = signal(false);
@@ -25,9 +26,10 @@ function named(): Named[] {
   const { over, report, advice } = data;
   return [
     ...report.causes.map((row) => ({ name: causeName(row), what: "cause", go: () => choose(row) })),
+    ...vms().map((vm) => ({ name: vm.name, what: "VM", go: () => ((lanes.value = vm.lanes), go("timeline")) })),
     ...over.lanes.map((_, lane) => ({ name: laneName(lane), what: "vCPU", go: () => (only(lanes, lane), go("timeline")) })),
     ...over.reasons.map((name, reason) => ({ name, what: "reason", go: () => (only(reasons, reason), go("reasons")) })),
-    ...over.abouts.map((about) => ({ name: about.label, what: about.kind.replaceAll("_", " "), go: () => go("devices") })),
+    ...over.abouts.map((about, at) => ({ name: about.label, what: about.kind.replaceAll("_", " "), go: () => (chooseSubject(at), go("devices")) })),
     ...(advice?.advice ?? []).map((row) => ({ name: row.change, what: "change", go: () => go("advice") })),
   ];
 }
@@ -74,7 +76,7 @@ function Find() {
         if (all[0]) take(all[0]);
       }}
     >
-      <input type="text" role="searchbox" aria-label="A name" placeholder="cause, vCPU, reason, port, MSR, change" autoFocus value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+      <input type="text" role="searchbox" aria-label="A name" placeholder="cause, VM, vCPU, reason, port, MSR, change" autoFocus value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
       <ul>
         {all.slice(0, LISTED).map((of) => (
           <li>
@@ -96,7 +98,7 @@ const KEYS: [string, string][] = [
   ["w s + −", "zoom in and out"],
   ["a d", "earlier, later; in a chart also ← →"],
   ["0", "the whole recording; in a chart also Home"],
-  ["Esc", "take back: the exit that is looked into, then reasons, vCPUs, range"],
+  ["Esc", "take back: the exit that is looked into, then lengths, cause, reasons, vCPUs, range"],
   ["Back", "what was looked at before"],
   ["/", "find a name"],
   ["?", "these keys"],

@@ -1,11 +1,12 @@
 // The first screen: the verdict, all vCPU time, and side by side what costs most, the slowest moments and what to change.
 import type { ComponentChildren } from "preact";
+import { causeName, chooseCause } from "./causes";
 import { colors, partFills } from "./colors";
 import { count, ns, share, shortened } from "./format";
 import { around } from "./heat";
 import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./query";
 import { go } from "./shell";
-import { data, everything, isAll, only, reasons } from "./state";
+import { chosen, data, everything, isAll, reasons } from "./state";
 import { cssFill } from "./surface";
 import { DataTable, type Column } from "./table";
 import { laneName, zero } from "./timeline";
@@ -78,7 +79,9 @@ export function Verdict() {
           <b>Doubtful:</b> {doubts.join("; ")}.
         </p>
       )}
-      <p class="sentence">{marked(text)}.</p>
+      <p class="sentence">
+        {marked(text)}.{!isAll.value && <span class="soft"> Of {everything()}.</span>}
+      </p>
       {best && (
         <p>
           Best change, gain <b>{best.gain}</b>: <ChangeName text={best.change} />
@@ -119,17 +122,7 @@ export function TimeBar({ sums }: { sums: Sums }) {
 }
 
 /** A cause's exits, chosen; steal and the like are seen over time. */
-export function choose(row: AdvisedCauseRow): void {
-  const reason = data.over.reasons.indexOf(row.reason ?? "");
-  if (reason < 0) return go("timeline");
-  only(reasons, reason);
-}
-
-export const causeName = (row: AdvisedCauseRow): string => {
-  // What is a part of other rows' exits says so.
-  const reason = row.reason ?? (row.of === "forced_out" ? "forced out by other threads (in these)" : row.of);
-  return row.subject ? `${reason}: ${row.subject}` : reason;
-};
+export const choose = (row: AdvisedCauseRow): void => (row.reason ? chooseCause(row) : go("timeline"));
 
 const causeColumns = (most: number): Column<AdvisedCauseRow>[] => [
   {
@@ -187,13 +180,13 @@ const changeColumns: Column<Change>[] = [
   { title: "gain", value: (row) => row.gain.high_ns_per_s, show: (row) => row.gain.range_text },
 ];
 
-function List<Row>({ head, note, columns, rows, none }: { head: string; note?: string; columns: Column<Row>[]; rows: Row[]; none: string }) {
+function List<Row>({ head, note, columns, rows, none, chosen }: { head: string; note?: string; columns: Column<Row>[]; rows: Row[]; none: string; chosen?: (row: Row) => boolean }) {
   return (
     <div class="list">
       <h3>
         {head} {note && <span class="soft">{note}</span>}
       </h3>
-      {rows.length > 0 ? <DataTable columns={columns} rows={rows} caption={head} top={ROWS} /> : <p class="soft">{none}</p>}
+      {rows.length > 0 ? <DataTable columns={columns} rows={rows} caption={head} top={ROWS} chosen={chosen} /> : <p class="soft">{none}</p>}
     </div>
   );
 }
@@ -202,13 +195,13 @@ function List<Row>({ head, note, columns, rows, none }: { head: string; note?: s
 export function Lists() {
   const causes = [...data.report.causes].sort((a, b) => b.time_ns - a.time_ns);
   const { advice } = data;
-  const of = isAll.value && reasons.value === null ? undefined : everything();
+  const of = isAll.value && reasons.value === null && chosen.value === null ? undefined : everything();
   const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. What weighs most, and whether any rule looks at it, is listed under Advice.";
   const isTimed = data.report.coverage.timed_exits > 0;
   const none = isTimed ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
   return (
     <div class="lists">
-      <List head="Costliest causes" note={of} columns={causeColumns(causes[0]?.share_of_time || 1)} rows={causes} none={none} />
+      <List head="Costliest causes" note={of} columns={causeColumns(causes[0]?.share_of_time || 1)} rows={causes} none={none} chosen={(row) => row.reason !== null && causeName(row) === chosen.value} />
       <List head="Slowest moments" columns={momentColumns()} rows={slowest.value.slice(0, 100)} none="No timed exit." />
       <List head="Changes" note={of} columns={changeColumns} rows={advice?.advice ?? []} none={isTimed ? changes : "No exit has a length."} />
     </div>

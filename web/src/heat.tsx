@@ -3,13 +3,14 @@ import { useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import { bottomAxis, leftAxis, leftRoom, logarithmic, timeScale, type Plot, type Scale } from "./axes";
 import { lengthFrom } from "./buckets";
+import { reasonOf } from "./causes";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
 import { costOf, exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./query";
 import { pick } from "./single";
-import { data, lanes, look, range, reasons } from "./state";
+import { chosen, data, lanes, lengths, look, range, reasons } from "./state";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
 import { brushing, drawBrush, laneName, timeAxis, zero } from "./timeline";
@@ -113,7 +114,8 @@ export function HeatMap() {
       legend={legend}
       twin={twin}
       pointing={pointing}
-      note={reasons.value || lanes.value ? "Only what is chosen above." : undefined}
+      time={() => last.current?.x ?? null}
+      note={reasons.value || lanes.value || chosen.value !== null || lengths.value ? "Only what is chosen above." : undefined}
     />
   );
 }
@@ -146,7 +148,7 @@ export const slowColumns = (): Column<SlowOne>[] => [
     value: (exit) => exit.reason,
     show: (exit) => (
       <>
-        <i class="swatch" style={{ background: reasonColor(exit.reason_at) }} aria-hidden="true" /> {exit.reason}
+        <i class="swatch" style={{ background: reasonColor(reasonOf(exit.cause)) }} aria-hidden="true" /> {exit.reason}
       </>
     ),
   },
@@ -177,7 +179,7 @@ export function Slowest() {
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Cost and steal (log)");
     bottomAxis(s, plot, x, timeAxis());
-    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(lengthOf(exit)), 3, reasonColor(exit.reason_at));
+    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(lengthOf(exit)), 3, reasonColor(reasonOf(exit.cause)));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);
   };
@@ -203,7 +205,7 @@ export function Slowest() {
     );
   };
   const legend = () =>
-    [...new Set(slowest.value.map((exit) => exit.reason_at))].slice(0, 8).map((reason) => ({ label: reasonName(reason), color: reasonColor(reason) }));
+    [...new Set(slowest.value.map((exit) => reasonOf(exit.cause)))].slice(0, 8).map((reason) => ({ label: reasonName(reason), color: reasonColor(reason) }));
   return (
     <section id="slowest" aria-label="Slowest exits">
       <h2>Slowest exits</h2>
@@ -218,6 +220,7 @@ export function Slowest() {
           legend={legend}
           twin={() => ({ columns: slowColumns(), rows: slowest.value })}
           pointing={pointing}
+          time={() => last.current?.x ?? null}
           note="The ten of every hundredth of the recording with the most cost and steal."
         />
       )}

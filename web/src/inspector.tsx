@@ -1,9 +1,9 @@
 // What is known of one exit, and what was before and after it on its vCPU.
-import { partFills, reasonColor, reasonName } from "./colors";
+import { colors, partFills, reasonColor, reasonName } from "./colors";
 import { aboutName } from "./devices";
-import { clock, ns, share } from "./format";
+import { clock, ns, plural, share } from "./format";
 import { handlers, parts, partName } from "./query";
-import { neighbours, pick, picked, type Single } from "./single";
+import { neighbours, phasesOf, pick, picked, type Single } from "./single";
 import { data, look, range } from "./state";
 import { cssFill } from "./surface";
 import { laneName, zero } from "./timeline";
@@ -57,7 +57,8 @@ export function Inspector() {
         <p class="note">Of a recording with more exits than a page holds, those around the slowest are in it.</p>
       </aside>
     );
-  const { exit, before, after, lastOfKind, nextOfKind } = found;
+  const { exit, before, after, lastOfKind, nextOfKind, meanwhile } = found;
+  const phases = phasesOf(exit);
   const fills = partFills(parts.value);
   const rows = parts.value.map((part, at) => ({ part, fill: fills[at]!, time: exit.times[part.column] ?? 0 })).filter((row) => row.time > 0);
   return (
@@ -68,7 +69,14 @@ export function Inspector() {
       </div>
       <p>
         {laneName(exit.lane)}, at {((exit.at - zero()) / 1e9).toFixed(6)} s ({clock(data.over.base_ns, exit.at)} on the trace's clock).{" "}
-        {data.report.told.user && `Handled by ${exit.toUser ? handlers()[1] : handlers()[0]}.`}
+        {data.report.told.user && `Handled by ${exit.toUser ? handlers()[1] : handlers()[0]}. `}
+        On CPU {exit.cpu}
+        {exit.rip !== null && (
+          <>
+            , in the guest at <code>{exit.rip}</code>
+          </>
+        )}
+        .
       </p>
       <table>
         <caption class="hidden">Parts of this exit</caption>
@@ -92,6 +100,34 @@ export function Inspector() {
           </tr>
         </tfoot>
       </table>
+      {phases && (
+        <>
+          <h3>Phases of its cost, in this order</h3>
+          <ol class="phases">
+            {phases.map(({ name, ns: long }, at) => (
+              <li>
+                <i class="swatch" style={{ background: colors.value.steps[data.over.phases.indexOf(name)] ?? colors.value.steps[at]! }} aria-hidden="true" />
+                {name} {ns(long)}
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+      {meanwhile.size > 0 && (
+        <>
+          <h3>On CPU {exit.cpu} meanwhile</h3>
+          <ul class="plain-list">
+            {[...meanwhile]
+              .sort((a, b) => b[1] - a[1])
+              .slice(0, 5)
+              .map(([lane, exits]) => (
+                <li>
+                  {laneName(lane)}: {plural(exits, "exit")}
+                </li>
+              ))}
+          </ul>
+        </>
+      )}
       {(lastOfKind || nextOfKind) && (
         <>
           <h3>The same kind on this vCPU</h3>

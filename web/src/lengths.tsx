@@ -1,12 +1,14 @@
 // How long exits took: how many of which length, and the length by percentile; of reasons, or of two recordings.
-import { useRef } from "preact/hooks";
+import { useSignal, type Signal } from "@preact/signals";
+import { useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Plot, type Scale } from "./axes";
 import { lengthFrom, quantile, total } from "./buckets";
-import { Chart, type LegendItem, type Tip } from "./chart";
+import { Chart, type LegendItem, type Pointing, type Tip } from "./chart";
 import { count, ns } from "./format";
 import { kept } from "./link";
 import type { Surface } from "./surface";
+import { drawBrush } from "./timeline";
 
 export interface LengthSeries {
   label: string;
@@ -32,6 +34,8 @@ interface DistributionProps extends Props {
   unit?: [string, string];
   show?: (value: number) => string;
   controls?: ComponentChildren;
+  /** Lengths that were chosen, in ns; where they can be chosen, by dragging. */
+  chosen?: Signal<[number, number] | null>;
 }
 
 /** Whether counts are drawn by their logarithm. */
@@ -55,8 +59,28 @@ function ends(series: LengthSeries[], bits: number): [number, number] {
 const names = (series: LengthSeries[]): string => series.map((one) => one.label).join(", ");
 const legend = (series: LengthSeries[]): LegendItem[] => series.map(({ label, color, click }) => ({ label, color, click }));
 
+/** Dragging chooses lengths; a click takes them back. */
+function choosing(chosen: Signal<[number, number] | null>, brush: Signal<[number, number] | null>, at: (x: number) => number): Pointing {
+  let began: number | null = null;
+  return {
+    cursor: "crosshair",
+    down(x) {
+      began = x;
+    },
+    move(x) {
+      if (began !== null && Math.abs(x - began) > 4) brush.value = [at(Math.min(began, x)), at(Math.max(began, x))];
+    },
+    up() {
+      chosen.value = brush.value && [Math.floor(brush.value[0]), Math.ceil(brush.value[1])];
+      brush.value = began = null;
+    },
+  };
+}
+
 export function Distribution(props: DistributionProps) {
-  const { id, title, series, bits, unit = ["Exits", "exits"], show = count, controls, note } = props;
+  const { id, title, series, bits, unit = ["Exits", "exits"], show = count, controls, chosen, note } = props;
+  const brush = useSignal<[number, number] | null>(null);
+  const [pointing] = useState(() => chosen && choosing(chosen, brush, (x) => last.current?.x.back(x) ?? 1));
   const last = useRef<{ plot: Plot; x: Scale; series: LengthSeries[]; sums: Float64Array[] } | null>(null);
   // Four lengths to a doubling: steps that can be told apart.
   const step = bits - 2;
@@ -95,6 +119,7 @@ export function Distribution(props: DistributionProps) {
       });
     });
     last.current = { plot, x, series: list, sums };
+    drawBrush(s, plot, x, brush.value ?? chosen?.value ?? null);
   };
   const hit = (x: number): Tip | null => {
     if (!last.current) return null;
@@ -134,6 +159,7 @@ export function Distribution(props: DistributionProps) {
       hit={hit}
       legend={() => legend(series())}
       twin={twin}
+      pointing={pointing}
       note={zeros ? `${count(zeros)} exits whose two ends bear the same moment are not drawn.` : note}
       controls={
         <>

@@ -3,9 +3,10 @@ import { useSignal } from "@preact/signals";
 import { Bars, type Bar } from "./bars";
 import { partFills } from "./colors";
 import { Lists, TimeBar, Verdict } from "./first";
-import { ns, plural, rate, share } from "./format";
-import { byLane, costliest, partName, parts, timeOf, totalOf, type Sums } from "./query";
-import { calm, data, isAll, isCalmWhole, lanes, only, reasons } from "./state";
+import { count, ns, plural, rate, share } from "./format";
+import { byLane, COST, costliest, costOf, partName, parts, timeOf, totalOf, type Sums } from "./query";
+import { calm, data, isAll, isCalmWhole, lanes, only, reasons, vms } from "./state";
+import { DataTable, type Column } from "./table";
 import { laneName, MoreVcpus } from "./timeline";
 
 /** Where a vCPU's time went, and how many exits it had: of the whole recording the report's figures; of a range, the page's. */
@@ -47,6 +48,46 @@ export function Overview() {
   );
 }
 
+interface VmRow {
+  name: string;
+  lanes: ReadonlySet<number>;
+  exits: number;
+  sums: Sums;
+}
+
+/** The VMs, where there are several. */
+function Vms() {
+  const rows: VmRow[] = vms().map(({ name, lanes: of }) => {
+    const times = [...of].map(vcpuTimes);
+    return { name, lanes: of, exits: times.reduce((sum, row) => sum + row.exits, 0), sums: sumsOf(times.map((row) => row.times)) };
+  });
+  if (rows.length < 2) return null;
+  const isAlone = (row: VmRow) => lanes.value?.size === row.lanes.size && [...row.lanes].every((lane) => lanes.value!.has(lane));
+  const part = (title: string, of: (row: VmRow) => number): Column<VmRow> => ({
+    title,
+    value: (row) => of(row) / (totalOf(row.sums) || 1),
+    show: (row) => share(of(row) / (totalOf(row.sums) || 1)),
+  });
+  const columns: Column<VmRow>[] = [
+    {
+      title: "VM",
+      text: true,
+      value: (row) => row.name,
+      show: (row) => (
+        <button type="button" class="plain" onClick={() => (lanes.value = isAlone(row) ? null : row.lanes)}>
+          {row.name}
+        </button>
+      ),
+    },
+    { title: "vCPUs", value: (row) => row.lanes.size, show: (row) => count(row.lanes.size) },
+    { title: "exits", value: (row) => row.exits, show: (row) => count(row.exits) },
+    { title: "vCPU time", value: (row) => totalOf(row.sums), show: (row) => ns(totalOf(row.sums)) },
+    part("cost", (row) => costOf(row.sums)),
+    ...parts.value.filter(({ column }) => !COST.includes(column)).map((of) => part(partName(of), (row) => timeOf(row.sums, of.column))),
+  ];
+  return <DataTable columns={columns} rows={rows.sort((a, b) => costOf(b.sums) - costOf(a.sums))} caption="VMs" top={12} chosen={isAlone} />;
+}
+
 export function Vcpus() {
   const sums = sumsOf(shownTimes());
   const wall = totalOf(sums) || 1;
@@ -61,6 +102,7 @@ export function Vcpus() {
   };
   return (
     <section id="vcpus" aria-label="vCPUs">
+      <Vms />
       <Bars
         id="vcpus"
         title="Where the wall time of each vCPU went"

@@ -1,34 +1,24 @@
 // Steps of exits: stacked bars by reason, and a flame graph of all.
-import { useRef } from "preact/hooks";
 import { Bars, type Bar } from "./bars";
-import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor } from "./colors";
-import { count, ns, share } from "./format";
+import { Flame, type Frame } from "./flame";
+import { count, ns } from "./format";
 import { handlers } from "./query";
 import { data, everything } from "./state";
-import type { Surface } from "./surface";
-import { textWidth } from "./surface";
 import { DataTable } from "./table";
 import type { PhaseRow } from "./types.gen";
 
 const STEPS: [keyof PhaseRow, string][] = [
   ["reaching_ns", "to the handler"],
-  ["handling_ns", "handling"],
-  ["leaving_ns", "leaving to user space"],
+  ["handling_ns", "handler"],
+  ["leaving_ns", "return to user space"],
   ["user_ns", "user space"],
-  ["asleep_ns", "asleep in user space"],
-  ["entering_ns", "entering again"],
+  ["asleep_ns", "user space, asleep"],
+  ["entering_ns", "re-entry"],
 ];
 const of = (row: PhaseRow, step: keyof PhaseRow) => row[step] as number;
 const cost = (row: PhaseRow) => STEPS.reduce((sum, [step]) => sum + of(row, step), 0);
 const handler = (row: PhaseRow) => handlers()[row.outside ? 1 : 0];
-
-interface Frame {
-  label: string;
-  value: number;
-  color: string;
-  parts: Frame[];
-}
 
 function tree(rows: PhaseRow[]): Frame {
   const reasons = new Map<string, Frame>();
@@ -50,62 +40,14 @@ function tree(rows: PhaseRow[]): Frame {
   return { label: "cost of all exits", value: parts.reduce((sum, part) => sum + part.value, 0), color: colors.value.other, parts };
 }
 
-const DEEP = 26;
-
-function Flame({ rows }: { rows: PhaseRow[] }) {
-  const boxes = useRef<{ x: number; y: number; w: number; frame: Frame; path: string }[]>([]);
-  const draw = (s: Surface, w: number) => {
-    boxes.current = [];
-    const root = tree(rows);
-    const whole = root.value || 1;
-    const lay = (frame: Frame, x: number, wide: number, depth: number, path: string) => {
-      const y = 3 * DEEP - depth * DEEP;
-      boxes.current.push({ x, y, w: wide, frame, path });
-      s.rect(x, y, Math.max(0.5, wide - 1), DEEP - 1, frame.color);
-      const ink = depth === 0 || depth === 1 ? "#ffffff" : colors.value.ink;
-      const text = `${frame.label} ${ns(frame.value)}`;
-      if (wide > 30) s.text(x + 5, y + DEEP / 2, textWidth(text) < wide - 8 ? text : frame.label, { color: depth < 2 ? onColor(frame.color) : ink, width: wide - 8 });
-      let at = x;
-      for (const part of frame.parts) {
-        const part_w = (part.value / whole) * w;
-        if (part_w >= 0.4) lay(part, at, part_w, depth + 1, `${path} › ${part.label}`);
-        at += part_w;
-      }
-    };
-    lay(root, 0, w, 0, root.label);
-  };
-  const hit = (x: number, y: number): Tip | null => {
-    const box = boxes.current.findLast((box) => x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + DEEP);
-    return box ? { title: box.path, lines: [["time", ns(box.frame.value)], ["of all", share(box.frame.value / (boxes.current[0]!.frame.value || 1))]] } : null;
-  };
-  const twin = () => ({
-    columns: [
-      { title: "reason", text: true, show: (row: PhaseRow) => row.reason, value: (row: PhaseRow) => row.reason },
-      { title: "handled by", text: true, show: handler, value: handler },
-      ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
-    ],
-    rows,
-  });
-  return (
-    <Chart
-      id="flame"
-      title="Cost of all exits: reason, handler, step"
-      summary={() => "A flame graph: width is time; upwards, the cost of all exits, reasons, who handled them, steps."}
-      height={DEEP * 4}
-      draw={draw}
-      hit={hit}
-      twin={twin}
-      note="Width is time. From below: all exits, their reason, who handled them, the steps."
-    />
-  );
-}
-
-/** Black or white, whichever reads better on a colour. */
-function onColor(color: string): string {
-  const parts = color.startsWith("#") ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)) : (color.match(/\d+/g) ?? []).map(Number);
-  const [r = 0, g = 0, b = 0] = parts.map((part) => (part / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#101418" : "#ffffff";
-}
+const flameTwin = (rows: PhaseRow[]) => () => ({
+  columns: [
+    { title: "reason", text: true, show: (row: PhaseRow) => row.reason, value: (row: PhaseRow) => row.reason },
+    { title: "handled by", text: true, show: handler, value: handler },
+    ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
+  ],
+  rows,
+});
 
 export function Phases() {
   const phases = data.report.phases!;
@@ -120,7 +62,15 @@ export function Phases() {
     <section id="phases" aria-label="Phases">
       <h2>Steps of exits</h2>
       <p class="note">Of {everything()}. From leaving the guest to entering it, as far as the recorded events mark the steps; what is not marked counts as handling.</p>
-      <Flame rows={rows} />
+      <Flame
+        id="flame"
+        title="Cost of all exits: reason, handler, step"
+        root={() => tree(rows)}
+        deep={4}
+        show={ns}
+        twin={flameTwin(rows)}
+        note="Width is time: all exits, their reason, who handled them, the steps. Click to look into one, or at what it is in."
+      />
       <Bars
         id="steps"
         title="Mean cost of an exit, by step"

@@ -1,9 +1,11 @@
 // What the range, vCPUs and reasons that are looked at come to.
 import { computed } from "@preact/signals";
-import { UNTIMED, type Table } from "./data";
+import { lengthFrom } from "./buckets";
+import { aboutOf, chosenCauses, reasonOf } from "./causes";
+import { KEYS, UNTIMED, type Table } from "./data";
 import { collapsed, level, levelsOf, rowsIn, type Levels } from "./levels";
 import type { PartRow, SlowOne } from "./types.gen";
-import { calm, data, lanes, reasons } from "./state";
+import { calm, data, lanes, lengths, reasons } from "./state";
 
 /** Times by the columns of their parts, and what is counted beside them. */
 export type Sums = Record<string, number>;
@@ -30,15 +32,16 @@ export const timeOf = (of: object, column: string): number => (of as Sums)[colum
 export const costOf = (of: object): number => COST.reduce((sum, column) => sum + timeOf(of, column), 0);
 export const totalOf = (of: object): number => data.over.parts.reduce((sum, part) => sum + timeOf(of, part.column), 0);
 
-/** Adds the sums of a range's rows, those of a key in one, where `show` names the lane. */
-function sumUp(found: Map<number, Sums>, table: Table, key: Float64Array, show: Uint8Array): void {
-  const names = Object.keys(table.col).filter((name) => !["bucket", "lane", "reason"].includes(name));
+/** Adds the sums of a range's rows, those of a key in one, of the lanes and the causes that `show` and `causes` name. */
+function sumUp(found: Map<number, Sums>, table: Table, key: Float64Array, show: Uint8Array, causes: Uint8Array | null = null): void {
+  const names = Object.keys(table.col).filter((name) => name !== "bucket" && !KEYS.includes(name));
   const columns = names.map((name) => table.col[name]!);
   const lane = table.col.lane!;
+  const cause = table.col.cause;
   const all = new Map<number, Float64Array>();
   const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
-    if (!show[lane[row]!]) continue;
+    if (!show[lane[row]!] || (causes && cause && !causes[cause[row]!])) continue;
     let sums = all.get(key[row]!);
     if (!sums) all.set(key[row]!, (sums = new Float64Array(names.length)));
     for (let at = 0; at < columns.length; at++) sums[at]! += columns[at]![row]!;
@@ -54,12 +57,48 @@ function shown(of: ReadonlySet<number> | null, size: number): Uint8Array {
 }
 
 const laneShown = computed(() => shown(lanes.value, data.over.lanes.length));
-const reasonShown = computed(() => shown(reasons.value, data.over.reasons.length));
+/** The causes of the cause or the subject that was chosen; and of these, of the reasons that were. */
+const causeChosen = computed(() => shown(chosenCauses.value?.causes ?? null, data.over.causes.length));
+const causeShown = computed(() => {
+  const of = reasons.value;
+  return of ? causeChosen.value.map((isChosen, cause) => (isChosen && of.has(reasonOf(cause)) ? 1 : 0)) : causeChosen.value;
+});
 
-/** By reason: of the vCPUs that are looked at, all reasons. */
+/** Whether exits of a cause are looked at, and those of a bucket of lengths. */
+export const isShown = (cause: number): boolean => causeShown.value[cause] === 1;
+const isLengthShown = (bucket: number): boolean => !lengths.value || (lengthFrom(bucket) >= lengths.value[0] && lengthFrom(bucket) < lengths.value[1]);
+
+/** Goes through the sums of all exits that are looked at, by lane, cause and whether they went to user space; of other parts than
+ * cost, as if all stayed in the kernel. */
+export function inEachExit(visit: (lane: number, cause: number, toUser: number, sums: Sums) => void): void {
+  for (const table of [data.tables.exits, data.tables.waits]) {
+    const { lane, cause, to_user } = table.col;
+    const names = Object.keys(table.col).filter((name) => name !== "bucket" && !KEYS.includes(name));
+    const all = new Map<number, { row: number; sums: Float64Array }>();
+    const [from, to] = rowsIn(table, calm.value);
+    for (let row = from; row < to; row++) {
+      if (!laneShown.value[lane![row]!] || !causeShown.value[cause![row]!]) continue;
+      const key = (lane![row]! * 65536 + cause![row]!) * 2 + (to_user?.[row] ?? 0);
+      let found = all.get(key);
+      if (!found) all.set(key, (found = { row, sums: new Float64Array(names.length) }));
+      names.forEach((name, at) => (found.sums[at]! += table.col[name]![row]!));
+    }
+    for (const { row, sums } of all.values())
+      visit(lane![row]!, cause![row]!, to_user?.[row] ?? 0, Object.fromEntries(names.map((name, at) => [name, sums[at]!])));
+  }
+}
+
+/** By reason: of the vCPUs and the cause that are looked at, all reasons. */
 export const byReason = computed<Map<number, Sums>>(() => {
   const found = new Map<number, Sums>();
-  for (const table of [data.tables.exits, data.tables.waits]) sumUp(found, table, table.col.reason!, laneShown.value);
+  for (const table of [data.tables.exits, data.tables.waits]) sumUp(found, table, table.col.reason!, laneShown.value, causeChosen.value);
+  return found;
+});
+
+/** By cause: of the vCPUs, reasons and the cause that are looked at. */
+export const byCause = computed<Map<number, Sums>>(() => {
+  const found = new Map<number, Sums>();
+  for (const table of [data.tables.exits, data.tables.waits]) sumUp(found, table, table.col.cause!, laneShown.value, causeShown.value);
   return found;
 });
 
@@ -84,12 +123,12 @@ export function costliest(all: number[], most: number): number[] {
 /** Lengths by reason: counts by bucket of length. */
 export const byLength = computed<Map<number, Float64Array>>(() => {
   const table = data.tables.lengths;
-  const { lane, reason, length, count } = table.col;
-  const show = laneShown.value;
+  const { lane, cause, reason, length, count } = table.col;
+  const [show, causes] = [laneShown.value, causeChosen.value];
   const found = new Map<number, Float64Array>();
   const [from, to] = rowsIn(table, calm.value);
   for (let row = from; row < to; row++) {
-    if (!show[lane![row]!] || length![row] === UNTIMED) continue;
+    if (!show[lane![row]!] || !causes[cause![row]!] || length![row] === UNTIMED) continue;
     let counts = found.get(reason![row]!);
     if (!counts) found.set(reason![row]!, (counts = new Float64Array(UNTIMED)));
     counts[length![row]!]! += count![row]!;
@@ -99,28 +138,24 @@ export const byLength = computed<Map<number, Float64Array>>(() => {
 
 /** What exits were about: count and cost by number. */
 export const byAbout = computed<Map<number, { count: number; cost: number }>>(() => {
-  const table = data.tables.about;
-  const { lane, about, count, cost } = table.col;
-  const show = laneShown.value;
   const found = new Map<number, { count: number; cost: number }>();
-  const [from, to] = rowsIn(table, calm.value);
-  for (let row = from; row < to; row++) {
-    if (!show[lane![row]!]) continue;
-    let sums = found.get(about![row]!);
-    if (!sums) found.set(about![row]!, (sums = { count: 0, cost: 0 }));
-    sums.count += count![row]!;
-    sums.cost += cost![row]!;
+  for (const [cause, of] of byCause.value) {
+    const about = aboutOf(cause);
+    if (about === null) continue;
+    const sums = found.get(about) ?? { count: 0, cost: 0 };
+    found.set(about, { count: sums.count + (of.count ?? 0), cost: sums.cost + costOf(of) });
   }
   return found;
 });
 
-/** The slowest exits of a range, of the vCPUs and reasons that are looked at. */
+/** The slowest exits of a range, of those that are looked at. */
 export function slowestIn([from, to]: [number, number]): SlowOne[] {
   return data.over.slow.filter(
     (exit) =>
       (!data.over.in_time || (exit.after_ns >= from && exit.after_ns < to)) &&
       laneShown.value[exit.lane] &&
-      reasonShown.value[exit.reason_at],
+      isShown(exit.cause) &&
+      (!lengths.value || (exit.total_ns >= lengths.value[0] && exit.total_ns < lengths.value[1])),
   );
 }
 
@@ -184,16 +219,16 @@ export function exitsOver(
   sizes: number,
 ): Map<number, Stacks> {
   const step = stepFor(data.tables.exits.width, at, most);
-  const table = level(levelsOf(data.tables.exits, ["lane", "reason"]), step / data.tables.exits.width);
-  const { bucket, lane, reason, count, kernel_ns, user_ns } = table.col;
+  const table = level(levelsOf(data.tables.exits, KEYS.filter((key) => data.tables.exits.col[key])), step / data.tables.exits.width);
+  const { bucket, lane, cause, reason, count, kernel_ns, user_ns } = table.col;
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
-  const show = reasonShown.value;
+  const show = causeShown.value;
   const found = new Map<number, Stacks>();
   const [from, to] = rowsIn(table, [begin, begin + groups * step]);
   const first = begin / step;
   for (let row = from; row < to; row++) {
-    if (!show[reason![row]!]) continue;
+    if (!show[cause![row]!]) continue;
     const place = series(reason![row]!);
     if (place < 0) continue;
     const key = lane![row]!;
@@ -216,12 +251,12 @@ export function together(all: Iterable<Stacks>): Stacks | null {
   return sum;
 }
 
-/** Lengths of the vCPUs and reasons that are looked at, all together. */
+/** Lengths of what is looked at, all together. */
 const shownLengths = computed<Levels>(() => {
   const table = data.tables.lengths;
-  const { lane, reason, length } = table.col;
-  const [showLane, showReason] = [laneShown.value, reasonShown.value];
-  const keep = (row: number) => length![row] !== UNTIMED && !!showLane[lane![row]!] && !!showReason[reason![row]!];
+  const { lane, cause, length } = table.col;
+  const [showLane, showCause] = [laneShown.value, causeShown.value];
+  const keep = (row: number) => length![row] !== UNTIMED && !!showLane[lane![row]!] && !!showCause[cause![row]!] && isLengthShown(length![row]!);
   return levelsOf(collapsed(table, keep, ["length"], "count"), ["length"]);
 });
 

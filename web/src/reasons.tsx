@@ -4,7 +4,7 @@ import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
 import { Distribution, Percentiles, type LengthSeries } from "./lengths";
 import { byLength, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./query";
-import { calm, data, isAll, only, reasons } from "./state";
+import { calm, chosen, data, isAll, lengths, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
 
 interface Row {
@@ -21,7 +21,7 @@ interface Row {
 
 /** Whole recordings have the report's own percentiles. */
 function figures(reason: number): Pick<Row, "p50" | "p99" | "p999" | "max"> {
-  const row = isAll.value ? data.report.rows.find((row) => row.reason === reasonName(reason)) : undefined;
+  const row = isAll.value && chosen.value === null ? data.report.rows.find((row) => row.reason === reasonName(reason)) : undefined;
   if (row) return { p50: row.p50_ns, p99: row.p99_ns, p999: row.p999_ns, max: row.max_ns };
   const counts = byLength.value.get(reason);
   const at = (per10000: number) => (counts ? quantile(counts, per10000) : null);
@@ -84,7 +84,7 @@ const columns = (): Column<Row>[] => [
   number("p99", (row) => row.p99),
   number("p99.9", (row) => row.p999),
   number("max", (row) => row.max),
-  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.to_user! / row.sums.count : 0), share)] : []),
+  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.user_exits! / row.sums.count : 0), share)] : []),
 ];
 
 /** Reasons whose lengths are drawn: those chosen, or the most costly and most frequent. */
@@ -112,7 +112,7 @@ export function Reasons() {
       <p class="note">{`Cost is the time in which ${handlers().join(" and ")} handled exits, and nothing else. Choose a reason to see only it.${part}`}</p>
       <DataTable columns={columns()} rows={list} caption="Exits by reason" top={12} chosen={(row) => reasons.value?.has(row.reason) ?? false} />
       <div class="pair">
-        <Distribution id="distribution" title="How long exits took" series={series} bits={3} />
+        <Distribution id="distribution" title="How long exits took" series={series} bits={3} chosen={lengths} note="Drag to choose lengths: the timeline, the lengths over time and the slowest exits then show only these." />
         <Percentiles id="percentiles" title="Percentiles" series={series} bits={3} />
       </div>
     </section>

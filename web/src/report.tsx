@@ -11,12 +11,14 @@ import { HeatMap, Slowest } from "./heat";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { Inspector } from "./inspector";
+import { Timeline } from "./lanes";
+import { Pivot } from "./pivot";
 import { isXen } from "./query";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
 import { pick, picked } from "./single";
 import { data, takeBack } from "./state";
-import { Strip, timeKey, Timeline } from "./timeline";
+import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
 function tabs(): Tab[] {
@@ -35,6 +37,7 @@ function tabs(): Tab[] {
       title: "Breakdown",
       sections: [
         { id: "vcpus", title: "vCPUs", there: over.lanes.length > 0 },
+        { id: "pivot", title: "Exits by …", there: report.total.count > 0 },
         { id: "reasons", title: "Reasons", there: report.total.count > 0 },
         { id: "devices", title: "Devices", there: over.abouts.length > 0 },
       ],
@@ -113,6 +116,7 @@ export function Report() {
       </Panel>
       <Panel id="breakdown">
         {data.over.lanes.length > 0 && <Vcpus />}
+        {data.report.total.count > 0 && <Pivot />}
         {data.report.total.count > 0 && <Reasons />}
         {data.over.abouts.length > 0 && <Devices />}
       </Panel>

@@ -2,16 +2,22 @@
 import { computed, signal } from "@preact/signals";
 import { Numbers, type Packed } from "./data";
 import { keep } from "./link";
-import { data, lanes, range, reasons } from "./state";
+import { aboutOf, reasonOf } from "./causes";
+import { isShown } from "./query";
+import { data, laneCalled, laneId, lanes, lengths, range } from "./state";
 
 /** One exit. Times in ns, from the page's begin on. */
 export interface Single {
   at: number;
   lane: number;
+  cause: number;
   reason: number;
   /** What it was about, if it was about anything. */
   about: number | null;
   toUser: boolean;
+  cpu: number;
+  /** Where in the guest it was, in hexadecimal; `null` if the recording does not say. */
+  rip: string | null;
   /** Its parts, by column. */
   times: Record<string, number>;
   total: number;
@@ -23,39 +29,77 @@ const UNPACKED = 24;
 /** Single exits that are drawn at most. */
 const DRAWN = 2500;
 
-const unpacked = new Map<number, Single[]>();
-let of: Packed | null = null;
-
-function unpack(number: number): Single[] {
-  const { head, bytes } = data.singles!;
-  const chunk = head.chunks[number]!;
-  let at = 0;
-  for (let before = 0; before < number; before++) at += head.chunks[before]!.bytes;
-  const numbers = new Numbers(bytes, at);
-  const next = () => numbers.next();
-  const column = (): Float64Array => Float64Array.from({ length: chunk.rows }, next);
-  const [begin, lane, reason, about, toUser, kernel, user, others] = head.columns.map(column) as Float64Array[];
-  let before = chunk.first_ns;
-  return Array.from({ length: chunk.rows }, (_, row) => {
-    const zigzag = begin![row]!;
-    before += zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
-    const times: Record<string, number> = { kernel_ns: kernel![row]!, user_ns: user![row]! };
-    head.parts.forEach((part, bit) => {
-      if (Math.floor(others![row]! / 2 ** bit) % 2 === 1) times[part] = next();
-    });
-    return {
-      at: before,
-      lane: lane![row]!,
-      reason: reason![row]!,
-      about: about![row]! > 0 ? about![row]! - 1 : null,
-      toUser: toUser![row] === 1,
-      times,
-      total: Object.values(times).reduce((sum, time) => sum + time, 0),
-    };
-  });
+/** Exits that ended one after the other, by column. */
+export interface Chunk {
+  rows: number;
+  at: Float64Array;
+  lane: Float64Array;
+  cause: Float64Array;
+  /** 1: it went to user space. */
+  toUser: Float64Array;
+  cpu: Float64Array;
+  /** Place in the list of places in guests + 1; 0: the recording does not say. */
+  rip: Float64Array;
+  kernel: Float64Array;
+  user: Float64Array;
+  total: Float64Array;
+  /** The other parts of those that have any. */
+  others: Map<number, Record<string, number>>;
 }
 
-function chunk(number: number): Single[] {
+const unpacked = new Map<number, Chunk>();
+let of: Packed | null = null;
+
+function unpack(number: number): Chunk {
+  const { head, bytes } = data.singles!;
+  const { rows, first_ns } = head.chunks[number]!;
+  let start = 0;
+  for (let before = 0; before < number; before++) start += head.chunks[before]!.bytes;
+  const numbers = new Numbers(bytes, start);
+  const column = (): Float64Array => {
+    const found = new Float64Array(rows);
+    for (let row = 0; row < rows; row++) found[row] = numbers.next();
+    return found;
+  };
+  const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map(column) as Float64Array[];
+  const total = new Float64Array(rows);
+  const others: Chunk["others"] = new Map();
+  let before = first_ns;
+  for (let row = 0; row < rows; row++) {
+    const zigzag = at![row]!;
+    before += zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
+    at![row] = before;
+    total[row] = kernel![row]! + user![row]!;
+    if (bits![row] === 0) continue;
+    const times: Record<string, number> = {};
+    head.parts.forEach((part, bit) => {
+      if (Math.floor(bits![row]! / 2 ** bit) % 2 === 1) total[row]! += times[part] = numbers.next();
+    });
+    others.set(row, times);
+  }
+  return { rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
+}
+
+function single(of: Chunk, row: number): Single {
+  const cause = of.cause[row]!;
+  return {
+    at: of.at[row]!,
+    lane: of.lane[row]!,
+    cause,
+    reason: reasonOf(cause),
+    about: aboutOf(cause),
+    toUser: of.toUser[row] === 1,
+    cpu: of.cpu[row]!,
+    rip: ripName(of.rip[row]!),
+    times: { kernel_ns: of.kernel[row]!, user_ns: of.user[row]!, ...of.others.get(row) },
+    total: of.total[row]!,
+  };
+}
+
+/** A place in a guest. */
+export const ripName = (place: number): string | null => data.singles!.head.rips[place - 1] ?? null;
+
+function chunk(number: number): Chunk {
   if (of !== data.singles) {
     unpacked.clear();
     of = data.singles;
@@ -77,7 +121,7 @@ function chunksIn([from, to]: [number, number]): number[] {
 /** Stretches of a time of which no single exits are in the page. */
 export function missingIn([from, to]: [number, number]): [number, number][] {
   const { head } = data.singles!;
-  if (head.chunks.reduce((sum, of) => sum + of.rows, 0) === head.exits) return [];
+  if (hasAllSingles()) return [];
   const gaps: [number, number][] = [];
   let at = from;
   for (const of of head.chunks) {
@@ -89,24 +133,48 @@ export function missingIn([from, to]: [number, number]): [number, number][] {
   return gaps;
 }
 
-/** The exits that are in view, of the vCPUs and reasons that are looked at; `null` if they are too many to be drawn one by one. */
+/** The exits that are in view, of those that are looked at; `null` if they are too many to be drawn one by one. */
 export const singlesInView = computed<Single[] | null>(() => {
   if (!data.singles) return null;
   const [from, to] = range.value;
   const numbers = chunksIn([from, to]);
   if (numbers.length > IN_VIEW) return null;
-  const [ofLanes, ofReasons] = [lanes.value, reasons.value];
+  const [ofLanes, ofLengths] = [lanes.value, lengths.value];
   const found: Single[] = [];
   for (const number of numbers) {
-    for (const exit of chunk(number)) {
-      if (exit.at > to || exit.at + exit.total < from) continue;
-      if ((ofLanes && !ofLanes.has(exit.lane)) || (ofReasons && !ofReasons.has(exit.reason))) continue;
-      found.push(exit);
+    const of = chunk(number);
+    for (let row = 0; row < of.rows; row++) {
+      const [at, total] = [of.at[row]!, of.total[row]!];
+      if (at > to || at + total < from) continue;
+      if ((ofLanes && !ofLanes.has(of.lane[row]!)) || !isShown(of.cause[row]!)) continue;
+      if (ofLengths && (total < ofLengths[0] || total >= ofLengths[1])) continue;
+      found.push(single(of, row));
       if (found.length > DRAWN) return null;
     }
   }
   return found;
 });
+
+/** Whether the page has all single exits of the recording. */
+export const hasAllSingles = (): boolean => {
+  const head = data.singles?.head;
+  return !!head && head.chunks.reduce((sum, of) => sum + of.rows, 0) === head.exits;
+};
+
+/** Goes through all single exits that began in a time and are looked at. */
+export function eachSingle([from, to]: [number, number], visit: (of: Chunk, row: number) => void): void {
+  const [ofLanes, ofLengths] = [lanes.value, lengths.value];
+  for (const number of chunksIn([from, to])) {
+    // Not kept: there are more than have room.
+    const of = unpacked.get(number) ?? unpack(number);
+    for (let row = 0; row < of.rows; row++) {
+      const [at, total] = [of.at[row]!, of.total[row]!];
+      if (at < from || at >= to || (ofLanes && !ofLanes.has(of.lane[row]!)) || !isShown(of.cause[row]!)) continue;
+      if (ofLengths && (total < ofLengths[0] || total >= ofLengths[1])) continue;
+      visit(of, row);
+    }
+  }
+}
 
 /** The exit that is looked into: vCPU and moment. */
 export const picked = signal<{ lane: number; at: number } | null>(null);
@@ -117,13 +185,21 @@ export function pick(exit: { lane: number; at: number } | null): void {
 
 keep({
   read(hash) {
-    const [lane, at] = (hash.get("exit") ?? "").split(":").map(Number);
-    picked.value = Number.isInteger(lane) && Number.isFinite(at) && at !== undefined && hash.has("exit") ? { lane: lane!, at } : null;
+    const [, name, at] = /^(.*)@(\d+)$/.exec(hash.get("exit") ?? "") ?? [];
+    const lane = name === undefined ? -1 : laneCalled(name);
+    picked.value = lane >= 0 ? { lane, at: Number(at) } : null;
   },
   write(hash) {
-    if (picked.value) hash.set("exit", `${picked.value.lane}:${picked.value.at}`);
+    if (picked.value) hash.set("exit", `${laneId(picked.value.lane)}@${picked.value.at}`);
   },
 });
+
+/** The phases of an exit's cost, in their order, where the page has them: of the slowest exits, where events mark any. */
+export function phasesOf(exit: { lane: number; at: number }): { name: string; ns: number }[] | null {
+  const slow = data.over.slow.find((of) => of.lane === exit.lane && of.after_ns === exit.at);
+  const phases = slow?.phases_ns.map((ns, at) => ({ name: data.over.phases[at]!, ns })).filter(({ ns }) => ns > 0) ?? [];
+  return phases.length > 1 ? phases : null;
+}
 
 /** How an exit lies among others of its vCPU. */
 export interface Neighbours {
@@ -131,9 +207,11 @@ export interface Neighbours {
   /** Before it, the last first; after it. */
   before: Single[];
   after: Single[];
-  /** The last and the next for the same reason, about the same. */
+  /** The last and the next of the same cause. */
   lastOfKind: Single | null;
   nextOfKind: Single | null;
+  /** Exits of other vCPUs on its CPU while it lasted: by vCPU. */
+  meanwhile: Map<number, number>;
 }
 
 /** The exit that is looked into, with those around it that the page has. */
@@ -143,13 +221,24 @@ export const neighbours = computed<Neighbours | null>(() => {
   const numbers = chunksIn([wanted.at, wanted.at]);
   const first = numbers[0] ?? -1;
   const around = [...new Set([first - 1, ...numbers, (numbers.at(-1) ?? -1) + 1])].filter((number) => number >= 0 && number < data.singles!.head.chunks.length);
-  const all = around.flatMap(chunk).filter((exit) => exit.lane === wanted.lane);
+  const meanwhile = new Map<number, number>();
+  const all = around.flatMap((number) => {
+    const of = chunk(number);
+    return Array.from({ length: of.rows }, (_, row) => row).filter((row) => of.lane[row] === wanted.lane).map((row) => single(of, row));
+  });
   all.sort((a, b) => a.at - b.at);
   const place = all.findIndex((exit) => exit.at === wanted.at);
   if (place < 0) return null;
   const exit = all[place]!;
-  const isOfKind = (other: Single) => other.reason === exit.reason && other.about === exit.about;
+  const isOfKind = (other: Single) => other.cause === exit.cause;
   const before = all.slice(0, place).reverse();
   const after = all.slice(place + 1);
-  return { exit, before: before.slice(0, 6), after: after.slice(0, 3), lastOfKind: before.find(isOfKind) ?? null, nextOfKind: after.find(isOfKind) ?? null };
+  for (const number of chunksIn([exit.at, exit.at + exit.total]).slice(0, IN_VIEW)) {
+    const of = chunk(number);
+    for (let row = 0; row < of.rows; row++)
+      if (of.cpu[row] === exit.cpu && of.lane[row] !== exit.lane && of.at[row]! >= exit.at && of.at[row]! < exit.at + exit.total)
+        meanwhile.set(of.lane[row]!, (meanwhile.get(of.lane[row]!) ?? 0) + 1);
+  }
+  const [lastOfKind, nextOfKind] = [before.find(isOfKind) ?? null, after.find(isOfKind) ?? null];
+  return { exit, before: before.slice(0, 6), after: after.slice(0, 3), lastOfKind, nextOfKind, meanwhile };
 });

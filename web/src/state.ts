@@ -1,4 +1,4 @@
-// What of a recording is looked at: range of time, vCPUs, reasons; kept in the page's address.
+// What of a recording is looked at: range of time, vCPUs, reasons, a cause, lengths; kept in the page's address, by name.
 import { computed, effect, signal } from "@preact/signals";
 import type { Data } from "./data";
 import { begin as beginLink, keep, kept } from "./link";
@@ -24,6 +24,10 @@ export const range = signal<[number, number]>([0, 1]);
 export const lanes = signal<ReadonlySet<number> | null>(null);
 /** Reasons that are shown; `null` for all. */
 export const reasons = signal<ReadonlySet<number> | null>(null);
+/** A cause or a subject that is shown alone, by its name or id (causes.ts); `null` for all. */
+export const chosen = signal<string | null>(null);
+/** The lengths, in ns, of which exits are shown: from, and below; `null` for all. */
+export const lengths = signal<[number, number] | null>(null);
 /** What the timeline stacks. */
 export const stack = kept<"states" | "exits" | "cost">("stack", "states", ["states", "exits", "cost"]);
 
@@ -93,18 +97,39 @@ export function toggle(of: typeof lanes, key: number, all: number): void {
   of.value = next.size === 0 || next.size === all ? null : next;
 }
 
-/** Takes back what was chosen last in the order of Esc: reasons, then vCPUs, then the range. */
+/** Takes back what was chosen, one thing after the other: lengths, cause, reasons, vCPUs, range. */
 export function takeBack(): void {
-  if (reasons.value) reasons.value = null;
+  if (lengths.value) lengths.value = null;
+  else if (chosen.value !== null) chosen.value = null;
+  else if (reasons.value) reasons.value = null;
   else if (lanes.value) lanes.value = null;
   else lookAtAll();
 }
 
-function numbers(text: string | null, below: number): ReadonlySet<number> | null {
-  if (!text) return null;
-  const found = text.split(",").map(Number).filter((number) => Number.isInteger(number) && number >= 0 && number < below);
+/** VMs with their vCPUs. */
+export function vms(): { name: string; lanes: ReadonlySet<number> }[] {
+  const found = new Map<string, number[]>();
+  data.over.lanes.forEach((row, lane) => found.set(row.vm_label, [...(found.get(row.vm_label) ?? []), lane]));
+  return [...found].map(([name, lanes]) => ({ name, lanes: new Set(lanes) }));
+}
+
+/** What a link calls a vCPU. Where several have one name, the later ones are told apart by their place. */
+export function laneId(lane: number): string {
+  const row = data.over.lanes[lane];
+  const name = row ? `${row.vm_label}/${row.vcpu_label}` : "further";
+  const first = data.over.lanes.findIndex((other) => other.vm_label === row?.vm_label && other.vcpu_label === row?.vcpu_label);
+  return first === lane || first < 0 ? name : `${name}#${lane}`;
+}
+
+/** The numbers of what has one of these names. */
+function named(names: string[], nameOf: (number: number) => string, size: number): ReadonlySet<number> | null {
+  const wanted = new Set(names);
+  const found = wanted.size === 0 ? [] : Array.from({ length: size }, (_, number) => number).filter((number) => wanted.has(nameOf(number)));
   return found.length ? new Set(found) : null;
 }
+
+/** The vCPU with this name in links. */
+export const laneCalled = (id: string): number => data.over.lanes.findIndex((_, lane) => laneId(lane) === id);
 
 keep({
   read(hash) {
@@ -112,8 +137,11 @@ keep({
     const from = Number(hash.get("from") ?? NaN);
     const to = Number(hash.get("to") ?? NaN);
     look(Number.isFinite(from) ? from : data.from, Number.isFinite(to) ? to : data.to);
-    lanes.value = numbers(hash.get("vcpus"), data.over.lanes.length);
-    reasons.value = numbers(hash.get("reasons"), data.over.reasons.length);
+    lanes.value = named(hash.getAll("vcpu"), laneId, data.over.lanes.length);
+    reasons.value = named(hash.getAll("reason"), (reason) => data.over.reasons[reason]!, data.over.reasons.length);
+    chosen.value = hash.get("cause");
+    const [least, most] = (hash.get("lengths") ?? "").split("-").map(Number);
+    lengths.value = least !== undefined && most !== undefined && least >= 0 && most > least ? [least, most] : null;
   },
   write(hash) {
     if (!current.value) return;
@@ -121,8 +149,10 @@ keep({
       hash.set("from", String(range.value[0]));
       hash.set("to", String(range.value[1]));
     }
-    if (lanes.value) hash.set("vcpus", [...lanes.value].join(","));
-    if (reasons.value) hash.set("reasons", [...reasons.value].join(","));
+    lanes.value?.forEach((lane) => hash.append("vcpu", laneId(lane)));
+    reasons.value?.forEach((reason) => hash.append("reason", data.over.reasons[reason]!));
+    if (chosen.value !== null) hash.set("cause", chosen.value);
+    if (lengths.value) hash.set("lengths", lengths.value.join("-"));
   },
 });
 

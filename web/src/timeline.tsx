@@ -1,19 +1,13 @@
-// Time: a strip of the whole recording that stays in sight, and what each vCPU does within the range.
-import { useSignal, type Signal } from "@preact/signals";
+// Time: how ranges are chosen, and a strip of the whole recording that stays in sight.
+import type { Signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
-import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
-import { Chart, type Pointing, type Tip } from "./chart";
-import { colors, partFills, ranked, reasonColor, reasonName } from "./colors";
-import { clock, count, ns, share } from "./format";
-import { costliest, exitsOver, partName, parts, statesOver, together, type Stacks } from "./query";
-import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, only, pan, range, reasons, stack, zoom } from "./state";
-import { missingIn, pick, picked, singlesInView, type Single } from "./single";
+import { timeScale, type Plot, type Scale } from "./axes";
+import { Chart, type Pointing } from "./chart";
+import { colors, partFills } from "./colors";
+import { count, ns } from "./format";
+import { partName, parts, statesOver, together, type Stacks } from "./query";
+import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, pan, range, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
-
-/** vCPUs that are drawn unless all are asked for. */
-const FIRST_LANES = 12;
-/** Height of a lane: the fewer, the taller. */
-const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
 
 export const zero = (): number => {
   if (liveFor()) return data.to;
@@ -122,25 +116,8 @@ export function drawStacks(s: Surface, plot: Plot, scale: Scale, stacks: Stacks,
   });
 }
 
-interface Series {
-  labels: string[];
-  fills: string[];
-}
-
-function series(): Series {
-  if (stack.value === "states") return { labels: parts.value.map(partName), fills: partFills(parts.value) };
-  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
-  return { labels: [...own.map(reasonName), "other reasons"], fills: [...own.map(reasonColor), colors.value.other] };
-}
-
-function stacksOf(at: [number, number], most: number): Map<number, Stacks> {
-  if (stack.value === "states") return statesOver(at, most);
-  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
-  const place = (reason: number) => (own.indexOf(reason) + 1 || own.length + 1) - 1;
-  return exitsOver(at, most, stack.value === "cost" ? "cost" : "count", place, own.length + 1);
-}
-
-const peak = (stacks: Stacks): number => {
+/** The most that all series of a group are together. */
+export const peak = (stacks: Stacks): number => {
   let most = 0;
   for (let group = 0; group < stacks.groups; group++) {
     let sum = 0;
@@ -217,13 +194,15 @@ export function Strip() {
       summary={() => `What all vCPUs did over ${ns(data.to - data.from)}; the range looked at is ${ns(calm.value[1] - calm.value[0])} long.`}
       height={58}
       draw={draw}
+      time={() => held.current?.scale ?? null}
       pointing={pointing}
       twin={twin}
     />
   );
 }
 
-function rowsOf(stacks: Stacks | null): number[][] {
+/** A row of a table for each group: its begin, then the series. */
+export function rowsOf(stacks: Stacks | null): number[][] {
   if (!stacks) return [];
   return Array.from({ length: stacks.groups }, (_, group) => [
     stacks.from + group * stacks.step - zero(),
@@ -239,173 +218,4 @@ export function MoreVcpus({ all, first }: { all: Signal<boolean>; first: number 
       {all.value ? `The ${first} vCPUs that cost most` : `All ${count(many)} vCPUs`}
     </button>
   ) : null;
-}
-
-/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order. */
-function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): void {
-  const fills = partFills(parts.value);
-  const tall = Math.round(plot.h * 0.62);
-  for (const exit of exits) {
-    const from = Math.max(plot.x, scale(exit.at));
-    const to = Math.min(plot.x + plot.w, Math.max(scale(exit.at + exit.total), from + 1));
-    if (to <= from) continue;
-    s.rect(from, plot.y, to - from, tall, reasonColor(exit.reason));
-    let x = scale(exit.at);
-    parts.value.forEach((part, at) => {
-      const long = ((exit.times[part.column] ?? 0) / (exit.total || 1)) * (scale(exit.at + exit.total) - scale(exit.at));
-      const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
-      if (end - begin > 0.2) s.rect(begin, plot.y + tall + 2, end - begin, plot.h - tall - 3, fills[at]!);
-      x += long;
-    });
-    const chosen = picked.value;
-    if (chosen && chosen.lane === exit.lane && chosen.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
-  }
-}
-
-export function Timeline() {
-  const all = useSignal(false);
-  const brush = useSignal<[number, number] | null>(null);
-  const last = useRef<{ scale: Scale; plots: { lane: number; plot: Plot; stacks: Stacks | undefined; singles: Single[] | null }[] } | null>(null);
-  const under = (x: number, y: number): { lane: number; exit: Single | null } | null => {
-    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
-    if (!found?.singles || !last.current) return null;
-    const { scale } = last.current;
-    // What is narrower than a pixel is found beside it, too.
-    const away = (exit: Single) => Math.max(0, scale(exit.at) - x, x - scale(exit.at + exit.total));
-    let best: Single | null = null;
-    for (const exit of found.singles) if (away(exit) <= 3 && (!best || away(exit) < away(best))) best = exit;
-    return { lane: found.lane, exit: best };
-  };
-  const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush, (x, y) => pick(under(x, y)?.exit ?? null)));
-  const drawn = (): number[] => {
-    const chosen = data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
-    return all.value ? chosen : costliest(chosen, FIRST_LANES);
-  };
-  const draw = (s: Surface, w: number, h: number) => {
-    const own = drawn();
-    const tall = laneHeight(own.length);
-    const left = Math.min(170, Math.max(60, ...own.map((lane) => textWidth(laneName(lane)) + 20)));
-    const outer = { x: left, y: 4, w: w - left - 62, h: h - 42 };
-    const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
-    const stacks = stacksOf(range.value, outer.w / (own.length > 6 ? 4 : 2));
-    const { fills } = series();
-    const states = stack.value === "states";
-    const most = states ? 0 : Math.max(1, ...own.map((lane) => (stacks.has(lane) ? peak(stacks.get(lane)!) : 1)));
-    bottomAxis(s, outer, scale, timeAxis());
-    const found = singlesInView.value;
-    const missing = found ? missingIn(range.value) : [];
-    const plots = own.map((lane, at) => {
-      const plot = { x: outer.x, y: outer.y + at * tall + 3, w: outer.w, h: tall - 8 };
-      const of = stacks.get(lane);
-      const full = states ? () => of?.step ?? 1 : () => most;
-      s.text(left - 8, plot.y + plot.h / 2, laneName(lane), { color: colors.value.ink, align: "right", width: left - 12 });
-      const singles = found && found.filter((exit) => exit.lane === lane);
-      if (singles) {
-        for (const [from, to] of missing) s.rect(Math.max(plot.x, scale(from)), plot.y, Math.min(plot.x + plot.w, scale(to)) - Math.max(plot.x, scale(from)), plot.h, "/" + colors.value.soft);
-        drawSingles(s, plot, scale, singles);
-      } else if (of) drawStacks(s, plot, scale, of, fills, full);
-      s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
-      if (singles) return { lane, plot, stacks: undefined, singles };
-      const top = states ? "100%" : stack.value === "exits" ? `${count((most / (of?.step ?? 1)) * 1e9)}/s` : share(most / (of?.step ?? 1));
-      s.text(plot.x + plot.w + 4, plot.y + 5, top, { color: colors.value.soft, size: 10, width: 58 });
-      s.text(plot.x + plot.w + 4, plot.y + plot.h - 3, "0", { color: colors.value.soft, size: 10 });
-      return { lane, plot, stacks: of, singles: null };
-    });
-    last.current = { scale, plots };
-    drawBrush(s, outer, scale, brush.value);
-  };
-  const hit = (x: number, y: number): Tip | null => {
-    const single = under(x, y);
-    if (single) {
-      const { exit } = single;
-      return (
-        exit && {
-          title: `${reasonName(exit.reason)}${exit.about === null ? "" : `: ${data.over.abouts[exit.about]?.text ?? ""}`}`,
-          lines: [
-            ["at", `${((exit.at - zero()) / 1e9).toFixed(6)} s`],
-            ...parts.value.filter((part) => exit.times[part.column]).map((part): [string, string] => [partName(part), ns(exit.times[part.column]!)]),
-          ],
-        }
-      );
-    }
-    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
-    if (!found?.stacks || !last.current) return null;
-    const at = last.current.scale.back(x);
-    const { from, step, values } = found.stacks;
-    const group = Math.floor((at - from) / step);
-    const { labels } = series();
-    const lines = labels.map((label, part): [string, string] => {
-      const value = values[part]?.[group] ?? 0;
-      return [label, stack.value === "states" ? `${ns(value)} (${share(value / step)})` : stack.value === "exits" ? count(value) : ns(value)];
-    });
-    const shown = lines.filter((_, part) => (values[part]?.[group] ?? 0) > 0);
-    return {
-      title: `${laneName(found.lane)}, ${((from + group * step - zero()) / 1e9).toFixed(6)} s + ${ns(step)}`,
-      lines: [...(shown.length ? shown : lines.slice(0, 0)), ["trace clock", clock(data.over.base_ns, from + group * step)]],
-    };
-  };
-  const legend = () => {
-    const { labels, fills } = series();
-    const singles = singlesInView.value;
-    if (singles) {
-      const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
-      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => only(reasons, reason) }));
-    }
-    const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
-    return labels.map((label, at) => ({
-      label,
-      color: fills[at]!,
-      click: stack.value !== "states" && own[at] !== undefined ? () => only(reasons, own[at]!) : undefined,
-    }));
-  };
-  const twin = () => {
-    const { labels } = series();
-    const rows = [...stacksOf(range.value, 60)].flatMap(([lane, stacks]) => rowsOf(stacks).map((row) => [lane, ...row] as number[]));
-    const unit = stack.value === "exits" ? count : ns;
-    return {
-      columns: [
-        { title: "vCPU", text: true, show: (row: number[]) => laneName(row[0]!), value: (row: number[]) => laneName(row[0]!) },
-        { title: "From (s)", show: (row: number[]) => (row[1]! / 1e9).toFixed(4), value: (row: number[]) => row[1]! / 1e9 },
-        ...labels.map((label, at) => ({
-          title: stack.value === "exits" ? `${label} (exits)` : `${label} (ns)`,
-          show: (row: number[]) => unit(row[at + 2]!),
-          value: (row: number[]) => row[at + 2]!,
-        })),
-      ],
-      rows,
-    };
-  };
-  const option = (value: "states" | "exits" | "cost", label: string) => (
-    <button type="button" aria-pressed={stack.value === value} onClick={() => (stack.value = value)}>
-      {label}
-    </button>
-  );
-  return (
-    <Chart
-      id="timeline"
-      title="What each vCPU did, over time"
-      summary={() => `${drawn().length} vCPUs over ${ns(calm.value[1] - calm.value[0])}.`}
-      height={() => Math.max(1, drawn().length) * laneHeight(drawn().length) + 46}
-      draw={draw}
-      hit={hit}
-      legend={legend}
-      twin={twin}
-      pointing={pointing}
-      note={
-        singlesInView.value
-          ? "Single exits, by reason; below each how its time divides, in no order. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
-          : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
-      }
-      controls={
-        <>
-          <span role="group" aria-label="What is stacked" class="choice">
-            {option("states", "Time")}
-            {option("exits", "Exits by reason")}
-            {option("cost", "Cost by reason")}
-          </span>
-          <MoreVcpus all={all} first={FIRST_LANES} />
-        </>
-      }
-    />
-  );
 }

@@ -672,6 +672,7 @@ export interface OverTimeHead {
    * more than a double holds.
    */
   base_ns: string;
+  causes: PageCause[];
   /**
    * Whether there is a time axis: one trace.
    */
@@ -682,6 +683,10 @@ export interface OverTimeHead {
    * The parts of a vCPU's time, in the order in which they are shown.
    */
   parts: PartRow[];
+  /**
+   * The phases of an exit's cost, in their order.
+   */
+  phases: string[];
   reasons: string[];
   /**
    * Single exits, whose columns follow those of the tables; absent where there are none.
@@ -703,6 +708,31 @@ export interface AboutRow {
    */
   label: string;
   text: string;
+}
+/**
+ * What exits come from: their reason and their subject together.
+ */
+export interface PageCause {
+  /**
+   * The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
+   */
+  about: number | null;
+  /**
+   * Whether these are all further causes of the reason.
+   */
+  is_further: boolean;
+  /**
+   * Whether rules tell it from other causes of the reason, by that name or by what `about` is.
+   */
+  is_told_apart: boolean;
+  /**
+   * What rules call the subject, if they tell it apart: a device, a group of registers, what happened.
+   */
+  named: string | null;
+  /**
+   * The reason's place in `reasons`; none of reasons that are too many.
+   */
+  reason: number | null;
 }
 /**
  * A vCPU.
@@ -769,7 +799,7 @@ export interface PartRow {
 export interface SingleExitsHead {
   chunks: SingleChunk[];
   /**
-   * Columns of each chunk that are packed one number an exit: begin, vCPU, reason, about, user space, kernel, …
+   * Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
    */
   columns: string[];
   /**
@@ -780,6 +810,10 @@ export interface SingleExitsHead {
    * The other parts of exits, by the bits of the last of these columns, from the lowest on.
    */
   parts: string[];
+  /**
+   * Places in guests: instruction pointers, in hexadecimal.
+   */
+  rips: string[];
 }
 /**
  * Exits that ended one after the other.
@@ -816,6 +850,7 @@ export interface SlowOne {
    * When it left its guest.
    */
   at_ns: number;
+  cause: number;
   /**
    * Where.
    */
@@ -858,6 +893,13 @@ export interface SlowOne {
    */
   on_cpu?: number;
   /**
+   * How long each of the `phases` of its cost was, in nanoseconds.
+   *
+   * @minItems 6
+   * @maxItems 6
+   */
+  phases_ns: [number, number, number, number, number, number];
+  /**
    * The host polled for a wake-up before it blocked the halted vCPU.
    */
   polling_ns: number;
@@ -865,7 +907,6 @@ export interface SlowOne {
    * Why.
    */
   reason: string;
-  reason_at: number;
   /**
    * Runnable, without a CPU.
    */

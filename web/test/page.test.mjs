@@ -82,6 +82,11 @@ test("a range that is chosen has the report's figures of that range, in every pa
   assert.ok(report.total.count > 100 && report.total.count < 16000);
   const rows = await tableOf(page, "Exits by reason");
   for (const row of report.rows.slice(0, 8)) assert.equal(rows[row.reason].exits, thousands(row.count), row.reason);
+  // The line below the chips says so in a line, and the command in it is that of the same exits.
+  const line = page.locator(".chosen-line");
+  assert.ok((await line.innerText()).startsWith(`${thousands(report.total.count)} exits, cost `));
+  const command = (await line.getByRole("button").getAttribute("title")).split(" ").slice(1);
+  assert.deepEqual(JSON.parse(run(...command, "--format", "json")).total, report.total);
   const vcpus = await csvOf(page, "vcpus");
   report.vcpus.forEach((row, at) => {
     // Of exits on the edge, parts are shared out; to a few nanoseconds for each.
@@ -111,9 +116,9 @@ test("zoom, pan and a link to what is shown", async () => {
   await page.getByRole("button", { name: "vCPU 1" }).first().click();
   await reveal(page, "#reasons");
   await page.locator("button.reason", { hasText: "npf" }).click();
-  await page.waitForFunction(() => location.hash.includes("reasons="));
+  await page.waitForFunction(() => location.hash.includes("reason="));
   const [hash, shown] = await page.evaluate(() => [location.hash, document.querySelector(".filters").textContent]);
-  assert.match(hash, /from=\d+.*to=\d+.*vcpus=0.*reasons=\d+/);
+  assert.match(hash, /from=\d+.*to=\d+.*vcpu=qemu-system-x86\+121%2F0&reason=npf/);
   const exits = (await tableOf(page, "Exits by reason")).npf.exits;
   const again = await open(browser, boot(), { hash });
   assert.equal(await again.evaluate(() => document.querySelector(".filters").textContent), shown);
@@ -266,7 +271,7 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   const slow = await csvOf(page, "slow");
   assert.equal(slow[0].about, "0xcfc out PCI config data");
   await page.locator(".list", { hasText: "Costliest causes" }).getByRole("button", { name: "npf: memory faults" }).click();
-  await page.waitForFunction(() => location.hash.includes("reasons="));
+  await page.waitForFunction(() => location.hash.includes("cause=npf"));
   await page.locator(".list", { hasText: "Changes" }).locator("tbody button").first().click();
   await page.locator("#advice article").first().waitFor();
   await done(page);
@@ -324,22 +329,22 @@ test("what is chosen is chips: they are taken away, and Back, Forward and Esc do
   const chips = async () => (await page.locator(".chip").allInnerTexts()).map((text) => text.replace(/\s*×$/, ""));
   assert.deepEqual(await chips(), []);
   await page.locator(".list", { hasText: "Costliest causes" }).getByRole("button", { name: "npf: memory faults" }).click();
-  await hashHas(page, "reasons");
+  await hashHas(page, "cause");
   await page.getByRole("button", { name: "vCPU 1" }).first().click();
-  await hashHas(page, "vcpus");
-  assert.deepEqual(await chips(), ["vCPU 0", "npf"]);
+  await hashHas(page, "vcpu");
+  assert.deepEqual(await chips(), ["vCPU 0", "npf: memory faults"]);
   await page.goBack();
-  await hashHas(page, "vcpus", false);
-  assert.deepEqual(await chips(), ["npf"]);
+  await hashHas(page, "vcpu", false);
+  assert.deepEqual(await chips(), ["npf: memory faults"]);
   await page.goBack();
-  await hashHas(page, "reasons", false);
+  await hashHas(page, "cause", false);
   assert.deepEqual(await chips(), []);
   await page.goForward();
-  await hashHas(page, "reasons");
-  assert.deepEqual(await chips(), ["npf"]);
+  await hashHas(page, "cause");
+  assert.deepEqual(await chips(), ["npf: memory faults"]);
   await page.keyboard.press("w");
   assert.equal((await chips()).length, 2);
-  await page.getByRole("button", { name: "Show all reasons" }).click();
+  await page.getByRole("button", { name: "Show all causes" }).click();
   assert.match((await chips()).join(), /^[\d.]+ s to [\d.]+ s \([\d.]+s\)$/);
   await page.keyboard.press("Escape");
   assert.deepEqual(await chips(), []);
@@ -360,12 +365,12 @@ test("names are found by their words, and keys are listed", async () => {
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await dialog.waitFor({ state: "hidden" });
-  await hashHas(page, "reasons");
+  await hashHas(page, "cause");
   await page.keyboard.press("/");
   await dialog.getByRole("searchbox").fill("0xcfc");
   assert.ok((await dialog.getByRole("button").count()) > 0);
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => location.hash.includes("view=devices"));
+  await page.waitForFunction(() => location.hash.includes("view=devices") && location.hash.includes("cause=port%2F0xcfc"));
   await page.keyboard.press("?");
   const keys = page.getByRole("dialog", { name: "Keys" });
   assert.match(await keys.innerText(), /the whole recording/);
@@ -374,6 +379,95 @@ test("names are found by their words, and keys are listed", async () => {
   await keys.waitFor({ state: "hidden" });
   assert.equal(await page.locator(".chip").count(), 1, "Esc closes the dialog and leaves the choice");
   await done(page);
+});
+
+/** What the pivot's rows add up to. */
+async function pivotSums(page) {
+  const rows = await csvOf(page, "pivot");
+  return { rows, exits: sum(rows, "exits"), cost: sum(rows, "cost") };
+}
+
+const sum = (rows, column) => rows.reduce((sum, row) => sum + Number(row[column]), 0);
+
+test("a cause that is chosen has the exits and the cost that its row has, in every recording", async () => {
+  for (const file of ["x86-svm/t2.data.gz", "x86-svm/t4-none.dat.gz", "lab/contended.data.gz", "powerpc/p8_smt4_two_vms.data.gz", "powerpc/p9_smt2_two_vms.data.gz", "arm64/arm.dat.gz"]) {
+    const { causes, total } = json("report", corpus(file));
+    const page = await open(browser, pageOf(`first-${file.replace(/\W/g, "-")}`, corpus(file)));
+    const all = await pivotSums(page);
+    assert.equal(all.exits, total.count, file);
+    for (const row of causes.filter((row) => row.reason)) {
+      const name = row.subject ? `${row.reason}: ${row.subject}` : row.reason;
+      await page.evaluate((name) => (location.hash = `#view=pivot&tab=breakdown&cause=${encodeURIComponent(name)}`), name);
+      await page.locator(".chip").waitFor();
+      const { exits, cost } = await pivotSums(page);
+      assert.deepEqual([exits, cost], [row.exits, row.time_ns], `${file}: ${name}`);
+    }
+    await done(page);
+  }
+});
+
+test("exits are divided by what is chosen, from sums and from single exits alike", async () => {
+  const page = await open(browser, boot(), { hash: "#view=pivot&tab=breakdown&by=reason" });
+  const report = json("report", T2);
+  const { rows } = await pivotSums(page);
+  assert.deepEqual(rows.map((row) => [row.reason, Number(row.exits)]).sort(), report.rows.map((row) => [row.reason, row.count]).sort());
+  // By the place in the guest, which single exits alone tell.
+  const button = (name) => page.getByRole("group", { name: "Divided by" }).getByRole("button", { name });
+  await button("place in the guest").click();
+  await button("reason").click();
+  const [top] = json("report", T2, "--by", "rip", "--sort", "cost").rows;
+  const [first] = (await pivotSums(page)).rows;
+  assert.deepEqual([Number(first["place in the guest"]), Number(first.exits)], [top.rip, top.count]);
+  // Under a condition, from sums and from single exits.
+  const under = async (where) => {
+    await page.locator(".where input").fill(where);
+    await page.keyboard.press("Enter");
+    await frame(page);
+    return (await pivotSums(page)).exits;
+  };
+  const events = run("export", T2, "--format", "csv").trim().split("\n");
+  const head = events[0].split(",");
+  const exits = events.slice(1).map((line) => Object.fromEntries(line.split(",").map((field, at) => [head[at], field])));
+  const [kernel, user] = [head.find((name) => name === "kernel_ns"), head.find((name) => /^user(_space)?_ns$/.test(name))];
+  const cost = (exit) => Number(exit[kernel]) + Number(exit[user]);
+  assert.equal(await under("reason = npf"), report.rows.find((row) => row.reason === "npf").count);
+  assert.equal(await under("reason = io and cost > 1ms"), exits.filter((exit) => exit.reason === "io" && cost(exit) > 1e6).length);
+  assert.equal(await under("reason != io and vcpu ~ 1 and steal >= 10us"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
+  await under("cots > 1ms");
+  assert.match(await page.locator("#where-wrong").innerText(), /^cots is unknown here: /);
+  await under("cost > 5");
+  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100us/);
+  await under("");
+  // A click looks into a frame; what is searched lights up.
+  await button("reason").click();
+  await button("place in the guest").click();
+  await page.locator("#pivot").getByRole("searchbox").fill("npf");
+  const npf = report.rows.find((row) => row.reason === "npf");
+  assert.equal(await page.locator("#chart-pivot [role=status]").innerText(), `${((npf.cost_ns / report.total.cost_ns) * 100).toFixed(1)}% of all`);
+  const box = await page.locator("#chart-pivot canvas").boundingBox();
+  await page.mouse.click(box.x + 20, box.y + 36);
+  await page.locator("#pivot").getByRole("button", { name: "Show all of it" }).click();
+  await done(page);
+});
+
+test("lengths that are chosen are those of the timeline and of the slowest exits; VMs are chosen whole", async () => {
+  const page = await open(browser, boot());
+  await page.evaluate(() => (location.hash = "#lengths=40000000-90000000"));
+  await page.locator(".chip", { hasText: "40.0ms to 90.0ms" }).waitFor();
+  const slow = await csvOf(page, "slow");
+  assert.ok(slow.length > 0);
+  await page.keyboard.press("Escape");
+  assert.ok((await csvOf(page, "slow")).length > slow.length);
+  await done(page);
+  const two = await open(browser, pageOf("p8-vms", corpus("powerpc/p8_smt4_two_vms.data.gz")));
+  const report = json("report", corpus("powerpc/p8_smt4_two_vms.data.gz"));
+  const vm = two.getByRole("group", { name: "VMs" }).getByRole("button").first();
+  const name = await vm.getAttribute("title");
+  await vm.click();
+  assert.equal(await two.locator(".chip").first().evaluate((chip) => chip.title), `VM ${name}`);
+  const own = report.vcpus.filter((row) => name.endsWith(String(row.vm)));
+  assert.equal((await pivotSums(two)).exits, own.reduce((sum, row) => sum + row.exits, 0));
+  await done(two);
 });
 
 test("what was never in sight is printed", async () => {

@@ -10,9 +10,9 @@
 
 use crate::advise::judgement;
 use crate::read::{Sink, Trace};
-use exitscope_analysis::advice::{Material, Trials, TriedLimits, Untried};
+use exitscope_analysis::advice::{Machine, Material, Trials, TriedLimits, Untried, told_apart};
 use exitscope_analysis::replay::{Recorded, Recorder};
-use exitscope_analysis::{Counted, Dim, Facts, PollHost, Selection, Wanted};
+use exitscope_analysis::{Counted, Dim, ExitCause, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo, Yield,
 };
@@ -221,16 +221,20 @@ impl Gathered {
         halt_polls(halts, self.kept_halts(), &host, self.halts.has_all().then_some(tried))
     }
 
-    /// All that takes long, at once: what is `advised`, the replay of polling, what happened when.
+    /// All that takes long, at once: what is `advised`, the replay of polling, what happened when. There is a time axis if there is one
+    /// trace.
     pub fn finish<A>(
         &self,
         advised: impl FnOnce() -> anyhow::Result<(A, TriedLimits)>,
         over_time: impl FnOnce() -> OverTime + Send,
-        in_time: bool,
+        traces: &[TraceRow],
         info: &TraceInfo,
     ) -> anyhow::Result<(A, Option<Polls>, TimeTables)> {
+        let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+        let is_qemu = self.material.has_qemu(&machine);
+        let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
         thread::scope(|scope| {
-            let over_time = scope.spawn(move || over_time().finish(in_time, info));
+            let over_time = scope.spawn(move || over_time().finish(traces.len() == 1, info, apart));
             let (send, tried) = channel();
             // Where there is no advice, nothing was tried.
             let polls = scope.spawn(move || self.polls(info, || tried.recv().unwrap_or_default()));

@@ -62,7 +62,7 @@ pub fn look_at(
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
-    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), in_time, &totals.info)?;
+    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), &totals.traces, &totals.info)?;
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;
     let gates = report::gates(args, facts, &totals)?;

@@ -6,7 +6,7 @@
 //!
 //! Kept like what [`crate::OverTime`] keeps: recordings of a few thousand drags have each of them.
 
-use crate::rows::{FURTHER, Rows};
+use crate::rows::Rows;
 use exitscope_analysis::{Drag, Index, Runs, Selection};
 use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{Moment, VcpuId, VmId};
@@ -91,7 +91,7 @@ impl Drags {
     fn add(&mut self, drag: &Drag) {
         let mut row = |cause, lost| {
             let triple = self.triples.of((drag.vm, drag.vcpu, cause));
-            self.rows.absorb(drag.at.as_nanos(), triple, &[1, lost]);
+            self.rows.absorb(drag.at.as_nanos(), triple.into(), &[1, lost]);
         };
         let causes = drag.causes.len() as u64;
         match causes {
@@ -118,7 +118,7 @@ impl Drags {
             width_ns,
             base_ns: (u128::from(base) * u128::from(width_ns)).to_string(),
             bucket: rows.iter().zip(before).map(|(row, before)| row.bucket - before).collect(),
-            triple: rows.iter().map(|row| if row.key == FURTHER { last } else { row.key.min(last) }).collect(),
+            triple: rows.iter().map(|row| row.key.min(last.into()) as u32).collect(),
             forced: rows.iter().map(|row| row.sums[0]).collect(),
             lost: rows.iter().map(|row| row.sums[1]).collect(),
             triples,

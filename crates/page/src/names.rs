@@ -1,22 +1,22 @@
-//! Whose exits, why, about what: numbers for all of these, so that sums over time need not know more.
+//! Whose exits, and from what cause: numbers for both, so that sums over time need not know more.
 //!
 //! ```text
-//! Exit ─► selected? ─► vCPU, reason, thing: small numbers ─► Briefs ─► Sums
+//! Exit ─► selected? ─► vCPU, reason and subject together: small numbers ─► Briefs ─► Sums
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
 use crate::slow::Slow;
-use exitscope_analysis::{Counted, DetailKey, Index, MAX_KEYS, Selection};
+use exitscope_analysis::{Counted, DetailKey, ExitCause, Index, MAX_KEYS, Selection};
 use exitscope_model::{Door, Exit, ExitCode, ExitParts, LaneSpan, Stretch, TimePart, Who, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// vCPUs, reasons, and things that exits were about, at most, so that a number is a u16; further ones are counted
-/// together.
+/// vCPUs, reasons and causes at most, so that a number is a u16; further vCPUs, and further reasons, are counted together.
+/// Of further causes those of a reason are: they have its number beside [`CAUSES`].
 pub const LANES: u32 = (1 << 12) - 1;
 pub const REASONS: u32 = (1 << 10) - 1;
-pub const ABOUTS: u32 = 1 << 13;
+pub const CAUSES: u32 = 1 << 13;
 
 /// What an exit gives to sums over time. Times in nanoseconds; zero if not both ends were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +28,27 @@ pub(crate) struct Brief {
     pub total: u64,
     pub kernel: u64,
     pub user: u64,
-    /// Where in [`Briefs::parts`] its parts are, if it has others than these two.
-    pub parts: Option<u32>,
+    /// Where in the guest it was; 0 if the trace does not say.
+    pub rip: u64,
+    /// Where in [`Briefs::parts`] its parts are, if it has others than these two; else [`Brief::NO_PARTS`].
+    pub parts: u32,
     pub lane: u16,
-    pub reason: u16,
-    pub about: Option<u16>,
+    pub cause: u16,
+    pub cpu: u16,
     pub timed: bool,
     pub to_user: bool,
     /// Whether it is one of those that are looked at; else its vCPU is, and only where that one's time went counts.
     pub counted: bool,
+}
+
+impl Brief {
+    pub const NO_PARTS: u32 = u32::MAX;
+
+    /// The parts of it that are kept aside, if any are.
+    #[inline]
+    pub fn parts<'a>(&self, aside: &'a [ExitParts]) -> Option<&'a ExitParts> {
+        aside.get(self.parts as usize)
+    }
 }
 
 /// Exits and stretches on their way from [`Names`] to [`Sums`](crate::Sums). Most exits have a cost and no other part, so
@@ -73,17 +85,16 @@ impl Briefs {
         self.stretches.clear();
     }
 
-    /// Adds an exit of this vCPU, for this reason and about this, if it is looked at.
+    /// Adds an exit of this vCPU, of this cause, if it is looked at.
     // Always: what is put together elsewhere, in pieces, and then moved whole, is waited for.
     #[inline(always)]
-    fn push(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>) {
-        let (reason, about) = kind.unwrap_or_default();
-        let (mut total, mut kernel, mut user, mut parts) = (0, 0, 0, None);
+    fn push(&mut self, exit: &Exit, lane: u16, cause: Option<u16>) {
+        let (mut total, mut kernel, mut user, mut parts) = (0, 0, 0, Brief::NO_PARTS);
         if exit.timed {
             (kernel, user) = (exit.part(TimePart::Kernel).0, exit.part(TimePart::User).0);
             total = exit.total().0;
             if !exit.parts.is_cost() {
-                parts = Some(self.parts.len() as u32);
+                parts = self.parts.len() as u32;
                 self.parts.push(exit.parts);
             }
         }
@@ -93,21 +104,29 @@ impl Briefs {
             total,
             kernel,
             user,
+            rip: exit.rip,
             parts,
             lane,
-            reason,
-            about,
+            cause: cause.unwrap_or_default(),
+            cpu: exit.cpu.0.min(u16::MAX.into()) as u16,
             timed: exit.timed,
             to_user: exit.door != Door::Kernel,
-            counted: kind.is_some(),
+            counted: cause.is_some(),
         });
     }
 }
 
-/// The numbers of an exit's reason and of what it was about.
-fn numbered(reasons: &mut Index<ExitCode>, abouts: &mut Index<DetailKey>, exit: &Exit) -> (u16, Option<u16>) {
-    let about = exit.detail.map(|detail| abouts.of(DetailKey::of(detail)) as u16);
-    (reasons.of(exit.code) as u16, about)
+/// The number of a cause.
+pub(crate) fn numbered(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, cause: ExitCause) -> u32 {
+    match causes.of(cause) {
+        CAUSES => CAUSES + reasons.of(cause.code),
+        number => number,
+    }
+}
+
+fn number_of(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, exit: &Exit) -> u16 {
+    let cause = ExitCause { code: exit.code, about: exit.detail.map(DetailKey::of) };
+    numbered(causes, reasons, cause) as u16
 }
 
 /// What sums over time are of, by number.
@@ -116,8 +135,9 @@ pub struct Names {
     selection: Selection,
     pub(crate) window: (Moment, Moment),
     pub(crate) lanes: Index<Who>,
-    pub(crate) reasons: Index<ExitCode>,
-    pub(crate) abouts: Index<DetailKey>,
+    pub(crate) causes: Index<ExitCause>,
+    /// Those of causes that are too many.
+    pub(crate) further: Index<ExitCode>,
     pub(crate) slow: Slow,
     pub(crate) spans: FxHashMap<Who, (Moment, Moment)>,
     pub(crate) vcpu_of: FxHashMap<Tid, VcpuId>,
@@ -131,8 +151,8 @@ pub struct Names {
 struct Known {
     /// By the vCPU's number.
     lanes: Vec<Option<u16>>,
-    /// By the number of the kind: reason, and what such exits are about.
-    kinds: Vec<Option<(u16, Option<u16>)>>,
+    /// By the number of the kind: the cause.
+    kinds: Vec<Option<u16>>,
 }
 
 /// What is known of a number; if nothing is yet, what `find` finds.
@@ -156,8 +176,8 @@ impl Names {
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             lanes: Index::of_at_most(LANES),
-            reasons: Index::of_at_most(REASONS),
-            abouts: Index::of_at_most(ABOUTS),
+            causes: Index::of_at_most(CAUSES),
+            further: Index::of_at_most(REASONS),
             slow: Slow::default(),
             spans: FxHashMap::default(),
             vcpu_of: FxHashMap::default(),
@@ -179,30 +199,30 @@ impl Names {
             return;
         }
         let is_counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
-        let kind = is_counted.then(|| numbered(&mut self.reasons, &mut self.abouts, exit));
+        let cause = is_counted.then(|| number_of(&mut self.causes, &mut self.further, exit));
         let lane = self.lanes.of(exit.who) as u16;
-        self.absorb_numbered(exit, lane, kind, briefs);
+        self.absorb_numbered(exit, lane, cause, briefs);
     }
 
     /// The same of an exit that is counted there by facts of the same recording, which look at the same vCPUs, moments and
     /// exits.
     #[inline(always)]
     pub fn absorb_counted(&mut self, exit: &Exit, counted: Counted, briefs: &mut Briefs) {
-        let Names { known: Known { lanes, kinds }, reasons, abouts, .. } = self;
+        let Names { known: Known { lanes, kinds }, causes, further, .. } = self;
         let lane = known(lanes, counted.vcpu, || self.lanes.of(exit.who) as u16);
-        let kind = counted.kind.map(|kind| match kind {
-            Counted::UNNUMBERED => numbered(reasons, abouts, exit),
-            kind => known(kinds, kind, || numbered(reasons, abouts, exit)),
+        let cause = counted.kind.map(|kind| match kind {
+            Counted::UNNUMBERED => number_of(causes, further, exit),
+            kind => known(kinds, kind, || number_of(causes, further, exit)),
         });
-        self.absorb_numbered(exit, lane, kind, briefs);
+        self.absorb_numbered(exit, lane, cause, briefs);
     }
 
     #[inline(always)]
-    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, Option<u16>)>, briefs: &mut Briefs) {
-        if kind.is_some() {
+    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, cause: Option<u16>, briefs: &mut Briefs) {
+        if cause.is_some() {
             self.slow.absorb(exit);
         }
-        briefs.push(exit, lane, kind);
+        briefs.push(exit, lane, cause);
     }
 
     /// Adds a stretch of no exit to `briefs`; nothing if its vCPU is not looked at.
@@ -249,7 +269,7 @@ mod tests {
         assert_eq!(alone.begin(Moment::default()), told.begin(Moment::default()));
         let mut further = 0;
         let (mut briefs, mut briefs_told) = (Briefs::default(), Briefs::default());
-        for number in 0..40_000u64 {
+        for number in 0..60_000u64 {
             let detail = Detail {
                 kind: DetailKind::Port,
                 write: number % 2 == 0,
@@ -280,7 +300,8 @@ mod tests {
         assert!(briefs == briefs_told && briefs.parts.len() > 1_000, "{}", briefs.parts.len());
         assert!(further > 1_000, "{further}");
         assert_eq!(told.lanes.keys(), alone.lanes.keys());
-        assert_eq!(told.reasons.keys(), alone.reasons.keys());
-        assert_eq!(told.abouts.keys(), alone.abouts.keys());
+        assert_eq!(told.causes.keys(), alone.causes.keys());
+        assert_eq!(told.further.keys(), alone.further.keys());
+        assert_eq!(alone.causes.keys().len(), CAUSES as usize, "there are more");
     }
 }

@@ -1,19 +1,20 @@
 //! What happened when: the facts that pictures over time are drawn from.
 //!
 //! ```text
-//! Exit, Stretch ─► Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits, lengths, what they were about
+//! Exit, Stretch ─► Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits by cause, their lengths
 //!                         └─► the slowest exits of every part of the recording
 //! ```
 //!
 //! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
-use crate::names::{Briefs, Names, REASONS};
+use crate::names::{Briefs, CAUSES, Names, REASONS, numbered};
 use crate::rows::Row;
 use crate::single_exits::{SingleExits, SingleExitsHead};
-use crate::sums::{BELOW_LANE, LANE_SHIFT, REASON_SHIFT, Sums, UNTIMED};
-use exitscope_analysis::Selection;
-use exitscope_model::{Exit, LaneSpan, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
+use crate::sums::{BELOW_CAUSE, BELOW_LANE, CAUSE_SHIFT, LANE_SHIFT, Sums};
+use exitscope_analysis::advice::ToldApart;
+use exitscope_analysis::{DetailKey, ExitCause, Index, Selection};
+use exitscope_model::{Exit, ExitCode, LaneSpan, Step, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
@@ -66,13 +67,30 @@ struct AboutRow {
     text: String,
 }
 
+/// What exits come from: their reason and their subject together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct PageCause {
+    /// The reason's place in `reasons`; none of reasons that are too many.
+    reason: Option<u32>,
+    /// The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
+    about: Option<u32>,
+    /// What rules call the subject, if they tell it apart: a device, a group of registers, what happened.
+    named: Option<&'static str>,
+    /// Whether rules tell it from other causes of the reason, by that name or by what `about` is.
+    is_told_apart: bool,
+    /// Whether these are all further causes of the reason.
+    is_further: bool,
+}
+
 /// One of the slowest exits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct SlowOne {
     #[serde(flatten)]
     row: SlowRow,
     lane: u32,
-    reason_at: u32,
+    cause: u32,
+    /// How long each of the `phases` of its cost was, in nanoseconds.
+    phases_ns: [u64; Step::ALL.len()],
     /// When, counted from the page's begin.
     after_ns: u64,
 }
@@ -85,6 +103,10 @@ struct NamedRow {
     to: u32,
     count: u64,
 }
+
+/// What the [`Step`]s of an exit are called.
+const PHASES: [&str; Step::ALL.len()] =
+    ["to the handler", "handler", "return to user space", "user space", "user space, asleep", "re-entry"];
 
 /// A table of columns.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -117,7 +139,10 @@ pub(crate) struct OverTimeHead {
     lanes: Vec<LaneRow>,
     reasons: Vec<String>,
     abouts: Vec<AboutRow>,
+    causes: Vec<PageCause>,
     tables: Vec<TableHead>,
+    /// The phases of an exit's cost, in their order.
+    phases: Vec<&'static str>,
     slow: Vec<SlowOne>,
     named: Vec<NamedRow>,
     /// Single exits, whose columns follow those of the tables; absent where there are none.
@@ -184,21 +209,20 @@ impl OverTime {
     pub fn merge(&mut self, other: OverTime) {
         let OverTime { names, sums, .. } = self;
         let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
-        let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| names.reasons.of(*code)).collect();
-        let about: Vec<u32> = other.names.abouts.keys().iter().map(|key| names.abouts.of(*key)).collect();
-        let (lanes, reasons, abouts) = (names.lanes.other(), names.reasons.other(), names.abouts.other());
-        let at = |of: &[u32], number: u32, beyond: u32| of.get(number as usize).copied().unwrap_or(beyond);
-        let lane = |number: u32| at(&lane, number, lanes);
-        let by_reason = |key: u32| {
-            let (number, low) = (key >> REASON_SHIFT & REASONS, key & UNTIMED);
-            lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&reason, number, reasons) << REASON_SHIFT | low
+        let Names { causes, further, .. } = &mut *names;
+        let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, further, *cause)).collect();
+        let beyond: Vec<u32> = other.names.further.keys().iter().map(|code| CAUSES + further.of(*code)).collect();
+        let lanes = names.lanes.other();
+        let lane = |number: u32| lane.get(number as usize).copied().unwrap_or(lanes);
+        let moved = |key: u64| {
+            let of = number_of(key);
+            let of = cause.get(of).or(beyond.get(of.wrapping_sub(CAUSES as usize))).copied();
+            place(lane(lane_of(key)), of.unwrap_or(CAUSES + REASONS), key)
         };
-        let by_about = |key: u32| lane(key >> LANE_SHIFT) << LANE_SHIFT | at(&about, key & BELOW_LANE, abouts);
         sums.states.merge(other.sums.states.renumbered(lane));
-        sums.exits.merge(other.sums.exits.rekeyed(by_reason));
-        sums.waits.merge(other.sums.waits.rekeyed(by_reason));
-        sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
-        sums.about.merge(other.sums.about.rekeyed(by_about));
+        sums.exits.merge(other.sums.exits.rekeyed(moved));
+        sums.waits.merge(other.sums.waits.rekeyed(moved));
+        sums.lengths.merge(other.sums.lengths.rekeyed(moved));
         // Single exits are of one recording.
         sums.singles = SingleExits::none();
         names.slow.merge(other.names.slow);
@@ -215,47 +239,47 @@ impl OverTime {
         self.names.slow.forget(before.as_nanos());
     }
 
-    /// Everything as tables. `in_time`: there is one trace, and so one clock.
-    pub fn finish(self, in_time: bool, info: &TraceInfo) -> TimeTables {
+    /// Everything as tables. `in_time`: there is one trace, and so one clock. `apart`: how rules tell a cause from
+    /// others of its reason.
+    pub fn finish(self, in_time: bool, info: &TraceInfo, apart: impl Fn(&ExitCause) -> ToldApart) -> TimeTables {
         let OverTime { names, sums, .. } = self;
+        let numbering = CauseNumbering::new(&names);
         let vcpu_of = names.vcpu_of;
         // vCPUs in order, those under one name together.
-        let named: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&vcpu_of)).collect();
-        let mut order = named.clone();
+        let whose: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&vcpu_of)).collect();
+        let mut order = whose.clone();
         order.sort_unstable();
         order.dedup();
-        let place = |who: Who| order.partition_point(|other| *other < who) as u32;
-        let places: Vec<u32> = named.iter().map(|who| place(*who)).collect();
+        let place_of = |who: Who| order.partition_point(|other| *other < who) as u32;
+        let places: Vec<u32> = whose.iter().map(|who| place_of(*who)).collect();
         let lane_number = |number: u32| places.get(number as usize).copied().unwrap_or(order.len() as u32);
-        let moved = |key: u32| lane_number(key >> LANE_SHIFT) << LANE_SHIFT | key & BELOW_LANE;
+        let moved = |key: u64| place(lane_number(lane_of(key)), numbering.of(number_of(key)), key);
 
         let states = sums.states.finish(in_time, lane_number);
         let exits = sums.exits.finish(in_time, moved);
         let waits = sums.waits.finish(in_time, moved);
         let lengths = sums.lengths.finish(in_time, moved);
-        let about = sums.about.finish(in_time, moved);
         // Every width divides the next, so that the base is a whole number of buckets of each.
-        let widest = [states.0, exits.0, waits.0, lengths.0, about.0].into_iter().max().unwrap_or(1);
+        let widest = [states.0, exits.0, waits.0, lengths.0].into_iter().max().unwrap_or(1);
         let firsts =
             [states.1.first().map(|row| row.bucket * states.0), exits.1.first().map(|row| row.bucket * exits.0)];
         let first = firsts.into_iter().flatten().min().filter(|_| in_time).unwrap_or(0);
         let base = first / widest * widest;
 
         let mut tables = Tables { base, heads: Vec::new(), bytes: Vec::new() };
-        let by_lane = |key: u32| u64::from(key >> LANE_SHIFT);
-        let reason = |key: u32| u64::from(key >> REASON_SHIFT & REASONS);
-        let low = |of: u32| move |key: u32| u64::from(key & of);
-        tables.add("states", &states, &[("lane", &|key| u64::from(key))], &TimePart::ALL.map(TimePart::column));
-        let by_reason: [KeyColumn; 2] = [("lane", &by_lane), ("reason", &reason)];
+        let by_lane = |key: u64| lane_of(key).into();
+        let cause = |key: u64| number_of(key) as u64;
+        let low = |key: u64| key & BELOW_CAUSE;
+        tables.add("states", &states, &[("lane", &|key| key)], &TimePart::ALL.map(TimePart::column));
+        let [lane, cause]: [KeyColumn; 2] = [("lane", &by_lane), ("cause", &cause)];
         let [kernel, user] = [TimePart::Kernel, TimePart::User].map(TimePart::column);
-        tables.add("exits", &exits, &by_reason, &["count", "timed", "to_user", kernel, user]);
-        tables.add("waits", &waits, &by_reason, &TimePart::BESIDE_COST.map(TimePart::column));
-        let [lane, reason] = by_reason;
-        tables.add("lengths", &lengths, &[lane, reason, ("length", &low(UNTIMED))], &["count"]);
-        tables.add("about", &about, &[lane, ("about", &low(BELOW_LANE))], &["count", "cost"]);
+        tables.add("exits", &exits, &[lane, cause, ("to_user", &low)], &["count", "timed", kernel, user]);
+        tables.add("waits", &waits, &[lane, cause], &TimePart::BESIDE_COST.map(TimePart::column));
+        tables.add("lengths", &lengths, &[lane, cause, ("length", &low)], &["count"]);
 
         let singles = Some(sums.singles).filter(|_| in_time);
-        let singles = singles.and_then(|singles| singles.finish(base, lane_number, &mut tables.bytes));
+        let cause_number = |number: u32| numbering.of(number as usize);
+        let singles = singles.and_then(|singles| singles.finish(base, (lane_number, cause_number), &mut tables.bytes));
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
             names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
@@ -272,7 +296,7 @@ impl OverTime {
         });
         let (called, vms) = (info.subject_names(), order.iter().map(|who| who.vm).collect::<BTreeSet<_>>());
         let vms: Vec<_> = vms.into_iter().collect();
-        let abouts = names.abouts.keys().iter().map(|of| {
+        let abouts = numbering.abouts.keys().iter().map(|of| {
             let (kind, heading) = (of.kind.name(), of.kind.heading());
             let name = called.of_key(&vms, of.kind, of.key);
             AboutRow {
@@ -288,10 +312,21 @@ impl OverTime {
             let exit = Exit { who: exit.who.completed(&vcpu_of), ..exit };
             SlowOne {
                 row: SlowRow::of(&exit, info),
-                lane: place(exit.who),
-                reason_at: names.reasons.find(&exit.code).unwrap_or(REASONS),
+                lane: place_of(exit.who),
+                cause: numbering.of_exit(&names.causes, &exit),
+                phases_ns: Step::ALL.map(|step| exit.way.time(step).0),
                 after_ns: after(exit.at),
             }
+        });
+        let causes = numbering.causes.iter().map(|cause| PageCause {
+            reason: cause.reason,
+            about: cause.about,
+            named: match cause.cause.as_ref().map(&apart) {
+                Some(ToldApart::ByName(name)) => Some(name),
+                _ => None,
+            },
+            is_told_apart: cause.cause.as_ref().is_some_and(|cause| apart(cause) != ToldApart::No),
+            is_further: cause.cause.is_none(),
         });
         let named = names.named.iter().map(|((who, to), count)| {
             let who = WhoRow::of(who.completed(&vcpu_of), info);
@@ -302,9 +337,11 @@ impl OverTime {
             in_time,
             parts: TimePart::ALL.map(PartRow::of).to_vec(),
             lanes: lanes.collect(),
-            reasons: names.reasons.keys().iter().map(|code| code.name()).collect(),
+            reasons: numbering.reasons.keys().iter().map(|code| code.name()).collect(),
             abouts: abouts.collect(),
+            causes: causes.collect(),
             tables: tables.heads,
+            phases: PHASES.to_vec(),
             slow: slow.collect(),
             named: named.collect(),
             singles,
@@ -320,8 +357,69 @@ impl PartRow {
     }
 }
 
+/// The number of the cause in a key.
+fn number_of(key: u64) -> usize {
+    ((key & BELOW_LANE) >> CAUSE_SHIFT) as usize
+}
+
+/// The number of the vCPU in a key.
+fn lane_of(key: u64) -> u32 {
+    (key >> LANE_SHIFT) as u32
+}
+
+/// A key with another vCPU and another cause.
+fn place(lane: u32, cause: u32, key: u64) -> u64 {
+    u64::from(lane) << LANE_SHIFT | u64::from(cause) << CAUSE_SHIFT | key & BELOW_CAUSE
+}
+
+/// A cause, by the places of its reason and its subject.
+#[derive(Clone, Copy, Debug)]
+struct PlacedCause {
+    reason: Option<u32>,
+    about: Option<u32>,
+    /// None of those that are too many.
+    cause: Option<ExitCause>,
+}
+
+/// The causes of a page: those that have a number, then the further ones of each reason, then those of further reasons.
+struct CauseNumbering {
+    own: usize,
+    causes: Vec<PlacedCause>,
+    reasons: Index<ExitCode>,
+    abouts: Index<DetailKey>,
+}
+
+impl CauseNumbering {
+    fn new(names: &Names) -> CauseNumbering {
+        let (mut reasons, mut abouts) = (Index::of_at_most(u32::MAX), Index::of_at_most(u32::MAX));
+        let own = names.causes.keys().iter().map(|cause| PlacedCause {
+            reason: Some(reasons.of(cause.code)),
+            about: cause.about.map(|about| abouts.of(about)),
+            cause: Some(*cause),
+        });
+        let mut causes: Vec<PlacedCause> = own.collect();
+        let own = causes.len();
+        let further = names.further.keys().iter().map(|code| Some(reasons.of(*code))).chain([None]);
+        causes.extend(further.map(|reason| PlacedCause { reason, about: None, cause: None }));
+        CauseNumbering { own, causes, reasons, abouts }
+    }
+
+    /// The place of the cause that has this number in sums.
+    fn of(&self, number: usize) -> u32 {
+        let place = if number < CAUSES as usize { number } else { self.own + number - CAUSES as usize };
+        place.min(self.causes.len() - 1) as u32
+    }
+
+    fn of_exit(&self, causes: &Index<ExitCause>, exit: &Exit) -> u32 {
+        let cause = ExitCause { code: exit.code, about: exit.detail.map(DetailKey::of) };
+        let reason = self.reasons.find(&exit.code);
+        let further = || (self.own..self.causes.len()).find(|at| self.causes[*at].reason == reason);
+        causes.find(&cause).or(further().map(|at| at as u32)).unwrap_or(self.causes.len() as u32 - 1)
+    }
+}
+
 /// A column that comes of a row's key.
-type KeyColumn<'a> = (&'static str, &'a dyn Fn(u32) -> u64);
+type KeyColumn<'a> = (&'static str, &'a dyn Fn(u64) -> u64);
 
 /// The tables, as far as they are written.
 struct Tables {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 pub const NARROWEST: u64 = 1_000;
 
 /// The key of all keys that are too many even for a single bucket: no recording of a host has so many, a forged one may.
-pub const FURTHER: u32 = u32::MAX >> 1;
+pub const FURTHER: u64 = u64::MAX >> 1;
 
 /// The sums of one key in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Row<const N: usize> {
     /// The bucket: a moment divided by the width.
     pub bucket: u64,
     /// The key.
-    pub key: u32,
+    pub key: u64,
     /// The sums.
     pub sums: [u64; N],
 }
@@ -47,7 +47,7 @@ struct Latest {
     /// By the key's hash; [`NONE`], or the latest row of one of the keys that have it.
     near: Vec<u32>,
     /// Those of the others.
-    far: FxHashMap<u32, u32>,
+    far: FxHashMap<u64, u32>,
 }
 
 /// No row.
@@ -55,13 +55,13 @@ const NONE: u32 = u32::MAX;
 
 impl Latest {
     #[inline]
-    fn near(&self, key: u32) -> usize {
-        (key.wrapping_mul(0x9e37_79b1) >> (32 - self.bits)) as usize
+    fn near(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits)) as usize
     }
 
     /// The key's place, which says where its latest row is, or [`NONE`].
     #[inline]
-    fn of<const N: usize>(&mut self, key: u32, rows: &[Row<N>]) -> &mut u32 {
+    fn of<const N: usize>(&mut self, key: u64, rows: &[Row<N>]) -> &mut u32 {
         let near = self.near(key);
         let place = &mut self.near[near];
         match rows.get(*place as usize) {
@@ -110,7 +110,7 @@ impl<const N: usize> Rows<N> {
 
     /// Adds to the sums of `key` at `at`, in nanoseconds.
     #[inline]
-    pub fn absorb(&mut self, at: u64, key: u32, sums: &[u64; N]) {
+    pub fn absorb(&mut self, at: u64, key: u64, sums: &[u64; N]) {
         if at < self.last.0 || at >= self.last.1 {
             let bucket = at / self.width;
             self.last = (bucket * self.width, (bucket * self.width).saturating_add(self.width), bucket);
@@ -160,7 +160,7 @@ impl<const N: usize> Rows<N> {
     }
 
     /// The same with other keys.
-    pub fn rekeyed(mut self, key: impl Fn(u32) -> u32) -> Rows<N> {
+    pub fn rekeyed(mut self, key: impl Fn(u64) -> u64) -> Rows<N> {
         self.settle();
         self.rows.iter_mut().for_each(|row| row.key = key(row.key));
         self.in_order = false;
@@ -169,7 +169,7 @@ impl<const N: usize> Rows<N> {
 
     /// The width of a bucket in nanoseconds, and the rows with their keys replaced by `key`, in order of bucket and key.
     /// `in_time`: otherwise all time is one bucket.
-    pub fn finish(self, in_time: bool, key: impl Fn(u32) -> u32) -> (u64, Vec<Row<N>>) {
+    pub fn finish(self, in_time: bool, key: impl Fn(u64) -> u64) -> (u64, Vec<Row<N>>) {
         let mut all = self.rekeyed(key);
         if !in_time {
             all.rows.iter_mut().for_each(|row| row.bucket = 0);
@@ -267,7 +267,7 @@ impl<const N: usize> Rows<N> {
 }
 
 impl<const N: usize> Row<N> {
-    fn place(&self) -> (u64, u32) {
+    fn place(&self) -> (u64, u64) {
         (self.bucket, self.key)
     }
 
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(most: usize, exits: &[(u64, u32)]) -> Rows<1> {
+    fn of(most: usize, exits: &[(u64, u64)]) -> Rows<1> {
         // Fewer places near at hand than keys.
         let mut rows = Rows::of_at_most(most, 1);
         exits.iter().for_each(|&(at, key)| rows.absorb(at, key, &[1]));
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn more_keys_than_rows_are_counted_together() {
-        let exits: Vec<_> = (0..100u32).map(|key| (5, key)).collect();
+        let exits: Vec<_> = (0..100u64).map(|key| (5, key)).collect();
         let (_, rows) = of(10, &exits).finish(true, |key| key);
         assert_eq!((rows.len(), rows[9].key, rows[9].sums), (10, FURTHER, [91]));
     }
@@ -344,7 +344,7 @@ mod tests {
     proptest! {
         #[test]
         fn neither_order_nor_pieces_change_anything(
-            exits in proptest::collection::vec((0u64..1 << 34, 0u32..5), 0..400), cut in 0usize..400, most in 5usize..60,
+            exits in proptest::collection::vec((0u64..1 << 34, 0u64..5), 0..400), cut in 0usize..400, most in 5usize..60,
         ) {
             let whole = of(most, &exits).finish(true, |key| key);
             let (left, right) = exits.split_at(cut.min(exits.len()));

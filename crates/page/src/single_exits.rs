@@ -4,12 +4,13 @@
 //! Briefs ─► chunk of 4,096 exits, in the order in which they ended ─► full: packed ─► too many chunks: the least slow one goes
 //! ```
 //!
-//! Columns of a chunk, as [`push`] packs numbers: how much later than the one before each exit ended than began (a difference, zigzag),
-//! vCPU, reason, what it was about + 1, whether it went to user space, kernel, user space, and which other parts it has, as bits; then
-//! these parts, exit by exit.
+//! Columns of a chunk, as [`push`] packs numbers: how much later than the one before each exit began (a difference, zigzag), vCPU,
+//! cause, whether it went to user space, CPU, place in the guest + 1 (0 where the trace does not say), kernel, user space, and which
+//! other parts it has, as bits; then these parts, exit by exit.
 
 use crate::columns::{push, push_all};
 use crate::names::Briefs;
+use exitscope_analysis::Index;
 use exitscope_model::{ExitParts, TimePart};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,13 +21,18 @@ const OF_CHUNK: usize = 4_096;
 /// Chunks at most: of a million exits (about 12 MB before the page is packed).
 const CHUNKS: usize = 256;
 
+/// Places in guests at most; exits elsewhere have none.
+const RIPS: u32 = 1 << 14;
+
 /// An exit.
 #[derive(Clone, Copy, Debug)]
 struct Single {
     at: u64,
     lane: u16,
-    reason: u16,
-    about: Option<u16>,
+    cause: u16,
+    cpu: u16,
+    /// The place in the guest + 1, or 0.
+    rip: u32,
     to_user: bool,
     kernel: u64,
     user: u64,
@@ -35,7 +41,7 @@ struct Single {
 
 const WAITS: usize = TimePart::BESIDE_COST.len();
 
-/// Exits one after the other, packed but for their vCPUs, which get other numbers at the end.
+/// Exits one after the other, packed but for their vCPUs and causes, which get other numbers at the end.
 #[derive(Clone, Debug)]
 struct Chunk {
     rows: usize,
@@ -46,6 +52,7 @@ struct Chunk {
     /// The most cost and steal of one of them.
     slowest: u64,
     lanes: Vec<u16>,
+    causes: Vec<u16>,
     /// How much later each began than the one before; from `first` on, zigzag.
     begins: Vec<u8>,
     /// The other columns.
@@ -58,6 +65,7 @@ pub struct SingleExits {
     most: usize,
     chunks: Vec<Chunk>,
     open: Vec<Single>,
+    rips: Index<u64>,
     /// When the last exit of all chunks ended.
     ended: u64,
     /// All that there were.
@@ -69,8 +77,10 @@ pub struct SingleExits {
 pub struct SingleExitsHead {
     /// Exits that there are; all of them are kept if that is the sum of the chunks' rows.
     exits: u64,
-    /// Columns of each chunk that are packed one number an exit: begin, vCPU, reason, about, user space, kernel, …
+    /// Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
     columns: Vec<&'static str>,
+    /// Places in guests: instruction pointers, in hexadecimal.
+    rips: Vec<String>,
     /// The other parts of exits, by the bits of the last of these columns, from the lowest on.
     parts: Vec<&'static str>,
     chunks: Vec<SingleChunk>,
@@ -105,7 +115,8 @@ impl SingleExits {
     }
 
     fn of_at_most(most: usize) -> SingleExits {
-        SingleExits { most, chunks: Vec::new(), open: Vec::new(), ended: 0, exits: 0 }
+        let (chunks, open, rips) = (Vec::new(), Vec::new(), Index::of_at_most(RIPS));
+        SingleExits { most, chunks, open, rips, ended: 0, exits: 0 }
     }
 
     /// Adds exits that are looked at, and whose ends were both seen.
@@ -115,15 +126,17 @@ impl SingleExits {
         }
         for exit in briefs.exits.iter().filter(|exit| exit.counted && exit.timed) {
             let waits = |parts: &ExitParts| TimePart::BESIDE_COST.map(|part| parts.get(part).0);
+            let rip = if exit.rip == 0 { RIPS } else { self.rips.of(exit.rip) };
             self.open.push(Single {
                 at: exit.at,
                 lane: exit.lane,
-                reason: exit.reason,
-                about: exit.about,
+                cause: exit.cause,
+                cpu: exit.cpu,
+                rip: if rip == RIPS { 0 } else { rip + 1 },
                 to_user: exit.to_user,
                 kernel: exit.kernel,
                 user: exit.user,
-                waits: exit.parts.map(|at| waits(&briefs.parts[at as usize])),
+                waits: exit.parts(&briefs.parts).map(waits),
             });
             if self.open.len() >= OF_CHUNK {
                 self.close();
@@ -153,9 +166,9 @@ impl SingleExits {
             before = exit.at;
         }
         let mut columns = Vec::new();
-        push_all(&mut columns, exits.iter().map(|exit| exit.reason.into()));
-        push_all(&mut columns, exits.iter().map(|exit| exit.about.map_or(0, |about| u64::from(about) + 1)));
         push_all(&mut columns, exits.iter().map(|exit| exit.to_user.into()));
+        push_all(&mut columns, exits.iter().map(|exit| exit.cpu.into()));
+        push_all(&mut columns, exits.iter().map(|exit| exit.rip.into()));
         push_all(&mut columns, exits.iter().map(|exit| exit.kernel));
         push_all(&mut columns, exits.iter().map(|exit| exit.user));
         let bits = |waits: &[u64; WAITS]| (0..).zip(waits).map(|(at, wait)| u64::from(*wait > 0) << at).sum();
@@ -168,6 +181,7 @@ impl SingleExits {
             to: last.max(from),
             slowest: exits.iter().map(slow).max().unwrap_or(0),
             lanes: exits.iter().map(|exit| exit.lane).collect(),
+            causes: exits.iter().map(|exit| exit.cause).collect(),
             begins,
             columns,
         });
@@ -178,8 +192,14 @@ impl SingleExits {
         }
     }
 
-    /// What a page holds of them, counted from `base`; vCPUs get the numbers that `lane` gives. Appends the columns to `bytes`.
-    pub fn finish(mut self, base: u64, lane: impl Fn(u32) -> u32, bytes: &mut Vec<u8>) -> Option<SingleExitsHead> {
+    /// What a page holds of them, counted from `base`; vCPUs and causes get the numbers that these functions give. Appends the columns to
+    /// `bytes`.
+    pub fn finish(
+        mut self,
+        base: u64,
+        (lane, cause): (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
+        bytes: &mut Vec<u8>,
+    ) -> Option<SingleExitsHead> {
         if !self.open.is_empty() {
             self.close();
         }
@@ -191,6 +211,7 @@ impl SingleExits {
             let began = bytes.len();
             bytes.extend(&chunk.begins);
             push_all(bytes, chunk.lanes.iter().map(|number| lane((*number).into()).into()));
+            push_all(bytes, chunk.causes.iter().map(|number| cause((*number).into()).into()));
             bytes.extend(&chunk.columns);
             SingleChunk {
                 rows: chunk.rows,
@@ -204,7 +225,8 @@ impl SingleExits {
         let [kernel, user] = [TimePart::Kernel, TimePart::User].map(TimePart::column);
         Some(SingleExitsHead {
             exits: self.exits,
-            columns: vec!["begin", "lane", "reason", "about", "to_user", kernel, user, "others"],
+            columns: vec!["begin", "lane", "cause", "to_user", "cpu", "rip", kernel, user, "others"],
+            rips: self.rips.keys().iter().map(|rip| format!("{rip:#x}")).collect(),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
             chunks,
         })
@@ -218,7 +240,7 @@ mod tests {
     use crate::slow::tests::exit;
     use exitscope_analysis::Selection;
     use exitscope_model::Exit;
-    use exitscope_units::Nanos;
+    use exitscope_units::{Nanos, PcpuId};
 
     fn kept(most: usize, exits: &[Exit]) -> (SingleExitsHead, Vec<u8>) {
         let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
@@ -226,7 +248,7 @@ mod tests {
         let mut singles = SingleExits::of_at_most(most);
         singles.absorb(&briefs);
         let mut bytes = vec![7];
-        let head = singles.finish(1_000, |lane| lane + 40, &mut bytes).unwrap();
+        let head = singles.finish(1_000, (|lane| lane + 40, |cause| cause + 50), &mut bytes).unwrap();
         (head, bytes.split_off(1))
     }
 
@@ -249,7 +271,7 @@ mod tests {
     fn exits_are_packed_column_by_column_with_the_parts_that_they_have() {
         let with = |exit: Exit, part, nanos| Exit { parts: exit.parts.with(part, Nanos(nanos)), ..exit };
         let exits = [
-            exit(1_500, 100),
+            Exit { rip: 0xffff_ffff_8100_0000, cpu: PcpuId(3), ..exit(1_500, 100) },
             with(with(exit(1_200, 30), TimePart::Halted, 900), TimePart::User, 5),
             Exit { timed: false, ..exit(1_600, 1) },
         ];
@@ -260,8 +282,9 @@ mod tests {
             "those without a length have no place"
         );
         let halted = TimePart::BESIDE_COST.iter().position(|part| *part == TimePart::Halted).unwrap();
-        // Begins, vCPUs, reasons, subjects, to user space, kernel, user space, which others; the others.
-        let expected = [300, 2 * 300 - 1, 40, 40, 0, 0, 0, 0, 0, 0, 100, 30, 0, 5, 0, 1 << halted, 900];
+        // Begins, vCPUs, causes, to user space, CPUs, places, kernel, user space, which others; the others.
+        let expected = [300, 2 * 300 - 1, 40, 40, 50, 50, 0, 0, 3, 0, 1, 0, 100, 30, 0, 5, 0, 1 << halted, 900];
+        assert_eq!(head.rips, ["0xffffffff81000000"]);
         let expected = [&[600][..], &expected[1..]].concat();
         assert_eq!(numbers(&bytes), expected);
         let chunk = &head.chunks[0];

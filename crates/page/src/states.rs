@@ -170,7 +170,11 @@ impl States {
         for (at, cells) in self.lanes.iter().enumerate() {
             for (bucket, parts) in cells.cells.iter().enumerate().filter(|(_, cell)| **cell != AllParts::ZERO) {
                 let bucket = if in_time { cells.first + bucket as u64 } else { 0 };
-                rows.push(Row { bucket, key: lane(at as u32), sums: TimePart::ALL.map(|part| parts.get(part).0) });
+                rows.push(Row {
+                    bucket,
+                    key: lane(at as u32).into(),
+                    sums: TimePart::ALL.map(|part| parts.get(part).0),
+                });
             }
         }
         (self.width, compact(rows))

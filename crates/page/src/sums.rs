@@ -1,11 +1,10 @@
 //! Sums over time.
 //!
 //! ```text
-//! Briefs ─┬─► states   by vCPU                    all parts of its time; of stretches, too
-//!         ├─► exits    by vCPU, reason            count, timed, to user space, kernel, user space
-//!         ├─► waits    by vCPU, reason            the other parts of exits: most exits have none
-//!         ├─► lengths  by vCPU, reason, length    count                 eight lengths to a doubling
-//!         └─► about    by vCPU, port, MSR, …      count, cost
+//! Briefs ─┬─► states   by vCPU                          all parts of its time; of stretches, too
+//!         ├─► exits    by vCPU, cause, to user space?   count, timed, kernel, user space
+//!         ├─► waits    by vCPU, cause                   the other parts of exits: most exits have none
+//!         └─► lengths  by vCPU, cause, length           count                 eight lengths to a doubling
 //! ```
 //!
 //! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
@@ -20,23 +19,23 @@ use exitscope_stats::bucket_of;
 use exitscope_units::{Moment, Nanos};
 
 /// Rows at most, of each kind.
-const EXIT_ROWS: usize = 120_000;
+const EXIT_ROWS: usize = 150_000;
 const WAIT_ROWS: usize = 60_000;
 const LENGTH_ROWS: usize = 250_000;
-const ABOUT_ROWS: usize = 60_000;
 
-/// vCPUs of which reasons and lengths are told apart; of a host with more, there would be no room for time.
-const LANES_BY_REASON: u16 = 64;
+/// vCPUs of which causes and lengths are told apart; of a host with more, there would be no room for time.
+const LANES_BY_CAUSE: u16 = 64;
 
-/// Places in a key: lane, reason, length; or lane, about.
-pub const LANE_SHIFT: u32 = 19;
-pub const REASON_SHIFT: u32 = 9;
+/// Places in a key: lane, cause, and the length or whether it went to user space.
+pub const LANE_SHIFT: u32 = 32;
+pub const CAUSE_SHIFT: u32 = 9;
 
-/// The places of a key below the lane.
-pub const BELOW_LANE: u32 = (1 << LANE_SHIFT) - 1;
+/// The places of a key below the lane, and below the cause.
+pub const BELOW_LANE: u64 = (1 << LANE_SHIFT) - 1;
+pub const BELOW_CAUSE: u64 = (1 << CAUSE_SHIFT) - 1;
 
 /// The length of an exit of which not both ends were seen.
-pub const UNTIMED: u32 = (1 << REASON_SHIFT) - 1;
+pub const UNTIMED: u64 = BELOW_CAUSE;
 
 /// Parts of exits beside kernel and user space.
 const WAITS: usize = TimePart::BESIDE_COST.len();
@@ -52,10 +51,9 @@ const LENGTH_BITS: u32 = 3;
 pub struct Sums {
     window: (Moment, Moment),
     pub(crate) states: States,
-    pub(crate) exits: Rows<5>,
+    pub(crate) exits: Rows<4>,
     pub(crate) waits: Rows<WAITS>,
     pub(crate) lengths: Rows<1>,
-    pub(crate) about: Rows<2>,
     pub(crate) singles: SingleExits,
 }
 
@@ -70,7 +68,6 @@ impl Sums {
             exits: Rows::of_at_most(EXIT_ROWS / parts, bits(10)),
             waits: Rows::of_at_most(WAIT_ROWS / parts, bits(8)),
             lengths: Rows::of_at_most(LENGTH_ROWS / parts, bits(13)),
-            about: Rows::of_at_most(ABOUT_ROWS / parts, bits(10)),
             // What is made of parts is what happens now, of which nobody looks for a single exit.
             singles: if parts == 1 { SingleExits::new() } else { SingleExits::none() },
         }
@@ -101,20 +98,16 @@ impl Sums {
     fn count(&mut self, exits: &[Brief], parts: &[ExitParts]) {
         let counted = || exits.iter().filter(|exit| exit.counted);
         for exit in counted() {
-            let sums = [1, exit.timed.into(), exit.to_user.into(), exit.kernel, exit.user];
-            self.exits.absorb(exit.at, exit.by_reason(), &sums);
+            let sums = [1, exit.timed.into(), exit.kernel, exit.user];
+            self.exits.absorb(exit.at, exit.by_cause() | u64::from(exit.to_user), &sums);
         }
-        for (exit, at) in counted().filter_map(|exit| Some((exit, exit.parts?))) {
-            let waits = TimePart::BESIDE_COST.map(|part| parts[at as usize].get(part).0);
-            self.waits.absorb(exit.at, exit.by_reason(), &waits);
+        for (exit, parts) in counted().filter_map(|exit| Some((exit, exit.parts(parts)?))) {
+            let waits = TimePart::BESIDE_COST.map(|part| parts.get(part).0);
+            self.waits.absorb(exit.at, exit.by_cause(), &waits);
         }
         for exit in counted() {
             let length = if exit.timed { length_of(exit.total) } else { UNTIMED };
-            self.lengths.absorb(exit.at, exit.by_reason() | length, &[1]);
-        }
-        for (exit, about) in counted().filter_map(|exit| Some((exit, exit.about?))) {
-            let cost = exit.kernel.saturating_add(exit.user);
-            self.about.absorb(exit.at, exit.by_lane() | u32::from(about), &[1, cost]);
+            self.lengths.absorb(exit.at, exit.by_cause() | length, &[1]);
         }
     }
 
@@ -131,19 +124,19 @@ impl Sums {
         {
             // Where in a bucket they lie makes no difference.
             cell.add(TimePart::Guest, Nanos(left - since));
-            return match exit.parts {
+            return match exit.parts(parts) {
                 None => {
                     cell.add(TimePart::Kernel, Nanos(exit.kernel));
                     cell.add(TimePart::User, Nanos(exit.user));
                 }
-                Some(at) => cell.merge(&parts[at as usize]),
+                Some(parts) => cell.merge(parts),
             };
         }
         self.spread(lane, since, left, &AllParts::ZERO.with(TimePart::Guest, Nanos(left - since)));
         let mut times = AllParts::ZERO;
-        match exit.parts {
+        match exit.parts(parts) {
             None => times = times.with(TimePart::Kernel, Nanos(exit.kernel)).with(TimePart::User, Nanos(exit.user)),
-            Some(at) => times.merge(&parts[at as usize]),
+            Some(parts) => times.merge(parts),
         }
         self.spread(lane, left, entered, &times);
     }
@@ -167,43 +160,34 @@ impl Sums {
         self.exits.forget(before);
         self.waits.forget(before);
         self.lengths.forget(before);
-        self.about.forget(before);
     }
 }
 
 impl Brief {
-    /// The part of keys that says whose it is.
+    /// The part of keys that says whose it is, and of what cause.
     #[inline]
-    fn by_lane(&self) -> u32 {
-        (if self.lane < LANES_BY_REASON { self.lane.into() } else { LANES }) << LANE_SHIFT
-    }
-
-    /// The part that says whose it is, and why it was.
-    #[inline]
-    fn by_reason(&self) -> u32 {
-        self.by_lane() | u32::from(self.reason) << REASON_SHIFT
+    fn by_cause(&self) -> u64 {
+        let lane = if self.lane < LANES_BY_CAUSE { self.lane.into() } else { u64::from(LANES) };
+        lane << LANE_SHIFT | u64::from(self.cause) << CAUSE_SHIFT
     }
 }
 
 /// The bucket of a length.
 #[inline]
-fn length_of(nanos: u64) -> u32 {
-    bucket_of::<LENGTH_BITS>(nanos) as u32
+fn length_of(nanos: u64) -> u64 {
+    bucket_of::<LENGTH_BITS>(nanos) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{ABOUTS, REASONS};
+    use crate::names::{CAUSES, REASONS};
 
     #[test]
     fn keys_fit() {
-        assert!(LANES.leading_zeros() >= LANE_SHIFT && REASONS << REASON_SHIFT < 1 << LANE_SHIFT);
-        assert!(
-            [LANES, REASONS, ABOUTS].iter().all(|most| *most <= u16::MAX.into())
-                && ABOUTS <= BELOW_LANE
-                && UNTIMED > length_of(u64::MAX)
-        );
+        let causes = u64::from(CAUSES + REASONS);
+        assert!(u64::from(LANES) << LANE_SHIFT < crate::rows::FURTHER && causes << CAUSE_SHIFT <= BELOW_LANE);
+        assert!(u64::from(LANES).max(causes) <= u16::MAX.into() && UNTIMED > length_of(u64::MAX));
     }
 
     #[test]

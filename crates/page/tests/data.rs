@@ -1,6 +1,7 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
-use exitscope_analysis::{Dim, Facts, Selection, Wanted, When};
+use exitscope_analysis::advice::ToldApart;
+use exitscope_analysis::{Dim, ExitCause, Facts, Selection, Wanted, When};
 use exitscope_model::{
     AllParts, CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, LaneSpan, Ledger, Stretch, TimePart,
     TraceInfo, Way, Who,
@@ -87,7 +88,11 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'sta
     };
     let trace = TraceRow::of(name.to_string(), &info, "", (first, last), 80);
     let report = Report::of(&facts, &Ledger::default(), vec![trace], &info, made);
-    Contents { report, advice: None, polls: None, over_time: over_time.finish(in_time, &info), drags: None }
+    // As rules tell ports from other exits.
+    let apart =
+        |cause: &ExitCause| if cause.about.is_some() { ToldApart::ByName("serial port") } else { ToldApart::No };
+    let over_time = over_time.finish(in_time, &info, apart);
+    Contents { report, advice: None, polls: None, over_time, drags: None }
 }
 
 /// The JSON of a page's data, and its columns by table and name, read as the front end reads them.
@@ -151,14 +156,27 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
     for in_time in [true, false] {
         let (json, columns) = unpacked(&packed(contents("trace", in_time)));
         let sum = |table: &str, column: &str| columns[&(table.to_string(), column.to_string())].iter().sum::<u64>();
-        let sums = ["count", "timed", "to_user", "kernel_ns", "user_ns"].map(|name| sum("exits", name));
-        assert_eq!(sums, [40, 23, 23, 23 * 2_000, 23 * 300]);
+        let sums = ["count", "timed", "kernel_ns", "user_ns"].map(|name| sum("exits", name));
+        assert_eq!(sums, [40, 23, 23 * 2_000, 23 * 300]);
+        let column = |name: &str| &columns[&("exits".to_string(), name.to_string())];
+        let counted = |key: &str, wanted: u64| {
+            column(key).iter().zip(column("count")).filter(|row| *row.0 == wanted).map(|row| row.1).sum::<u64>()
+        };
+        assert_eq!([counted("to_user", 1), counted("to_user", 0)], [23, 17]);
         assert_eq!([sum("waits", "steal_ns"), sum("waits", "halted_ns")], [22 * 11, 0]);
         assert_eq!(sum("lengths", "count"), 40);
         let singles = || ["kernel_ns", "user_ns", "of others", "to_user"].map(|name| sum("singles", name));
         assert!(!in_time || singles() == [23 * 2_000, 23 * 300, 22 * 11, 23], "{:?}", singles());
         assert_eq!(json["over"]["singles"].is_null(), !in_time);
-        assert_eq!([sum("about", "count"), sum("about", "cost")], [23, 23 * 2_300]);
+        // The writes are one cause, the halts another; a third stands for reasons that are too many.
+        assert_eq!([0, 1, 2].map(|cause| counted("cause", cause)), [23, 17, 0]);
+        let causes = json["over"]["causes"].as_array().unwrap();
+        let of = |name: &str| causes.iter().map(|cause| cause[name].clone()).collect::<Vec<Value>>();
+        assert_eq!(of("reason"), [0.into(), 1.into(), Value::Null]);
+        assert_eq!(of("about"), [0.into(), Value::Null, Value::Null]);
+        assert_eq!(of("named"), ["serial port".into(), Value::Null, Value::Null]);
+        assert_eq!(of("is_told_apart"), [true, false, false].map(Value::from));
+        assert_eq!(of("is_further"), [false, false, true].map(Value::from));
         let parts = json["over"]["parts"].as_array().unwrap();
         assert_eq!(parts.len(), TimePart::ALL.len());
         let times: BTreeMap<&str, u64> = parts
@@ -178,10 +196,7 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         assert_eq!(times, expected.into());
         assert!(times.iter().all(|(column, time)| *time == of_vcpus(&json, column)), "as the report has them");
 
-        let lanes = &columns[&("exits".to_string(), "lane".to_string())];
-        let counts = &columns[&("exits".to_string(), "count".to_string())];
-        let of = |lane| lanes.iter().zip(counts).filter(|row| *row.0 == lane).map(|row| row.1).sum::<u64>();
-        assert_eq!([of(0), of(1)], [20, 20], "a vCPU each");
+        assert_eq!([counted("lane", 0), counted("lane", 1)], [20, 20], "a vCPU each");
         // What rises is written as what it rose by.
         let span: u64 = columns[&("exits".to_string(), "bucket".to_string())].iter().skip(1).sum();
         assert_eq!(span, if in_time { 39 * 70 } else { 0 }, "from the first to the last, in microseconds");

@@ -63,6 +63,26 @@ pub(super) fn asked(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> Opti
     }
 }
 
+/// How rules tell exits of a reason apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldApart {
+    /// Together with others, under this name: of a device, a group of registers, what happened.
+    ByName(&'static str),
+    /// By the port, page, register or call alone.
+    ByKey,
+    /// Not at all.
+    No,
+}
+
+/// How rules tell these exits from others of their reason, of a VM that is, or is not, known to be QEMU's: as the list of causes does.
+pub fn told_apart(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> ToldApart {
+    match asked(machine, is_qemu, cause) {
+        Some(Asked::Named(name)) => ToldApart::ByName(name),
+        Some(Asked::Other(..)) => ToldApart::ByKey,
+        None => ToldApart::No,
+    }
+}
+
 /// Which exits a rule speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Covered {

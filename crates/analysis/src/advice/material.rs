@@ -401,6 +401,11 @@ impl Material {
         }
     }
 
+    /// Whether any of the VMs is known to be QEMU's.
+    pub fn has_qemu(&self, machine: &Machine) -> bool {
+        self.vms.keys().any(|vm| self.vmm(*vm, machine).is_qemu())
+    }
+
     /// What the exits of a VM come from.
     pub(super) fn causes(&self, vm: VmId) -> &[(ExitCause, Cell)] {
         self.causes_of.get(&vm).map_or(&[], Vec::as_slice)

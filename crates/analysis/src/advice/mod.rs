@@ -44,7 +44,7 @@ mod trials;
 mod unlisted;
 mod xen_waits;
 
-pub use causes::{CauseRow, CauseVerdict, GoesInto, NO_RULE, Subject, unjudged_causes};
+pub use causes::{CauseRow, CauseVerdict, GoesInto, NO_RULE, Subject, ToldApart, told_apart, unjudged_causes};
 pub use judgement::{
     Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Rule, Setting,
     Side, Topic,

@@ -232,7 +232,8 @@ impl Kept {
             gathered
                 .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
         };
-        let (advice, polls, over_time) = gathered.finish(advised, || over_time, true, &self.info)?;
+        let traces = std::slice::from_ref(&trace);
+        let (advice, polls, over_time) = gathered.finish(advised, || over_time, traces, &self.info)?;
         let facts = &gathered.material.facts;
         let mut report = Report::of(facts, &ledger, vec![trace], &self.info, made);
         report.add_advice(facts, &self.info, &advice);

@@ -1,0 +1,343 @@
+// What each vCPU, or each CPU of the host, did within the range: as sums, and single exits where few are in view.
+import { signal, useSignal } from "@preact/signals";
+import { useRef, useState } from "preact/hooks";
+import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
+import { Chart, type Tip } from "./chart";
+import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
+import { clock, count, ns, share } from "./format";
+import { kept } from "./link";
+import { drawNotes } from "./notes";
+import { exitsOver, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
+import { missingIn, phasesOf, pick, picked, singlesInView, type Single } from "./single";
+import { calm, data, lanes, only, range, reasons, stack, vms } from "./state";
+import { textWidth, type Surface } from "./surface";
+import { brushing, drawBrush, drawStacks, laneName, peak, rowsOf, timeAxis, zero } from "./timeline";
+
+interface Series {
+  labels: string[];
+  fills: string[];
+}
+
+function series(): Series {
+  if (stack.value === "states") return { labels: parts.value.map(partName), fills: partFills(parts.value) };
+  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+  return { labels: [...own.map(reasonName), "other reasons"], fills: [...own.map(reasonColor), colors.value.other] };
+}
+
+function stacksOf(at: [number, number], most: number): Map<number, Stacks> {
+  if (stack.value === "states") return statesOver(at, most);
+  const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+  const place = (reason: number) => (own.indexOf(reason) + 1 || own.length + 1) - 1;
+  return exitsOver(at, most, stack.value === "cost" ? "cost" : "count", place, own.length + 1);
+}
+
+/** A row of the timeline. */
+interface Row {
+  name: string;
+  /** What it is the sum of; of a CPU, none. */
+  lanes: number[];
+  /** The VM that a click opens and closes. */
+  vm?: string;
+  cpu?: number;
+  tall: number;
+}
+
+/** Height of a lane: the fewer, the taller; and of a VM above its lanes. */
+const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
+const VM_HEIGHT = 34;
+/** Rows above these are scrolled through. */
+const MOST_HEIGHT = 560;
+/** Where there are more vCPUs, VMs are closed at first. */
+const OPEN_LANES = 24;
+const AXIS = 42;
+
+/** Whether vCPUs or the host's CPUs are rows. */
+const rowsAre = kept<"vcpus" | "cpus">("rows", "vcpus", ["vcpus", "cpus"]);
+/** VMs that were opened or closed. */
+const turned = signal<ReadonlySet<string>>(new Set());
+
+function rows(): Row[] {
+  const singles = singlesInView.value;
+  if (rowsAre.value === "cpus" && singles) {
+    const cpus = [...new Set(singles.map((exit) => exit.cpu))].sort((a, b) => a - b);
+    return cpus.map((cpu) => ({ name: `CPU ${cpu}`, lanes: [], cpu, tall: laneHeight(cpus.length) }));
+  }
+  const isShown = (lane: number) => !lanes.value || lanes.value.has(lane);
+  const all = vms()
+    .map((vm) => ({ name: vm.name, lanes: [...vm.lanes].filter(isShown) }))
+    .filter((vm) => vm.lanes.length > 0);
+  const many = all.reduce((sum, vm) => sum + vm.lanes.length, 0);
+  const tall = laneHeight(many);
+  const lane = (lane: number): Row => ({ name: laneName(lane), lanes: [lane], tall });
+  if (all.length === 1) return all[0]!.lanes.map(lane);
+  return all.flatMap((vm) => {
+    if (vm.lanes.length === 1) return vm.lanes.map(lane);
+    const isOpen = many <= OPEN_LANES !== turned.value.has(vm.name);
+    const head: Row = { name: `${isOpen ? "▾" : "▸"} ${vm.name} (${vm.lanes.length})`, lanes: vm.lanes, vm: vm.name, tall: isOpen ? VM_HEIGHT : tall };
+    return [head, ...(isOpen ? vm.lanes.map(lane) : [])];
+  });
+}
+
+/** Opens a VM, or closes it. */
+function turn(vm: string): void {
+  const next = new Set(turned.value);
+  if (!next.delete(vm)) next.add(vm);
+  turned.value = next;
+}
+
+const heightOf = (all: Row[]): number => all.reduce((sum, row) => sum + row.tall, 0);
+
+/** Exits on a CPU: between those of a vCPU that stays on it, it runs the guest. Exits in which the vCPU gave the CPU away are paler. */
+function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<number, Single[]>): void {
+  const clipped = (from: number, to: number): [number, number] => [Math.max(plot.x, scale(from)), Math.min(plot.x + plot.w, scale(to))];
+  const away = waitParts().filter((part) => part.column !== "polling_ns");
+  for (const [lane, exits] of byLane) {
+    exits.forEach((exit, at) => {
+      if (exit.cpu !== cpu) return;
+      const end = exit.at + exit.total;
+      const next = exits[at + 1];
+      const [from, to] = clipped(exit.at, end);
+      const isAway = away.some((part) => (exit.times[part.column] ?? 0) > 0);
+      const color = reasonColor(exit.reason);
+      if (to >= plot.x && from <= plot.x + plot.w) s.rect(from, plot.y, Math.max(1, to - from), plot.h, isAway && color.startsWith("#") ? mix(color, colors.value.ground, 0.6) : color);
+      if (next?.cpu !== cpu) return;
+      const [since, until] = clipped(end, next.at);
+      if (until - since < 0.3) return;
+      s.rect(since, plot.y + plot.h * 0.25, until - since, plot.h * 0.5, partFills([{ column: "guest_ns" }])[0]!);
+      if (until - since > 70) s.text(since + 4, plot.y + plot.h / 2, laneName(lane), { color: colors.value.ink, size: 10, width: until - since - 8 });
+    });
+  }
+}
+
+/** Exits by vCPU, in order of time. */
+function byLaneOf(singles: Single[]): Map<number, Single[]> {
+  const found = new Map<number, Single[]>();
+  for (const exit of singles) found.set(exit.lane, [...(found.get(exit.lane) ?? []), exit]);
+  found.forEach((exits) => exits.sort((a, b) => a.at - b.at));
+  return found;
+}
+
+/** Lines from a vCPU's last exit on a CPU to its first on another. */
+function drawMoves(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, byLane: Map<number, Single[]>): void {
+  const middle = new Map(plots.map(({ row, plot }) => [row.cpu, plot.y + plot.h / 2]));
+  for (const exits of byLane.values())
+    exits.forEach((exit, at) => {
+      const next = exits[at + 1];
+      if (!next || next.cpu === exit.cpu) return;
+      const [from, to] = [middle.get(exit.cpu), middle.get(next.cpu)];
+      if (from !== undefined && to !== undefined) s.path([scale(exit.at + exit.total), from, scale(next.at), to], colors.value.ink, 1);
+    });
+}
+
+/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order, and of the slowest the phases of
+ * their cost. */
+function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): void {
+  const fills = partFills(parts.value);
+  const tall = Math.round(plot.h * 0.62);
+  for (const exit of exits) {
+    const from = Math.max(plot.x, scale(exit.at));
+    const to = Math.min(plot.x + plot.w, Math.max(scale(exit.at + exit.total), from + 1));
+    if (to <= from) continue;
+    s.rect(from, plot.y, to - from, tall, reasonColor(exit.reason));
+    const wide = scale(exit.at + exit.total) - scale(exit.at);
+    const row = (y: number, h: number, times: number[], fills: string[]) => {
+      let x = scale(exit.at);
+      times.forEach((time, at) => {
+        const long = (time / (exit.total || 1)) * wide;
+        const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
+        if (end - begin > 0.2) s.rect(begin, y, end - begin, h, fills[at]!);
+        x += long;
+      });
+    };
+    const below = plot.h - tall - 3;
+    const phases = wide > 12 ? phasesOf(exit) : null;
+    row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
+    if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[data.over.phases.indexOf(phase.name)]!));
+    const chosen = picked.value;
+    if (chosen && chosen.lane === exit.lane && chosen.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
+  }
+}
+
+export function Timeline() {
+  const top = useSignal(0);
+  const brush = useSignal<[number, number] | null>(null);
+  const last = useRef<{ scale: Scale; plots: { row: Row; plot: Plot; stacks: Stacks | undefined; singles: Single[] | null }[] } | null>(null);
+  const under = (x: number, y: number): { exit: Single | null } | null => {
+    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
+    if (!found?.singles || !last.current) return null;
+    const { scale } = last.current;
+    // What is narrower than a pixel is found beside it, too.
+    const away = (exit: Single) => Math.max(0, scale(exit.at) - x, x - scale(exit.at + exit.total));
+    let best: Single | null = null;
+    for (const exit of found.singles) if (away(exit) <= 3 && (!best || away(exit) < away(best))) best = exit;
+    return { exit: best };
+  };
+  const [pointing] = useState(() => brushing(() => last.current?.scale ?? null, brush, (x, y) => pick(under(x, y)?.exit ?? null)));
+  const [withRows] = useState(() => ({
+    ...pointing,
+    key: (event: KeyboardEvent) => {
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (by && heightOf(rows()) > MOST_HEIGHT) top.value = Math.max(0, Math.min(heightOf(rows()) - MOST_HEIGHT, top.value + by * VM_HEIGHT));
+      else return pointing.key!(event);
+      return true;
+    },
+    up(x: number, y: number, event: PointerEvent) {
+      const row = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x < plot.x)?.row;
+      pointing.up!(x, y, event);
+      if (row?.vm !== undefined) turn(row.vm);
+    },
+  }));
+  const draw = (s: Surface, w: number, h: number) => {
+    const own = rows();
+    const left = Math.min(190, Math.max(60, ...own.map((row) => textWidth(row.name) + 20)));
+    const outer = { x: left, y: 4, w: w - left - 62, h: h - AXIS };
+    const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
+    const stacks = stacksOf(range.value, outer.w / (own.length > 6 ? 4 : 2));
+    const { fills } = series();
+    const states = stack.value === "states";
+    const sums = own.map((row) => (row.lanes.length === 1 ? stacks.get(row.lanes[0]!) : together(row.lanes.flatMap((lane) => stacks.get(lane) ?? []))) ?? undefined);
+    const most = states ? 0 : Math.max(1, ...sums.map((of) => (of ? peak(of) : 1)));
+    bottomAxis(s, outer, scale, timeAxis());
+    const found = singlesInView.value;
+    const missing = found ? missingIn(range.value) : [];
+    const byLane = found ? byLaneOf(found) : new Map<number, Single[]>();
+    const plots: NonNullable<typeof last.current>["plots"] = [];
+    const each = (row: Row, of: Stacks | undefined, plot: Plot) => {
+      const full = states ? () => (of?.step ?? 1) * row.lanes.length : () => most;
+      s.text(left - 8, plot.y + plot.h / 2, row.name, { color: colors.value.ink, align: "right", width: left - 12 });
+      const singles = !found || row.lanes.length > 1 ? null : row.cpu === undefined ? (byLane.get(row.lanes[0]!) ?? []) : found.filter((exit) => exit.cpu === row.cpu);
+      if (singles) {
+        for (const [from, to] of missing) s.rect(Math.max(plot.x, scale(from)), plot.y, Math.min(plot.x + plot.w, scale(to)) - Math.max(plot.x, scale(from)), plot.h, "/" + colors.value.soft);
+        if (row.cpu === undefined) drawSingles(s, plot, scale, singles);
+        else drawCpu(s, plot, scale, row.cpu, byLane);
+      } else if (of) drawStacks(s, plot, scale, of, fills, full);
+      s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
+      plots.push({ row, plot, stacks: singles ? undefined : of, singles });
+      if (singles) return;
+      const step = of?.step ?? 1;
+      const up = states ? "100%" : stack.value === "exits" ? `${count((most / step) * 1e9)}/s` : share(most / step);
+      s.text(plot.x + plot.w + 4, plot.y + 5, up, { color: colors.value.soft, size: 10, width: 58 });
+      s.text(plot.x + plot.w + 4, plot.y + plot.h - 3, "0", { color: colors.value.soft, size: 10 });
+    };
+    s.clip(0, outer.y, w, outer.h, () => {
+      let y = outer.y - top.value;
+      own.forEach((row, at) => {
+        // What is scrolled away is not drawn.
+        if (y + row.tall > outer.y && y < outer.y + outer.h) each(row, sums[at], { x: outer.x, y: y + 3, w: outer.w, h: row.tall - 8 });
+        y += row.tall;
+      });
+      if (found && rowsAre.value === "cpus") drawMoves(s, plots, scale, byLane);
+    });
+    last.current = { scale, plots };
+    drawNotes(s, outer, scale);
+    drawBrush(s, outer, scale, brush.value);
+  };
+  const hit = (x: number, y: number): Tip | null => {
+    const single = under(x, y);
+    if (single) {
+      const { exit } = single;
+      return (
+        exit && {
+          title: `${reasonName(exit.reason)}${exit.about === null ? "" : `: ${data.over.abouts[exit.about]?.text ?? ""}`}`,
+          lines: [
+            ["at", `${((exit.at - zero()) / 1e9).toFixed(6)} s`],
+            ...parts.value.filter((part) => exit.times[part.column]).map((part): [string, string] => [partName(part), ns(exit.times[part.column]!)]),
+          ],
+        }
+      );
+    }
+    const found = last.current?.plots.find(({ plot }) => y >= plot.y && y <= plot.y + plot.h && x >= plot.x && x <= plot.x + plot.w);
+    if (!found?.stacks || !last.current) return null;
+    const at = last.current.scale.back(x);
+    const { from, step, values } = found.stacks;
+    const group = Math.floor((at - from) / step);
+    const { labels } = series();
+    const lines = labels.map((label, part): [string, string] => {
+      const value = values[part]?.[group] ?? 0;
+      return [label, stack.value === "states" ? `${ns(value)} (${share(value / (step * found.row.lanes.length))})` : stack.value === "exits" ? count(value) : ns(value)];
+    });
+    const shown = lines.filter((_, part) => (values[part]?.[group] ?? 0) > 0);
+    return {
+      title: `${found.row.name}, ${((from + group * step - zero()) / 1e9).toFixed(6)} s + ${ns(step)}`,
+      lines: [...(shown.length ? shown : lines.slice(0, 0)), ["trace clock", clock(data.over.base_ns, from + group * step)]],
+    };
+  };
+  const legend = () => {
+    const { labels, fills } = series();
+    const singles = singlesInView.value;
+    if (singles) {
+      const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
+      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => only(reasons, reason) }));
+    }
+    const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
+    return labels.map((label, at) => ({
+      label,
+      color: fills[at]!,
+      click: stack.value !== "states" && own[at] !== undefined ? () => only(reasons, own[at]!) : undefined,
+    }));
+  };
+  const twin = () => {
+    const { labels } = series();
+    const rows = [...stacksOf(range.value, 60)].flatMap(([lane, stacks]) => rowsOf(stacks).map((row) => [lane, ...row] as number[]));
+    const unit = stack.value === "exits" ? count : ns;
+    return {
+      columns: [
+        { title: "vCPU", text: true, show: (row: number[]) => laneName(row[0]!), value: (row: number[]) => laneName(row[0]!) },
+        { title: "From (s)", show: (row: number[]) => (row[1]! / 1e9).toFixed(4), value: (row: number[]) => row[1]! / 1e9 },
+        ...labels.map((label, at) => ({
+          title: stack.value === "exits" ? `${label} (exits)` : `${label} (ns)`,
+          show: (row: number[]) => unit(row[at + 2]!),
+          value: (row: number[]) => row[at + 2]!,
+        })),
+      ],
+      rows,
+    };
+  };
+  const option = (value: "states" | "exits" | "cost", label: string) => (
+    <button type="button" aria-pressed={stack.value === value} onClick={() => (stack.value = value)}>
+      {label}
+    </button>
+  );
+  return (
+    <Chart
+      id="timeline"
+      title="What each vCPU did, over time"
+      summary={() => `${rows().length} rows over ${ns(calm.value[1] - calm.value[0])}.`}
+      height={() => Math.min(MOST_HEIGHT, Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
+      scroll={{ more: () => Math.max(0, heightOf(rows()) - MOST_HEIGHT), top }}
+      time={() => last.current?.scale ?? null}
+      draw={draw}
+      hit={hit}
+      legend={legend}
+      twin={twin}
+      pointing={withRows}
+      note={
+        rowsAre.value === "cpus"
+          ? singlesInView.value
+            ? "Exits by the host's CPU; between them the same vCPU, in its guest or waiting. Paler: the vCPU gave the CPU away in it, it is not told when. Lines: a vCPU goes to another CPU."
+            : "The host's CPUs are seen where single exits are in view: zoom in. Until then, vCPUs."
+          : singlesInView.value
+          ? "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
+          : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
+      }
+      controls={
+        <>
+          <span role="group" aria-label="What is stacked" class="choice">
+            {option("states", "Time")}
+            {option("exits", "Exits by reason")}
+            {option("cost", "Cost by reason")}
+          </span>
+          {data.singles && (
+            <span role="group" aria-label="Rows" class="choice">
+              {(["vcpus", "cpus"] as const).map((of) => (
+                <button type="button" aria-pressed={rowsAre.value === of} onClick={() => (rowsAre.value = of)}>
+                  {of === "vcpus" ? "vCPUs" : "CPUs"}
+                </button>
+              ))}
+            </span>
+          )}
+        </>
+      }
+    />
+  );
+}
