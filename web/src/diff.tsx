@@ -1,5 +1,5 @@
 // The page of a comparison: what changed from one recording to another, and how long exits took in both.
-import { AnswerBox } from "./answer";
+import { HeadlineBox } from "./headline";
 import { Changes, ChangesTable, changeOf, difference, isSure, nameOf, partText, signed, type Choice, type Sides } from "./changes";
 import type { Other } from "./data";
 import { Lengths, reason } from "./diff_lengths";
@@ -17,9 +17,9 @@ function Overview({ diff }: { diff: Comparison }) {
   return (
     <section id="overview" aria-label="Overview">
       <h2 class="hidden">What changed</h2>
-      <AnswerBox answer={diff.verdict}>
+      <HeadlineBox headline={diff.verdict}>
         <Coverage diff={diff} />
-      </AnswerBox>
+      </HeadlineBox>
       {diff.verdict.state !== "cannot_tell" && (
         <div class="cards">
           <Card head="Reasons whose cost differs clearly, largest first">

@@ -1,6 +1,6 @@
 // The page of a fleet: what differs by kernel, host, week or day; which hosts stand out; what is advised most.
 import type { ComponentChildren } from "preact";
-import { AnswerBox } from "./answer";
+import { HeadlineBox } from "./headline";
 import { Bars, type Bar } from "./bars";
 import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
 import { colors } from "./colors";
@@ -107,9 +107,9 @@ function Overview({ fleet }: { fleet: Fleet }) {
   return (
     <section id="overview" aria-label="Overview">
       <h2 class="hidden">What differs</h2>
-      <AnswerBox answer={fleet.verdict}>
+      <HeadlineBox headline={fleet.verdict}>
         <Coverage fleet={fleet} />
-      </AnswerBox>
+      </HeadlineBox>
       <div class="cards">
         <Card head={`Compared by ${by}`}>
           {comparisons.length === 0 ? (

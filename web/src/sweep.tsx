@@ -1,5 +1,5 @@
 // The page of a sweep: what was best, every figure over what was varied, and what can be had for what.
-import { AnswerBox } from "./answer";
+import { HeadlineBox } from "./headline";
 import { colors } from "./colors";
 import { Curves, type Curve, type CurvePoint } from "./curve";
 import type { Other } from "./data";
@@ -159,7 +159,7 @@ function Overview({ sweep }: { sweep: Sweep }) {
   return (
     <section id="overview" aria-label="Overview">
       <h2 class="hidden">What was best</h2>
-      <AnswerBox answer={verdict}>
+      <HeadlineBox headline={verdict}>
         {failed.length > 0 && (
           <ul>
             {failed.slice(0, 10).map(({ row, at }) => (
@@ -169,7 +169,7 @@ function Overview({ sweep }: { sweep: Sweep }) {
             ))}
           </ul>
         )}
-      </AnswerBox>
+      </HeadlineBox>
       <div class="cards">
         {best && (
           <div class="card">

@@ -3174,7 +3174,7 @@ export interface Sweep {
   /**
    * Which configuration is the best by the first figure, if one is.
    */
-  verdict: Answer;
+  verdict: Headline;
 }
 /**
  * A figure of a sweep.
@@ -3318,7 +3318,7 @@ export interface AxisRow {
 /**
  * The answer, before all figures.
  */
-export interface Answer {
+export interface Headline {
   /**
    * The figures that it rests on, and what it does not say.
    */
@@ -3379,7 +3379,7 @@ export interface LabReport {
   /**
    * What was found first of all.
    */
-  verdict: Answer;
+  verdict: Headline;
   /**
    * What makes the figures less sure.
    */
@@ -3589,7 +3589,7 @@ export interface Fleet {
   /**
    * The largest certain difference in cost, or that none is certain.
    */
-  verdict: Answer;
+  verdict: Headline;
 }
 /**
  * Something to change on many hosts.

@@ -424,13 +424,13 @@ mod tests {
             let mut diff = Diff::default();
             [5_500, 8_200].into_iter().for_each(|at| diff.absorb(&exit(vcpu(0), at, IO)));
             let spans: Vec<_> = spans.iter().map(|&(from, to)| (moment(from), moment(to))).collect();
-            let own = diff.end(moment(5_000), moment(9_000), &[], &spans);
+            let own = diff.end(moment(5_000), moment(9_050), &[], &spans);
             (diff.vcpu_time().0, own.0)
         };
-        assert_eq!(vcpus(&[]), (4_000, 4_000));
+        assert_eq!(vcpus(&[]), (4_050, 4_050));
         // Another vCPU came later.
-        assert_eq!(vcpus(&[(5_000, 9_000), (6_250, 9_000)]), (4_000 + 2_750, 4_000));
-        assert_eq!(vcpus(&[(0, 9_900), (0, 5_000)]), (4_000, 4_000), "none before the recording, nor after it");
+        assert_eq!(vcpus(&[(5_000, 9_050), (6_250, 9_050)]), (4_050 + 2_800, 4_050));
+        assert_eq!(vcpus(&[(0, 9_900), (0, 5_000)]), (4_050, 4_050), "none before the recording, nor after it");
     }
 
     #[test]

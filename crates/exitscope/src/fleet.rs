@@ -20,7 +20,7 @@ use exitscope_stats::FineBuckets;
 use exitscope_store::RunRow;
 use exitscope_units::Nanos;
 use exitscope_view::{
-    Answer, Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page,
+    Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Headline, LeftOutFile, Outlier, Shape, fleet_page,
     write_page,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,7 @@ fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
     let days = || runs.values().map(|run| run.day.clone());
     let mut fleet = Fleet {
         schema: Fleet::SCHEMA,
-        verdict: Answer::default(),
+        verdict: Headline::default(),
         recordings: runs.len() as u64,
         hosts: runs.values().map(|run| &run.host).collect::<BTreeSet<_>>().len() as u64,
         first_day: days().min().unwrap_or_default(),
@@ -116,7 +116,7 @@ fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
         outliers: outliers(&runs, &all),
         advice: advice(&runs),
     };
-    fleet.verdict = fleet.answer();
+    fleet.verdict = fleet.headline();
     Ok(fleet)
 }
 

@@ -28,6 +28,6 @@ pub fn saved(path: &Path) -> anyhow::Result<LabReport> {
         bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
     }
     // What it comes to is said of its figures, whichever version saved it.
-    report.verdict = report.answer();
+    report.verdict = report.headline();
     Ok(report)
 }

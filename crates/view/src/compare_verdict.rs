@@ -1,7 +1,7 @@
 //! The verdict on a comparison, in words: which way what exits cost changed, what carries most of that, what limits it.
 
-use crate::answer::Answer;
 use crate::compare::{ChangeRow, Compared, SideRow};
+use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
 use exitscope_analysis::{DiffRow, DiffState, DiffVerdict, Measure, NotCompared};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub struct DiffVerdictRow {
     /// In words.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub headline: Headline,
     /// All exits together, halts included.
     pub total: Compared,
     /// The reason whose cost certainly changed the same way as that of all, and most of those.
@@ -43,7 +43,7 @@ impl DiffVerdictRow {
         let total = Compared::of(total);
         let words = Words { verdict: &verdict, total: &total, sides, confidence_percent };
         let (doubts, is_doubtful) = words.doubts();
-        let answer = Answer {
+        let headline = Headline {
             state: id(verdict.state).to_string(),
             text: words.text(unlike.as_ref()),
             details: words.details(),
@@ -53,7 +53,7 @@ impl DiffVerdictRow {
         let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
         let (reason, reason_part) = verdict.largest.filter(|_| is_told).unzip();
         let least_clear_ns_per_s = verdict.least_clear.map(|least| least as f64);
-        DiffVerdictRow { answer, total, reason, reason_part, least_clear_ns_per_s }
+        DiffVerdictRow { headline, total, reason, reason_part, least_clear_ns_per_s }
     }
 }
 
@@ -372,27 +372,27 @@ mod tests {
         let sides = [&side(3, true), &side(3, true)];
         let io = [row(Some("io"), 200, 600, (300, 500))];
         let worse = judged(&row(None, 310, 870, (410, 700)), &io, sides);
-        assert_eq!(worse.answer.text, "Worse: exits cost 2.8 times as much; io is 71% of that");
+        assert_eq!(worse.headline.text, "Worse: exits cost 2.8 times as much; io is 71% of that");
         assert_eq!(
-            worse.answer.details,
+            worse.headline.details,
             [
                 "cost: 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
                 "exits: 100/s of vCPU time before, 13.0/s after (-87.0%)",
                 "guests ran 50.0% of vCPU time before, 50.0% after; how much work that was, recordings do not say"
             ]
         );
-        assert_eq!((worse.answer.is_doubtful, &worse.answer.doubts[..]), (false, &[][..]));
-        assert_eq!((worse.reason.as_deref(), worse.answer.state.as_str()), (Some("io"), "worse"));
+        assert_eq!((worse.headline.is_doubtful, &worse.headline.doubts[..]), (false, &[][..]));
+        assert_eq!((worse.reason.as_deref(), worse.headline.state.as_str()), (Some("io"), "worse"));
         let io = [row(Some("io"), 600, 200, (-500, -300))];
         let better = judged(&row(None, 870, 310, (-700, -410)), &io, sides);
-        assert_eq!(better.answer.text, "Better: exits cost 64% less; io is 71% of that");
-        assert_eq!(better.answer.state, "better");
+        assert_eq!(better.headline.text, "Better: exits cost 64% less; io is 71% of that");
+        assert_eq!(better.headline.state, "better");
     }
 
     #[test]
     fn where_chance_may_explain_it_the_smallest_clear_change_is_said() {
         let sides = [&side(3, true), &side(3, true)];
-        let found = judged(&row(None, 310, 320, (-60, 80)), &[row(Some("io"), 310, 320, (-60, 80))], sides).answer;
+        let found = judged(&row(None, 310, 320, (-60, 80)), &[row(Some("io"), 310, 320, (-60, 80))], sides).headline;
         assert_eq!(found.state, "no_clear_difference");
         assert_eq!(found.text, "No clear difference in what exits cost; exits per second -87.0%");
         assert_eq!(
@@ -402,7 +402,7 @@ mod tests {
         let mut same = row(None, 310, 310, (-60, 80));
         same.counts = (100, 100);
         same.changes.truncate(1);
-        let found = judged(&same, &[], sides).answer;
+        let found = judged(&same, &[], sides).headline;
         assert_eq!((found.state.as_str(), found.details.len()), ("same", 1), "{found:?}");
     }
 
@@ -411,26 +411,26 @@ mod tests {
         let all = row(None, 310, 870, (410, 700));
         let (told, untold) = (side(3, true), side(3, false));
         let found = judged(&all, &[], [&untold, &told]);
-        assert_eq!(found.answer.text, "Cannot tell: steal was recorded after only; before, it is in what exits cost");
-        assert_eq!((found.answer.state.as_str(), found.reason), ("cannot_tell", None));
-        assert!(!found.answer.details[0].contains("change"), "{:?}", found.answer.details);
+        assert_eq!(found.headline.text, "Cannot tell: steal was recorded after only; before, it is in what exits cost");
+        assert_eq!((found.headline.state.as_str(), found.reason), ("cannot_tell", None));
+        assert!(!found.headline.details[0].contains("change"), "{:?}", found.headline.details);
         let mut other = side(3, true);
         other.traces.iter_mut().for_each(|trace| trace.arch = "aarch64".into());
-        let text = judged(&all, &[], [&told, &other]).answer.text;
+        let text = judged(&all, &[], [&told, &other]).headline.text;
         assert_eq!(text, "Cannot tell: one side is x86_64, the other aarch64, whose exits are not the same");
         // A text that does not say more than `x86` may be of the same.
         other.traces.iter_mut().for_each(|trace| trace.arch = "x86".into());
-        assert_eq!(judged(&all, &[], [&told, &other]).answer.state, "worse");
-        let found = judged(&DiffRow { counts: (0, 0), ..all }, &[], [&told, &told]).answer;
+        assert_eq!(judged(&all, &[], [&told, &other]).headline.state, "worse");
+        let found = judged(&DiffRow { counts: (0, 0), ..all }, &[], [&told, &told]).headline;
         assert_eq!(found.text, "Cannot tell: there is no exit on either side");
     }
 
     #[test]
     fn what_limits_a_verdict_is_said_and_what_could_change_it_makes_it_doubtful() {
         let all = row(None, 310, 870, (410, 700));
-        let one = judged(&all, &[], [&side(1, true), &side(1, true)]).answer;
+        let one = judged(&all, &[], [&side(1, true), &side(1, true)]).headline;
         assert!(!one.is_doubtful && one.doubts[0].starts_with("one recording on each side"), "{one:?}");
-        let untold = judged(&all, &[], [&side(3, false), &side(3, false)]).answer;
+        let untold = judged(&all, &[], [&side(3, false), &side(3, false)]).headline;
         assert!(untold.is_doubtful, "{untold:?}");
         assert_eq!(
             untold.text,
@@ -446,7 +446,7 @@ mod tests {
             moments_ns: Vec::new(),
         };
         lossy.lines.push(line);
-        let lossy = judged(&all, &[], [&side(3, true), &lossy]).answer;
+        let lossy = judged(&all, &[], [&side(3, true), &lossy]).headline;
         assert_eq!(
             (lossy.is_doubtful, &lossy.doubts[..]),
             (true, &["the recording after is not whole, see below".to_string()][..])

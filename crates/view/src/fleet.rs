@@ -1,7 +1,7 @@
 //! What differs within a fleet, as plain data, and as a page.
 
-use crate::answer::Answer;
 use crate::compare::{ChangeRow, Compared};
+use crate::headline::Headline;
 use crate::names::{plural, thousands};
 use crate::page::{Page, Section, Sentence, Table, changes, column};
 use exitscope_analysis::Measure;
@@ -16,7 +16,7 @@ pub struct Fleet {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
     /// The largest certain difference in cost, or that none is certain.
-    pub verdict: Answer,
+    pub verdict: Headline,
     /// Recordings looked at.
     pub recordings: u64,
     /// Hosts that they are of.
@@ -215,7 +215,7 @@ impl Fleet {
     }
 
     /// What it comes to.
-    pub fn answer(&self) -> Answer {
+    pub fn headline(&self) -> Headline {
         let certain = self.certain();
         let against = self.against.as_deref().unwrap_or_default();
         let none = certain.is_empty();
@@ -244,7 +244,7 @@ impl Fleet {
             let noun = plural(self.left_out.len() as u64, "file");
             doubts.push(format!("{} {noun} could not be read", thousands(self.left_out.len() as u64)));
         }
-        Answer {
+        Headline {
             state: state.to_string(),
             text,
             details: more.into_iter().chain(few.filter(|_| !none)).collect(),
@@ -459,7 +459,7 @@ mod tests {
     fn fleet(by: &'static str, comparisons: Vec<FleetComparison>) -> Fleet {
         Fleet {
             schema: Fleet::SCHEMA,
-            verdict: Answer::default(),
+            verdict: Headline::default(),
             recordings: 10,
             hosts: 10,
             first_day: String::new(),
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(texts[1..], ["Nothing is called certain in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
         let few = vec![comparison("day", [1, 1], [1, 1]), comparison("day", [2, 3], [2, 3])];
         let few = fleet("day", few);
-        assert_eq!(few.answer().state, "cannot_tell");
+        assert_eq!(few.headline().state, "cannot_tell");
         let texts = verdicts(&few).sentences;
         assert_eq!(texts[0].text, "Nothing is called certain: fewer than 5 hosts on a side in every comparison.");
     }
@@ -514,14 +514,14 @@ mod tests {
         large.rows[0].changes[0].verdict = "less";
         large.rows[0].changes[0].after = Some(50.0);
         let found = fleet("kernel", vec![small.clone(), large]);
-        let answer = found.answer();
-        assert!(answer.text.starts_with("6.12.0 costs 50.0% less in msr exits than 6.1.0"), "{}", answer.text);
-        assert!(answer.text.contains(": 100ns/s with 6.1.0, 50ns/s with 6.12.0 ("), "{}", answer.text);
-        assert_eq!((answer.state.as_str(), answer.details.len()), ("better", 1));
+        let headline = found.headline();
+        assert!(headline.text.starts_with("6.12.0 costs 50.0% less in msr exits than 6.1.0"), "{}", headline.text);
+        assert!(headline.text.contains(": 100ns/s with 6.1.0, 50ns/s with 6.12.0 ("), "{}", headline.text);
+        assert_eq!((headline.state.as_str(), headline.details.len()), ("better", 1));
         small.rows[0].changes[0].verdict = "unclear";
-        let answer = fleet("kernel", vec![small]).answer();
+        let headline = fleet("kernel", vec![small]).headline();
         assert_eq!(
-            (answer.state.as_str(), answer.text.as_str()),
+            (headline.state.as_str(), headline.text.as_str()),
             ("no_clear_difference", "No difference in cost is certain")
         );
     }

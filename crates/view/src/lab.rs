@@ -1,7 +1,7 @@
 //! What an experiment of the lab found, as plain data: what JSON shows, and what `--against` reads back.
 
 use crate::FigureUnit;
-use crate::answer::Answer;
+use crate::headline::Headline;
 use exitscope_lab::findings::{Figure, Findings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct LabReport {
     pub schema: String,
     /// What was found first of all.
     #[serde(default)]
-    pub verdict: Answer,
+    pub verdict: Headline,
     /// The experiment, as the command has it.
     pub experiment: String,
     /// What it is about.
@@ -124,7 +124,7 @@ impl LabReport {
         let m = &findings.manifest;
         let report = LabReport {
             schema: LabReport::SCHEMA.to_string(),
-            verdict: Answer::default(),
+            verdict: Headline::default(),
             experiment: findings.experiment.to_string(),
             about: findings.about.to_string(),
             manifest: ManifestRow {
@@ -164,11 +164,11 @@ impl LabReport {
                 .map(|(kind, count)| ExecutedRow { instruction: kind.name().to_string(), count: *count })
                 .collect(),
         };
-        LabReport { verdict: report.answer(), ..report }
+        LabReport { verdict: report.headline(), ..report }
     }
 
     /// What was found first of all: the main point, which has its intervals, and what makes the figures less sure.
-    pub fn answer(&self) -> Answer {
+    pub fn headline(&self) -> Headline {
         let is_measured = self.tables.iter().any(|table| table.rows.iter().any(|row| !row.figures.is_empty()));
         let mut doubts = Vec::new();
         if self.manifest.emulates_ring_0 {
@@ -180,7 +180,7 @@ impl LabReport {
             (true, None) => (format!("{}: no finding in words, see the figures", self.about), &[][..]),
             (false, _) => ("Cannot tell: nothing could be measured here".to_string(), &self.summary[..]),
         };
-        Answer {
+        Headline {
             state: if is_measured { "found" } else { "cannot_tell" }.to_string(),
             text: first,
             details: rest.to_vec(),

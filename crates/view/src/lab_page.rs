@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 /// The page of an experiment.
 pub fn lab_page(report: &LabReport) -> Page {
-    let mut sections = vec![report.answer().section(), head(report)];
+    let mut sections = vec![report.headline().section(), head(report)];
     sections.extend(report.tables.iter().map(section));
     Page { sections }
 }
@@ -376,7 +376,7 @@ mod tests {
         let row = |name: &str, figures, cannot| LabRow { labels: vec![name.into(), "door, 1".into()], figures, cannot };
         LabReport {
             schema: LabReport::SCHEMA.into(),
-            verdict: crate::answer::Answer::default(),
+            verdict: crate::headline::Headline::default(),
             experiment: "exits".into(),
             about: "About".into(),
             manifest: ManifestRow {
@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(said, [("Other programs took 3 % of the CPUs", true), ("MMIO more.", false)]);
         run.warnings.clear();
         run.tables[0].rows.remove(0);
-        assert_eq!(run.answer().text, "Cannot tell: nothing could be measured here");
-        assert_eq!(run.answer().state, "cannot_tell");
+        assert_eq!(run.headline().text, "Cannot tell: nothing could be measured here");
+        assert_eq!(run.headline().state, "cannot_tell");
     }
 
     #[test]

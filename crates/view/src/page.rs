@@ -717,5 +717,5 @@ pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
          intervals cover the variation within the recordings; that from run to run only if each side has several (--before, \
          --after).",
     );
-    Page { sections: vec![comparison.verdict.answer.section(), head, table] }
+    Page { sections: vec![comparison.verdict.headline.section(), head, table] }
 }

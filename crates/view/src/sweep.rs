@@ -2,7 +2,7 @@
 
 use crate::FigureUnit;
 use crate::ScenarioRow;
-use crate::answer::Answer;
+use crate::headline::Headline;
 use crate::sweep_verdict;
 use exitscope_sim::{Measure, Metric};
 use exitscope_stats::Estimate;
@@ -18,7 +18,7 @@ pub struct Sweep {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
     /// Which configuration is the best by the first figure, if one is.
-    pub verdict: Answer,
+    pub verdict: Headline,
     /// What ran, before anything was varied. Its seed is that of the first replicate; each further one has the next.
     pub scenario: ScenarioRow,
     /// Runs of each configuration.
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     /// The verdict and who is marked, of configurations of one key with these runs of the figure.
-    fn judged(higher_is_better: Option<bool>, configurations: &[&[f64]]) -> (Answer, Vec<bool>) {
+    fn judged(higher_is_better: Option<bool>, configurations: &[&[f64]]) -> (Headline, Vec<bool>) {
         let values = |at: usize| vec![format!("{at}")];
         let vary = vec![AxisRow::new("knob".to_string(), (0..configurations.len()).map(|at| at.to_string()).collect())];
         let metric = SweepMetric {

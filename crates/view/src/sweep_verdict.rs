@@ -1,6 +1,6 @@
 //! Which configuration of a sweep is best, if any is: only where no other interval meets its own.
 
-use crate::answer::Answer;
+use crate::headline::Headline;
 use crate::names::{plural, thousands};
 use crate::simulated::value_text;
 use crate::sweep::{AxisRow, SweepMetric, SweepRow};
@@ -16,7 +16,7 @@ pub(crate) fn settings(vary: &[AxisRow], row: &SweepRow) -> String {
 }
 
 /// The verdict on these rows, of which the best are marked.
-pub(crate) fn verdict(vary: &[AxisRow], metrics: &[SweepMetric], rows: &[SweepRow], replicates: u32) -> Answer {
+pub(crate) fn verdict(vary: &[AxisRow], metrics: &[SweepMetric], rows: &[SweepRow], replicates: u32) -> Headline {
     let failed = rows.iter().filter(|row| row.error.is_some()).count();
     let mut doubts = Vec::new();
     if failed > 0 {
@@ -24,10 +24,10 @@ pub(crate) fn verdict(vary: &[AxisRow], metrics: &[SweepMetric], rows: &[SweepRo
         doubts.push(format!("{} {runs} did not run to the end, and may be better", thousands(failed as u64)));
     }
     let is_doubtful = failed > 0;
-    let Some(metric) = metrics.first() else { return Answer { state: "cannot_tell".into(), ..Answer::default() } };
+    let Some(metric) = metrics.first() else { return Headline { state: "cannot_tell".into(), ..Headline::default() } };
     let found = Found::new(vary, metric, rows);
     let (state, text, details) = found.judged(replicates);
-    Answer { state: state.to_string(), text, details, is_doubtful, doubts }
+    Headline { state: state.to_string(), text, details, is_doubtful, doubts }
 }
 
 struct Found<'a> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The answer, before all figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct Headline {
     /// Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
     /// but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
     /// themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
@@ -22,7 +22,7 @@ pub struct Answer {
     pub doubts: Vec<String>,
 }
 
-impl Answer {
+impl Headline {
     /// What a page begins with: the sentence is the title.
     pub(crate) fn section(&self) -> Section {
         let doubt = |text: &String| Sentence { text: text.clone(), warning: self.is_doubtful };
