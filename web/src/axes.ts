@@ -1,7 +1,7 @@
 // Axes: ticks from d3-scale, titles with units.
 import { scaleLinear, scaleLog } from "d3-scale";
 import { colors } from "./colors";
-import { round, seconds } from "./format";
+import { round, seconds, unsigned } from "./format";
 import { textWidth, type Surface } from "./surface";
 
 /** Where a chart's marks go, within its axes. */
@@ -19,15 +19,29 @@ export interface Scale {
 }
 
 /** A tick's label without digits that say nothing: `50us` of `50.0us`. Plain numbers keep theirs, so that all have as many. */
-const tidy = (label: string): string => label.replace(/(\.\d*?)0+(?=[a-z%])/, "$1").replace(/\.(?=[a-z%])/, "");
+const tidy = (label: string): string => unsigned(label.replace(/(\.\d*?)0+(?=[a-z%])/, "$1").replace(/\.(?=[a-z%])/, ""));
+
+/** The scale's values, fewer where the labels of two would be the same. */
+function distinct(some: (most: number) => number[], most: number, label: (value: number, step: number) => string, range: number): [number, string][] {
+  for (let count = most; ; count--) {
+    const values = some(count);
+    const step = values.length > 1 ? values[1]! - values[0]! : range || 1;
+    const labelled = values.map((value): [number, string] => [value, tidy(label(value, step))]);
+    if (new Set(labelled.map(([, text]) => text)).size === labelled.length) return labelled;
+    // Not even two can be told apart.
+    if (count <= 1) return labelled.filter(([, text], at) => labelled.findIndex((other) => other[1] === text) === at);
+  }
+}
+
+/** What an axis says that does not start at zero. */
+export const startsAt = (title: string, from: number, show: (value: number) => string): string => (from > 0 ? `${title}, axis from ${show(from)}` : title);
 
 export function linear(from: number, to: number, low: number, high: number, ticks: number, label: (value: number, step: number) => string): Scale {
   const scale = scaleLinear([from, to], [low, high]);
-  const values = from === to ? [from] : scale.ticks(ticks);
-  const step = values.length > 1 ? values[1]! - values[0]! : to - from || 1;
+  const labelled = distinct((most) => (from === to ? [from] : scale.ticks(most)), ticks, label, to - from);
   return Object.assign((value: number) => scale(value), {
     back: (at: number) => scale.invert(at),
-    ticks: values.map((value) => ({ at: scale(value), label: tidy(label(value, step)) })),
+    ticks: labelled.map(([value, text]) => ({ at: scale(value), label: text })),
   });
 }
 

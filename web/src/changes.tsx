@@ -1,6 +1,6 @@
 // What changed from one side of a comparison to the other, reason by reason: chart, table, and a sentence.
 import { colors } from "./colors";
-import { count, ns, rate } from "./format";
+import { count, ns, rate, shortened, unsigned } from "./format";
 import { Intervals, type IntervalRow } from "./intervals";
 import { kept } from "./link";
 import { DataTable, type Column } from "./table";
@@ -27,18 +27,30 @@ const relative = kept<"" | "yes">("relative", "", ["", "yes"]);
 /** Reasons that are drawn; all together are a row besides. */
 const TOP = 20;
 
+/** Letters of a reason's name in a table. */
+const LETTERS = 40;
+
+/** Rows that cost less than this part of all on either side are folded. */
+const SMALL = 0.01;
+const isSmall = (row: Compared): boolean => row.share_of_cost !== null && row.share_of_cost < SMALL;
+
+/** The rows that are in sight at first, and how many are not. */
+function unfolded(rows: Compared[]): { large: Compared[]; small: Compared[] } {
+  return { large: rows.filter((row) => !isSmall(row)), small: rows.filter(isSmall) };
+}
+
 export function show(of: Measure, value: number | null): string {
   if (value === null) return "–";
   const sign = value < 0 ? "-" : "";
-  if (of === "rate_per_s") return `${sign}${Math.abs(value) < 100 && value !== 0 ? Math.abs(value).toFixed(Math.abs(value) < 10 ? 2 : 1) : rate(Math.abs(value))}/s`;
-  return of === "cost_ns_per_s" ? `${ns(value)}/s` : ns(value);
+  if (of === "rate_per_s") return unsigned(`${sign}${Math.abs(value) < 100 && value !== 0 ? Math.abs(value).toFixed(Math.abs(value) < 10 ? 2 : 1) : rate(Math.abs(value))}/s`);
+  return unsigned(of === "cost_ns_per_s" ? `${ns(value)}/s` : ns(value));
 }
 
-export const signed = (of: Measure, value: number | null): string => (value === null ? "–" : (value > 0 ? "+" : "") + show(of, value));
+export const signed = (of: Measure, value: number | null): string => (value === null ? "–" : unsigned((value > 0 ? "+" : "") + show(of, value)));
 
 function percent(value: number): string {
   const size = Math.abs(value * 100);
-  return `${value > 0 ? "+" : value < 0 ? "-" : ""}${size >= 99.95 ? count(size) : size.toFixed(1)}%`;
+  return unsigned(`${value > 0 ? "+" : value < 0 ? "-" : ""}${size >= 99.95 ? count(size) : size.toFixed(1)}%`);
 }
 
 export const difference = (change: ChangeRow): number | null => (change.before === null || change.after === null ? null : change.after - change.before);
@@ -102,14 +114,16 @@ function columns({ names, where }: Sides, choice?: Choice): Column<Compared>[] {
       title: "reason",
       text: true,
       value: nameOf,
-      show: (row) =>
-        choice ? (
+      show: (row) => {
+        const name = nameOf(row);
+        const shown = <span title={name.length > LETTERS ? name : undefined}>{shortened(name, LETTERS)}</span>;
+        if (!choice) return shown;
+        return (
           <button type="button" class="reason" aria-pressed={choice.reason === (row.reason ?? "")} onClick={() => choice.choose(row.reason ?? "")}>
-            {nameOf(row)}
+            {shown}
           </button>
-        ) : (
-          nameOf(row)
-        ),
+        );
+      },
     },
     { title: `exits ${where[0]}`, value: (row) => row.count_before, show: (row) => count(row.count_before) },
     { title: `exits ${where[1]}`, value: (row) => row.count_after, show: (row) => count(row.count_after) },
@@ -133,9 +147,11 @@ interface Props {
 /** The chart. */
 export function Changes({ sides, title = "", choice }: Props) {
   const { rows: all, confidence, names, second } = sides;
+  const { large, small } = unfolded(all);
+  const drawn = large.slice(0, TOP + 1);
   const rows = (): IntervalRow[] => {
     const of = measure.value;
-    return all.slice(0, TOP + 1).map((row) => {
+    return drawn.map((row) => {
       const change = changeOf(row);
       const scale = relative.value ? (change.before ? 1 / change.before : NaN) : 1;
       const scaled = (value: number | null) => (value === null || !Number.isFinite(value * scale) ? null : value * scale);
@@ -167,7 +183,7 @@ export function Changes({ sides, title = "", choice }: Props) {
       of={all}
       rows={rows}
       show={(value) => (relative.value ? percent(value) : signed(measure.value, value))}
-      click={choice && ((at) => choice.choose(all[at]?.reason ?? ""))}
+      click={choice && ((at) => choice.choose(drawn[at]?.reason ?? ""))}
       legend={() => {
         const { parts, other } = colors.value;
         return [
@@ -177,7 +193,7 @@ export function Changes({ sides, title = "", choice }: Props) {
         ];
       }}
       twin={() => ({ columns: columns(sides, choice), rows: all })}
-      note={`The line is the ${confidence} % interval of the change: where it holds zero, it may be chance. ${all.length > TOP + 1 ? `The ${TOP} reasons that cost most; the table has all.` : ""}`}
+      note={`The line is the ${confidence} % interval of the change: where it holds zero, it may be chance. ${large.length > TOP + 1 ? `The ${TOP} reasons that cost most; the table has all.` : ""}${small.length > 0 ? `${count(small.length)} further ${small.length === 1 ? "row" : "rows"} under 1 % of the cost on either side: the table has them.` : ""}`}
       controls={
         <>
           <span role="group" aria-label="What is compared" class="choice">
@@ -198,16 +214,7 @@ export function Changes({ sides, title = "", choice }: Props) {
 
 /** The table. */
 export function ChangesTable({ sides, choice }: Props) {
-  return <DataTable columns={columns(sides, choice)} rows={sides.rows} caption="Change by reason" top={TOP + 1} chosen={choice && ((row: Compared) => choice.reason === (row.reason ?? ""))} />;
-}
-
-/** The change of one measure, as a sentence. */
-export function Sentence({ row, of }: { row: Compared; of: Measure }) {
-  const change = changeOf(row, of);
-  return (
-    <>
-      {show(of, change.before)} → <b>{show(of, change.after)}</b>, {partText(change)}: <b>{VERDICTS[change.verdict]}</b>
-      {change.low !== null && ` (${interval(of, change)})`}.
-    </>
-  );
+  const { large, small } = unfolded(sides.rows);
+  const more = small.length > 0 ? `${count(small.length)} further ${small.length === 1 ? "row" : "rows"} under 1 % of the cost on either side: show all` : undefined;
+  return <DataTable columns={columns(sides, choice)} rows={[...large, ...small]} caption="Change by reason" top={large.length} more={more} chosen={choice && ((row: Compared) => choice.reason === (row.reason ?? ""))} />;
 }

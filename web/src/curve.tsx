@@ -1,7 +1,7 @@
 // Curves with confidence bands: a figure over what was varied.
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Plot, type Scale } from "./axes";
+import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, startsAt, type Plot, type Scale } from "./axes";
 import { Chart, type LegendItem, type Tip, type Twin } from "./chart";
 import { colors } from "./colors";
 import type { Surface } from "./surface";
@@ -27,6 +27,9 @@ export interface Curve {
   color: string;
   points: CurvePoint[];
 }
+
+/** An axis starts at zero if the least value is this part of the greatest, or less. */
+export const FROM_ZERO = 0.7;
 
 interface Props {
   id: string;
@@ -89,13 +92,16 @@ export function Curves(props: Props) {
     const plot = { x: 0, y: 8, w: 0, h: h - 46 };
     const values = list.flatMap((curve) => curve.points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]));
     const [least, most] = [Math.min(...values, Infinity), Math.max(...values, -Infinity)];
-    const from = zero ? Math.min(0, least) : least;
+    // From zero, unless that would make all differences small.
+    const isFromZero = zero || least <= most * FROM_ZERO;
+    const from = isFromZero ? Math.min(0, least) : least;
     const room = (most - from || Math.abs(most) || 1) * 0.06;
-    const y = values.length ? linear(from < 0 || !zero ? from - room : 0, most + room, plot.y + plot.h, plot.y, 5, show) : linear(0, 1, plot.y + plot.h, plot.y, 5, show);
+    const start = from < 0 || !isFromZero ? from - room : 0;
+    const y = values.length ? linear(start, most + room, plot.y + plot.h, plot.y, 5, show) : linear(0, 1, plot.y + plot.h, plot.y, 5, show);
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 14;
     const x = acrossScale(places, plot);
-    leftAxis(s, plot, y, axis);
+    leftAxis(s, plot, y, startsAt(axis, values.length ? start : 0, show));
     bottomAxis(s, plot, x, across);
     for (const { color, points } of list) {
       const sure = points.filter((point) => point.low !== null && point.high !== null);

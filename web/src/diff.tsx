@@ -1,38 +1,43 @@
 // The page of a comparison: what changed from one recording to another, and how long exits took in both.
-import { Changes, ChangesTable, Sentence, changeOf, difference, isSure, nameOf, partText, signed, type Choice, type Sides } from "./changes";
+import { HeadlineBox } from "./headline";
+import { Changes, ChangesTable, changeOf, difference, isSure, nameOf, partText, signed, type Choice, type Sides } from "./changes";
 import type { Other } from "./data";
 import { Lengths, reason } from "./diff_lengths";
 import { chosenBy, count, ns, share } from "./format";
 import { Card, Shell } from "./shell";
 import type { Compared, Comparison, SideRow } from "./types.gen";
 
+/** Reasons that the overview names. */
+const NAMED = 5;
+
 function Overview({ diff }: { diff: Comparison }) {
-  const [all, ...reasons] = diff.rows;
+  const reasons = diff.rows.filter((row) => row.reason !== null);
   const size = (row: Compared) => Math.abs(difference(changeOf(row, "cost_ns_per_s")) ?? 0);
   const sure = reasons.filter((row) => isSure(row, "cost_ns_per_s")).sort((a, b) => size(b) - size(a));
-  const unsure = reasons.length - sure.length;
   return (
     <section id="overview" aria-label="Overview">
-      <h2>What changed</h2>
-      <Coverage diff={diff} />
-      <div class="cards">
-        <Card head={`Cost of ${all ? nameOf(all) : "all exits"}`}>{all && <Sentence row={all} of="cost_ns_per_s" />}</Card>
-        <Card head={`Exits per second, ${all ? nameOf(all) : "all exits"}`}>{all && <Sentence row={all} of="rate_per_s" />}</Card>
-        <Card head="Where most of it comes from">
-          {sure.length === 0
-            ? "No reason's cost changed by more than chance explains."
-            : sure.slice(0, 3).map((row, at) => (
-                <>
-                  {at > 0 && "; "}
-                  <b>{nameOf(row)}</b> {signed("cost_ns_per_s", difference(changeOf(row, "cost_ns_per_s")))} ({partText(changeOf(row, "cost_ns_per_s"))})
-                </>
-              ))}
-        </Card>
-        <Card head="How sure that is">
-          {`${diff.confidence_percent} % intervals, from blocks of time drawn anew 2,000 times. Of ${reasons.length} reasons, the cost of ${sure.length} changed; that of ${unsure} may be as before.`}
-          {diff.before.traces.length + diff.after.traces.length === 2 && " One recording a side: what differs from run to run is not in it; give several with --before and --after."}
-        </Card>
-      </div>
+      <h2 class="hidden">What changed</h2>
+      <HeadlineBox headline={diff.verdict}>
+        <Coverage diff={diff} />
+      </HeadlineBox>
+      {diff.verdict.state !== "cannot_tell" && (
+        <div class="cards">
+          <Card head="Reasons whose cost differs clearly, largest first">
+            {sure.length === 0
+              ? "None: chance may explain each."
+              : sure.slice(0, NAMED).map((row, at) => (
+                  <>
+                    {at > 0 && "; "}
+                    <b>{nameOf(row)}</b> {signed("cost_ns_per_s", difference(changeOf(row, "cost_ns_per_s")))} ({partText(changeOf(row, "cost_ns_per_s"))})
+                  </>
+                ))}
+            {sure.length > NAMED && `; and ${count(sure.length - NAMED)} more`}
+          </Card>
+          <Card head="How sure that is">
+            {`${diff.confidence_percent} % intervals, from blocks of time resampled 2,000 times. The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. Where nothing changed, about ${count(100 - diff.confidence_percent)} in 100 reasons would seem to.`}
+          </Card>
+        </div>
+      )}
     </section>
   );
 }
@@ -49,11 +54,11 @@ function Coverage({ diff }: { diff: Comparison }) {
   const { selection } = diff;
   const chosen = chosenBy(selection);
   return (
-    <div class={lost ? "coverage bad" : "coverage"} role={lost ? "alert" : undefined}>
+    <div class={lost ? "coverage bad" : "coverage"}>
       {lost && <b>Figures are affected by what is missing.</b>}
       {sides.map(([title, of]) => (
         <p>
-          <b>{title}:</b> {side(of)}, {ns(of.duration_ns)}, {count(of.exits)} exits of {count(of.events)} events
+          <b>{title}:</b> {side(of)}, {ns(of.duration_ns)}, {ns(of.vcpu_ns)} of vCPU time, {count(of.exits)} exits of {count(of.events)} events
           {bad(of).map((line) => `; ${line.text.replace(/\.$/, "")}: ${count(line.count)}`)}.
         </p>
       ))}
@@ -66,11 +71,11 @@ export function DiffPage({ diff, lengths, version }: Extract<Other, { kind: "dif
   const ofAll = (of: SideRow) => (of.traces[0] ? [of.traces[0].arch, of.traces[0].hostname, of.traces[0].release].filter(Boolean).join(" ") : "");
   const hosts = [...new Set([ofAll(diff.before), ofAll(diff.after)])].filter(Boolean);
   const names: [string, string] = ["before", "after"];
-  const sides: Sides = { rows: diff.rows, confidence: diff.confidence_percent, names, where: names, second: "a second" };
+  const sides: Sides = { rows: diff.rows, confidence: diff.confidence_percent, names, where: names, second: "a second of vCPU time" };
   const choice: Choice = { reason: reason.value, choose: (of) => (reason.value = of) };
   return (
     <Shell
-      title={`${side(diff.after)} against ${side(diff.before)}`}
+      title={`${side(diff.before)} → ${side(diff.after)}`}
       about={[`comparison`, ...hosts, `${share(diff.confidence_percent / 100)} confidence`].join(" · ")}
       sections={[
         { id: "overview", title: "Overview" },

@@ -27,8 +27,8 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
       after[at] = is;
     }
     return [
-      { label: "before", counts: before, sum: total(before), duration: diff.before.duration_ns },
-      { label: "after", counts: after, sum: total(after), duration: diff.after.duration_ns },
+      { label: "before", counts: before, sum: total(before), duration: diff.before.vcpu_ns },
+      { label: "after", counts: after, sum: total(after), duration: diff.after.vcpu_ns },
     ];
   }, [known]);
   const series = (): LengthSeries[] => {
@@ -59,7 +59,7 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
           title="Lengths, before and after"
           series={series}
           bits={BITS}
-          unit={shares ? ["Share of exits (%)", "% of exits"] : ["Exits per second", "exits/s"]}
+          unit={shares ? ["Share of exits (%)", "% of exits"] : ["Exits per second of vCPU time", "exits/s"]}
           show={(value) => (shares ? small(value) : value < 100 ? small(value) : rate(value))}
           controls={
             <span role="group" aria-label="What is drawn of exits" class="choice">

@@ -1,5 +1,6 @@
 // The page of a fleet: what differs by kernel, host, week or day; which hosts stand out; what is advised most.
 import type { ComponentChildren } from "preact";
+import { HeadlineBox } from "./headline";
 import { Bars, type Bar } from "./bars";
 import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
 import { colors } from "./colors";
@@ -74,7 +75,7 @@ function Coverage({ fleet }: { fleet: Fleet }) {
   const bad = lost > 0 || left_out.length > 0;
   const days = first_day === last_day ? first_day : `${first_day} to ${last_day}`;
   return (
-    <div class={bad ? "coverage bad" : "coverage"} role={bad ? "alert" : undefined}>
+    <div class={bad ? "coverage bad" : "coverage"}>
       {bad && <b>Figures are affected by what is missing.</b>}
       <p>
         {recordings === 0 ? "No recordings." : `${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${days}: ${plural(exits, "exit")}, ${count(lost)} lost.`}
@@ -97,48 +98,27 @@ function nothing({ recordings, by, against, not_compared }: Fleet): string {
   return `All recordings are of one ${by}, ${against}: a second one is missing. --by compares by kernel, host, week or day.`;
 }
 
-/** Why no difference in cost is called certain. */
-function uncertain({ by, comparisons, confidence_percent }: Fleet): string {
-  const few = comparisons.filter((of) => of.too_few).length;
-  const tooFew = `fewer than ${FEWEST} ${by === "host" ? "recordings" : "hosts"} on a side`;
-  if (few === comparisons.length) return `Nothing is called certain: ${tooFew}.`;
-  return `No difference in cost is${few ? `, and ${few} of ${comparisons.length} comparisons have ${tooFew}` : `: every ${confidence_percent} % interval holds zero`}.`;
-}
-
-function Overview({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
+function Overview({ fleet }: { fleet: Fleet }) {
   const { by, against, comparisons, outliers, advice } = fleet;
   const values = new Set(comparisons.map((of) => of.value));
   const shapes = new Set(comparisons.map((of) => shapeName(of.shape)));
-  const [first] = sure;
   const [out] = outliers;
   const [most] = advice;
   return (
     <section id="overview" aria-label="Overview">
-      <h2>What was looked at</h2>
-      <Coverage fleet={fleet} />
+      <h2 class="hidden">What differs</h2>
+      <HeadlineBox headline={fleet.verdict}>
+        <Coverage fleet={fleet} />
+      </HeadlineBox>
       <div class="cards">
         <Card head={`Compared by ${by}`}>
           {comparisons.length === 0 ? (
             nothing(fleet)
           ) : (
             <>
-              {`${plural(values.size, by)} against `}
               <b>{against}</b>
-              {`, among ${plural(shapes.size, "shape")} of VMs: ${plural(comparisons.length, "comparison")}.`}
+              {` against ${plural(values.size, `other ${by}`)}, among ${plural(shapes.size, "shape")} of VMs: ${plural(comparisons.length, "comparison")}.`}
             </>
-          )}
-        </Card>
-        <Card head="What is certain">
-          {first ? (
-            <>
-              {`${plural(sure.filter((of) => change(of) > 0).length, "cost")} rose, ${sure.filter((of) => change(of) < 0).length} fell. The largest: `}
-              <b>{nameOf(first.row)}</b>
-              {` ${WHERE[by]} ${first.of.value}, ${signed(COST, change(first))} (${partText(changeOf(first.row, COST))}).`}
-            </>
-          ) : comparisons.length > 0 ? (
-            uncertain(fleet)
-          ) : (
-            "Nothing is compared."
           )}
         </Card>
         <Card head="Hosts that stand out">
@@ -174,8 +154,8 @@ function sureColumns({ by, against, comparisons }: Fleet): Column<Sure>[] {
     },
     { title: "reason", text: true, value: ({ row }) => nameOf(row), show: ({ row }) => nameOf(row) },
     { title: "verdict", text: true, value: (row) => cost(row).verdict, show: (row) => <Verdict change={cost(row)} /> },
-    { title: "cost", value: (row) => cost(row).after, show: (row) => show(COST, cost(row).after) },
-    { title: `${WHERE[by]} ${against}`, value: (row) => cost(row).before, show: (row) => show(COST, cost(row).before) },
+    { title: `cost ${WHERE[by]} ${against}`, value: (row) => cost(row).before, show: (row) => show(COST, cost(row).before) },
+    { title: "its cost", value: (row) => cost(row).after, show: (row) => show(COST, cost(row).after) },
     { title: "change", value: change, show: (row) => signed(COST, change(row)) },
     { title: "as part", value: (row) => part(cost(row)), show: (row) => partText(cost(row)) },
     { title: "interval", value: (row) => cost(row).low, show: (row) => interval(COST, cost(row)) },
@@ -202,7 +182,7 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
   const sides: Sides = { rows: of.rows, confidence, names, where, second: "a second of a vCPU" };
   const option = (one: FleetComparison) => {
     const found = sureOf(one).length;
-    return <option value={keyOf(one)}>{`${one.value} against ${against}${found ? ` (${found} certain)` : ""}`}</option>;
+    return <option value={keyOf(one)}>{`${against} → ${one.value}${found ? ` (${found} certain)` : ""}`}</option>;
   };
   const shapes = [...new Set(comparisons.map((one) => shapeName(one.shape)))];
   return (
@@ -222,9 +202,9 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
           </label>
         </p>
       )}
-      <h3 id="comparison">{`${of.value} against ${against}, ${shapeName(of.shape)}`}</h3>
-      <p class="note">{`${sideName(of.value, of.after)}. ${sideName(against, of.before)}.${uncovered(by, of)}`}</p>
-      <Changes sides={sides} title={`, ${of.value} against ${against}`} />
+      <h3 id="comparison">{`${against} → ${of.value}, ${shapeName(of.shape)}`}</h3>
+      <p class="note">{`${sideName(against, of.before)}. ${sideName(of.value, of.after)}.${uncovered(by, of)}`}</p>
+      <Changes sides={sides} title={`, ${against} → ${of.value}`} />
       <ChangesTable sides={sides} />
       {of.rows_left_out > 0 && <p class="note">{`${plural(of.rows_left_out, "further reason")} left out by --top.`}</p>}
     </>
@@ -329,7 +309,7 @@ export function FleetPage({ fleet, version }: Extract<Other, { kind: "fleet" }>)
         </>
       }
     >
-      <Overview fleet={fleet} sure={sure} />
+      <Overview fleet={fleet} />
       <Part id="comparisons" title={`What differs by ${by}`}>
         <Comparisons fleet={fleet} sure={sure} />
       </Part>

@@ -98,6 +98,9 @@ export function chosenBy({ vms, vcpus, reasons, longer_than_ns }: { vms: number[
   ].filter((words): words is string => Boolean(words));
 }
 
+/** Nothing has no sign: `0%` of `-0%`. */
+export const unsigned = (text: string): string => (/[1-9]/.test(text) ? text : text.replace(/^[-+]/, ""));
+
 /** A long name without its middle. */
 export function shortened(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(1 - Math.floor(most / 2))}`;

@@ -1,4 +1,5 @@
 // The page of an experiment of the lab: every figure with its interval, as bars, or as a curve over what was varied.
+import { HeadlineBox } from "./headline";
 import { colors } from "./colors";
 import { Curves, type Curve } from "./curve";
 import type { Other } from "./data";
@@ -194,23 +195,9 @@ export function LabPage({ lab, version }: Extract<Other, { kind: "lab" }>) {
       }
     >
       <section id="overview" aria-label="Overview">
-        <h2>What was found</h2>
-        {lab.warnings.length > 0 && (
-          <div class="coverage bad" role="alert">
-            <b>Figures are less sure than they look:</b>
-            <ul>
-              {lab.warnings.map((text) => (
-                <li>{text}</li>
-              ))}
-            </ul>
-          </div>
-        )}
+        <h2 class="hidden">What was found</h2>
+        <HeadlineBox headline={lab.verdict} />
         <p>{lab.about}.</p>
-        <ul class="plain-list">
-          {lab.summary.map((text) => (
-            <li>{text}</li>
-          ))}
-        </ul>
         <p class="note">
           {`Back end ${manifest.back_end}${manifest.emulates_ring_0 ? ", which emulates ring 0 of guests: these are the emulator's costs, not hardware's" : ""}; ${manifest.cpus} CPUs, clock ${(manifest.tsc_hz / 1e9).toFixed(3)} GHz; ${manifest.rounds} rounds in which all rows take turns, ${ns(manifest.duration_ns)} for each row${manifest.pinned ? "; vCPUs kept on a CPU each" : ""}.`}
         </p>

@@ -1,8 +1,9 @@
 // Two figures of all configurations against each other, and the front: those that no other beats in both.
 import { useRef } from "preact/hooks";
-import { bottomAxis, leftAxis, leftRoom, linear, type Plot, type Scale } from "./axes";
+import { bottomAxis, leftAxis, leftRoom, linear, startsAt, type Plot, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors } from "./colors";
+import { FROM_ZERO } from "./curve";
 import { quantity, unitName } from "./format";
 import { kept } from "./link";
 import type { Surface } from "./surface";
@@ -57,16 +58,17 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
       });
       const [least, most] = values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
       const room = (most - least || Math.abs(most) || 1) * 0.05;
-      return [least - room, most + room];
+      return [least >= 0 && least <= most * FROM_ZERO ? 0 : least - room, most + room];
     };
     const plot: Plot = { x: 0, y: 8, w: 0, h: h - 46 };
-    const y = linear(...span(b, (dot) => dot.y), plot.y + plot.h, plot.y, 6, (value) => quantity(b.unit, value));
+    const [acrossOf, upOf] = [span(a, (dot) => dot.x), span(b, (dot) => dot.y)];
+    const y = linear(...upOf, plot.y + plot.h, plot.y, 6, (value) => quantity(b.unit, value));
     plot.x = leftRoom(y);
     plot.w = w - plot.x - 16;
-    const x = linear(...span(a, (dot) => dot.x), plot.x, plot.x + plot.w, Math.max(2, plot.w / 110), (value) => quantity(a.unit, value));
+    const x = linear(...acrossOf, plot.x, plot.x + plot.w, Math.max(2, plot.w / 110), (value) => quantity(a.unit, value));
     const title = (metric: SweepMetric) => `${metric.name} (${unitName(metric.unit)}${metric.higher_is_better === null ? "" : metric.higher_is_better ? ", more is better" : ", less is better"})`;
-    leftAxis(s, plot, y, title(b));
-    bottomAxis(s, plot, x, title(a));
+    leftAxis(s, plot, y, startsAt(title(b), upOf[0], (value) => quantity(b.unit, value)));
+    bottomAxis(s, plot, x, startsAt(title(a), acrossOf[0], (value) => quantity(a.unit, value)));
     s.clip(plot.x, plot.y, plot.w, plot.h, () => {
       const front = list.filter((dot) => dot.onFront).sort((one, other) => one.x - other.x);
       if (front.length > 1) s.path(front.flatMap((dot) => [x(dot.x), y(dot.y)]), accent, 1.5, undefined, true);
@@ -131,9 +133,9 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         legend={() => [
           { label: "on the front: none is better in both", color: colors.value.accent },
           { label: "beaten by another", color: colors.value.other },
-          { label: `among the best by ${metrics[0]!.name}`, color: colors.value.reasons[3]! },
+          ...(rows.some((row) => row.best) ? [{ label: `best by ${metrics[0]!.name}`, color: colors.value.reasons[3]! }] : []),
         ]}
-        note={hasFront() ? "Lines through dots are intervals of the mean." : "Of one of these neither more nor less is better: there is no front."}
+        note={hasFront() ? "The front is that of the means; lines through dots are their intervals, and where those meet, chance may have put one before the other." : "Of one of these neither more nor less is better: there is no front."}
         controls={
           <span class="choices">
             {choice("across", first, across())}

@@ -1,4 +1,5 @@
 // One drawing, three outputs: a canvas on the screen, the same larger as PNG, and SVG.
+import { shortened } from "./format";
 
 export interface TextStyle {
   color: string;
@@ -80,12 +81,12 @@ export function textWidth(text: string, size = SIZE): number {
   return ruler.measureText(text).width;
 }
 
-/** The text as far as it fits. */
+/** The text, without its middle if all of it does not fit. */
 function cut(text: string, style: TextStyle): string {
   if (style.width === undefined || textWidth(text, style.size) <= style.width) return text;
   let long = text.length;
-  while (long > 0 && textWidth(text.slice(0, long) + "…", style.size) > style.width) long--;
-  return long > 1 ? text.slice(0, long) + "…" : "";
+  while (long > 2 && textWidth(shortened(text, long), style.size) > style.width) long--;
+  return long > 2 ? shortened(text, long) : "";
 }
 
 export class CanvasSurface implements Surface {

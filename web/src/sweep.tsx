@@ -1,4 +1,5 @@
 // The page of a sweep: what was best, every figure over what was varied, and what can be had for what.
+import { HeadlineBox } from "./headline";
 import { colors } from "./colors";
 import { Curves, type Curve, type CurvePoint } from "./curve";
 import type { Other } from "./data";
@@ -95,13 +96,13 @@ function Figure({ sweep, metric, number }: { sweep: Sweep; metric: SweepMetric; 
       summary={() => `${metric.name} over ${axis.key}, with ${sweep.confidence_percent} per cent intervals.`}
       places={places}
       across={axis.column.endsWith("_ns") ? `${axis.key} (time)` : axis.key}
-      axis={`${metric.name} (${unitName(metric.unit)}${better(metric)})`}
+      axis={`${unitName(metric.unit)}${better(metric)}`}
       of={axis}
       curves={curves}
       show={(value) => quantity(metric.unit, value)}
       zero={metric.unit === "share"}
       twin={twin}
-      note={number === 0 ? "Rings: the best, and those that only chance may have put behind it." : undefined}
+      note={number === 0 && sweep.rows.some((row) => row.best) ? "Rings: the best, and those that only chance may have put behind it." : undefined}
     />
   );
 }
@@ -150,19 +151,16 @@ function Choices({ sweep }: { sweep: Sweep }) {
 }
 
 function Overview({ sweep }: { sweep: Sweep }) {
-  const { scenario, metrics, rows } = sweep;
-  const first = metrics[0];
+  const { scenario, metrics, rows, verdict } = sweep;
   const directed = metrics.filter((metric) => metric.higher_is_better !== null);
-  const merit = (row: SweepRow) => (figure(row, first!).mean ?? NaN) * (first!.higher_is_better ? 1 : -1);
-  const best = rows.map((row, at) => ({ row, at })).filter(({ row }) => row.best).sort((a, b) => merit(b.row) - merit(a.row));
+  const best = verdict.state === "best" ? rows.find((row) => row.best) : undefined;
   const failed = rows.map((row, at) => ({ row, at })).filter(({ row }) => row.error !== null);
   const pareto = rows.filter((row) => row.pareto).length;
   return (
     <section id="overview" aria-label="Overview">
-      <h2>What was best</h2>
-      {failed.length > 0 && (
-        <div class="coverage bad" role="alert">
-          <b>{failed.length === 1 ? "One configuration" : `${failed.length} configurations`} did not run to the end:</b>
+      <h2 class="hidden">What was best</h2>
+      <HeadlineBox headline={verdict}>
+        {failed.length > 0 && (
           <ul>
             {failed.slice(0, 10).map(({ row, at }) => (
               <li>
@@ -170,39 +168,26 @@ function Overview({ sweep }: { sweep: Sweep }) {
               </li>
             ))}
           </ul>
-        </div>
-      )}
+        )}
+      </HeadlineBox>
       <div class="cards">
-        <div class="card">
-          <h3>Best by {first?.name}</h3>
-          <p>
-            {first && best[0] ? (
-              <>
-                <code>{settings(sweep, best[0].at)}</code>: <b>{withInterval(first, best[0].row)}</b>.
-                {best.length > 1 && ` ${best.length - 1} more of ${rows.length} may be as good: their intervals meet.`}
-              </>
-            ) : (
-              "Neither more nor less of it is better."
-            )}
-          </p>
-        </div>
-        <div class="card">
-          <h3>What it takes</h3>
-          <p>
-            {best[0]
-              ? metrics
-                  .slice(1, 6)
-                  .map((metric) => `${metric.name} ${quantity(metric.unit, figure(best[0]!.row, metric).mean)}`)
-                  .join("; ") || "No other figure was asked for."
-              : "–"}
-          </p>
-        </div>
+        {best && (
+          <div class="card">
+            <h3>What the best takes</h3>
+            <p>
+              {metrics
+                .slice(1, 6)
+                .map((metric) => `${metric.name} ${quantity(metric.unit, figure(best, metric).mean)}`)
+                .join("; ") || "No other figure was asked for."}
+            </p>
+          </div>
+        )}
         <div class="card">
           <h3>What else can be had</h3>
           <p>
             {directed.length < 2
-              ? "One figure alone: the best is the best."
-              : `${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: no other is better in one of them and as good in the rest.`}
+              ? "There is one figure alone."
+              : `By their means, ${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: no other is better in one of them and as good in the rest.`}
           </p>
         </div>
         <div class="card">
@@ -241,8 +226,8 @@ function columns(sweep: Sweep): Column<number>[] {
         show: (at) => <span title={withInterval(metric, sweep.rows[at]!)}>{quantity(metric.unit, figure(sweep.rows[at]!, metric).mean)}</span>,
       }),
     ),
-    mark("best", (row) => row.best),
-    mark("Pareto", (row) => row.pareto),
+    ...(sweep.rows.some((row) => row.best) ? [mark("best", (row) => row.best)] : []),
+    mark("Pareto, by means", (row) => row.pareto),
   ];
 }
 

@@ -26,12 +26,14 @@ interface Props<Row> {
   caption: string;
   /** Rows at first. */
   top?: number;
+  /** What shows the others. */
+  more?: string;
   /** Marks rows, and makes them choose something. */
   chosen?: (row: Row) => boolean;
   foot?: Row;
 }
 
-export function DataTable<Row>({ columns, rows, caption, top = 20, chosen, foot }: Props<Row>) {
+export function DataTable<Row>({ columns, rows, caption, top = 20, more, chosen, foot }: Props<Row>) {
   const [order, setOrder] = useState<[number, 1 | -1] | null>(null);
   const [all, setAll] = useState(false);
   let sorted = rows;
@@ -90,7 +92,7 @@ export function DataTable<Row>({ columns, rows, caption, top = 20, chosen, foot 
       {rows.length === 0 && <p class="soft">None.</p>}
       {rows.length > top && (
         <button type="button" class="plain" onClick={() => setAll(!all)}>
-          {all ? "Show fewer" : `Show all ${rows.length}`}
+          {all ? "Show fewer" : (more ?? `Show all ${rows.length}`)}
         </button>
       )}
     </div>

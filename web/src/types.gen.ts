@@ -2953,7 +2953,8 @@ export interface WindowRow {
   vm: number | null;
 }
 /**
- * What changed between two recordings. All lengths are in nanoseconds.
+ * What changed between two recordings. All lengths are in nanoseconds; cost and rates are per second of vCPU time, so that neither
+ * how long a recording is nor how many vCPUs it has changes them.
  */
 export interface Comparison {
   /**
@@ -2984,6 +2985,10 @@ export interface Comparison {
    * Which exits were looked at, on both sides.
    */
   selection: SelectionRow;
+  /**
+   * What it comes to.
+   */
+  verdict: DiffVerdictRow;
 }
 /**
  * One side of a comparison.
@@ -3002,6 +3007,10 @@ export interface SideRow {
    */
   exits: number;
   /**
+   * What guests ran of it.
+   */
+  guest_ns: number;
+  /**
    * Everything that was seen and not used.
    */
   lines: CoverageLine[];
@@ -3010,9 +3019,17 @@ export interface SideRow {
    */
   lost: number;
   /**
+   * What all of its traces tell.
+   */
+  told: ToldRow;
+  /**
    * What was read.
    */
   traces: TraceRow[];
+  /**
+   * Time of all selected vCPUs, each from its first event to its last, within --from and --to.
+   */
+  vcpu_ns: number;
 }
 /**
  * One reason on both sides.
@@ -3034,6 +3051,11 @@ export interface Compared {
    * The exit reason, in the kernel's spelling; absent for all reasons together.
    */
   reason: string | null;
+  /**
+   * Of the cost of all exits, the part of this reason, on the side on which it is larger; absent of all reasons together,
+   * and where nothing costs anything.
+   */
+  share_of_cost: number | null;
   /**
    * The reasons that all together are without, because their vCPUs are halted there.
    */
@@ -3067,6 +3089,49 @@ export interface ChangeRow {
    * `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
    */
   verdict: "more" | "less" | "unclear" | "too few";
+}
+/**
+ * What a comparison comes to.
+ */
+export interface DiffVerdictRow {
+  /**
+   * The figures that it rests on, and what it does not say.
+   */
+  details: string[];
+  /**
+   * What makes it doubtful, or limits it.
+   */
+  doubts: string[];
+  /**
+   * Whether something that is not in the figures could change it.
+   */
+  is_doubtful: boolean;
+  /**
+   * A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time.
+   */
+  least_clear_ns_per_s: number | null;
+  /**
+   * The reason whose cost certainly changed the same way as that of all, and most of those.
+   */
+  reason: string | null;
+  /**
+   * Its part of the change of all; more than one where others changed the other way.
+   */
+  reason_part: number | null;
+  /**
+   * Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
+   * but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
+   * themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
+   */
+  state: "worse" | "better" | "no_clear_difference" | "same" | "cannot_tell" | "best" | "ahead" | "tie" | "found";
+  /**
+   * In one sentence.
+   */
+  text: string;
+  /**
+   * All exits together, halts included.
+   */
+  total: Compared;
 }
 /**
  * How long the exits of one reason took on both sides.
@@ -3113,6 +3178,10 @@ export interface Sweep {
    * What was varied.
    */
   vary: AxisRow[];
+  /**
+   * Which configuration is the best by the first figure, if one is.
+   */
+  verdict: Headline;
 }
 /**
  * A figure of a sweep.
@@ -3136,7 +3205,8 @@ export interface SweepMetric {
  */
 export interface SweepRow {
   /**
-   * Whether it is the best, or its interval meets that of the best.
+   * Whether it is the best by the first figure, or its interval meets that of the best. None is where all tie, and where there
+   * are no intervals because each ran once.
    */
   best: boolean;
   /**
@@ -3144,7 +3214,7 @@ export interface SweepRow {
    */
   error: string | null;
   /**
-   * Whether no other is better in one of the figures and as good in all others.
+   * Whether no other is better in one of the figures and as good in all others, by their means.
    */
   pareto: boolean;
   /**
@@ -3253,6 +3323,33 @@ export interface AxisRow {
   values: string[];
 }
 /**
+ * The answer, before all figures.
+ */
+export interface Headline {
+  /**
+   * The figures that it rests on, and what it does not say.
+   */
+  details: string[];
+  /**
+   * What makes it doubtful, or limits it.
+   */
+  doubts: string[];
+  /**
+   * Whether something that is not in the figures could change it.
+   */
+  is_doubtful: boolean;
+  /**
+   * Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
+   * but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
+   * themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
+   */
+  state: "worse" | "better" | "no_clear_difference" | "same" | "cannot_tell" | "best" | "ahead" | "tie" | "found";
+  /**
+   * In one sentence.
+   */
+  text: string;
+}
+/**
  * What an experiment on real KVM guests found.
  */
 export interface LabReport {
@@ -3286,6 +3383,10 @@ export interface LabReport {
    * The figures.
    */
   tables: LabTable[];
+  /**
+   * What was found first of all.
+   */
+  verdict: Headline;
   /**
    * What makes the figures less sure.
    */
@@ -3492,6 +3593,10 @@ export interface Fleet {
    * Name and version of this layout. Fields may be added within a version; none changes its meaning.
    */
   schema: string;
+  /**
+   * The largest certain difference in cost, or that none is certain.
+   */
+  verdict: Headline;
 }
 /**
  * Something to change on many hosts.

@@ -96,7 +96,7 @@ test("a comparison has diff's figures, for each measure and reason", async () =>
   await page.getByRole("button", { name: "per second" }).click();
   await frame(page);
   const rates = await csvOf(page, "distribution");
-  assert.ok(Math.abs((sum(rates, "after (exits/s)") * compared.after.duration_ns) / 1e9 - one.count_after) < 1.5);
+  assert.ok(Math.abs((sum(rates, "after (exits/s)") * compared.after.vcpu_ns) / 1e9 - one.count_after) < 1.5);
   const median = (await csvOf(page, "percentiles")).find((row) => row.percentile === "50");
   const p50 = one.changes.find((change) => change.measure === "p50_ns");
   for (const side of ["before", "after"]) assert.equal(median[side], String(p50[side]));
@@ -108,6 +108,45 @@ test("a comparison has diff's figures, for each measure and reason", async () =>
   assert.match(await again.locator("#chart-changes h3").textContent(), /p99/);
   await done(again);
   await done(page);
+});
+
+test("a comparison begins with its verdict, A stands before B, and small rows are folded", async () => {
+  const compared = json("diff", BEFORE, AFTER);
+  const page = await open(browser, diff());
+  assert.equal(await page.locator("main .verdict .sentence").first().textContent(), `${compared.verdict.text}.`);
+  assert.equal(await page.evaluate(() => document.querySelector("main section").querySelector("div").className.split(" ")[0]), "verdict");
+  const shown = await page.locator(".verdict").first().textContent();
+  for (const text of [...compared.verdict.doubts, ...compared.verdict.details]) assert.ok(shown.includes(text), text);
+  assert.match(await page.locator("h1").textContent(), /^t4-none\.dat\.gz → t4-zstd\.data\.gz$/);
+  const small = compared.rows.filter((row) => row.share_of_cost !== null && row.share_of_cost < 0.01).length;
+  assert.ok(small > 0 && small < compared.rows.length);
+  const table = page.getByRole("region", { name: "Change by reason", exact: true }).last();
+  assert.equal(await table.locator("tbody tr").count(), compared.rows.length - small);
+  await table.getByRole("button", { name: `${small} further row` }).click();
+  assert.equal(await table.locator("tbody tr").count(), compared.rows.length);
+  await done(page);
+  // The same the other way round, and with itself.
+  const back = json("diff", AFTER, BEFORE).verdict;
+  assert.deepEqual([back.total.count_before, back.total.count_after], [compared.verdict.total.count_after, compared.verdict.total.count_before]);
+  const same = await open(browser, pageBy("diff-same", "diff", BEFORE, BEFORE));
+  assert.equal(await same.locator(".sentence").first().textContent(), "No difference: every figure is the same on both sides.");
+  await done(same);
+});
+
+test("a sweep in which all tie says so and marks nobody", async () => {
+  const args = ["sweep", join(root, "scenarios/first.toml"), "--vary", "seed=1,2", "--replicates", "3"];
+  const swept = json(...args);
+  assert.equal(swept.verdict.state, "tie", swept.verdict.text);
+  const page = await open(browser, pageBy("sweep-tie", ...args));
+  assert.equal(await page.locator(".sentence").first().textContent(), `${swept.verdict.text}.`);
+  assert.equal(await page.locator("tr.chosen").count(), 0);
+  assert.doesNotMatch(await page.locator("main").textContent(), /What the best takes|best by|Rings/);
+  await done(page);
+  const best = await open(browser, sweep());
+  const found = json(...SWEEP);
+  assert.equal(await best.locator(".sentence").first().textContent(), `${found.verdict.text}.`);
+  assert.equal(found.rows.some((row) => row.best), ["best", "ahead"].includes(found.verdict.state));
+  await done(best);
 });
 
 test("a sweep has its figures along any key, and the front of any two", async () => {
@@ -159,6 +198,7 @@ test("a saved run of the lab: bars with intervals, a curve over what was varied,
   await frame(page);
   const curve = await csvOf(page, "table-1");
   assert.deepEqual(curve.map((row) => Number(row["round trips (1/s)"])), run.tables[1].rows.map((row) => row.figures[1].value));
+  assert.equal(await page.locator(".sentence").first().textContent(), run.summary[0]);
   for (const text of [...run.summary, ...run.warnings]) assert.ok((await page.locator("#overview").textContent()).includes(text));
   await page.waitForFunction(() => location.hash.includes("figures="));
   const again = await open(browser, lab(), { hash: await page.evaluate(() => location.hash) });
@@ -223,7 +263,7 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
   assert.deepEqual(report.comparisons.map((of) => of.value), ["host-b", "host-c"]);
   const page = await open(browser, fleetPage());
   for (const of of report.comparisons) {
-    const name = await page.locator("option", { hasText: `${of.value} against host-a` }).getAttribute("value");
+    const name = await page.locator("option", { hasText: `host-a → ${of.value}` }).getAttribute("value");
     await page.locator("#comparisons select").selectOption(name);
     await page.getByRole("group", { name: "What is compared" }).getByRole("button", { name: "Mean" }).click();
     await frame(page);
@@ -263,7 +303,7 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
   const listed = await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.textContent.trim())));
   assert.deepEqual(listed.map(String).sort(), sure.map(String).sort());
   await table.getByRole("button", { name: "host-b" }).first().click();
-  assert.match(await certain.locator("#chart-changes h3").textContent(), /host-b against host-a/);
+  assert.match(await certain.locator("#chart-changes h3").textContent(), /host-a → host-b/);
   await done(certain);
   assert.deepEqual(await page.locator("#advice tbody td:last-child").allTextContents(), report.advice.map((of) => of.change));
   for (const text of report.not_compared.slice(0, 10)) assert.ok((await page.locator("#not-compared").textContent()).includes(text.replace("not compared: ", "")), text);
@@ -331,6 +371,7 @@ for (const [kind, file] of Object.entries(kinds)) {
       assert.equal(broken, undefined, id);
       assert.match(svg, /<text/);
       assert.doesNotMatch(svg, /NaN|undefined|Infinity/, id);
+      assert.doesNotMatch(svg, />[-−]0(\.0+)?[^\d.<]*</, `${id}: -0`);
     }
     await done(page);
   });

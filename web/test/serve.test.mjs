@@ -72,8 +72,8 @@ test("two recordings of the list are compared", async () => {
   assert.equal(await page.getByRole("link", { name: "What changed" }).count(), 0, "of the same there is nothing to compare");
   await page.getByLabel("After").selectOption(T2);
   await page.getByRole("link", { name: "What changed" }).click();
-  await page.waitForSelector("#overview .cards");
-  assert.match(await page.locator("header").textContent(), /t2.* against t4-none/);
+  await page.waitForSelector("#overview .verdict");
+  assert.match(await page.locator("header").textContent(), /t4-none.* → t2/);
   assert.deepEqual(await seriousOf(page), []);
   await page.getByRole("link", { name: "All recordings" }).click();
   await page.waitForSelector("#recordings");

@@ -97,7 +97,13 @@ mod tests {
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
         let interval = interval.map(|(low, high)| Interval { low, high });
         let change = Change { measure: Measure::Cost, before: Some(before), after: Some(after), interval };
-        vec![DiffRow { reason: None, without: Vec::new(), counts: (100, 100), changes: vec![change] }]
+        vec![DiffRow {
+            reason: None,
+            without: Vec::new(),
+            counts: (100, 100),
+            timed: (100, 100),
+            changes: vec![change],
+        }]
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Diff {
 /// A stretch of time and its exits by reason.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// Nanoseconds.
+    /// Time of all vCPUs together, in nanoseconds.
     pub duration: u64,
     /// By reason, in the kernel's spelling.
     pub cells: BTreeMap<String, Cell>,
@@ -53,9 +53,9 @@ impl Block {
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Nanoseconds of cost per second: parts per billion of one CPU.
+    /// Nanoseconds of cost per second of vCPU time: parts per billion of it.
     Cost,
-    /// Exits per 1,000 seconds.
+    /// Exits per 1,000 seconds of vCPU time.
     Rate,
     /// Mean length in nanoseconds.
     Mean,
@@ -128,8 +128,22 @@ pub struct DiffRow {
     pub without: Vec<String>,
     /// Exits before and after.
     pub counts: (u64, u64),
+    /// Exits of which both ends were seen, before and after.
+    pub timed: (u64, u64),
     /// Every measure.
     pub changes: Vec<Change>,
+}
+
+impl DiffRow {
+    fn of(reason: Option<String>, without: Vec<String>, old: &Side, new: &Side, changes: Vec<Change>) -> DiffRow {
+        let counts = (old.count(), new.count());
+        DiffRow { reason, without, counts, timed: (old.timed(), new.timed()), changes }
+    }
+
+    /// The change of this measure.
+    pub fn change(&self, measure: Measure) -> Option<&Change> {
+        self.changes.iter().find(|change| change.measure == measure)
+    }
 }
 
 impl Default for Diff {
@@ -145,17 +159,30 @@ impl Diff {
         self.group.absorb(exit);
     }
 
-    /// Ends the recording in hand, whose selected time is `first..=last`; time of the stretches `held` counts in another. Returns
-    /// how much is its own.
-    pub fn end(&mut self, first: Moment, last: Moment, held: &[(Moment, Moment)]) -> Nanos {
+    /// Ends the recording in hand, whose selected time is `first..=last`; time of the stretches `held` counts in another.
+    /// `vcpus` are the spans of its vCPUs, whose time rates are of: that of one as long as the recording if there are none.
+    /// Returns how much of the recording is its own.
+    pub fn end(&mut self, first: Moment, last: Moment, held: &[(Moment, Moment)], vcpus: &[(Moment, Moment)]) -> Nanos {
         let own = |begin: u64, end: u64| {
             held.iter()
                 .fold(end.saturating_sub(begin), |own, &stretch| own.saturating_sub(within(stretch, begin, end).0))
         };
+        let of_vcpus = |begin: u64, end: u64| -> u64 {
+            let spans = vcpus.iter().map(|span| (begin.max(span.0.as_nanos()), end.min(span.1.as_nanos())));
+            spans.filter(|(from, to)| from < to).fold(0, |sum, (from, to)| sum.saturating_add(own(from, to)))
+        };
         let (first, last) = (first.as_nanos(), last.as_nanos());
-        let blocks = self.cut(first, last, own);
+        let blocks = match of_vcpus(first, last) {
+            0 => self.cut(first, last, own),
+            _ => self.cut(first, last, of_vcpus),
+        };
         self.add(blocks);
         Nanos(own(first, last))
+    }
+
+    /// Time of all vCPUs together.
+    pub fn vcpu_time(&self) -> Nanos {
+        Nanos(self.blocks.iter().fold(0, |sum, block| sum.saturating_add(block.duration)))
     }
 
     /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
@@ -226,11 +253,20 @@ impl Diff {
                 let [old, new] = [before, self].map(|side| Side::of(&side.blocks, reason.as_deref(), &without));
                 let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
                 let weight = if reason.is_none() { u64::MAX } else { old.cost().max(new.cost()) };
-                (weight, DiffRow { reason, without, counts: (old.count(), new.count()), changes })
+                (weight, DiffRow::of(reason, without, &old, &new, changes))
             })
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.0));
         rows.into_iter().map(|row| row.1).collect()
+    }
+
+    /// Compares all exits together, halts included: by the same resamples.
+    pub fn total_against(&self, before: &Diff, per_10_000: u64) -> DiffRow {
+        let mut bootstrap = Bootstrap::default();
+        let [draws_before, draws_after] = [before, self].map(|side| bootstrap.draw(&side.recordings));
+        let [old, new] = [before, self].map(|side| Side::of(&side.blocks, None, &[]));
+        let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
+        DiffRow::of(None, Vec::new(), &old, &new, changes)
     }
 }
 
@@ -356,7 +392,7 @@ mod tests {
             diff.absorb(&exit(vcpu(0), at, code));
         }
         let held: Vec<_> = held.iter().map(|&(from, to)| (moment(from), moment(to))).collect();
-        let own = diff.end(moment(first), moment(last), &held);
+        let own = diff.end(moment(first), moment(last), &held, &[]);
         let cells = |block: &Block| block.cells.iter().map(|(reason, cell)| (reason.clone(), cell.count)).collect();
         (diff.blocks.iter().map(|block| (block.duration, cells(block))).collect(), own.0)
     }
@@ -383,10 +419,25 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_of_the_time_of_all_vcpus() {
+        let vcpus = |spans: &[(u64, u64)]| {
+            let mut diff = Diff::default();
+            [5_500, 8_200].into_iter().for_each(|at| diff.absorb(&exit(vcpu(0), at, IO)));
+            let spans: Vec<_> = spans.iter().map(|&(from, to)| (moment(from), moment(to))).collect();
+            let own = diff.end(moment(5_000), moment(9_050), &[], &spans);
+            (diff.vcpu_time().0, own.0)
+        };
+        assert_eq!(vcpus(&[]), (4_050, 4_050));
+        // Another vCPU came later.
+        assert_eq!(vcpus(&[(5_000, 9_050), (6_250, 9_050)]), (4_050 + 2_800, 4_050));
+        assert_eq!(vcpus(&[(0, 9_900), (0, 5_000)]), (4_050, 4_050), "none before the recording, nor after it");
+    }
+
+    #[test]
     fn a_recording_without_exits_is_one_block() {
         let mut diff = Diff::default();
-        assert_eq!(diff.end(moment(300), moment(900), &[(moment(500), moment(540))]), Nanos(560));
-        assert_eq!(diff.end(moment(300), moment(900), &[(moment(0), moment(1_000))]), Nanos(0));
+        assert_eq!(diff.end(moment(300), moment(900), &[(moment(500), moment(540))], &[]), Nanos(560));
+        assert_eq!(diff.end(moment(300), moment(900), &[(moment(0), moment(1_000))], &[]), Nanos(0));
         let blocks: Vec<_> = diff.blocks.iter().map(|block| (block.duration, block.cells.len())).collect();
         assert_eq!((blocks, diff.recordings), (vec![(560, 0), (1, 0)], vec![0..1, 1..2]));
     }

@@ -144,7 +144,7 @@ fn recording_beside(seed: u64, exits: u64, length: u64, held: &[(Moment, Moment)
         };
         diff.absorb(&exit);
     }
-    diff.end(Moment::default(), Moment::from_nanos(exits * 10_000), held);
+    diff.end(Moment::default(), Moment::from_nanos(exits * 10_000), held, &[]);
     diff
 }
 
@@ -203,7 +203,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
                 ..plain()
             });
         }
-        diff.end(Moment::default(), Moment::from_nanos(4_000 * 10_000), &[]);
+        diff.end(Moment::default(), Moment::from_nanos(4_000 * 10_000), &[], &[]);
         diff
     };
     let (before, after) = (with_halts(1_000), with_halts(900_000));
@@ -219,7 +219,7 @@ fn how_long_vcpus_idle_is_no_part_of_all_together() {
     // Where there is nothing else, all is what there is.
     let mut idle = Diff::default();
     idle.absorb(&Exit { code: ExitCode::new(CodeList::Vmx, 12), parts: spent(TimePart::Halted, 5), ..plain() });
-    idle.end(Moment::default(), Moment::from_nanos(10), &[]);
+    idle.end(Moment::default(), Moment::from_nanos(10), &[], &[]);
     assert_eq!((&idle.against(&idle, 9_900)[0].without[..], idle.against(&idle, 9_900)[0].counts), (&[][..], (1, 1)));
 }
 

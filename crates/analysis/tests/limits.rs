@@ -207,6 +207,7 @@ fn changes() -> Vec<DiffRow> {
     let row = |reason: Option<&str>, before, after, low, high| DiffRow {
         reason: reason.map(str::to_string),
         without: Vec::new(),
+        timed: (100, 100),
         counts: (100, 100),
         changes: Measure::ALL
             .map(|measure| {

@@ -419,7 +419,7 @@ pub struct DiffArgs {
     /// often
     #[arg(long, value_name = "PERCENT", default_value_t = CONFIDENCE, value_parser = parse_confidence)]
     pub confidence: f64,
-    /// Show at most this many reasons, or `all` [default: 10 in text, all in JSON]
+    /// Show at most this many reasons, or `all` [default: in text 10 of those with 1 % of the cost or more, all in JSON]
     #[arg(long, value_name = "N", value_parser = parse_top)]
     pub top: Option<usize>,
     /// Output format

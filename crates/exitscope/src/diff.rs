@@ -7,19 +7,18 @@ use crate::read::{self, Earlier, Sink};
 use crate::report::{Gates, check_reason, look};
 use crate::select;
 use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection};
-use exitscope_model::{Exit, Ledger, Line};
+use exitscope_model::{EventKinds, Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
 use exitscope_trace::{Input, Keep, Options};
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::{Compared, Comparison, Coverage, SelectionRow, SideRow, comparison_page, write_page};
+use exitscope_view::{
+    Compared, Comparison, Coverage, DiffVerdictRow, SelectionRow, SideRow, ToldRow, comparison_page, write_page,
+};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
-
-/// Reasons that text shows unless told otherwise.
-const TEXT_TOP: usize = 10;
 
 /// The selected exits of one trace.
 struct Selected {
@@ -27,6 +26,9 @@ struct Selected {
     selection: Selection,
     window: (Moment, Moment),
     exits: u64,
+    /// What guests ran before the exits of those vCPUs.
+    guest: Nanos,
+    kinds: EventKinds,
 }
 
 impl Sink for Selected {
@@ -34,10 +36,18 @@ impl Sink for Selected {
         self.window = self.selection.window(first);
     }
 
+    fn heard(&mut self, kinds: EventKinds) {
+        self.kinds.merge(kinds);
+    }
+
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         let within = self.window.0 <= exit.at && exit.at <= self.window.1;
-        if within && self.selection.holds_who(&exit.who) && self.selection.holds_exit(exit) {
+        if !within || !self.selection.holds_who(&exit.who) {
+            return;
+        }
+        self.guest = self.guest.plus(exit.guest);
+        if self.selection.holds_exit(exit) {
             self.exits += 1;
             self.diff.absorb(exit);
         }
@@ -49,8 +59,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         page_file::check(to, &[before.as_slice(), &after].concat())?;
     }
-    let text = args.format == EventsFormat::Text && args.html.is_none();
-    let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
+    let top = args.top.unwrap_or(usize::MAX);
     for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
         check_reason(reason)?;
     }
@@ -66,7 +75,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             serde_json::to_writer(&mut *out, &comparison)?;
             writeln!(out)?;
         }
-        EventsFormat::Text => write_page(&comparison_page(&comparison), look(), out)?,
+        EventsFormat::Text => write_page(&comparison_page(&comparison, args.top.is_none()), look(), out)?,
     }
     Ok(gates.outcome())
 }
@@ -100,18 +109,23 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let options = select.clock.options(Keep::Timed);
     let (before_diff, before, before_cut) = side(before, &selection, options)?;
     let (after_diff, after, after_cut) = side(after, &selection, options)?;
-    let rows = after_diff.against(&before_diff, (confidence * 100.0).round() as u64);
+    let per_10_000 = (confidence * 100.0).round() as u64;
+    let rows = after_diff.against(&before_diff, per_10_000);
+    let total = after_diff.total_against(&before_diff, per_10_000);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
     let of = |row: &DiffRow| SideLengths::of(row, &before_diff, &after_diff);
     let lengths = rows.iter().take(shown).map(of).collect();
+    let mut compared = Compared::all(&rows);
+    compared.truncate(shown);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
+        verdict: DiffVerdictRow::of(&total, &rows, [&before, &after], confidence),
         selection: SelectionRow::of(&selection),
         confidence_percent: confidence,
         before,
         after,
-        rows: rows.iter().take(shown).map(Compared::of).collect(),
+        rows: compared,
         rows_left_out: rows.len().saturating_sub(shown),
     };
     Ok(Sides { comparison, lengths, rows, cut: before_cut || after_cut })
@@ -137,7 +151,8 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
 fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::Result<(Diff, SideRow, bool)> {
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
-    let (mut traces, mut exits, mut duration) = (Vec::new(), 0, Nanos::ZERO);
+    let (mut traces, mut exits, mut duration, mut guest) = (Vec::new(), 0, Nanos::ZERO, Nanos::ZERO);
+    let mut told = ToldRow { user: true, scheduler: true, by_runner: false };
     let mut earlier = Earlier::of_run(&inputs);
     for input in inputs {
         let fresh = || Selected {
@@ -145,20 +160,40 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             exits: 0,
+            guest: Nanos::ZERO,
+            kinds: EventKinds::default(),
         };
         let (trace, mut selected) = read::read_input(input, &mut earlier, !selection.vcpus.is_empty(), options, fresh)?;
         read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
-            duration = duration.plus(selected.diff.end(first, last, &trace.held));
+            let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));
+            let vcpus: Vec<_> = chosen.map(|lane| (lane.first, lane.last)).collect();
+            duration = duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
         }
         exits += selected.exits;
+        guest = guest.plus(selected.guest);
+        if trace.span.is_some() {
+            told.user &= selected.kinds.doors;
+            told.scheduler &= selected.kinds.switches;
+            told.by_runner |= selected.kinds.by_runner;
+        }
         diff = selected.diff;
         ledger.merge(&trace.ledger);
         traces.push(trace.row);
     }
     let coverage = Coverage::of(&ledger, exits, 0);
     let lost = ledger.get(Line::LostRecords);
-    let side = SideRow { traces, events: ledger.events, exits, lost, duration_ns: duration.0, lines: coverage.lines };
+    let side = SideRow {
+        traces,
+        events: ledger.events,
+        exits,
+        lost,
+        duration_ns: duration.0,
+        vcpu_ns: diff.vcpu_time().0,
+        guest_ns: guest.0,
+        told,
+        lines: coverage.lines,
+    };
     Ok((diff, side, ledger.is_cut()))
 }

@@ -20,7 +20,8 @@ use exitscope_stats::FineBuckets;
 use exitscope_store::RunRow;
 use exitscope_units::Nanos;
 use exitscope_view::{
-    Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page, write_page,
+    Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Headline, LeftOutFile, Outlier, Shape, fleet_page,
+    write_page,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -93,8 +94,9 @@ fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
     let groups = Groups::new(args, &runs)?;
     let (comparisons, not_compared) = groups.compare(args, &runs, &all);
     let days = || runs.values().map(|run| run.day.clone());
-    Ok(Fleet {
+    let mut fleet = Fleet {
         schema: Fleet::SCHEMA,
+        verdict: Headline::default(),
         recordings: runs.len() as u64,
         hosts: runs.values().map(|run| &run.host).collect::<BTreeSet<_>>().len() as u64,
         first_day: days().min().unwrap_or_default(),
@@ -113,7 +115,9 @@ fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
         not_compared,
         outliers: outliers(&runs, &all),
         advice: advice(&runs),
-    })
+    };
+    fleet.verdict = fleet.headline();
+    Ok(fleet)
 }
 
 /// Everything that facts say of these recordings.

@@ -22,10 +22,12 @@ pub fn saved_of(path: &Path, experiment: &str) -> anyhow::Result<LabReport> {
 pub fn saved(path: &Path) -> anyhow::Result<LabReport> {
     let name = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    let report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
+    let mut report: LabReport = serde_json::from_reader(BufReader::new(file.take(MAX_SAVED)))
         .with_context(|| format!("{name} is not a run of the lab, saved with --format json"))?;
     if report.schema != LabReport::SCHEMA {
         bail!("{name} is of schema {:?}; this is {:?}", report.schema, LabReport::SCHEMA);
     }
+    // What it comes to is said of its figures, whichever version saved it.
+    report.verdict = report.headline();
     Ok(report)
 }

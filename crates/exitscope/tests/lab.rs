@@ -111,7 +111,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
             assert_eq!((count("gave_other"), count("gave_target")), (0, 0), "{all}");
         }
         let page = stdout(&lab(&[experiment]));
-        assert!(page.starts_with(&format!("Lab: {experiment}")), "{page}");
+        assert!(page.contains(&format!("\nLab: {experiment}")), "{page}");
         assert!(stdout(&lab(&[experiment, "--format", "csv"])).lines().count() > tables * rows, "{experiment}");
         // A line for each of the two rounds of each row.
         let lines = stdout(&lab(&[experiment, "--format", "benchstat"]));

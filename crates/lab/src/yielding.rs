@@ -217,12 +217,6 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         experiment: "yield",
         about: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
         manifest: manifest(machine, plan, false),
-        summary: vec![format!(
-            "{VCPUS} vCPUs over {}, in slices of {} ms; the lock is held for {} us of computing.",
-            counted(contention.threads as u64, "thread"),
-            SLICE.as_millis(),
-            HELD_NS / 1_000
-        )],
         warnings: machine_warnings(machine),
         ..Findings::default()
     };
@@ -239,6 +233,12 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         findings.summary.extend(summary(title, &table));
         findings.tables.push(table);
     }
+    findings.summary.push(format!(
+        "{VCPUS} vCPUs over {}, in slices of {} ms; the lock is held for {} us of computing.",
+        counted(contention.threads as u64, "thread"),
+        SLICE.as_millis(),
+        HELD_NS / 1_000
+    ));
     Ok((findings, Events::merge(events)))
 }
 

@@ -66,7 +66,7 @@ impl Other<'_> {
                 let side = |traces: &[exitscope_view::TraceRow]| {
                     traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(", ")
                 };
-                format!("{} against {}", side(&diff.after.traces), side(&diff.before.traces))
+                format!("{} → {}", side(&diff.before.traces), side(&diff.after.traces))
             }
             Other::Sweep { sweep } => format!("sweep of {}", sweep.scenario.name),
             Other::Lab { lab } => format!("lab {}", lab.experiment),

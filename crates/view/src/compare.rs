@@ -1,17 +1,21 @@
 //! A comparison as plain data.
 
+use crate::compare_verdict::DiffVerdictRow;
 use crate::names::thousands;
-use crate::report::{CoverageLine, SelectionRow, TraceRow};
+use crate::report::{CoverageLine, SelectionRow, ToldRow, TraceRow};
 use exitscope_analysis::{Change, ChangeVerdict, DiffRow, Measure};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What changed between two recordings. All lengths are in nanoseconds.
+/// What changed between two recordings. All lengths are in nanoseconds; cost and rates are per second of vCPU time, so that neither
+/// how long a recording is nor how many vCPUs it has changes them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
+    /// What it comes to.
+    pub verdict: DiffVerdictRow,
     /// Confidence of the intervals, in per cent.
     pub confidence_percent: f64,
     /// Which exits were looked at, on both sides.
@@ -39,6 +43,12 @@ pub struct SideRow {
     pub lost: u64,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
     pub duration_ns: u64,
+    /// Time of all selected vCPUs, each from its first event to its last, within --from and --to.
+    pub vcpu_ns: u64,
+    /// What guests ran of it.
+    pub guest_ns: u64,
+    /// What all of its traces tell.
+    pub told: ToldRow,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
 }
@@ -54,6 +64,9 @@ pub struct Compared {
     pub count_before: u64,
     /// Exits after.
     pub count_after: u64,
+    /// Of the cost of all exits, the part of this reason, on the side on which it is larger; absent of all reasons together,
+    /// and where nothing costs anything.
+    pub share_of_cost: Option<f64>,
     /// Every measure.
     pub changes: Vec<ChangeRow>,
 }
@@ -85,6 +98,35 @@ impl Comparison {
 }
 
 impl Compared {
+    /// Rows with less than this part of the cost on either side are folded.
+    pub(crate) const SMALL: f64 = 0.01;
+
+    /// Whether less than a hundredth of the cost on either side is its own.
+    pub(crate) fn is_small(&self) -> bool {
+        self.share_of_cost.is_some_and(|share| share < Compared::SMALL)
+    }
+
+    /// What each of these costs, of all reasons that they are.
+    pub(crate) fn set_shares(rows: &mut [Compared]) {
+        let costs = |row: &Compared| {
+            let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
+            cost.map_or([0.0; 2], |cost| [cost.before, cost.after].map(|side| side.unwrap_or(0.0)))
+        };
+        let of_reasons = rows.iter().filter(|row| row.reason.is_some()).map(costs);
+        let all = of_reasons.fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]]);
+        for row in rows.iter_mut().filter(|row| row.reason.is_some()) {
+            let parts = costs(row).into_iter().zip(all).filter(|(_, all)| *all > 0.0).map(|(own, all)| own / all);
+            row.share_of_cost = parts.reduce(f64::max);
+        }
+    }
+
+    /// Plain data of all rows.
+    pub fn all(rows: &[DiffRow]) -> Vec<Compared> {
+        let mut all: Vec<Compared> = rows.iter().map(Compared::of).collect();
+        Compared::set_shares(&mut all);
+        all
+    }
+
     /// What the row is called.
     pub(crate) fn name(&self) -> String {
         match (&self.reason, &self.without[..]) {
@@ -101,6 +143,7 @@ impl Compared {
             without: row.without.clone(),
             count_before: row.counts.0,
             count_after: row.counts.1,
+            share_of_cost: None,
             changes: row.changes.iter().map(ChangeRow::of).collect(),
         }
     }
@@ -148,6 +191,7 @@ impl ChangeRow {
         match (self.before, self.after) {
             (Some(before), Some(after)) if before > 0.0 => match (after - before) / before * 100.0 {
                 change if change >= 99.95 => format!("+{}%", thousands(change.round() as u64)),
+                change if change.abs() < 0.05 => "0.0%".to_string(),
                 change => format!("{change:+.1}%"),
             },
             _ => "-".to_string(),
@@ -156,8 +200,11 @@ impl ChangeRow {
 
     pub(crate) fn interval_text(&self) -> String {
         let signed = |value: f64| {
-            let sign = if value < 0.0 { "-" } else { "+" };
-            format!("{sign}{}", self.text(Some(value.abs())))
+            let text = self.text(Some(value.abs()));
+            match text.contains(|c: char| ('1'..='9').contains(&c)) {
+                true => format!("{}{text}", if value < 0.0 { '-' } else { '+' }),
+                false => text,
+            }
         };
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),

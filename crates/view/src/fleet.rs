@@ -1,6 +1,7 @@
 //! What differs within a fleet, as plain data, and as a page.
 
 use crate::compare::{ChangeRow, Compared};
+use crate::headline::Headline;
 use crate::names::{plural, thousands};
 use crate::page::{Page, Section, Sentence, Table, changes, column};
 use exitscope_analysis::Measure;
@@ -14,6 +15,8 @@ use serde::Serialize;
 pub struct Fleet {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
+    /// The largest certain difference in cost, or that none is certain.
+    pub verdict: Headline,
     /// Recordings looked at.
     pub recordings: u64,
     /// Hosts that they are of.
@@ -139,6 +142,7 @@ impl FleetComparison {
                 change.verdict = "too few";
             }
         }
+        Compared::set_shares(&mut rows);
         FleetComparison { value, shape, before, after, too_few, rows, rows_left_out: 0 }
     }
 
@@ -194,21 +198,75 @@ pub struct FleetAdvice {
 impl Fleet {
     /// The name and version of the layout.
     pub const SCHEMA: &'static str = "exitscope.fleet/1";
+
+    /// What is certain of the cost, the largest difference first.
+    fn certain(&self) -> Vec<(&FleetComparison, &Compared, &ChangeRow)> {
+        let mut certain = Vec::new();
+        for of in &self.comparisons {
+            for row in &of.rows {
+                let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
+                let cost = cost.filter(|change| matches!(change.verdict, "more" | "less"));
+                certain.extend(cost.map(|change| (of, row, change)));
+            }
+        }
+        let size = |change: &ChangeRow| (change.after.unwrap_or(0.0) - change.before.unwrap_or(0.0)).abs();
+        certain.sort_by(|a, b| size(b.2).total_cmp(&size(a.2)));
+        certain
+    }
+
+    /// What it comes to.
+    pub fn headline(&self) -> Headline {
+        let certain = self.certain();
+        let against = self.against.as_deref().unwrap_or_default();
+        let none = certain.is_empty();
+        let few = uncertain(self, none);
+        let (state, text) = match certain.first() {
+            Some((of, row, change)) => {
+                let state = if change.verdict == "more" { "worse" } else { "better" };
+                (state, verdict(of, against, row, change))
+            }
+            None => {
+                let is_judged = self.comparisons.iter().any(|of| !of.too_few);
+                let state = if is_judged { "no_clear_difference" } else { "cannot_tell" };
+                (state, few.clone().unwrap_or_default().trim_end_matches('.').to_string())
+            }
+        };
+        let rest = certain.len().saturating_sub(1);
+        let more = (rest > 0).then(|| {
+            let noun = plural(rest as u64, "difference");
+            format!("{} further {noun} in cost certain, the largest first below", thousands(rest as u64))
+        });
+        let mut doubts = Vec::new();
+        if self.lost > 0 {
+            doubts.push(format!("{} records were lost", thousands(self.lost)));
+        }
+        if !self.left_out.is_empty() {
+            let noun = plural(self.left_out.len() as u64, "file");
+            doubts.push(format!("{} {noun} could not be read", thousands(self.left_out.len() as u64)));
+        }
+        Headline {
+            state: state.to_string(),
+            text,
+            details: more.into_iter().chain(few.filter(|_| !none)).collect(),
+            is_doubtful: !doubts.is_empty(),
+            doubts,
+        }
+    }
 }
 
 /// The page of a fleet.
 pub fn fleet_page(fleet: &Fleet) -> Page {
-    let mut sections = vec![head(fleet), verdicts(fleet)];
+    let mut sections = vec![fleet.verdict.section(), head(fleet), verdicts(fleet)];
     for of in &fleet.comparisons {
         let against = fleet.against.as_deref().unwrap_or_default();
         let (before, after) = (&of.before, &of.after);
         let title = format!(
-            "{} against {against}, {} ({} {} against {}), {} % confidence",
+            "{against} and {}, {} ({} and {} {}), {} % confidence",
             of.value,
             of.shape,
+            before.hosts,
             after.hosts,
             plural(after.hosts, "host"),
-            before.hosts,
             fleet.confidence_percent
         );
         let note = match (fleet.by, before.hosts.min(after.hosts), before.recordings.min(after.recordings)) {
@@ -226,7 +284,7 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
             }
             _ => "Rates and cost are per second of a vCPU.",
         };
-        sections.push(changes(title, &of.rows, of.rows_left_out, note));
+        sections.push(changes(title, &of.rows, of.rows_left_out, true, note));
     }
     sections.extend(outliers(fleet));
     sections.extend(advice(fleet));
@@ -257,31 +315,35 @@ fn head(fleet: &Fleet) -> Section {
     Section { title: "Fleet".into(), sentences, ..Section::default() }
 }
 
-/// What is certain, in words.
+/// What is certain, in words, the largest difference first.
 fn verdicts(fleet: &Fleet) -> Section {
-    let mut sentences = Vec::new();
-    for of in &fleet.comparisons {
-        let against = fleet.against.as_deref().unwrap_or_default();
-        for row in &of.rows {
-            let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
-            let Some(change) = cost.filter(|change| matches!(change.verdict, "more" | "less")) else { continue };
-            sentences.push(Sentence { text: verdict(of, against, row, change), warning: change.verdict == "more" });
-        }
-    }
+    let against = fleet.against.as_deref().unwrap_or_default();
+    let certain = fleet.certain();
+    let mut sentences: Vec<Sentence> = certain
+        .iter()
+        .map(|(of, row, change)| Sentence {
+            text: verdict(of, against, row, change),
+            warning: change.verdict == "more",
+        })
+        .collect();
+    sentences.extend(uncertain(fleet, certain.is_empty()).map(|text| Sentence { text, warning: false }));
+    Section { title: format!("What differs by {}", fleet.by), sentences, ..Section::default() }
+}
+
+/// What is not certain, and why, if `none` is or some are not.
+fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     let few = fleet.comparisons.iter().filter(|of| of.too_few).count();
     let too_few = format!("fewer than {FEWEST} {} on a side", unit(fleet.by));
-    let text = match (&fleet.against, fleet.comparisons.len()) {
+    match (&fleet.against, fleet.comparisons.len()) {
         (Some(_), all) if few > 0 && few == all => {
             Some(format!("Nothing is called certain: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
         }
         (Some(_), all) if few > 0 => {
             Some(format!("Nothing is called certain in {few} of {all} comparisons: {too_few}."))
         }
-        (Some(_), all) if all > 0 => sentences.is_empty().then(|| "No difference in cost is certain.".to_string()),
+        (Some(_), all) if all > 0 => none.then(|| "No difference in cost is certain.".to_string()),
         _ => Some(format!("There is nothing to compare by {}.", fleet.by)),
-    };
-    sentences.extend(text.map(|text| Sentence { text, warning: false }));
-    Section { title: format!("What differs by {}", fleet.by), sentences, ..Section::default() }
+    }
 }
 
 fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeRow) -> String {
@@ -295,12 +357,13 @@ fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeR
         percent => format!("{percent} "),
     };
     format!(
-        "{} costs {how_much}{} in {whose} than {against}, {}: {} instead of {} ({})",
+        "{} costs {how_much}{} in {whose} than {against}, {}: {} with {against}, {} with {} ({})",
         of.value,
         change.verdict,
         of.shape,
-        change.text(change.after),
         change.text(change.before),
+        change.text(change.after),
+        of.value,
         change.interval_text(),
     )
 }
@@ -386,6 +449,7 @@ mod tests {
             without: Vec::new(),
             count_before: 100,
             count_after: 100,
+            share_of_cost: None,
             changes: vec![change],
         };
         let shape = Shape { arch: "x86_64".to_string(), cpu: "A CPU".to_string(), vcpus: 4 };
@@ -395,6 +459,7 @@ mod tests {
     fn fleet(by: &'static str, comparisons: Vec<FleetComparison>) -> Fleet {
         Fleet {
             schema: Fleet::SCHEMA,
+            verdict: Headline::default(),
             recordings: 10,
             hosts: 10,
             first_day: String::new(),
@@ -434,7 +499,30 @@ mod tests {
         assert!(texts[0].contains("more in msr exits"), "{texts:?}");
         assert_eq!(texts[1..], ["Nothing is called certain in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
         let few = vec![comparison("day", [1, 1], [1, 1]), comparison("day", [2, 3], [2, 3])];
-        let texts = verdicts(&fleet("day", few)).sentences;
+        let few = fleet("day", few);
+        assert_eq!(few.headline().state, "cannot_tell");
+        let texts = verdicts(&few).sentences;
         assert_eq!(texts[0].text, "Nothing is called certain: fewer than 5 hosts on a side in every comparison.");
+    }
+
+    #[test]
+    fn the_largest_certain_difference_comes_first() {
+        let mut small = comparison("kernel", [6, 6], [6, 6]);
+        small.rows[0].changes[0].after = Some(101.0);
+        let mut large = comparison("kernel", [6, 6], [6, 6]);
+        large.value = "6.12.0".to_string();
+        large.rows[0].changes[0].verdict = "less";
+        large.rows[0].changes[0].after = Some(50.0);
+        let found = fleet("kernel", vec![small.clone(), large]);
+        let headline = found.headline();
+        assert!(headline.text.starts_with("6.12.0 costs 50.0% less in msr exits than 6.1.0"), "{}", headline.text);
+        assert!(headline.text.contains(": 100ns/s with 6.1.0, 50ns/s with 6.12.0 ("), "{}", headline.text);
+        assert_eq!((headline.state.as_str(), headline.details.len()), ("better", 1));
+        small.rows[0].changes[0].verdict = "unclear";
+        let headline = fleet("kernel", vec![small]).headline();
+        assert_eq!(
+            (headline.state.as_str(), headline.text.as_str()),
+            ("no_clear_difference", "No difference in cost is certain")
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What an experiment of the lab found, as plain data: what JSON shows, and what `--against` reads back.
 
 use crate::FigureUnit;
+use crate::headline::Headline;
 use exitscope_lab::findings::{Figure, Findings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct LabReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: String,
+    /// What was found first of all.
+    #[serde(default)]
+    pub verdict: Headline,
     /// The experiment, as the command has it.
     pub experiment: String,
     /// What it is about.
@@ -118,8 +122,9 @@ impl LabReport {
     /// What was found, as plain data.
     pub fn of(findings: &Findings) -> LabReport {
         let m = &findings.manifest;
-        LabReport {
+        let report = LabReport {
             schema: LabReport::SCHEMA.to_string(),
+            verdict: Headline::default(),
             experiment: findings.experiment.to_string(),
             about: findings.about.to_string(),
             manifest: ManifestRow {
@@ -158,6 +163,29 @@ impl LabReport {
                 .iter()
                 .map(|(kind, count)| ExecutedRow { instruction: kind.name().to_string(), count: *count })
                 .collect(),
+        };
+        LabReport { verdict: report.headline(), ..report }
+    }
+
+    /// What was found first of all: the main point, which has its intervals, and what makes the figures less sure.
+    pub fn headline(&self) -> Headline {
+        let is_measured = self.tables.iter().any(|table| table.rows.iter().any(|row| !row.figures.is_empty()));
+        let mut doubts = Vec::new();
+        if self.manifest.emulates_ring_0 {
+            doubts.push(format!("{} emulates ring 0 of guests: costs are the emulator's", self.manifest.back_end));
+        }
+        doubts.extend(self.warnings.iter().cloned());
+        let (first, rest) = match (is_measured, self.summary.split_first()) {
+            (true, Some((first, rest))) => (first.trim_end_matches('.').to_string(), rest),
+            (true, None) => (format!("{}: no finding in words, see the figures", self.about), &[][..]),
+            (false, _) => ("Cannot tell: nothing could be measured here".to_string(), &self.summary[..]),
+        };
+        Headline {
+            state: if is_measured { "found" } else { "cannot_tell" }.to_string(),
+            text: first,
+            details: rest.to_vec(),
+            is_doubtful: !doubts.is_empty(),
+            doubts,
         }
     }
 

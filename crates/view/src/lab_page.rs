@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 /// The page of an experiment.
 pub fn lab_page(report: &LabReport) -> Page {
-    let mut sections = vec![head(report)];
+    let mut sections = vec![report.headline().section(), head(report)];
     sections.extend(report.tables.iter().map(section));
     Page { sections }
 }
@@ -31,14 +31,44 @@ pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
         let text = "the runs are of different machines or back ends: what differs may be that".to_string();
         head.sentences.push(Sentence { text, warning: true });
     }
-    let mut sections = vec![head];
-    sections.extend(after.tables.iter().map(|table| compared(before, table)));
+    head.sentences.extend(after.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
+    let tables: Vec<Section> = after.tables.iter().map(|table| compared(before, table)).collect();
+    let mut sections = vec![against(&tables), head];
+    sections.extend(tables);
     Page { sections }
+}
+
+/// What the tables of a comparison come to: their last columns are the change and the verdict.
+fn against(tables: &[Section]) -> Section {
+    let rows: Vec<&[String]> = tables
+        .iter()
+        .filter_map(|of| of.table.as_ref())
+        .flat_map(|table| table.rows.iter().map(Vec::as_slice))
+        .collect();
+    let verdict = |row: &&[String]| row.last().map_or("", String::as_str).to_string();
+    let clear: Vec<&&[String]> = rows.iter().filter(|row| matches!(verdict(row).as_str(), "more" | "less")).collect();
+    let judged = rows.iter().filter(|row| verdict(row) != "too few rounds").count();
+    let change = |row: &[String]| row[row.len() - 2].trim_end_matches('%').parse::<f64>().unwrap_or(0.0).abs();
+    let largest = clear.iter().max_by(|a, b| change(a).total_cmp(&change(b)));
+    let figures = format!("{} figures", thousands(judged as u64));
+    let text = match (judged, largest) {
+        (0, _) => "Cannot tell: too few rounds for intervals".to_string(),
+        (_, None) => format!("No clear difference in any of {figures}"),
+        (_, Some(row)) => {
+            let [labels @ .., before, after, change, _] = row else { return Section::default() };
+            let labels = labels.join(", ");
+            let many = thousands(clear.len() as u64);
+            format!("{many} of {figures} differ clearly; the largest change: {labels} {before} → {after} ({change})")
+        }
+    };
+    // Where intervals do not meet, chance is rarer than the confidence of one.
+    let note = "at 95 % confidence, one verdict in twenty or fewer is chance where nothing changed".to_string();
+    Section { title: text, sentences: vec![plain(note)], ..Section::default() }
 }
 
 fn head(report: &LabReport) -> Section {
     let m = &report.manifest;
-    let mut sentences = vec![
+    let sentences = vec![
         plain(report.about.clone()),
         plain(format!(
             "Back end {} on {}, kernel {}; {}, clock {:.3} GHz; {}, {} for each row{}",
@@ -52,8 +82,6 @@ fn head(report: &LabReport) -> Section {
             if m.pinned { ", vCPUs kept on a CPU each where there are enough" } else { "" }
         )),
     ];
-    sentences.extend(report.summary.iter().cloned().map(plain));
-    sentences.extend(report.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
     Section { title: format!("Lab: {}", report.experiment), sentences, ..Section::default() }
 }
 
@@ -348,6 +376,7 @@ mod tests {
         let row = |name: &str, figures, cannot| LabRow { labels: vec![name.into(), "door, 1".into()], figures, cannot };
         LabReport {
             schema: LabReport::SCHEMA.into(),
+            verdict: crate::headline::Headline::default(),
             experiment: "exits".into(),
             about: "About".into(),
             manifest: ManifestRow {
@@ -376,19 +405,45 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_a_row_and_its_reason_a_note() {
         let page = lab_page(&report(&[100.0, 102.0, 101.0]));
-        let table = page.sections[1].table.as_ref().unwrap();
+        let table = page.sections[2].table.as_ref().unwrap();
         assert_eq!(table.rows[0][..4], ["port read", "door, 1", "100ns", "10ns"]);
         assert_eq!(table.rows[1][..3], ["MMIO", "door, 1", "no"]);
-        assert!(page.sections[1].notes.contains(&"MMIO, door, 1: no such thing".to_string()));
+        assert!(page.sections[2].notes.contains(&"MMIO, door, 1: no such thing".to_string()));
+    }
+
+    #[test]
+    fn the_finding_comes_first_with_what_makes_it_less_sure() {
+        let mut run = report(&[100.0, 102.0]);
+        run.summary = vec!["A port read takes 1.2 ± 0.1 us.".into(), "MMIO more.".into()];
+        run.warnings = vec!["Other programs took 3 % of the CPUs".into()];
+        let first = &lab_page(&run).sections[0];
+        assert_eq!(first.title, "A port read takes 1.2 ± 0.1 us");
+        let said: Vec<_> = first.sentences.iter().map(|of| (of.text.as_str(), of.warning)).collect();
+        assert_eq!(said, [("Other programs took 3 % of the CPUs", true), ("MMIO more.", false)]);
+        run.warnings.clear();
+        run.tables[0].rows.remove(0);
+        assert_eq!(run.headline().text, "Cannot tell: nothing could be measured here");
+        assert_eq!(run.headline().state, "cannot_tell");
     }
 
     #[test]
     fn a_comparison_gives_a_verdict_only_where_intervals_do_not_meet() {
-        for (after, expected) in
-            [([200.0, 202.0, 201.0], "more"), ([101.0, 100.0, 102.0], ""), ([50.0, 51.0, 52.0], "less")]
-        {
+        for (after, expected, said) in [
+            (
+                [200.0, 202.0, 201.0],
+                "more",
+                "1 of 1 figures differ clearly; the largest change: port read, door, 1, time 100ns → 200ns (+100.0%)",
+            ),
+            ([101.0, 100.0, 102.0], "", "No clear difference in any of 1 figures"),
+            (
+                [50.0, 51.0, 52.0],
+                "less",
+                "1 of 1 figures differ clearly; the largest change: port read, door, 1, time 100ns → 50ns (-50.0%)",
+            ),
+        ] {
             let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&after));
-            assert_eq!(page.sections[1].table.as_ref().unwrap().rows[0].last().unwrap(), expected, "{after:?}");
+            assert_eq!(page.sections[0].title, said);
+            assert_eq!(page.sections[2].table.as_ref().unwrap().rows[0].last().unwrap(), expected, "{after:?}");
         }
     }
 
@@ -398,7 +453,7 @@ mod tests {
             [100.0, 140.0, 120.0, 110.0, 130.0].map(|value| report(&[value, value, value + 0.1])).into();
         for (after, expected) in [(160.0, ""), (170.0, "more"), (70.0, "less")] {
             let page = lab_comparison_page(&before, &report(&[after, after, after + 0.1]));
-            let row = &page.sections[1].table.as_ref().unwrap().rows[0];
+            let row = &page.sections[2].table.as_ref().unwrap().rows[0];
             // Mean 120, standard deviation 15.81; 2.776 times 15.81 times the root of 1.2 is 48.1.
             assert_eq!((row[3].as_str(), row.last().unwrap().as_str()), ("120ns", expected), "{after}");
         }
@@ -407,7 +462,7 @@ mod tests {
     #[test]
     fn there_is_no_change_by_a_part_of_nothing() {
         let page = lab_comparison_page(&[report(&[0.0, 0.0])], &report(&[0.0, 10.0]));
-        assert_eq!(page.sections[1].table.as_ref().unwrap().rows[0][5], "-");
+        assert_eq!(page.sections[2].table.as_ref().unwrap().rows[0][5], "-");
     }
 
     #[test]

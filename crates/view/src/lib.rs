@@ -12,6 +12,7 @@ mod advice;
 mod advice_files;
 mod advice_page;
 mod compare;
+mod compare_verdict;
 mod csv_rows;
 mod doctor_page;
 mod events;
@@ -21,6 +22,7 @@ mod gang;
 mod gang_page;
 mod halt;
 mod halt_page;
+mod headline;
 mod hidden;
 mod lab;
 mod lab_page;
@@ -39,6 +41,7 @@ mod simulated_page;
 mod summary;
 mod sweep;
 mod sweep_page;
+mod sweep_verdict;
 mod text;
 mod times;
 mod verdict;
@@ -49,6 +52,7 @@ pub use advice::{AdviceRow, AdviceSettingRow, Advised, AdvisedCauseRow, FactRow,
 pub use advice_files::{Form, write_settings};
 pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Compared, Comparison, SideRow};
+pub use compare_verdict::DiffVerdictRow;
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, Checkup, doctor_page};
 pub use events::{EventRow, event_text};
@@ -56,6 +60,7 @@ pub use figure_unit::FigureUnit;
 pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
 pub use gang::{CauseRow, GangRows};
 pub use halt::{ClockRow, GapRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use headline::Headline;
 pub use hidden::{HiddenReason, HiddenTime};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
@@ -68,7 +73,7 @@ pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,
-    TraceRow, VcpuRow, WhenRow,
+    ToldRow, TraceRow, VcpuRow, WhenRow,
 };
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,

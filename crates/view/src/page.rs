@@ -4,7 +4,7 @@ use crate::compare::{ChangeRow, Compared, Comparison};
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::hidden::HiddenTime;
-use crate::names::{self, percent, rate, share, thousands};
+use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
 use crate::recorded;
@@ -639,8 +639,18 @@ pub(crate) fn spark(values: &[u64]) -> String {
     values.iter().map(|&value| BARS[(u128::from(value) * 8).div_ceil(u128::from(most)) as usize]).collect()
 }
 
-/// What changed, reason by reason.
-pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &str) -> Section {
+/// Reasons that a table of changes shows where small ones are folded.
+const CHANGED: usize = 10;
+
+/// What changed, reason by reason; those that cost next to nothing on either side are only counted if they are `folded`.
+pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, folded: bool, note: &str) -> Section {
+    let (small, large): (Vec<&Compared>, Vec<&Compared>) = rows.iter().partition(|row| folded && row.is_small());
+    let most = if folded { CHANGED + 1 } else { usize::MAX };
+    let beyond = large.len().saturating_sub(most) + left_out;
+    let further = (!small.is_empty()).then(|| {
+        let rows = plural(small.len() as u64, "row");
+        format!("{} further {rows} under 1% of the cost on either side (--top all, --format json)", small.len())
+    });
     let columns = vec![
         column("reason", true, 0),
         column("measure", true, 0),
@@ -654,7 +664,7 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
     let says = |change: &&ChangeRow| {
         change.of != Measure::Cost || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
     };
-    let rows = rows.iter().flat_map(|row| {
+    let rows = large.into_iter().take(most).flat_map(|row| {
         row.changes.iter().filter(says).enumerate().map(move |(at, change)| {
             let name = if at == 0 { row.name() } else { String::new() };
             vec![
@@ -671,21 +681,22 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, note: &
     Section {
         title,
         table: Some(Table { columns, rows: rows.collect() }),
-        notes: and_more(left_out).into_iter().chain([note.to_string()]).collect(),
+        notes: and_more(beyond).into_iter().chain(further).chain([note.to_string()]).collect(),
         ..Section::default()
     }
 }
 
-/// The page of a comparison.
-pub fn comparison_page(comparison: &Comparison) -> Page {
+/// The page of a comparison; reasons that cost next to nothing are only counted if they are `folded`.
+pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
     let side = |name: &str, side: &crate::SideRow| {
         let files = side.traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(", ");
         plain(format!(
-            "{name} {files}: {} events read, {} exits, {} lost, {} long",
+            "{name} {files}: {} events read, {} exits, {} lost, {} long, {} of vCPU time",
             thousands(side.events),
             thousands(side.exits),
             thousands(side.lost),
-            Nanos(side.duration_ns)
+            Nanos(side.duration_ns),
+            Nanos(side.vcpu_ns)
         ))
     };
     let mut head = Section { title: "Compared".into(), ..Section::default() };
@@ -701,8 +712,10 @@ pub fn comparison_page(comparison: &Comparison) -> Page {
         format!("Change by reason, {} % confidence", comparison.confidence_percent),
         &comparison.rows,
         comparison.rows_left_out,
-        "A verdict stands only where the interval of the change excludes zero. The intervals cover the variation within the \
-         recordings; that from run to run only if each side has several (--before, --after).",
+        folded,
+        "Cost and rates are per second of vCPU time. A verdict stands only where the interval of the change excludes zero. The \
+         intervals cover the variation within the recordings; that from run to run only if each side has several (--before, \
+         --after).",
     );
-    Page { sections: vec![head, table] }
+    Page { sections: vec![comparison.verdict.headline.section(), head, table] }
 }

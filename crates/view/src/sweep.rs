@@ -2,6 +2,8 @@
 
 use crate::FigureUnit;
 use crate::ScenarioRow;
+use crate::headline::Headline;
+use crate::sweep_verdict;
 use exitscope_sim::{Measure, Metric};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
@@ -15,6 +17,8 @@ use serde_json::Value;
 pub struct Sweep {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
+    /// Which configuration is the best by the first figure, if one is.
+    pub verdict: Headline,
     /// What ran, before anything was varied. Its seed is that of the first replicate; each further one has the next.
     pub scenario: ScenarioRow,
     /// Runs of each configuration.
@@ -64,9 +68,10 @@ pub struct SweepRow {
     pub columns: Columns,
     /// Runs made.
     pub replicates: u32,
-    /// Whether it is the best, or its interval meets that of the best.
+    /// Whether it is the best by the first figure, or its interval meets that of the best. None is where all tie, and where there
+    /// are no intervals because each ran once.
     pub best: bool,
-    /// Whether no other is better in one of the figures and as good in all others.
+    /// Whether no other is better in one of the figures and as good in all others, by their means.
     pub pareto: bool,
     /// Why it did not run to its end.
     pub error: Option<String>,
@@ -123,8 +128,10 @@ impl Sweep {
         let mut rows: Vec<SweepRow> = configurations.into_iter().map(|of| SweepRow::of(of, &vary, &metrics)).collect();
         mark_best(&mut rows, &metrics);
         mark_pareto(&mut rows, &metrics);
+        let verdict = sweep_verdict::verdict(&vary, &metrics, &rows, replicates);
         Sweep {
             schema: Sweep::SCHEMA,
+            verdict,
             scenario,
             replicates,
             confidence_percent: Estimate::CONFIDENCE,
@@ -176,7 +183,7 @@ impl SweepMetric {
     }
 
     /// A value as larger for better; none where neither is.
-    fn merit(&self, value: f64) -> Option<f64> {
+    pub(crate) fn merit(&self, value: f64) -> Option<f64> {
         self.higher_is_better.map(|higher| if higher { value } else { -value })
     }
 }
@@ -215,15 +222,19 @@ impl SweepRow {
     }
 }
 
-/// Marks the best by the first metric, and those that only chance may have put behind it.
+/// Marks the best by the first metric, and those that only chance may have put behind it; nobody if those are all.
 fn mark_best(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
     let Some(metric) = metrics.first() else { return };
     let estimate = |row: &SweepRow| row.estimates.first().copied().flatten();
     let merit = |estimate: Estimate| Some((metric.merit(estimate.mean)?, estimate));
     let merits = rows.iter().filter_map(estimate).filter_map(merit);
-    let best = merits.max_by(|a, b| a.0.total_cmp(&b.0)).map(|row| row.1);
+    let best = merits.max_by(|a, b| a.0.total_cmp(&b.0)).map(|row| row.1).filter(|best| best.interval.is_some());
+    let is_best = |row: &SweepRow| best.zip(estimate(row)).is_some_and(|(best, own)| own.meets(&best));
+    if rows.iter().filter(|row| estimate(row).is_some()).all(is_best) {
+        return;
+    }
     for row in rows {
-        row.best = best.zip(estimate(row)).is_some_and(|(best, own)| own.meets(&best));
+        row.best = is_best(row);
     }
 }
 
@@ -241,5 +252,89 @@ fn mark_pareto(rows: &mut [SweepRow], metrics: &[SweepMetric]) {
     let beats = |a: &[f64], b: &[f64]| a != b && a.iter().zip(b).all(|(a, b)| a >= b);
     for (row, own) in rows.iter_mut().zip(&all) {
         row.pareto = own.as_ref().is_some_and(|own| !all.iter().flatten().any(|other| beats(other, own)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verdict and who is marked, of configurations of one key with these runs of the figure.
+    fn judged(higher_is_better: Option<bool>, configurations: &[&[f64]]) -> (Headline, Vec<bool>) {
+        let values = |at: usize| vec![format!("{at}")];
+        let vary = vec![AxisRow::new("knob".to_string(), (0..configurations.len()).map(|at| at.to_string()).collect())];
+        let metric = SweepMetric {
+            name: "work".to_string(),
+            unit: FigureUnit::Count,
+            higher_is_better,
+            measure: Measure::Count,
+        };
+        let metrics = vec![metric];
+        let of = |(at, runs): (usize, &&[f64])| Configuration {
+            values: values(at),
+            runs: match runs.len() {
+                0 => Err("failed".to_string()),
+                _ => Ok(runs.iter().map(|run| vec![Some(*run)]).collect()),
+            },
+        };
+        let rows = configurations.iter().enumerate().map(of);
+        let mut rows: Vec<SweepRow> = rows.map(|of| SweepRow::of(of, &vary, &metrics)).collect();
+        mark_best(&mut rows, &metrics);
+        let replicates = configurations.iter().map(|runs| runs.len()).max().unwrap_or(0) as u32;
+        let verdict = sweep_verdict::verdict(&vary, &metrics, &rows, replicates);
+        (verdict, rows.iter().map(|row| row.best).collect())
+    }
+
+    #[test]
+    fn the_best_is_named_only_if_no_other_interval_meets_its_own() {
+        let (one, two, three) = (&[10.0, 11.0, 12.0][..], &[20.0, 21.0, 22.0][..], &[20.5, 21.5, 22.5][..]);
+        let (verdict, marked) = judged(Some(true), &[one, two]);
+        assert_eq!((verdict.state.as_str(), marked), ("best", vec![false, true]));
+        assert_eq!(verdict.text, "Best: knob=1, with the highest work");
+        assert!(verdict.details[1].starts_with("next is knob=0: 11"), "{verdict:?}");
+        let (verdict, marked) = judged(Some(false), &[one, two]);
+        assert_eq!((verdict.text.as_str(), marked), ("Best: knob=0, with the lowest work", vec![true, false]));
+        let (verdict, marked) = judged(Some(true), &[one, two, three]);
+        assert_eq!((verdict.state.as_str(), marked), ("ahead", vec![false, true, true]));
+        assert_eq!(verdict.text, "No single best: 2 of 3 configurations tie for the highest work, ahead of the others");
+    }
+
+    #[test]
+    fn where_all_tie_or_nothing_can_be_told_nobody_is_marked() {
+        let (two, three) = (&[20.0, 21.0, 22.0][..], &[20.5, 21.5, 22.5][..]);
+        for (higher, configurations, state, text) in [
+            (
+                Some(true),
+                &[two, three][..],
+                "tie",
+                "All 2 configurations tie for the highest work: no difference is clear",
+            ),
+            (Some(true), &[two, two], "tie", "All 2 configurations tie: work is the same in all"),
+            (
+                Some(true),
+                &[&[1.0][..], &[2.0]],
+                "cannot_tell",
+                "Cannot tell which is best: one run each, so chance may have ordered them (--replicates)",
+            ),
+            (
+                None,
+                &[two, three],
+                "cannot_tell",
+                "Cannot tell which is best: neither more nor less work is better (--best +work or -work)",
+            ),
+            (Some(true), &[two], "cannot_tell", "Cannot tell which is best: only one configuration ran"),
+        ] {
+            let (verdict, marked) = judged(higher, configurations);
+            assert_eq!((verdict.state.as_str(), verdict.text.as_str()), (state, text));
+            assert!(!marked.contains(&true), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_failed_may_have_been_better() {
+        let (verdict, marked) = judged(Some(true), &[&[1.0, 1.0], &[], &[2.0, 2.0]]);
+        assert_eq!((verdict.state.as_str(), marked), ("best", vec![false, false, true]));
+        assert!(verdict.is_doubtful);
+        assert_eq!(verdict.doubts, ["1 configuration did not run to the end, and may be better"]);
     }
 }

@@ -5,6 +5,7 @@ use crate::page::{Page, Section, Sentence, Table, column, plain};
 use crate::simulated::value_text;
 use crate::simulated_page::scenario_sentences;
 use crate::sweep::{Sweep, SweepMetric, SweepRow};
+use crate::sweep_verdict::settings;
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 
@@ -15,7 +16,7 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
     head.sentences.push(plain(runs(sweep)));
     for row in &sweep.rows {
         if let Some(error) = &row.error {
-            head.sentences.push(Sentence { text: format!("{}: {error}", settings(sweep, row)), warning: true });
+            head.sentences.push(Sentence { text: format!("{}: {error}", settings(&sweep.vary, row)), warning: true });
         }
     }
     let mut columns = vec![column("", true, 0)];
@@ -34,7 +35,7 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
         say_hidden: true,
         ..Section::default()
     };
-    Page { sections: vec![head, rows] }
+    Page { sections: vec![sweep.verdict.section(), head, rows] }
 }
 
 /// `5 configurations, 5 runs each with the seeds 1 to 5, 1.00s measured after 100ms of warm-up`.
@@ -48,12 +49,6 @@ fn runs(sweep: &Sweep) -> String {
     };
     let (measured, warmup) = (Nanos(scenario.duration_ns), Nanos(scenario.warmup_ns));
     format!("{configurations} configurations, {runs}; {measured} measured after {warmup} of warm-up")
-}
-
-/// `halt_poll_ns=50us, seed=2`.
-fn settings(sweep: &Sweep, row: &SweepRow) -> String {
-    let list = sweep.vary.iter().zip(&row.labels).map(|(axis, value)| format!("{}={value}", axis.key));
-    list.collect::<Vec<_>>().join(", ")
 }
 
 fn cells(sweep: &Sweep, row: &SweepRow) -> Vec<String> {
@@ -113,14 +108,9 @@ fn notes(sweep: &Sweep) -> Vec<String> {
         let direction = if metric.higher_is_better == Some(true) { "highest" } else { "lowest" };
         let name = &metric.name;
         let best = sweep.rows.iter().filter(|row| row.best).count();
-        let ran = sweep.rows.iter().filter(|row| row.error.is_none()).count();
         match best {
             0 => {}
-            1 if sweep.replicates > 1 => {
-                notes.push(format!("* {direction} {name}: no other interval reaches into its own"));
-            }
-            1 => notes.push(format!("* {direction} {name}")),
-            _ if best == ran => notes.push(format!("* all tie for the {direction} {name}: their intervals meet")),
+            1 => notes.push(format!("* {direction} {name}: no other interval reaches into its own")),
             _ => notes
                 .push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
         }
@@ -139,7 +129,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
             "" => {}
             neither => direction.push_str(&format!("; {neither} do not count")),
         }
-        notes.push(format!("p no other is better in one figure and as good in all others ({direction})"));
+        notes.push(format!("p by the means, no other is better in one figure and as good in all others ({direction})"));
     }
     for (at, metric) in sweep.metrics.iter().enumerate() {
         if sweep.rows.iter().all(|row| row.estimates[at].is_none()) {

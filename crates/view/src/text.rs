@@ -35,7 +35,8 @@ pub fn write_page(page: &Page, look: Look, out: &mut dyn Write) -> io::Result<()
 }
 
 fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", painted(&section.title, TITLE, look))?;
+    let title = broken(&section.title, look);
+    writeln!(out, "{}", if look.colour { format!("{TITLE}{title}{TITLE:#}") } else { title })?;
     for sentence in &section.sentences {
         match sentence.warning {
             true => {

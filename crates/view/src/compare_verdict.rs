@@ -1,0 +1,473 @@
+//! The verdict on a comparison, in words: which way what exits cost changed, what carries most of that, what limits it.
+
+use crate::compare::{ChangeRow, Compared, SideRow};
+use crate::headline::Headline;
+use crate::names::thousands;
+use crate::report::TraceRow;
+use exitscope_analysis::{DiffRow, DiffState, DiffVerdict, Measure, NotCompared};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// What a comparison comes to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DiffVerdictRow {
+    /// In words.
+    #[serde(flatten)]
+    pub headline: Headline,
+    /// All exits together, halts included.
+    pub total: Compared,
+    /// The reason whose cost certainly changed the same way as that of all, and most of those.
+    pub reason: Option<String>,
+    /// Its part of the change of all; more than one where others changed the other way.
+    pub reason_part: Option<f64>,
+    /// A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time.
+    pub least_clear_ns_per_s: Option<f64>,
+}
+
+/// CPUs' models, or architectures, that differ.
+type Differ = Option<(String, String)>;
+
+impl DiffVerdictRow {
+    /// The verdict on two sides: all exits together, and reason by reason.
+    pub fn of(total: &DiffRow, rows: &[DiffRow], sides: [&SideRow; 2], confidence_percent: f64) -> DiffVerdictRow {
+        let mut verdict = DiffVerdict::of(total, rows);
+        let unlike = unlike(sides);
+        let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
+        let [before, after] = sides.map(|side| side.told.scheduler);
+        match is_told {
+            true if unlike.is_some() => verdict.state = DiffState::CannotTell(NotCompared::Unlike),
+            true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
+            _ => {}
+        }
+        let total = Compared::of(total);
+        let words = Words { verdict: &verdict, total: &total, sides, confidence_percent };
+        let (doubts, is_doubtful) = words.doubts();
+        let headline = Headline {
+            state: id(verdict.state).to_string(),
+            text: words.text(unlike.as_ref()),
+            details: words.details(),
+            is_doubtful: is_doubtful || matches!(verdict.state, DiffState::CannotTell(_)),
+            doubts,
+        };
+        let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
+        let (reason, reason_part) = verdict.largest.filter(|_| is_told).unzip();
+        let least_clear_ns_per_s = verdict.least_clear.map(|least| least as f64);
+        DiffVerdictRow { headline, total, reason, reason_part, least_clear_ns_per_s }
+    }
+}
+
+fn id(state: DiffState) -> &'static str {
+    match state {
+        DiffState::Worse => "worse",
+        DiffState::Better => "better",
+        DiffState::NoClearDifference => "no_clear_difference",
+        DiffState::Same => "same",
+        DiffState::CannotTell(_) => "cannot_tell",
+    }
+}
+
+/// A part of vCPU time in per cent, with as many digits as tell something: `47.9`, `0.16`, `0.0021`.
+fn digits(percent: f64) -> String {
+    let decimals = match percent.abs() {
+        0.0 => 0,
+        some if some >= 0.995 => 1,
+        some if some >= 0.0995 => 2,
+        some if some >= 0.00995 => 3,
+        _ => 4,
+    };
+    format!("{percent:.decimals$}")
+}
+
+/// A cost as a part of vCPU time: `47.9%`.
+pub(crate) fn of_time(ns_per_s: f64) -> String {
+    format!("{}%", digits(ns_per_s / 1e7))
+}
+
+/// A change of it: `+4.1`.
+fn points(ns_per_s: f64) -> String {
+    let text = digits(ns_per_s.abs() / 1e7);
+    match text.contains(|c: char| ('1'..='9').contains(&c)) {
+        true => format!("{}{text}", if ns_per_s < 0.0 { '-' } else { '+' }),
+        false => "0".to_string(),
+    }
+}
+
+/// A change as a part of before, without its sign: `48%`, `3.1%`.
+fn rounded(percent: f64) -> String {
+    match percent.abs() {
+        many if many >= 9.95 => format!("{}%", thousands(many.round() as u64)),
+        few => format!("{}%", digits(few)),
+    }
+}
+
+/// `2.8 times as much`, `34% more`, `48% less`; none where there was nothing before.
+pub(crate) fn how_much(before: f64, after: f64) -> Option<String> {
+    let times = after / before;
+    (before > 0.0).then(|| match times {
+        many if many >= 9.95 => format!("{} times as much", thousands(many.round() as u64)),
+        several if several >= 1.95 => format!("{several:.1} times as much"),
+        more if more >= 1.0 => format!("{} more", rounded((more - 1.0) * 100.0)),
+        less => format!("{} less", rounded((1.0 - less) * 100.0)),
+    })
+}
+
+/// The models, systems or kinds of exits that differ so that reasons are not the same.
+fn unlike([before, after]: [&SideRow; 2]) -> Differ {
+    let names = |side: &SideRow, of: fn(&TraceRow) -> String| {
+        let names: BTreeSet<String> = side.traces.iter().map(of).filter(|name| !name.is_empty()).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let of = |name: fn(&TraceRow) -> String| (names(before, name), names(after, name));
+    let (old, new) = of(|trace| trace.arch.clone());
+    // A trace that does not say it gives its beginning.
+    let is_like = old.is_empty() || new.is_empty() || old.starts_with(&new) || new.starts_with(&old);
+    if !is_like {
+        return Some((old, new));
+    }
+    let (old, new) = of(|trace| if trace.is_xen() { "Xen" } else { "KVM" }.to_string());
+    (old != new).then_some((old, new)).filter(|(old, new)| !old.is_empty() && !new.is_empty())
+}
+
+struct Words<'a> {
+    verdict: &'a DiffVerdict,
+    total: &'a Compared,
+    sides: [&'a SideRow; 2],
+    confidence_percent: f64,
+}
+
+impl Words<'_> {
+    fn change(&self, measure: Measure) -> Option<&ChangeRow> {
+        self.total.changes.iter().find(|change| change.of == measure)
+    }
+
+    /// What exits cost on both sides.
+    fn costs(&self) -> (f64, f64) {
+        let cost = self.change(Measure::Cost);
+        cost.map_or((0.0, 0.0), |cost| (cost.before.unwrap_or(0.0), cost.after.unwrap_or(0.0)))
+    }
+
+    /// Whether both sides tell steal from what exits cost.
+    fn has_steal(&self) -> bool {
+        self.sides.iter().all(|side| side.told.scheduler)
+    }
+
+    fn text(&self, unlike: Option<&(String, String)>) -> String {
+        let (before, after) = self.costs();
+        let much = how_much(before, after);
+        let what = if self.has_steal() { "exits cost" } else { "exits, or waiting for a CPU meanwhile, take" };
+        match self.verdict.state {
+            DiffState::Worse => {
+                let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
+                format!("Worse: {what} {much}{}", self.carried())
+            }
+            DiffState::Better => format!("Better: {what} {}{}", much.unwrap_or_default(), self.carried()),
+            DiffState::Same => "No difference: every figure is the same on both sides".to_string(),
+            DiffState::NoClearDifference => {
+                let rate = self.change(Measure::Rate).filter(|rate| matches!(rate.verdict, "more" | "less"));
+                let rate = rate.map(|rate| format!("; exits per second {}", rate.percent()));
+                format!("No clear difference in what exits cost{}", rate.unwrap_or_default())
+            }
+            DiffState::CannotTell(NotCompared::Unlike) => {
+                let Some((old, new)) = unlike else {
+                    return "Cannot tell: no exit reason is on both sides".to_string();
+                };
+                format!("Cannot tell: one side is {old}, the other {new}, whose exits are not the same")
+            }
+            DiffState::CannotTell(NotCompared::Steal) => {
+                let [on, other] = if self.sides[0].told.scheduler { ["before", "after"] } else { ["after", "before"] };
+                format!("Cannot tell: steal was recorded {on} only; {other}, it is in what exits cost")
+            }
+            DiffState::CannotTell(why) => format!("Cannot tell: {}", lacking(why)),
+        }
+    }
+
+    /// Which reason most of the change comes from.
+    fn carried(&self) -> String {
+        let Some((reason, part)) = &self.verdict.largest else {
+            return "; no reason's own change is clear".to_string();
+        };
+        match part * 100.0 {
+            more if more >= 100.5 => format!("; {reason} alone accounts for more than that"),
+            all if all >= 99.5 => format!("; {reason} is nearly all of that"),
+            most if most >= 50.0 => format!("; {reason} is {most:.0}% of that"),
+            some => format!("; the largest part of that is {reason} ({some:.0}%)"),
+        }
+    }
+
+    fn details(&self) -> Vec<String> {
+        let mut details = Vec::new();
+        let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
+        let cost = self.change(Measure::Cost);
+        if let Some(ChangeRow { before: Some(before), after: Some(after), low, high, .. }) = cost
+            && !matches!(self.verdict.state, DiffState::CannotTell(NotCompared::NoLengths(..)))
+        {
+            let interval = low.zip(*high).filter(|_| is_told);
+            let interval = interval.map(|(low, high)| {
+                let change = points(after - before);
+                let (low, high) = (points(low), points(high));
+                format!("; change {change} points ({} % interval {low} to {high})", self.confidence_percent)
+            });
+            details.push(format!(
+                "cost: {} of vCPU time before, {} after{}",
+                of_time(*before),
+                of_time(*after),
+                interval.unwrap_or_default()
+            ));
+        }
+        if let (DiffState::NoClearDifference, Some(least)) = (self.verdict.state, self.verdict.least_clear) {
+            let (before, least) = (self.costs().0, least as f64);
+            let part = (before > 0.0).then(|| format!(" ({} of before)", rounded(least / before * 100.0)));
+            details.push(format!(
+                "a change of less than about {} points{} would not be clear from these recordings",
+                digits(least / 1e7),
+                part.unwrap_or_default()
+            ));
+        }
+        if let Some(rate) = self.change(Measure::Rate)
+            && rate.before.is_some()
+            && rate.after.is_some()
+        {
+            let clear = match rate.verdict {
+                _ if !is_told => String::new(),
+                "more" | "less" => format!(" ({})", rate.percent()),
+                _ => format!(" ({}, no clear difference)", rate.percent()),
+            };
+            details.push(format!(
+                "exits: {} of vCPU time before, {} after{clear}",
+                rate.text(rate.before),
+                rate.text(rate.after)
+            ));
+        }
+        let guest = self.sides.map(|side| side.guest_ns as f64 * 1e9 / side.vcpu_ns.max(1) as f64);
+        if is_told && guest.iter().all(|guest| *guest > 0.0) {
+            let [before, after] = guest.map(of_time);
+            details.push(format!(
+                "guests ran {before} of vCPU time before, {after} after; how much work that was, recordings do not say"
+            ));
+        }
+        details
+    }
+
+    /// What limits the verdict, and whether any of it could change it.
+    fn doubts(&self) -> (Vec<String>, bool) {
+        let names = ["before", "after"];
+        let mut doubts = Vec::new();
+        for (name, side) in names.into_iter().zip(self.sides) {
+            let bad = side.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")).count();
+            if bad > 0 {
+                doubts.push(format!("the recording {name} is not whole, see below"));
+            }
+        }
+        let cpus = self.sides.map(|side| {
+            let names: BTreeSet<&str> = side.traces.iter().map(|trace| trace.cpu.as_str()).collect();
+            names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ")
+        });
+        if let [old, new] = &cpus
+            && old != new
+            && !old.is_empty()
+            && !new.is_empty()
+        {
+            doubts.push(format!("the CPUs differ ({old}; {new}), and with them what an exit costs"));
+        }
+        let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
+        if is_told && !self.has_steal() {
+            doubts.push("steal cannot be told from what exits cost in these recordings".to_string());
+        }
+        let is_doubtful = !doubts.is_empty();
+        if is_told && self.sides.iter().any(|side| side.traces.len() == 1) {
+            let sides = if self.sides.iter().all(|side| side.traces.len() == 1) { "each side" } else { "one side" };
+            doubts.push(format!(
+                "one recording on {sides}: what differs from run to run is not in the interval (--before, --after take several)"
+            ));
+        }
+        (doubts, is_doubtful)
+    }
+}
+
+/// What there is not.
+fn lacking(why: NotCompared) -> String {
+    let side = |lacks: (bool, bool)| match lacks {
+        (true, true) => "on either side",
+        (true, false) => "before",
+        _ => "after",
+    };
+    match why {
+        NotCompared::NoExits(before, after) => format!("there is no exit {}", side((before, after))),
+        NotCompared::NoLengths(before, after) => {
+            format!("no exit has a length {}, so what exits cost is unknown", side((before, after)))
+        }
+        NotCompared::TooShort => "the recordings are too short for an interval".to_string(),
+        NotCompared::Unlike | NotCompared::Steal => "the sides are not alike".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{CoverageLine, ToldRow};
+    use exitscope_analysis::Change;
+    use exitscope_stats::Interval;
+
+    /// A side of 10 s of vCPU time, of which guests ran half.
+    fn side(recordings: usize, has_steal: bool) -> SideRow {
+        let trace = TraceRow {
+            name: "perf.data".into(),
+            format: "perf.data".into(),
+            arch: "x86_64".into(),
+            hostname: String::new(),
+            release: String::new(),
+            clock: String::new(),
+            given_hz: None,
+            cpu: "A CPU".into(),
+            cpus: 4,
+            settings: Vec::new(),
+            first_ns: 0,
+            last_ns: 0,
+            events: 0,
+        };
+        SideRow {
+            traces: vec![trace; recordings],
+            events: 100,
+            exits: 100,
+            lost: 0,
+            duration_ns: 5_000_000_000,
+            vcpu_ns: 10_000_000_000,
+            guest_ns: 5_000_000_000,
+            told: ToldRow { user: true, scheduler: has_steal, by_runner: false },
+            lines: Vec::new(),
+        }
+    }
+
+    /// Cost in hundredths of a per cent of vCPU time, and 100 exits a second.
+    fn row(reason: Option<&str>, before: u64, after: u64, interval: (i64, i64)) -> DiffRow {
+        let own = Interval { low: interval.0 * 100_000, high: interval.1 * 100_000 };
+        let cost = Change {
+            measure: Measure::Cost,
+            before: Some(before * 100_000),
+            after: Some(after * 100_000),
+            interval: Some(own),
+        };
+        let rate = Change {
+            measure: Measure::Rate,
+            before: Some(100_000),
+            after: Some(13_000),
+            interval: Some(Interval { low: -90_000, high: -80_000 }),
+        };
+        DiffRow {
+            reason: reason.map(str::to_string),
+            without: Vec::new(),
+            counts: (100, 13),
+            timed: (100, 13),
+            changes: vec![cost, rate],
+        }
+    }
+
+    fn judged(total: &DiffRow, rows: &[DiffRow], sides: [&SideRow; 2]) -> DiffVerdictRow {
+        DiffVerdictRow::of(total, rows, sides, 99.0)
+    }
+
+    #[test]
+    fn a_change_is_said_with_its_size_its_interval_and_what_carries_it() {
+        let sides = [&side(3, true), &side(3, true)];
+        let io = [row(Some("io"), 200, 600, (300, 500))];
+        let worse = judged(&row(None, 310, 870, (410, 700)), &io, sides);
+        assert_eq!(worse.headline.text, "Worse: exits cost 2.8 times as much; io is 71% of that");
+        assert_eq!(
+            worse.headline.details,
+            [
+                "cost: 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
+                "exits: 100/s of vCPU time before, 13.0/s after (-87.0%)",
+                "guests ran 50.0% of vCPU time before, 50.0% after; how much work that was, recordings do not say"
+            ]
+        );
+        assert_eq!((worse.headline.is_doubtful, &worse.headline.doubts[..]), (false, &[][..]));
+        assert_eq!((worse.reason.as_deref(), worse.headline.state.as_str()), (Some("io"), "worse"));
+        let io = [row(Some("io"), 600, 200, (-500, -300))];
+        let better = judged(&row(None, 870, 310, (-700, -410)), &io, sides);
+        assert_eq!(better.headline.text, "Better: exits cost 64% less; io is 71% of that");
+        assert_eq!(better.headline.state, "better");
+    }
+
+    #[test]
+    fn where_chance_may_explain_it_the_smallest_clear_change_is_said() {
+        let sides = [&side(3, true), &side(3, true)];
+        let found = judged(&row(None, 310, 320, (-60, 80)), &[row(Some("io"), 310, 320, (-60, 80))], sides).headline;
+        assert_eq!(found.state, "no_clear_difference");
+        assert_eq!(found.text, "No clear difference in what exits cost; exits per second -87.0%");
+        assert_eq!(
+            found.details[1],
+            "a change of less than about 0.70 points (23% of before) would not be clear from these recordings"
+        );
+        let mut same = row(None, 310, 310, (-60, 80));
+        same.counts = (100, 100);
+        same.changes.truncate(1);
+        let found = judged(&same, &[], sides).headline;
+        assert_eq!((found.state.as_str(), found.details.len()), ("same", 1), "{found:?}");
+    }
+
+    #[test]
+    fn sides_that_are_not_alike_cannot_be_told() {
+        let all = row(None, 310, 870, (410, 700));
+        let (told, untold) = (side(3, true), side(3, false));
+        let found = judged(&all, &[], [&untold, &told]);
+        assert_eq!(found.headline.text, "Cannot tell: steal was recorded after only; before, it is in what exits cost");
+        assert_eq!((found.headline.state.as_str(), found.reason), ("cannot_tell", None));
+        assert!(!found.headline.details[0].contains("change"), "{:?}", found.headline.details);
+        let mut other = side(3, true);
+        other.traces.iter_mut().for_each(|trace| trace.arch = "aarch64".into());
+        let text = judged(&all, &[], [&told, &other]).headline.text;
+        assert_eq!(text, "Cannot tell: one side is x86_64, the other aarch64, whose exits are not the same");
+        // A text that does not say more than `x86` may be of the same.
+        other.traces.iter_mut().for_each(|trace| trace.arch = "x86".into());
+        assert_eq!(judged(&all, &[], [&told, &other]).headline.state, "worse");
+        let found = judged(&DiffRow { counts: (0, 0), ..all }, &[], [&told, &told]).headline;
+        assert_eq!(found.text, "Cannot tell: there is no exit on either side");
+    }
+
+    #[test]
+    fn what_limits_a_verdict_is_said_and_what_could_change_it_makes_it_doubtful() {
+        let all = row(None, 310, 870, (410, 700));
+        let one = judged(&all, &[], [&side(1, true), &side(1, true)]).headline;
+        assert!(!one.is_doubtful && one.doubts[0].starts_with("one recording on each side"), "{one:?}");
+        let untold = judged(&all, &[], [&side(3, false), &side(3, false)]).headline;
+        assert!(untold.is_doubtful, "{untold:?}");
+        assert_eq!(
+            untold.text,
+            "Worse: exits, or waiting for a CPU meanwhile, take 2.8 times as much; no reason's own change is clear"
+        );
+        let mut lossy = side(3, true);
+        let line = CoverageLine {
+            id: "lost_records",
+            text: "Records lost",
+            count: 3,
+            severity: "loss",
+            first_at: None,
+            moments_ns: Vec::new(),
+        };
+        lossy.lines.push(line);
+        let lossy = judged(&all, &[], [&side(3, true), &lossy]).headline;
+        assert_eq!(
+            (lossy.is_doubtful, &lossy.doubts[..]),
+            (true, &["the recording after is not whole, see below".to_string()][..])
+        );
+    }
+
+    #[test]
+    fn sizes_have_the_digits_that_tell_something() {
+        for (before, after, said) in [
+            (100.0, 280.0, "2.8 times as much"),
+            (100.0, 1_234.0, "12 times as much"),
+            (100.0, 134.0, "34% more"),
+            (100.0, 103.1, "3.1% more"),
+            (100.0, 52.0, "48% less"),
+            (100.0, 99.95, "0.050% less"),
+            (100.0, 0.0, "100% less"),
+        ] {
+            assert_eq!(how_much(before, after).as_deref(), Some(said));
+        }
+        assert_eq!(how_much(0.0, 5.0), None);
+        assert_eq!([0.0, 21_000.0, 1.6e6, 4.79e8].map(of_time), ["0%", "0.0021%", "0.16%", "47.9%"]);
+        assert_eq!([-2_000.0, 1.0, 0.0].map(points), ["-0.0002", "0", "0"]);
+    }
+}
