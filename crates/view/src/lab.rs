@@ -13,7 +13,7 @@ pub struct LabReport {
     /// The experiment, as the command has it.
     pub experiment: String,
     /// What it is about.
-    pub about: String,
+    pub description: String,
     /// What ran it.
     pub manifest: ManifestRow,
     /// What was found, in plain words.
@@ -83,7 +83,7 @@ pub struct LabRow {
     /// The figures.
     pub figures: Vec<LabFigure>,
     /// Why it could not be measured; there are no figures then.
-    pub cannot: Option<String>,
+    pub unavailable: Option<String>,
 }
 
 /// A figure.
@@ -113,7 +113,7 @@ pub struct LabFigure {
 
 impl LabReport {
     /// The schema's name and version.
-    pub const SCHEMA: &'static str = "exitscope-lab/1";
+    pub const SCHEMA: &'static str = "exitscope.lab/1";
 
     /// What was found, as plain data.
     pub fn of(findings: &Findings) -> LabReport {
@@ -121,7 +121,7 @@ impl LabReport {
         LabReport {
             schema: LabReport::SCHEMA.to_string(),
             experiment: findings.experiment.to_string(),
-            about: findings.about.to_string(),
+            description: findings.description.to_string(),
             manifest: ManifestRow {
                 back_end: m.back_end.clone(),
                 emulates_ring_0: m.emulates_ring_0,
@@ -148,7 +148,7 @@ impl LabReport {
                         .map(|row| LabRow {
                             labels: row.labels.clone(),
                             figures: row.figures.iter().map(figure).collect(),
-                            cannot: row.cannot.clone(),
+                            unavailable: row.cannot.clone(),
                         })
                         .collect(),
                 })

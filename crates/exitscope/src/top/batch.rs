@@ -22,8 +22,8 @@ pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
         sections.push(list(format!("Exits{whose} by reason"), &vm.figures.reasons));
-        if !vm.figures.about.is_empty() {
-            sections.push(list(format!("What exits{whose} were about"), &vm.figures.about));
+        if !vm.figures.subjects.is_empty() {
+            sections.push(list(format!("What exits{whose} were about"), &vm.figures.subjects));
         }
         if !vm.figures.halts.is_empty() {
             sections.push(list(format!("Halts{whose}"), &vm.figures.halts));
@@ -38,7 +38,7 @@ pub fn write_text(frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<
 fn machines(frame: &Frame) -> Section {
     let mut sentences = vec![
         format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
-        format!("Cost of watching: {}", text::own(&frame.own).join("; ")),
+        format!("Cost of watching: {}", text::own(&frame.overhead).join("; ")),
     ];
     sentences.extend(text::missed(frame));
     if !frame.has_kvm_exit {
@@ -46,7 +46,7 @@ fn machines(frame: &Frame) -> Section {
     }
     let mut sentences: Vec<Sentence> = sentences.into_iter().map(|text| Sentence { text, warning: false }).collect();
     sentences.extend(text::lost(frame).map(|text| Sentence { text, warning: true }));
-    let columns = ["VM", "PID", "exits/s", "cost", "polling", "halted", "steal", "to user", "p99", "top reason"];
+    let columns = ["VM", "PID", "exits/s", "cost", "polling", "halted", "steal", "to user space", "p99", "top reason"];
     let names = [true, false, false, false, false, false, false, false, false, true];
     let columns = columns.into_iter().zip(names).map(|(title, names)| Column { title: title.into(), names, rank: 0 });
     let rows = State::default().lines(frame).iter().map(machine).collect();
@@ -59,7 +59,8 @@ fn machines(frame: &Frame) -> Section {
 }
 
 fn machine(line: &Line) -> Vec<String> {
-    let Figures { exits_per_s, cost, polling, halted, steal, to_user, p99_ns, reasons, .. } = line.figures();
+    let Figures { exits_per_s, cost, polling, halted, steal, to_user_space: to_user, p99_ns, reasons, .. } =
+        line.figures();
     let (name, pid) = match line.vcpu {
         None => (line.vm.name.clone(), line.vm.pid.to_string()),
         Some(vcpu) => (format!("  {}", vcpu_name(vcpu)), String::new()),
@@ -81,7 +82,7 @@ fn machine(line: &Line) -> Vec<String> {
 }
 
 fn list(title: String, rows: &[Row]) -> Section {
-    let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user", "mean", "p50", "p99"]);
+    let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user space", "mean", "p50", "p99"]);
     let row = |row: &Row| {
         let name = if ["reason", "halt"].contains(&row.kind) {
             row.name.clone()
@@ -89,8 +90,14 @@ fn list(title: String, rows: &[Row]) -> Section {
             format!("{} {}", row.kind, row.name)
         };
         let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(text::length);
-        let mut cells =
-            vec![name, thousands(row.count), rate(row.per_s), share(row.cost), share(row.time), share(row.to_user)];
+        let mut cells = vec![
+            name,
+            thousands(row.count),
+            rate(row.per_s),
+            share(row.cost),
+            share(row.exit_time),
+            share(row.to_user_space),
+        ];
         cells.extend(lengths);
         cells
     };
@@ -118,7 +125,7 @@ fn kvm_halts(whose: &str, halts: &KvmHalts) -> Section {
 fn gangs(whose: &str, row: &GangRow) -> Section {
     let causes = row.causes.iter().take(ROWS).map(|cause| {
         let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
-        vec![name, rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)]
+        vec![name, rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]
     });
     Section {
         title: format!("Gang exits{whose}"),

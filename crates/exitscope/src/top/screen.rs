@@ -78,8 +78,8 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame) {
     let own = match text::lost(frame) {
         Some(lost) => Line::from(lost).style(Style::new().fg(Color::Red).bold()),
         None if frame.time > 0.0 => {
-            let route = if frame.not_bpf.is_some() { "perf events" } else { "BPF" };
-            let [cost, ourselves] = text::own(&frame.own);
+            let route = if frame.bpf_error.is_some() { "perf events" } else { "BPF" };
+            let [cost, ourselves] = text::own(&frame.overhead);
             let mut parts = vec![(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
             parts.extend(text::missed(frame).map(|missed| (2, format!("; {missed}"))));
             kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), second.width)
@@ -170,7 +170,7 @@ fn columns<'a>(is_wide: bool, lines: &[ListLine], state: &'a State) -> Vec<(Colu
     columns.extend(parts(BEHIND_STEAL));
     columns.push(figures(sorted("p99", Sort::P99), 6, 7, |row| text::length(row.p99_ns)));
     if is_wide {
-        columns.push(figures("to user".into(), 9, 7, |row| share(row.to_user)));
+        columns.push(figures("to user".into(), 9, 7, |row| share(row.to_user_space)));
     }
     let top = |line: &ListLine| {
         let top = line.figures().reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
@@ -180,7 +180,7 @@ fn columns<'a>(is_wide: bool, lines: &[ListLine], state: &'a State) -> Vec<(Colu
     if is_wide {
         let open = |line: &ListLine| {
             let vcpu = line.vcpu?;
-            Some(Words::new(vcpu.open.clone()?, format!(" {}", text::length(vcpu.open_ns))))
+            Some(Words::new(vcpu.open_reason.clone()?, format!(" {}", text::length(vcpu.open_ns))))
         };
         columns.push((Column::words("in now", 10, 12), Box::new(move |line| open(line).unwrap_or_default())));
         columns.push((Column::bars("cost, the last intervals"), Box::new(|line| state.past(line.id()).into())));
